@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Of a pod or a ConfigMap with our label, which anyone can make, the cache keeps a few hundred bytes.
+// The cache keeps a few hundred bytes of a pod or a ConfigMap with our label, which any user can set.
 func TestWhatIsCachedOfAnyonesObjectsIsSmall(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	meta := metav1.ObjectMeta{
@@ -53,7 +53,7 @@ func TestWhatIsCachedOfAnyonesObjectsIsSmall(t *testing.T) {
 	}
 }
 
-// find is the key of a kind.
+// find returns the key of a kind.
 func find[T client.Object, V any](options map[client.Object]V) client.Object {
 	for o := range options {
 		if _, ok := o.(T); ok {

@@ -23,10 +23,10 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// writtenAgain is when to look again after another client changed or deleted the object first.
+// writtenAgain is the wait before the next reconcile when another client changed or deleted the object first.
 const writtenAgain = 10 * time.Millisecond
 
-// Written ends a reconcile that wrote an object, or tried to, and looks again after a while. A conflict is not an error.
+// Written returns the result of a reconcile that wrote an object, or tried to; the next one follows after again. A conflict is not an error.
 func Written(again time.Duration, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return ctrl.Result{RequeueAfter: writtenAgain}, nil
@@ -37,7 +37,7 @@ func Written(again time.Duration, err error) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// Soonest is the shorter of two waits; 0 means no wait.
+// Soonest returns the shorter of two waits; 0 means no wait.
 func Soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -75,8 +75,8 @@ func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...clien
 
 func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
 
-// Requests returns the requests for those of the objects that wake selects; without wake for all of them. If they cannot
-// be listed, it logs the error and returns none.
+// Requests returns the requests for the objects that wake selects; if wake is nil, for all objects. If the objects cannot
+// be listed, it logs the error and returns nil.
 func Requests[O client.Object](ctx context.Context, c client.Reader, list client.ObjectList, wake func(O) bool, opts ...client.ListOption) []reconcile.Request {
 	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "listing objects to reconcile", "list", fmt.Sprintf("%T", list))
@@ -107,8 +107,8 @@ var NotCreated = predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { retu
 // Notice is an event to be sent. Good news is Normal.
 type Notice struct {
 	Type, Reason, Action, Message string
-	// Related is another object that it is about, nil when there is none. The recorder takes two events about the same
-	// version of an object for one that repeats, and sends only the first message, unless type, reason, action or this differs.
+	// Related is another object that the event is about, or nil. The recorder treats two events about the same version of an
+	// object as one repeated event, and sends only the first message, unless their type, reason, action or Related differs.
 	Related runtime.Object
 }
 
@@ -119,8 +119,8 @@ func Send(recorder events.EventRecorder, about runtime.Object, notices ...Notice
 	}
 }
 
-// ConditionNotices derives events from changes of conditions of the given types. Waiting is not an event, but an
-// Inconclusive verdict is one, a warning.
+// ConditionNotices derives events from changes of conditions of the given types. Waiting causes no event, but an
+// Inconclusive verdict causes a warning.
 func ConditionNotices(old, now []metav1.Condition, conditionTypes ...string) []Notice {
 	var all []Notice
 	for _, conditionType := range conditionTypes {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes every fuzz test of the module for the given time each. The time is for new inputs, and little of it for making those
-# found shorter.
+# Fuzzes every fuzz test of the module for the given time each. Most of the time is spent on new inputs, little on minimizing
+# those found.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-30s}

@@ -24,9 +24,9 @@ const (
 	ReasonAccepted = "Accepted"
 	// ReasonCellUnsupported surfaces when the tool cannot measure what spec.workload requests.
 	ReasonCellUnsupported = "CellUnsupported"
-	// ReasonNoMatchingNode surfaces when a node selector, or that of pods.runtimeClassName, matches no node.
+	// ReasonNoMatchingNode surfaces when a node selector, or the one of pods.runtimeClassName, matches no node.
 	ReasonNoMatchingNode = "NoMatchingNode"
-	// ReasonNodeNotReady surfaces, as every reason about nodes, when it is why most of the selected nodes were rejected:
+	// ReasonNodeNotReady surfaces, like every reason about nodes, when most of the selected nodes were rejected for it:
 	// they are not ready, cordoned, or have taints that pods.tolerations does not tolerate.
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonNodeDraining surfaces when sriov-network-operator drains or reboots the selected nodes, or is about to.
@@ -43,8 +43,8 @@ const (
 	// ReasonResourceNotAdvertised surfaces when no selected node advertises resourceName of the network or of
 	// the acceleration.
 	ReasonResourceNotAdvertised = "ResourceNotAdvertised"
-	// ReasonNodeBusy surfaces when the selected nodes have what is requested, but pods that are not of benchmarks use it; the
-	// message names the pod that uses most.
+	// ReasonNodeBusy surfaces when the selected nodes have the requested resources, but pods other than benchmark pods use them;
+	// the message names the pod that uses most.
 	ReasonNodeBusy = "NodeBusy"
 	// ReasonTopologyInsufficient surfaces when placement.numaPolicy is Required and no NUMA node of the selected nodes has both
 	// the CPUs and the device.
@@ -61,11 +61,11 @@ const (
 	ReasonNetworkNamespaceForbidden = "NetworkNamespaceForbidden"
 	// ReasonOccupationTooLong surfaces when the plan takes longer than the operator lets a benchmark hold its nodes.
 	ReasonOccupationTooLong = "OccupationTooLong"
-	// ReasonPodStuck surfaces when a pod of an attempt that is over does not terminate and keeps its resources of a node.
+	// ReasonPodStuck surfaces when a pod of an attempt that is over does not terminate and keeps its resources on a node.
 	ReasonPodStuck = "PodStuck"
 	// ReasonNetworkNotFound surfaces when the NetworkAttachmentDefinition, or its CRD, does not exist.
 	ReasonNetworkNotFound = "NetworkNotFound"
-	// ReasonNetworkMismatch surfaces when resourceName is not what the NetworkAttachmentDefinition says.
+	// ReasonNetworkMismatch surfaces when resourceName differs from the one in the NetworkAttachmentDefinition.
 	ReasonNetworkMismatch = "NetworkMismatch"
 	// ReasonNetworkNameTaken surfaces when a NetworkAttachmentDefinition of another owner has the name of the
 	// one that the operator would create.
@@ -82,8 +82,8 @@ const (
 	ReasonProfileInvalid = "ProfileInvalid"
 )
 
-// Reasons of ConditionSucceeded. While a pod does not start, the reason is that of the outcome which the
-// attempt will have if it goes on, such as ImagePullFailed.
+// Reasons of ConditionSucceeded. While a pod does not start, the reason is the outcome that the attempt will have
+// if the pod does not start in time, such as ImagePullFailed.
 const (
 	// ReasonNotAccepted surfaces while Accepted is False.
 	ReasonNotAccepted = "NotAccepted"
@@ -238,11 +238,11 @@ const (
 	// WarningSimulatedNIC surfaces when both endpoints ran on one kernel: the numbers are real timings of
 	// virtual Ethernet, or of NICs of one machine, not of a wire between two machines.
 	WarningSimulatedNIC = "SimulatedNIC"
-	// WarningEmulatedNIC surfaces when the NIC of an endpoint is a device that QEMU emulates, or one of virtio: the numbers are
-	// real timings of software, not of a NIC and a wire.
+	// WarningEmulatedNIC surfaces when the NIC of an endpoint is a device that QEMU emulates, or a virtio device: the numbers
+	// are real timings of software, not of a NIC and a wire.
 	WarningEmulatedNIC = "EmulatedNIC"
 	// WarningCPUsNotExclusive surfaces when an endpoint did not have exclusive use of exactly the CPUs it requested, or this is
-	// unknown. This one and those down to WarningPodChanged mean that a check of the proof failed or is unknown.
+	// unknown. This warning and the following ones, down to WarningPodChanged, mean that a check of the proof failed or is unknown.
 	WarningCPUsNotExclusive = "CPUsNotExclusive"
 	// WarningNUMAMismatch surfaces when the measuring CPU and the device are on different NUMA nodes, or the CPUs on
 	// several.
@@ -302,10 +302,10 @@ func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
 	meta.SetStatusCondition(&b.Status.Conditions, c)
 }
 
-// Finished says whether nothing more will be measured. The verdict may still change with the rules of spec.criteria.
+// Finished reports whether nothing more will be measured. The verdict may still change with the rules of spec.criteria.
 func (b *LatencyBenchmark) Finished() bool { return finished(b.Status.Conditions) }
 
-// Finished says whether nothing more will be measured of any pair.
+// Finished reports whether nothing more will be measured of any pair.
 func (m *LatencyMatrix) Finished() bool { return finished(m.Status.Conditions) }
 
 func finished(conditions []metav1.Condition) bool {
@@ -313,7 +313,7 @@ func finished(conditions []metav1.Condition) bool {
 	return c != nil && c.Status != metav1.ConditionUnknown
 }
 
-// Suspended says whether spec.suspend holds the benchmark: it has no active attempt and starts none.
+// Suspended reports whether spec.suspend holds the benchmark: it has no active attempt and starts none.
 func (b *LatencyBenchmark) Suspended() bool {
 	return b.Spec.Suspend && b.Status.Active == nil && !b.Finished()
 }

@@ -55,7 +55,7 @@ type Metric string
 
 // The metrics. Percentiles, min, mean and stddev are latencies of the round's own samples.
 const (
-	// MetricMin is the smallest sample. It falls with the number of samples: compare equal durations.
+	// MetricMin is the smallest sample. It decreases with the number of samples: compare equal durations.
 	MetricMin Metric = "min"
 	// MetricMean is the mean of the samples. Lost messages are not among them: add a rule on lost.
 	MetricMean   Metric = "mean"
@@ -81,7 +81,7 @@ const (
 // +kubebuilder:validation:MaxLength=9
 type Percentage string
 
-// Thousandths is the number of thousandths of a percent.
+// Thousandths returns the number of thousandths of a percent.
 func (p Percentage) Thousandths() (int64, error) {
 	percent, err := resource.ParseQuantity(strings.TrimSuffix(string(p), "%"))
 	if err != nil {
@@ -187,7 +187,7 @@ type Rule struct {
 	Cells []string `json:"cells,omitempty"`
 }
 
-// Compares says whether the limit is one against the baseline.
+// Compares reports whether the limit is relative to the baseline.
 func (r *Rule) Compares() bool {
 	return r.MaxIncrease != "" || r.MaxIncreaseMessages != nil || r.MaxDecrease != ""
 }
@@ -219,7 +219,7 @@ type Baseline struct {
 	MatrixRef *ObjectName `json:"matrixRef,omitempty"`
 }
 
-// baseline is what the criteria compare with; empty without any.
+// baseline returns the baseline of the criteria, which may be nil; it is empty if there is none.
 func (c *Criteria) baseline() Baseline {
 	if c == nil || c.Baseline == nil {
 		return Baseline{}
@@ -227,13 +227,13 @@ func (c *Criteria) baseline() Baseline {
 	return *c.Baseline
 }
 
-// BaselineBenchmark is the name of the LatencyBenchmark that the criteria, which may be nil, compare with; empty if they name none.
+// BaselineBenchmark returns the name of the LatencyBenchmark that the criteria, which may be nil, compare with; empty if they name none.
 func (c *Criteria) BaselineBenchmark() string { return c.baseline().BenchmarkRef.name() }
 
-// BaselineMatrix is the name of the LatencyMatrix that the criteria, which may be nil, compare with; empty if they name none.
+// BaselineMatrix returns the name of the LatencyMatrix that the criteria, which may be nil, compare with; empty if they name none.
 func (c *Criteria) BaselineMatrix() string { return c.baseline().MatrixRef.name() }
 
-// BaselineAccepted is the accepted result that the criteria, which may be nil, compare with; nil if they name none.
+// BaselineAccepted returns the accepted result that the criteria, which may be nil, compare with; nil if they name none.
 func (c *Criteria) BaselineAccepted() *AcceptedBaseline { return c.baseline().Accepted }
 
 func (n *ObjectName) name() string {
@@ -272,7 +272,7 @@ const (
 	VerdictPass VerdictOutcome = "Pass"
 	// VerdictFail surfaces when even the optimistic bound is beyond the limit.
 	VerdictFail VerdictOutcome = "Fail"
-	// VerdictInconclusive surfaces when neither was shown: too few rounds or samples, too much noise, or conditions
+	// VerdictInconclusive surfaces when neither can be shown: too few rounds or samples, too much noise, or conditions
 	// under which nothing can be concluded. It is never a pass.
 	VerdictInconclusive VerdictOutcome = "Inconclusive"
 )

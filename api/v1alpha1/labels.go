@@ -1,7 +1,8 @@
 package v1alpha1
 
-// Labels on the pods and ConfigMaps of a benchmark. A benchmark's name is short enough to be a label value
-// (admission sees to it). A label selects; the ownerReference decides.
+// Labels on the pods and ConfigMaps of a benchmark. Admission keeps a benchmark's name short enough to be a
+// label value. Labels select objects; the ownerReference decides
+// which benchmark an object belongs to.
 const (
 	// LabelBenchmark holds the name of the LatencyBenchmark, on every pod and ConfigMap made for it.
 	LabelBenchmark = "tailgate.dev/benchmark"
@@ -15,13 +16,13 @@ const (
 	LabelRole = "tailgate.dev/role"
 	// LabelGate holds the name of the LatencyGate, on the benchmarks and hold pods made for it.
 	LabelGate = "tailgate.dev/gate"
-	// LabelNode holds the name of the node that they are about, or what Shortened makes of a name of more than 63
+	// LabelNode holds the name of the node that the object is about, or the result of Shortened for a name of more than 63
 	// characters.
 	LabelNode = "tailgate.dev/node"
-	// LabelSeries is the user's, on benchmarks: those of a namespace with the same value are one history. A rerun keeps it;
-	// see spec.historyLimit.
+	// LabelSeries is set by users on benchmarks: the benchmarks of a namespace with the same value are one series. A rerun
+	// keeps the label; see spec.historyLimit.
 	LabelSeries = "tailgate.dev/series"
-	// LabelHold is "true" on hold pods. They also have NodeLabelVerified, as it was when they were made.
+	// LabelHold is "true" on hold pods. Hold pods also have NodeLabelVerified, with the value at their creation.
 	LabelHold = "tailgate.dev/hold"
 	// LabelManagedBy marks everything the manager created; its value is ManagedByTailgate. The manager
 	// caches pods and ConfigMaps with this label only.

@@ -13,14 +13,14 @@ type Tool string
 // The tools. Each is a folder of internal/tool.
 const (
 	// ToolPinger is Tailgate's own: ping-pong over TCP or UDP that counts every sample, goes on after a lost
-	// datagram, and tells what interrupted either end.
+	// datagram, and reports what interrupted either end.
 	ToolPinger Tool = "pinger"
 	// ToolSfntPingpong is AMD's sfnt-pingpong (cns-sfnettest): closed-loop ping-pong over TCP or UDP.
 	ToolSfntPingpong Tool = "sfnt-pingpong"
 	// ToolSfntStream is AMD's sfnt-stream (cns-sfnettest): UDP messages at a rate. Up to 900,000 of them in a run are
 	// timed; answers have 48 bytes whatever the size of the messages.
 	ToolSfntStream Tool = "sfnt-stream"
-	// ToolNetperf is netperf: request/response and stream tests over TCP or UDP. It tells no samples.
+	// ToolNetperf is netperf: request/response and stream tests over TCP or UDP. It reports no samples.
 	ToolNetperf Tool = "netperf"
 	// ToolSockperf is sockperf: ping-pong, under load at a rate, and throughput, over TCP or UDP.
 	ToolSockperf Tool = "sockperf"
@@ -80,7 +80,7 @@ type LatencyType string
 // The latency types.
 const (
 	// LatencyHalfRTT is half of the round-trip time, as sfnt-pingpong and the published tables report it.
-	// It is not a one-way time: the two ways need not be alike.
+	// It is not a one-way time: the two directions may differ.
 	LatencyHalfRTT LatencyType = "HalfRTT"
 	// LatencyRTT is the round-trip time as measured by the client.
 	LatencyRTT LatencyType = "RTT"
@@ -103,7 +103,7 @@ const (
 	P999999 Percentile = "p99.9999"
 )
 
-// HeadlinePercentiles are the percentiles of short overviews.
+// HeadlinePercentiles returns the percentiles of short overviews.
 func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 
 // LatencyBenchmarkSpec describes the measurement: the tool, the workload, the number of rounds, the nodes and the networks.
@@ -318,8 +318,8 @@ type Variant struct {
 	Env []EnvVar `json:"env,omitempty"`
 }
 
-// Resources returns the extended resources of which each pod of the variant requests one. What the variant inherits must be
-// filled in.
+// Resources returns the extended resources of the variant's pods; each pod requests one of each. The fields that the variant
+// inherits must be filled in.
 func (v Variant) Resources() []string {
 	all := []string{v.Network.ResourceName(), v.Acceleration.OnloadSettings().ResourceName}
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
@@ -596,9 +596,9 @@ type PlacementState string
 
 // The placement states.
 const (
-	// PlacementVerified is for results of which every endpoint is verified.
+	// PlacementVerified is for results whose endpoints are all verified.
 	PlacementVerified PlacementState = "Verified"
-	// PlacementUnverified is for results of which an endpoint is not.
+	// PlacementUnverified is for results with an endpoint that is not verified.
 	PlacementUnverified PlacementState = "Unverified"
 )
 
@@ -700,7 +700,7 @@ func (s *LatencyBenchmarkStatus) Headline() *CellResult {
 	return &s.Results[0]
 }
 
-// Percentile is the value of a percentile in nanoseconds, nil if it is unknown.
+// Percentile returns the value of a percentile in nanoseconds, nil if it is unknown.
 func (c *CellResult) Percentile(name Percentile) *int64 { return nanosecondsOf(c.Percentiles, name) }
 
 // PercentileResult is the value of one percentile.

@@ -26,7 +26,7 @@ const (
 	ReasonScheduleInvalid = "ScheduleInvalid"
 	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be created: its namespace does not exist, a quota is
 	// used up, a webhook denies it. It is also a reason of state Unverified. Other nodes are measured meanwhile.
-	// With ConditionSucceeded of a LatencyMatrix it says the same of the benchmark of a pair.
+	// In ConditionSucceeded of a LatencyMatrix it says the same about the benchmark of a pair.
 	ReasonBenchmarkRefused = "BenchmarkRefused"
 	// ReasonNoProgress surfaces when the gate deleted a benchmark because it made no progress for minutes: a pod
 	// cannot be removed from a dead node, or the nodes are busy. It is also a reason of state Unverified. The node
@@ -89,7 +89,7 @@ const (
 	ReasonBenchmarkEdited = "BenchmarkEdited"
 )
 
-// Reasons of the other states. Failed and Inconclusive also have those of the benchmark's condition Passed. Unverified also
+// Reasons of the other states. Failed and Inconclusive also have the reasons of the benchmark's condition Passed. Unverified also
 // has ReasonNotAccepted when a benchmark waited too long for resources that the node does not provide.
 const (
 	// ReasonMeasuring surfaces with Measuring.
@@ -109,7 +109,7 @@ const (
 	ReasonNothingToCompare = "NothingToCompare"
 )
 
-// Reasons of events that are not those of a state.
+// Reasons of events that are not reasons of a state.
 const (
 	// ReasonAcceptRefused surfaces when annotation AnnotationAccept names a benchmark that cannot be accepted.
 	ReasonAcceptRefused = "AcceptRefused"

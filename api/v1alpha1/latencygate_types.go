@@ -89,7 +89,7 @@ type InconclusiveAction string
 const (
 	// InconclusiveBlock keeps nodes unverified until a user acts.
 	InconclusiveBlock InconclusiveAction = "Block"
-	// InconclusiveRetry is for nodes that are measured again, a number of times, before that.
+	// InconclusiveRetry measures nodes again, a number of times, before that.
 	InconclusiveRetry InconclusiveAction = "Retry"
 )
 
@@ -240,7 +240,7 @@ type NodeLine struct {
 	Message string `json:"message,omitempty"`
 }
 
-// MaxNodeLines is how many nodes status.notVerified of a LatencyGate lists.
+// MaxNodeLines is the maximum number of nodes in status.notVerified of a LatencyGate.
 const MaxNodeLines = 20
 
 // LatencyGateStatus is the state of the gate's nodes. The LatencyVerification of each node has the details.

@@ -10,17 +10,17 @@ import (
 
 // The bounds of a LatencyMatrix.
 const (
-	// MaxMatrixNodes is how many nodes topologies Ring and AllPairs take: 4950 pairs.
+	// MaxMatrixNodes is the maximum number of nodes of topologies Ring and AllPairs: 4950 pairs with AllPairs.
 	MaxMatrixNodes = 100
-	// MaxStarClients is how many clients topology Star takes.
+	// MaxStarClients is the maximum number of clients of topology Star.
 	MaxStarClients = 500
-	// MaxSlowestPairs is how many pairs status.slowest lists.
+	// MaxSlowestPairs is the maximum number of pairs in status.slowest.
 	MaxSlowestPairs = 10
-	// MaxMatrixCells is how many cells status.cells lists.
+	// MaxMatrixCells is the maximum number of cells in status.cells.
 	MaxMatrixCells = 64
 )
 
-// ReasonTooManyNodes is a reason of ConditionAccepted. It surfaces when more nodes are selected than the topology takes.
+// ReasonTooManyNodes is a reason of ConditionAccepted. It surfaces when more nodes are selected than the topology allows.
 const ReasonTooManyNodes = "TooManyNodes"
 
 // Reasons of the events that only a LatencyMatrix has.
@@ -32,8 +32,8 @@ const (
 	// ReasonPairDeleted surfaces when a user deleted the benchmark of a pair with its results: the pair is measured
 	// again.
 	ReasonPairDeleted = "PairDeleted"
-	// ReasonPairPostponed surfaces when a pair makes room for others because one of its nodes has long been unable to give
-	// what is asked.
+	// ReasonPairPostponed surfaces when a pair makes room for others because one of its nodes has been unable to provide the
+	// requested resources for a long time.
 	ReasonPairPostponed = "PairPostponed"
 )
 
@@ -111,7 +111,7 @@ type PairCounts struct {
 	Failed int32 `json:"failed"`
 }
 
-// Done is how many pairs are finished.
+// Done returns the number of finished pairs.
 func (c PairCounts) Done() int32 { return c.Complete + c.Failed }
 
 // LatencyMatrixStatus is the observed state and the results. The benchmarks of the pairs have the details.
@@ -230,7 +230,7 @@ type MatrixPair struct {
 	BitsPerSecond *int64 `json:"bitsPerSecond,omitempty"`
 }
 
-// Percentile is the value of a percentile in nanoseconds, nil if it is unknown.
+// Percentile returns the value of a percentile in nanoseconds, nil if it is unknown.
 func (r *MatrixPair) Percentile(name Percentile) *int64 { return nanosecondsOf(r.Percentiles, name) }
 
 // MatrixCell is the result of one cell over all measured pairs.
@@ -333,7 +333,7 @@ type LatencyMatrixList struct {
 	Items           []LatencyMatrix `json:"items"`
 }
 
-// PairName is the name of the benchmark of a pair, given its number in the plan, from 1.
+// PairName returns the name of the benchmark of a pair, given its number in the plan, from 1.
 func (m *LatencyMatrix) PairName(number int32) string {
 	return fmt.Sprintf("%s-p%d", m.Name, number)
 }
@@ -345,8 +345,8 @@ func (m *LatencyMatrix) SetCondition(c metav1.Condition) {
 	meta.SetStatusCondition(&m.Status.Conditions, c)
 }
 
-// Overview is the matrix as a benchmark: the spec of its template with the nodes of the matrix, and of the status what
-// both kinds have.
+// Overview returns the matrix as a benchmark: the spec of its template with the nodes of the matrix, and the parts of the
+// status that both kinds have.
 func (m *LatencyMatrix) Overview() *LatencyBenchmark {
 	b := &LatencyBenchmark{ObjectMeta: m.ObjectMeta, Spec: m.Spec.Template.Spec, Status: LatencyBenchmarkStatus{
 		ObservedGeneration: m.Status.ObservedGeneration, Conditions: m.Status.Conditions, Progress: m.Status.Progress, Verdict: m.Status.Verdict,

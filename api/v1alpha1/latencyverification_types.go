@@ -8,21 +8,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VerificationState is where a node stands with its gate.
+// VerificationState is the state of a node in its gate.
 // +kubebuilder:validation:Enum=Unverified;Measuring;Verified;Failed;Inconclusive
 type VerificationState string
 
-// The states. A node in any but Verified is held back. docs/gates.md lists all transitions.
+// The states. A node in any state but Verified is held back. docs/gates.md lists all transitions.
 const (
-	// VerificationUnverified is for a node that is new, or of which something changed; it waits to be measured.
+	// VerificationUnverified is for a node that is new or has changed, and waits to be measured.
 	VerificationUnverified VerificationState = "Unverified"
 	// VerificationMeasuring is for a node that has a benchmark.
 	VerificationMeasuring VerificationState = "Measuring"
-	// VerificationVerified is for a node whose result passed, or was accepted manually, and of which nothing has changed.
+	// VerificationVerified is for a node whose result passed, or was accepted manually, and that has not changed since.
 	VerificationVerified VerificationState = "Verified"
 	// VerificationFailed is for a node whose result failed.
 	VerificationFailed VerificationState = "Failed"
-	// VerificationInconclusive is for a node of which nothing could be concluded.
+	// VerificationInconclusive is for a node about which nothing could be concluded.
 	VerificationInconclusive VerificationState = "Inconclusive"
 )
 
@@ -38,20 +38,20 @@ const (
 	AcceptedByHand AcceptedBy = "Hand"
 )
 
-// Annotations on a LatencyVerification, with which people and tools act. They are removed when they were acted upon.
+// Annotations that users and tools set on a LatencyVerification to request an action. They are removed when they are processed.
 const (
-	// AnnotationVerify, with any value, makes the node unverified and has it measured again.
+	// AnnotationVerify, with any value, makes the node unverified, so that it is measured again.
 	AnnotationVerify = "tailgate.dev/verify"
 	// AnnotationAccept names a benchmark of status.history: its results become the node's new baseline, whatever its
-	// verdict was, and the node is verified. It must be complete, and of the node as it is now.
+	// verdict was, and the node is verified. The benchmark must be complete, and the node must not have changed since.
 	AnnotationAccept = "tailgate.dev/accept"
 )
 
-// FinalizerNode is on every LatencyVerification: what was published on its node is removed before it goes. LatencyGates
-// have it until their last LatencyVerification is gone.
+// FinalizerNode is on every LatencyVerification: the operator updates the marks on the node before the LatencyVerification
+// is removed. LatencyGates have it until their last LatencyVerification is gone.
 const FinalizerNode = "tailgate.dev/published-on-node"
 
-// What is published on a Node, and tolerated by the benchmarks of gates.
+// The marks that a gate publishes on a Node. The benchmarks of gates tolerate the taint.
 const (
 	// NodeConditionVerified is the type of the Node condition, and of the condition of the hold pod.
 	NodeConditionVerified = "tailgate.dev/LatencyVerified"
@@ -342,18 +342,18 @@ func (s *LatencyVerificationStatus) Verified() metav1.Condition {
 	return metav1.Condition{}
 }
 
-// VerificationName is the name of the LatencyVerification of a gate's node: both names with a dot between them, which no
-// gate's name has. Where that is too long, the end gives way to a digest of the whole.
+// VerificationName returns the name of the LatencyVerification of a gate's node: both names with a dot between them, which no
+// gate's name contains. If that is too long, a digest of the whole name replaces its end.
 func VerificationName(gate, node string) string { return Shortened(gate+"."+node, 253) }
 
-// Shortened is a name itself, if it has at most so many bytes, and otherwise its begin and a digest of the whole.
+// Shortened returns name if it has at most limit bytes, and otherwise its beginning and a digest of the whole name.
 func Shortened(name string, limit int) string {
 	if len(name) <= limit {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	digest := hex.EncodeToString(sum[:])[:8]
-	// A name that is cut at a dot or a hyphen would end with two.
+	// A dot or a hyphen at the cut would stand directly before the hyphen of the digest.
 	begin := name[:limit-len(digest)-1]
 	for len(begin) > 0 && (begin[len(begin)-1] == '.' || begin[len(begin)-1] == '-') {
 		begin = begin[:len(begin)-1]

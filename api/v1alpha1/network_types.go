@@ -20,10 +20,10 @@ const (
 	NetworkNAD NetworkType = "NAD"
 )
 
-// Attached says whether a network is attached to the pods by Multus, beside the primary one.
+// Attached reports whether Multus attaches the network to the pods, in addition to the primary one.
 func (t NetworkType) Attached() bool { return t.HasDevice() || t == NetworkNAD }
 
-// HasDevice says whether a network is a device of its own, which a device plugin gives to the pod.
+// HasDevice reports whether the network is a device of its own, which a device plugin gives to the pod.
 func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF }
 
 // Network is the network between client and server: a union whose type selects the one member that is set.
@@ -126,7 +126,7 @@ type NADNetwork struct {
 	NetworkRef NetworkRef `json:"networkRef"`
 }
 
-// device is the part that VFs and PFs have in common, empty for other networks.
+// device returns the settings that VFs and PFs have in common, empty for other networks.
 func (n *Network) device() DeviceNetwork {
 	switch {
 	case n.VF != nil:
@@ -137,16 +137,16 @@ func (n *Network) device() DeviceNetwork {
 	return DeviceNetwork{}
 }
 
-// ResourceName is the extended resource of the network's devices, empty for a network without devices.
+// ResourceName returns the extended resource of the network's devices, empty for a network without devices.
 func (n *Network) ResourceName() string { return n.device().ResourceName }
 
-// IPAM says where the addresses of a network come from that the operator creates, nil for other networks.
+// IPAM returns the source of the addresses of a network that the operator creates, nil for other networks.
 func (n *Network) IPAM() *IPAM { return n.device().IPAM }
 
-// MTU is that of a network that the operator creates, 0 if the spec does not set it.
+// MTU returns the MTU of a network that the operator creates, 0 if the spec does not set it.
 func (n *Network) MTU() int32 { return n.device().MTU }
 
-// NetworkRef names the NetworkAttachmentDefinition of a network that exists already, nil for other networks.
+// NetworkRef returns the name of an existing NetworkAttachmentDefinition, nil for networks that do not use one.
 func (n *Network) NetworkRef() *NetworkRef {
 	if n.NAD != nil {
 		return &n.NAD.NetworkRef
@@ -154,7 +154,7 @@ func (n *Network) NetworkRef() *NetworkRef {
 	return n.device().NetworkRef
 }
 
-// Interface is the node's interface that is measured, empty unless the spec names one.
+// Interface returns the node's interface that is measured, empty unless the spec names one.
 func (n *Network) Interface() string {
 	if n.Host == nil {
 		return ""
@@ -292,7 +292,7 @@ type Onload struct {
 	Library string `json:"library,omitempty"`
 }
 
-// OnloadSettings are the settings of Onload, empty if the spec gives none.
+// OnloadSettings returns the settings of Onload, empty if the spec gives none.
 func (a *Acceleration) OnloadSettings() Onload {
 	if a == nil || a.Onload == nil {
 		return Onload{}

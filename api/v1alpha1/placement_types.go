@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// NUMAPolicy is what follows if CPUs and device are on different NUMA nodes.
+// NUMAPolicy is the consequence of CPUs and device on different NUMA nodes.
 // +kubebuilder:validation:Enum=Required;Preferred;Ignore
 type NUMAPolicy string
 
@@ -19,9 +19,9 @@ const (
 	// NUMARequired requires measuring CPUs on the device's NUMA node: otherwise, or if this is unknown, the verdict is
 	// Inconclusive.
 	NUMARequired NUMAPolicy = "Required"
-	// NUMAPreferred is for CPUs that had better be there: otherwise the results say so.
+	// NUMAPreferred prefers measuring CPUs on the device's NUMA node: otherwise the results have a warning.
 	NUMAPreferred NUMAPolicy = "Preferred"
-	// NUMAIgnore is for measurements to which it does not matter, or that are about it.
+	// NUMAIgnore is for measurements to which the NUMA nodes do not matter, or that study their effect.
 	NUMAIgnore NUMAPolicy = "Ignore"
 )
 
@@ -98,8 +98,8 @@ func (e *EndpointPlacement) On(nodes NodeSelection) *EndpointPlacement {
 	return own
 }
 
-// Of returns the placement of the endpoint with a role, with what both endpoints share filled in. CPUs and NUMAPolicy are
-// empty if the spec does not set them.
+// Of returns the placement of the endpoint with a role, with the settings that both endpoints share filled in. CPUs and
+// NUMAPolicy are empty if the spec does not set them.
 func (p Placement) Of(role string) EndpointPlacement {
 	given := p.Server
 	if role == RoleClient {
@@ -133,8 +133,8 @@ type EndpointCPUs struct {
 	Server int32 `json:"server"`
 }
 
-// CPUs returns how many CPUs each endpoint gets: what the spec says, or what the operator chose together with the nodes; 0
-// as long as neither is known.
+// CPUs returns the number of CPUs of each endpoint: the number in the spec, or the one that the operator chose together
+// with the nodes; 0 while neither is known.
 func (b *LatencyBenchmark) CPUs() EndpointCPUs {
 	chosen := cmp.Or(b.Status.CPUs, &EndpointCPUs{})
 	return EndpointCPUs{
@@ -177,13 +177,13 @@ type NodeSelection struct {
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
-// Any says whether the selection does not restrict the nodes.
+// Any reports whether the selection does not restrict the nodes.
 func (s *NodeSelection) Any() bool {
 	return s.NodeName == "" && len(s.NodeNames) == 0 && s.NodeSelector == nil
 }
 
-// Matcher returns a function that says whether the selection contains a node. If nodeSelector is invalid, it contains no
-// node.
+// Matcher returns a function that reports whether the selection contains a node. If nodeSelector is invalid, the selection
+// contains no node.
 func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 	switch {
 	case s.NodeName != "":

@@ -38,7 +38,7 @@ type TemplateMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// ObjectMeta is the metadata of a benchmark that is made from a template: own, with what the template gives.
+// ObjectMeta returns the metadata of a benchmark that is made from the template: own, with the labels and annotations of the template.
 func (t TemplateMetadata) ObjectMeta(own metav1.ObjectMeta) metav1.ObjectMeta {
 	labels := map[string]string{}
 	for key, value := range t.Labels {

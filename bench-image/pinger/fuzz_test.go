@@ -15,7 +15,8 @@ import (
 	"github.com/tailgate-dev/tailgate/bench-image/pinger"
 )
 
-// What the first byte of an input has testdata/wire.c read; a newcomer's pieces are of one byte more than the rest of it says.
+// The first byte of an input selects the function of testdata/wire.c that reads it; the rest of that byte plus one is the length
+// of a newcomer's pieces.
 const (
 	newcomerPiece = 4
 	newcomer      = 0
@@ -24,7 +25,7 @@ const (
 	report        = 3
 )
 
-// wireProgram is testdata/wire.c while it runs.
+// wireProgram is a running testdata/wire.c.
 type wireProgram struct {
 	in  io.Writer
 	out io.Reader
@@ -45,7 +46,7 @@ func startWire(f *testing.F) *wireProgram {
 	}
 	defer complaints.Close()
 	cmd := exec.Command(path)
-	// A report has at most 16 MiB. A process that dies, as the pinger does of a bad report, frees nothing.
+	// A report has at most 16 MiB. A process that dies, as the pinger does on a bad report, frees nothing.
 	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0:exitcode=99:max_allocation_size_mb=17:hard_rss_limit_mb=256")
 	cmd.Stderr = complaints
 	in, err := cmd.StdinPipe()
@@ -66,7 +67,7 @@ func startWire(f *testing.F) *wireProgram {
 	return &wireProgram{in: in, out: out, complaints: complaints.Name()}
 }
 
-// hear has a new process hear an input, and returns its end and its output.
+// hear lets a new process read an input, and returns its exit status and its output.
 func (w *wireProgram) hear(t *testing.T, input []byte) (code uint32, output []byte) {
 	t.Helper()
 	var answer struct{ Code, Length uint32 }
@@ -83,8 +84,8 @@ func (w *wireProgram) hear(t *testing.T, input []byte) (code uint32, output []by
 	return answer.Code, output
 }
 
-// FuzzWire has the C code hear anything from the network, with the sanitizers and little memory. It takes the input or ends
-// because its peer is lost. A report that a server makes up adds nothing to the client's result but the member server.
+// FuzzWire feeds arbitrary network input to the C code, with the sanitizers and little memory. The code accepts the input or ends
+// because its peer is lost. A report that a server makes up adds only the member server to the client's result.
 func FuzzWire(f *testing.F) {
 	stats := func(block, list string) string {
 		return "STATS " + block + " 24 1 0 0 5 5 1\n" + list
@@ -129,7 +130,7 @@ func FuzzWire(f *testing.F) {
 		if len(output) > len(input)+8<<10 {
 			t.Errorf("%d bytes of output from %d", len(output), len(input))
 		}
-		// What is no JSON is refused when the result is read.
+		// Invalid JSON is rejected when the result is read.
 		if !json.Valid(output) {
 			return
 		}

@@ -23,11 +23,11 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
-// The programs under test: as it is shipped, and with the sanitizers.
+// The programs under test: as shipped, with the sanitizers, and the unit tests.
 var program, sanitized, unitTest string
 
-// With PINGER_ARCH=arm64 the tests run on the program for that architecture, in QEMU's emulator. The kernel's clock source that it sees
-// is the architectural counter, so it uses that. The sanitizers cannot run there.
+// With PINGER_ARCH=arm64 the tests run on the program for that architecture, in QEMU's emulator. The kernel's clock source that
+// it sees is the architectural counter, so it uses that. The sanitizers cannot run there.
 var (
 	emulated = os.Getenv("PINGER_ARCH") == "arm64"
 	emulator []string
@@ -42,13 +42,13 @@ func skipUnknown(t *testing.T, protocol string) {
 	}
 }
 
-// command runs one of the programs.
+// command returns a command that runs one of the programs.
 func command(path string, args ...string) *exec.Cmd {
 	argv := append(append(slices.Clone(emulator), path), args...)
 	return exec.Command(argv[0], argv[1:]...)
 }
 
-// emulate compiles the programs for arm64, and makes the root folder that the emulator shows them.
+// emulate compiles the programs for arm64, and creates the root folder that the emulator shows them.
 func emulate(dir string) error {
 	toolchain, err := images.Toolchain(context.Background(), cross)
 	if err != nil {
@@ -66,7 +66,7 @@ func emulate(dir string) error {
 	)
 }
 
-// compile makes one of the Makefile's programs, for this machine or for the emulated one.
+// compile builds one of the Makefile's programs, for this machine or for the emulated one.
 func compile(path string, variables ...string) error {
 	if emulated {
 		return images.CrossCompile(context.Background(), cross, path)
@@ -112,7 +112,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// result is what the tests look at in a client's output.
+// result is the part of a client's output that the tests check.
 type result struct {
 	Cells []cellResult
 	Clock struct{ Source string }
@@ -144,7 +144,7 @@ type histogram struct {
 	Buckets [][2]int64
 }
 
-// quantile is the lower edge of its bucket.
+// quantile returns the lower edge of the quantile's bucket.
 func (h histogram) quantile(q float64) time.Duration {
 	var seen int64
 	for _, b := range h.Buckets {
@@ -163,7 +163,7 @@ type attribution struct {
 	Slowest                                                       []outlier
 }
 
-// outlier is one of the slowest samples, and stands for so many. ServerGap is nil where it is not known.
+// outlier is one of the slowest samples, with the number of samples that it represents. ServerGap is nil if it is not known.
 type outlier struct {
 	At        int64 `json:"at_ns"`
 	RTT       int64 `json:"rtt_ns"`
@@ -179,7 +179,7 @@ type endpoint struct {
 	Voluntary          *int64 `json:"voluntary_switches"`
 }
 
-// patience is for what a program does at once, on a machine that does other work.
+// patience bounds operations that are immediate on an idle machine.
 const patience = time.Minute
 
 // process is a running pinger.
@@ -216,16 +216,16 @@ func start(t *testing.T, path string, env []string, args ...string) *process {
 	return p
 }
 
-// preferred gives a process most of its CPU, as far as that is permitted: what else the machine does interrupts the
-// ends just as the tests do. The kernel may weigh a whole session (autogroup) instead of its processes.
+// preferred gives a process most of its CPU, as far as that is permitted: the machine's other work interrupts the two ends just
+// as the tests do. The kernel may weigh a whole session (autogroup) instead of its processes.
 func preferred(pid int) {
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, pid, -10)
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte("-10"), 0)
 }
 
-// quietly repeats a test whose numbers hold only while nothing else interrupts the two ends for long: a machine that
-// does other work, such as building the next package's test, gets ten tries, and more and more time between them. What is
-// wrong with the program is wrong in all of them.
+// quietly repeats a test whose numbers are valid only while the two ends are not interrupted for long: on a machine with other
+// work, such as building the next package's test, it makes ten tries, with increasing time between them. A defect of the program
+// fails all of them.
 func quietly(t *testing.T, test func(t *testing.T, try int) error) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -266,8 +266,8 @@ func (p *process) freeze(t *testing.T, d time.Duration) {
 	}
 }
 
-// freePort is a port of 127.0.0.1 that is free for TCP and for UDP. It is below those that Linux gives to sockets that ask for
-// any (from 32768 on), so that no other process gets it before the server does.
+// freePort returns a port of 127.0.0.1 that is free for TCP and for UDP. It is below the ports that Linux assigns to sockets
+// without a requested port (from 32768 on), so that no other process gets it before the server does.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -287,7 +287,7 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// serve starts a server and waits until it listens. Whoever takes its port before it does gets it; then it tries another.
+// serve starts a server and waits until it listens. If another process takes its port first, it tries another port.
 func serve(t *testing.T, path string, env []string, args ...string) (server *process, port string) {
 	t.Helper()
 	for range 3 {
@@ -301,7 +301,7 @@ func serve(t *testing.T, path string, env []string, args ...string) (server *pro
 	return nil, ""
 }
 
-// listens waits until a server listens on its port, and says whether it does.
+// listens waits until a server listens on its port, and reports whether it does.
 func (p *process) listens(port string) bool {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		select {
@@ -309,7 +309,7 @@ func (p *process) listens(port string) bool {
 			return false
 		case <-time.After(10 * time.Millisecond):
 		}
-		// A connection that says nothing is a probe: the server must survive it.
+		// A connection that sends nothing is a probe: the server must survive it.
 		if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
 			c.Close()
 			return true
@@ -322,7 +322,7 @@ func clientArgs(port string, args ...string) []string {
 	return append([]string{"client", "--server", "127.0.0.1", "--port", port, "--deadline", "50"}, args...)
 }
 
-// wantFailure checks that a client failed as it should: with a code and a line, and nothing that looks like a result.
+// wantFailure checks that a client failed as expected: with a code and a line, and no output that resembles a result.
 func wantFailure(t *testing.T, p *process, code int, words ...string) {
 	t.Helper()
 	if got := p.code(t); got != code {
@@ -342,7 +342,7 @@ func wantFailure(t *testing.T, p *process, code int, words ...string) {
 	}
 }
 
-// wantResult checks what holds for every result, and returns it.
+// wantResult checks the conditions that apply to every result, and returns it.
 func wantResult(t *testing.T, p *process, cells int) result {
 	t.Helper()
 	if code := p.code(t); code != 0 || p.stderr.Len() > 0 {
@@ -377,7 +377,7 @@ func wantResult(t *testing.T, p *process, cells int) result {
 		if c.Loop == "open" && (c.Intended.Count+c.Intended.Over != c.Received || c.Intended.Sum < c.RTT.Sum*0.999) {
 			t.Errorf("%s: %d measured from the intended time, %.0f ns, %.0f ns from the actual", name, c.Intended.Count, c.Intended.Sum, c.RTT.Sum)
 		}
-		// In a closed loop every moment is in a round trip, in a wait in vain, or between two.
+		// In a closed loop all time is part of a round trip, of a wait without success, or between two of these.
 		if accounted := c.RTT.Sum + c.Idle.Sum; c.Loop == "closed" && c.Lost == 0 && (accounted < 0.99*float64(c.Elapsed) || accounted > 1.01*float64(c.Elapsed)) {
 			t.Errorf("%s: of %d ns only %.0f are accounted for", name, c.Elapsed, accounted)
 		}
@@ -406,8 +406,8 @@ func wantResult(t *testing.T, p *process, cells int) result {
 	return r
 }
 
-// during waits until a client measures its first cell, or has ended: it has a socket for the messages beside that of its
-// control connection, and half a second for what is left to do until it measures.
+// during waits until a client measures its first cell, or has ended: it waits until the client has a socket for the messages
+// besides the control connection, and half a second more for the remaining preparations.
 func (p *process) during(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); p.sockets() < 2; time.Sleep(10 * time.Millisecond) {
@@ -423,12 +423,12 @@ func (p *process) during(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 }
 
-// sockets is how many a process has.
+// sockets returns the number of sockets of a process.
 func (p *process) sockets() int {
 	n := 0
 	descriptors, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Process.Pid))
 	for _, d := range descriptors {
-		// One that was closed meanwhile leads nowhere.
+		// The link of a descriptor that was closed meanwhile cannot be read.
 		if target, err := os.Readlink(d); err == nil && strings.HasPrefix(target, "socket:") {
 			n++
 		}

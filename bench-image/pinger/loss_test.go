@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// relay stands between a client at 127.0.0.1, which takes 127.0.0.2 for its server, and the server at 127.0.0.1,
-// which sees a client at 127.0.0.3. What is on the control connections passes unchanged; datagrams are handed to
-// a function that passes them on, or does not.
+// relay sits between a client at 127.0.0.1, which takes 127.0.0.2 for its server, and the server at 127.0.0.1, which sees a
+// client at 127.0.0.3. Data on the control connections pass unchanged; datagrams are handed to a function that passes them on or
+// drops them.
 type relay struct {
 	port string
-	// request and answer are called with the number of a message and what passes it on.
+	// request and answer are called with the number of a message and a function that passes it on.
 	request, answer func(seq uint64, pass func())
 }
 
@@ -49,7 +49,7 @@ func (r *relay) start(t *testing.T) {
 	}()
 }
 
-// requests passes the client's lines on, and learns from them where datagrams go.
+// requests passes on the client's lines, and learns from them where datagrams go.
 func (r *relay) requests(t *testing.T, near, far net.Conn) {
 	defer far.Close()
 	lines := bufio.NewReader(near)
@@ -110,7 +110,7 @@ func (r *relay) datagrams(t *testing.T, clientPort int) {
 
 func passAll(_ uint64, pass func()) { pass() }
 
-// What the relay drops is counted, and so is what comes too late or twice; the measurement goes on.
+// TestLoss checks that messages that the relay drops, delays or duplicates are counted, and that the measurement continues.
 func TestLoss(t *testing.T) {
 	for _, spin := range []string{"--spin", "--block"} {
 		for _, rate := range []string{"0", "1000"} {
@@ -143,7 +143,7 @@ func loss(t *testing.T, spin, rate string) error {
 			switch seq % 100 {
 			case 20: // the answer is lost
 				count(&dropped)
-			case 30: // it comes after it was given up
+			case 30: // the answer arrives after it was given up
 				count(&delayed)
 				time.AfterFunc(250*time.Millisecond, pass)
 			case 70:
@@ -161,14 +161,14 @@ func loss(t *testing.T, spin, rate string) error {
 	_ = server.Process.Kill()
 	mu.Lock()
 	defer mu.Unlock()
-	// An answer that the relay is prevented from passing on for long is of a message that no process remembers.
+	// If the relay is prevented for long from passing on an answer, no process remembers its message.
 	if c.Strays > 0 {
 		return fmt.Errorf("%d strays", c.Strays)
 	}
 	if dropped < 3 || delayed < 2 || doubled < 2 {
 		return fmt.Errorf("the relay dropped %d, delayed %d, doubled %d: too few to test anything", dropped, delayed, doubled)
 	}
-	// A loaded machine loses more than the relay drops: an answer then comes too late.
+	// A loaded machine loses more than the relay drops, because answers arrive too late.
 	if extra := c.Lost - dropped - delayed; extra < 0 || extra > 5 || c.Late > delayed+extra || c.Late < delayed-2 {
 		return fmt.Errorf("%d lost, %d late; the relay dropped %d and delayed %d", c.Lost, c.Late, dropped, delayed)
 	}
@@ -181,7 +181,7 @@ func loss(t *testing.T, spin, rate string) error {
 	return nil
 }
 
-// Of every hundred answers one comes after twenty that are of later messages, and no sooner than 20 ms after it might have.
+// TestReordered delays one of every hundred answers until after twenty answers to later messages, and by at least 20 ms.
 func TestReordered(t *testing.T) {
 	_, port := serve(t, program, nil)
 	const delay = 20 * time.Millisecond
@@ -203,7 +203,7 @@ func TestReordered(t *testing.T) {
 	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", "1000", "--duration", "1s", "--warmup", "0s", "--loss-after", "10s"),
 		"--server", "127.0.0.2")
 	c := wantResult(t, start(t, program, nil, args...), 1).Cells[0]
-	// The kernel itself may exchange a few that it takes on different CPUs.
+	// The kernel itself may reorder a few that it processes on different CPUs.
 	if c.Reordered < 10 || c.Reordered > 30 || c.Lost > 0 || c.RTT.Max < int64(delay) {
 		t.Errorf("%d reordered, %d lost, the largest %s", c.Reordered, c.Lost, time.Duration(c.RTT.Max))
 	}

@@ -1,5 +1,5 @@
-// Package pinger compiles Tailgate's own measuring tool, whose C sources are in the folder src. What it does is
-// described in src/main.c, and what it takes by tailgate-pinger --help.
+// Package pinger compiles Tailgate's own measuring tool, whose C sources are in the folder src. src/main.c describes
+// the tool, and tailgate-pinger --help its arguments.
 package pinger
 
 import (
@@ -14,8 +14,8 @@ import (
 // Program is the tool's name in the bench image.
 const Program = "tailgate-pinger"
 
-// Build compiles the tool into the file at path, with make and gcc, for the CPU and the C library of this machine.
-// root is the root of the repository; variables go to make, as NAME=value. The error holds what the compiler said.
+// Build compiles the tool into the file at path, with make and gcc, for the CPU and the C library of this machine. root
+// is the root of the repository; variables are passed to make, as NAME=value. The error contains the compiler's output.
 func Build(ctx context.Context, root, path string, variables ...string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -23,7 +23,7 @@ func Build(ctx context.Context, root, path string, variables ...string) error {
 	}
 	args := append([]string{"-C", filepath.Join(root, "bench-image", "pinger"), "PROGRAM=" + path, path}, variables...)
 	cmd := exec.CommandContext(ctx, "make", args...)
-	// Flags of a make that runs us are not for the one that we run.
+	// The flags of a make that runs this process do not apply to the make started here.
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); name != "MAKEFLAGS" && name != "MFLAGS" && name != "MAKELEVEL" && name != "CFLAGS" {
 			cmd.Env = append(cmd.Env, v)

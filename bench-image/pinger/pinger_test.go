@@ -24,7 +24,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// Every protocol, polling and blocking, closed and open, smallest and largest: with the sanitizers.
+// TestCells runs every protocol, polling and blocking, closed and open, smallest and largest, with the sanitizers.
 func TestCells(t *testing.T) {
 	for protocol, largest := range map[string]string{"tcp": "65536", "udp": "65507", "multicast": "65507"} {
 		for _, spin := range []bool{true, false} {
@@ -73,7 +73,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// A preloaded library sees every message, and is asked about each socket.
+// TestPreload checks that a preloaded library sees every message and is asked about each socket.
 func TestPreload(t *testing.T) {
 	dir := t.TempDir()
 	shim := filepath.Join(dir, pinger.Program+".shim.so")
@@ -98,7 +98,7 @@ func TestPreload(t *testing.T) {
 			if err := json.Unmarshal(data, &seen); err != nil {
 				t.Fatal(err)
 			}
-			// Beyond the messages there are only a few calls on the control connection.
+			// Besides the messages there are only a few calls on the control connection.
 			if seen.Sockets != 2 || seen.Sends < c.Sent || seen.Sends > c.Sent+20 || seen.Receives < c.Received {
 				t.Errorf("the library saw %+v of %d messages", seen, c.Sent)
 			}
@@ -106,7 +106,8 @@ func TestPreload(t *testing.T) {
 	}
 }
 
-// Onload sends SIGIO whenever it wakes the control connection. The server then goes on, as that has nothing to read.
+// TestSIGIOAlone checks that the server continues after a SIGIO without data on the control connection: Onload sends SIGIO
+// whenever it wakes that connection.
 func TestSIGIOAlone(t *testing.T) {
 	for _, protocol := range []string{"tcp", "udp"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestSIGIOAlone(t *testing.T) {
 	}
 }
 
-// No connection waits in TIME_WAIT after a client has ended: under Onload it would keep a stack alive.
+// TestNoTimeWait checks that no connection stays in TIME_WAIT after a client has ended: under Onload it would keep a stack alive.
 func TestNoTimeWait(t *testing.T) {
 	_, port := serve(t, program, nil)
 	client := start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64,128", "--duration", "50ms", "--warmup", "0s")...)
@@ -147,7 +148,7 @@ func TestNoTimeWait(t *testing.T) {
 			waiting = append(waiting, line)
 		}
 	}
-	// One is of the test itself, which connects to see whether the server listens.
+	// One belongs to the test itself, which connects to check whether the server listens.
 	if len(waiting) > 1 {
 		t.Errorf("in TIME_WAIT: %q", waiting)
 	}
@@ -174,16 +175,17 @@ func TestIsDynamic(t *testing.T) {
 	}
 }
 
-// stalled is a cell during which an end was frozen for a while. From is when, since the measurement's start, as the test's
-// own clock tells from its end: too early by what the client does after the measurement.
+// stalled is a cell during which an end was frozen for a while. From is the start of the stall since the start of the
+// measurement, computed by the test's own clock from the end of the client: it is too early by the time that the client needs
+// after the measurement.
 type stalled struct {
 	cellResult
 	From, Frozen time.Duration
 }
 
-// whileFrozen measures, at a rate or (0) in a closed loop, and freezes one end for a quarter of that time: half a second at the
-// first try, and a second at the next ones, so that it is the longest stall also on a machine that stalls by itself. The error is
-// that such a machine does not keep the rate.
+// whileFrozen measures, at a rate or (0) in a closed loop, and freezes one end for a quarter of that time: half a second in the
+// first try, and a second in later ones, so that it is the longest stall even on a machine that stalls by itself. It returns an
+// error if such a machine does not keep the rate.
 func whileFrozen(t *testing.T, try int, who, protocol string, rate int, wait string) (stalled, error) {
 	t.Helper()
 	if emulated {
@@ -207,8 +209,8 @@ func whileFrozen(t *testing.T, try int, who, protocol string, rate int, wait str
 	return stalled{c, time.Duration(c.Elapsed) - end.Sub(begin), frozen}, nil
 }
 
-// slowest says whether the slowest sample is that of the stall, when it was, and at the end that was frozen, and at a rate
-// stands for the others that were due meanwhile.
+// slowest returns an error unless the slowest sample is the sample of the stall, at its time and at the frozen end, and at a rate
+// represents the others that were due meanwhile.
 func (c stalled) slowest(who string) error {
 	first, frozen := c.Attribution.Slowest[0], c.Frozen
 	gap, other := time.Duration(first.ClientGap), time.Duration(0)
@@ -227,8 +229,8 @@ func (c stalled) slowest(who string) error {
 	return nil
 }
 
-// attributedTo says whether the attribution has at least 90 % of the slowest samples, and of the time they took, at one end, and
-// the first of them one by one.
+// attributedTo returns an error unless at least 90 % of the slowest samples, and of the time they took, are attributed to one end
+// and the first listed sample is the sample of the stall.
 func attributedTo(c stalled, who string) error {
 	a := c.Attribution
 	n, excess := a.Client, a.ClientExcess
@@ -241,11 +243,11 @@ func attributedTo(c stalled, who string) error {
 	return c.slowest(who)
 }
 
-// At a rate a stall is as many slow samples as messages were due meanwhile: here in a quarter of the time. That of
-// the server shows in the round trips from the actual time as well, since the messages were sent.
+// TestFrozenServer: at a rate a stall causes as many slow samples as messages were due meanwhile, here in a quarter of the time.
+// A stall of the server also shows in the round trips from the actual time, because the messages were sent.
 func TestFrozenServer(t *testing.T) {
 	quietly(t, func(t *testing.T, _ int) error {
-		// More messages than are due in half a second the server would not remember one by one.
+		// The server would not remember more messages one by one than are due in half a second.
 		c, err := whileFrozen(t, 1, "server", "tcp", 23000, "--spin")
 		if err != nil {
 			return err
@@ -257,8 +259,8 @@ func TestFrozenServer(t *testing.T) {
 	})
 }
 
-// A frozen client sends late what was due meanwhile, every fourth message. That shows only from the intended time: by half the
-// stall in each of these, however long the answers themselves take.
+// TestFrozenClient: a frozen client sends the messages that were due meanwhile late, which is every fourth message. That shows
+// only from the intended time: by half the stall in each of these, however long the answers themselves take.
 func TestFrozenClient(t *testing.T) {
 	for _, protocol := range []string{"tcp", "udp"} {
 		for _, wait := range []string{"--spin", "--block"} {
@@ -283,7 +285,8 @@ func TestFrozenClient(t *testing.T) {
 	}
 }
 
-// In the closed loop a stall is one sample: its own percentiles do not move, but the sample is reported as what it is.
+// TestFrozenInClosedLoop: in the closed loop a stall is one sample. Its percentiles do not change, but the sample is reported
+// with its cause.
 func TestFrozenInClosedLoop(t *testing.T) {
 	for _, who := range []string{"server", "client"} {
 		t.Run(who, func(t *testing.T) {
@@ -293,7 +296,7 @@ func TestFrozenInClosedLoop(t *testing.T) {
 					return err
 				}
 				frozen := c.Frozen
-				// A client may also stop between two round trips: then the pause between them shows it.
+				// A client may also stop between two round trips: then the stall shows in the pause between them.
 				if longest := max(c.RTT.Max, c.Idle.Max); longest < int64(frozen*9/10) || c.RTT.quantile(0.999) > frozen/4 {
 					return fmt.Errorf("the longest took %s, p99.9 %s", time.Duration(longest), c.RTT.quantile(0.999))
 				}
@@ -330,14 +333,14 @@ func TestStrangers(t *testing.T) {
 	dial("tcp", "TAILGATE-PINGER 1 \n")
 	dial("tcp", "TAILGATE-PINGER 1 a-tokem\nCELL tcp 64 0 - 0\n")
 	dial("tcp", "DATA 00000000000000000000000000000000\n")
-	// However late an answer comes on a busy machine, it is none that the strangers cost.
+	// However late an answer arrives on a busy machine, it does not count as lost because of the strangers.
 	first := start(t, program, nil, clientArgs(port, "--protocol", "udp", "--sizes", "64", "--duration", "1500ms", "--spin", "--loss-after", "30s")...)
 	first.during(t)
 	for range 100 {
 		dial("udp", strings.Repeat("y", 64))
 		dial("tcp", "hello\n")
 	}
-	// Of another version, with the right token: it gets that message once the running client is served.
+	// A client of another version with the right token gets that message once the running client has been served.
 	other, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -363,7 +366,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// When one end dies, the other says so at once, and a server goes on with the next client.
+// TestDeaths: when one end dies, the other reports it at once, and a server continues with the next client.
 func TestDeaths(t *testing.T) {
 	for _, protocol := range []string{"tcp", "udp", "multicast"} {
 		for _, spin := range []string{"--spin", "--block"} {
@@ -388,7 +391,7 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// A rate that cannot be kept is reported, instead of a result of messages that pile up forever.
+// TestOverload: a rate that cannot be kept is reported, instead of a result of messages that pile up forever.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	server, port := serve(t, program, nil)

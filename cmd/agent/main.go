@@ -1,7 +1,7 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
-// in the environment. "agent hold" sleeps in the hold pods of gates until a signal stops it. "agent verified" is the probe of
-// those whose node is verified: it fails if the node runs another boot or kernel than the one that was verified. "agent
-// unverified" is the probe of the others: it fails. "agent inspect" looks at the node for kubectl tailgate doctor.
+// in the environment. "agent hold" sleeps in the hold pods of gates until a signal stops it. "agent verified" is the probe of hold
+// pods on verified nodes: it fails if the node runs another boot or kernel than the one that was verified. "agent unverified" is
+// the probe of all other hold pods: it fails. "agent inspect" inspects the node for kubectl tailgate doctor.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 // terminationLog is where the kubelet reads a container's termination message.
 const terminationLog = "/dev/termination-log"
 
-// verbs are all that there are.
+// verbs are all verbs of the agent.
 const verbs = "client|server|hold|verified|unverified|inspect"
 
 func main() {
@@ -72,14 +72,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 		Task: task, Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Key: getenv(plan.EnvKey),
 		Tools: all.Registry(), Scratch: plan.Scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
 	}
-	// The tools have the environment of the agent, and no use for the key.
+	// The tools inherit the environment of the agent, and do not need the key.
 	if err := os.Unsetenv(plan.EnvKey); err != nil {
 		return err
 	}
 	return a.Run(ctx)
 }
 
-// inspect writes what it sees of the node.
+// inspect writes the inspection of the node.
 func inspect(getenv func(string) string, stdout io.Writer) error {
 	inspector := agent.Inspector{
 		Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Interface: getenv(plan.EnvInterface), Environ: os.Environ(), Root: "/",

@@ -21,7 +21,7 @@ func TestRunRefuses(t *testing.T) {
 	cases := map[string]struct {
 		args []string
 		task string
-		// want is what the error names.
+		// want is part of the error.
 		want string
 	}{
 		"no verb":                         {want: "usage"},
@@ -53,7 +53,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// The manager may be of another version than the agent.
+// The manager may have another version than the agent.
 func TestTaskOfAnotherVersionIsRefused(t *testing.T) {
 	for name, task := range map[string]string{
 		"an unknown field":         `{"run":"x-r1","variant":"default","attempt":1,"role":"server","tool":"sockperf","cells":[{"name":"tcp-64"}],"deadline":1,"jumbo":true}`,
@@ -116,7 +116,7 @@ func TestUnverified(t *testing.T) {
 	}
 }
 
-// The agent runs in the pods of users: it links what it shares with the operator, and nothing of what decides there.
+// The agent runs in the pods of users: it links the code that it shares with the operator, but not the operator's decisions.
 func TestLinksNothingOfTheOperator(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

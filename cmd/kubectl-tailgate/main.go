@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways of authentication that kubectl has
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the authentication methods of kubectl
 
 	"github.com/tailgate-dev/tailgate/internal/cli"
 )

@@ -14,7 +14,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-	_ "time/tzdata" // time zones of gates' schedules; the image has none
+	_ "time/tzdata" // time zones of gates' schedules; the image has no time zone data
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,7 +72,7 @@ type options struct {
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
-	// Of a mistake one line is said, by main; all flags are for who asks for help.
+	// main prints one line for an error; all flags are printed only for -help.
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
 	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
@@ -153,7 +153,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		HealthProbeBindAddress: o.healthAddress,
 		LeaderElection:         o.leaderElection,
 		LeaderElectionID:       "manager.tailgate.dev",
-		// A manager that is asked to stop hands over at once: nothing it holds is worth waiting for.
+		// A manager that is asked to stop hands over at once: it holds nothing that is worth waiting for.
 		LeaderElectionReleaseOnCancel: true,
 		Cache:                         controllers.CacheOptions(),
 		Controller:                    controllers.Config(),
@@ -220,8 +220,8 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	return setUpGates(mgr, reconciler, o.settings)
 }
 
-// setUpVerdicts serves the verdicts beside the metrics. Their requests are their own, so that many of them do not hold up the
-// controllers, and bounded, whatever callers ask for.
+// setUpVerdicts serves the verdicts at the endpoint of the metrics. They have their own client, so that many requests do not delay
+// the controllers, and its rate is limited, whatever callers request.
 func setUpVerdicts(mgr ctrl.Manager) error {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(verdictQPS, 2*verdictQPS)
@@ -236,7 +236,7 @@ func setUpVerdicts(mgr ctrl.Manager) error {
 }
 
 // limitMemory makes the garbage collector keep the process below nine tenths of GOMEMLIMIT, which the manifests set to the
-// memory limit of the container: not all memory of the container is the collector's.
+// memory limit of the container: the collector does not manage all memory of the container.
 func limitMemory() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 10 * 9)
@@ -262,7 +262,7 @@ func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings)
 // verdictQPS is how many requests a second the verdicts may send to the API server.
 const verdictQPS = 100
 
-// servingCertificate reads the certificate and the key of a folder. Once it is started it reads them again when they change.
+// servingCertificate reads the certificate and the key of a folder. Once started, the watcher reads them again when they change.
 func servingCertificate(folder string) (*certwatcher.CertWatcher, error) {
 	certificate, err := certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey))
 	if err != nil {
@@ -271,16 +271,16 @@ func servingCertificate(folder string) (*certwatcher.CertWatcher, error) {
 	return certificate, nil
 }
 
-// endpoint is that of metrics and verdicts. Without a certificate one is made when it starts.
+// endpoint returns the options of the endpoint of metrics and verdicts. Without a certificate, the server creates one at its start.
 func endpoint(address string, certificate *certwatcher.CertWatcher) metricsserver.Options {
 	return metricsserver.Options{
 		BindAddress:    address,
 		SecureServing:  true,
 		FilterProvider: verdicthttp.FilterProvider,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			// HTTP/2 is off: its rapid-reset attacks are not worth what it gives a scrape.
+			// HTTP/2 is off: its benefit for a scrape does not justify the risk of rapid-reset attacks.
 			c.NextProtos = []string{"http/1.1"}
-			// Not by CertDir, with which files that are missing would be made up for without a word.
+			// CertDir is not used: with it, the server would silently replace missing files.
 			if certificate != nil {
 				c.GetCertificate = certificate.GetCertificate
 			}

@@ -18,7 +18,7 @@ import (
 func TestParse(t *testing.T) {
 	cases := map[string]struct {
 		args []string
-		// want is compared but for zap's options.
+		// want is compared, except zap's options.
 		want options
 	}{
 		"the image alone": {
@@ -64,7 +64,7 @@ func TestParseRefuses(t *testing.T) {
 	const image = "--bench-image=bench:v0"
 	cases := map[string]struct {
 		args []string
-		// want is what the error names.
+		// want is part of the error.
 		want string
 	}{
 		"no image":                        {nil, "--bench-image is required"},

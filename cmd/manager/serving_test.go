@@ -21,7 +21,7 @@ import (
 
 const serviceName = "metrics.tailgate-system.svc"
 
-// issued is a certificate for serviceName, and its CA's, which has signed no other; all in PEM.
+// issued is a certificate for serviceName, with its key and the certificate of its own CA; all in PEM.
 type issued struct{ certificate, key, ca []byte }
 
 func issue(t *testing.T) issued {
@@ -42,7 +42,7 @@ func mount(t *testing.T, folder string, files map[string][]byte) {
 	}
 }
 
-// serve starts the endpoint, with a certificate that is watched unless it is nil, and returns its address.
+// serve starts the endpoint, with a watched certificate unless it is nil, and returns its address.
 func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatcher) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,7 +85,7 @@ func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatch
 	return ""
 }
 
-// presented asks for metrics as a Go program that trusts the system's CAs, and returns the certificate that was presented.
+// presented requests metrics as a Go program that trusts the system's CAs, and returns the certificate that was presented.
 func presented(t *testing.T, address string) ([]byte, error) {
 	t.Helper()
 	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -107,8 +107,8 @@ func presented(t *testing.T, address string) ([]byte, error) {
 
 func TestServingCertificate(t *testing.T) {
 	first, second := issue(t), issue(t)
-	// As docs/gates.md has it for argo-rollouts and Flagger. It is read once in a process, so that no other test here may
-	// need a CA.
+	// docs/gates.md describes this for argo-rollouts and Flagger. SSL_CERT_DIR is read once in a process, so no other test here
+	// may need a CA.
 	trusted := t.TempDir()
 	mount(t, trusted, map[string][]byte{"first.crt": first.ca, "second.crt": second.ca})
 	t.Setenv("SSL_CERT_DIR", trusted)

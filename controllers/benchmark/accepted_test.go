@@ -10,7 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Readers of a namespace learn from the verdicts of its benchmarks nothing of a gate that measures in another one.
+// The verdicts of benchmarks in a namespace do not affect a gate whose benchmarks are in another namespace.
 func TestAcceptedIsOfTheSameNamespace(t *testing.T) {
 	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{Namespace: "gates"}}
 	v := &v1alpha1.LatencyVerification{

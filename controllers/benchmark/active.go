@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
-// decideActive is for an attempt whose outcome is not known.
+// decideActive chooses the next step of an attempt whose outcome is not known.
 func decideActive(w *world) step {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	if w.driver == nil {
@@ -38,13 +38,13 @@ func decideActive(w *world) step {
 		recorded string
 	}{{w.server, active.ServerPodUID}, {w.client, active.ClientPodUID}} {
 		if end.pod != nil && end.recorded == "" {
-			// A manager that died before it could record the pod may have created it, or any other client.
+			// A manager that died before it could record the pod may have created it, or another client.
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, but the status does not record that the operator created it", end.pod.Name))
 		}
 	}
 	s, over := ended(w)
 	if b.Spec.Suspend && (!over || s.kind == stepWatch) {
-		// What is over is not thrown away.
+		// A finished measurement is not discarded.
 		return conclude(v1alpha1.OutcomeSuspended, "spec.suspend ended the attempt, which does not count as failed")
 	}
 	if over {
@@ -90,8 +90,8 @@ func decideActive(w *world) step {
 	return s
 }
 
-// measuring is for how long the client measures at least from now on, by its node's clock: a wrong one makes the operator follow the logs
-// from another time on.
+// measuring returns the minimum time for which the client still measures, by its node's clock. If that clock is wrong, the operator
+// starts to follow the logs earlier or later.
 func measuring(w *world) time.Duration {
 	if !isRunning(w.client) {
 		return 0
@@ -99,8 +99,8 @@ func measuring(w *world) time.Duration {
 	return agentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now)
 }
 
-// decideStore is for an attempt whose result is verified, and of which the status has the digests. A ConfigMap that has
-// them counts, even if the pods are gone since: a manager created it and ended before it could say so.
+// decideStore chooses the next step of an attempt whose result is verified and whose digests are in the status. A ConfigMap with
+// these digests counts even if the pods are gone by now: a manager created it and died before it could record that.
 func decideStore(w *world) step {
 	active := w.benchmark.Status.Active
 	if lost := lostPod(active, w.server, w.client); lost != "" && w.kept != keptWhole {
@@ -109,7 +109,7 @@ func decideStore(w *world) step {
 	return step{kind: stepStore, reason: v1alpha1.ReasonRunning, message: "storing the result"}
 }
 
-// round says which part of the plan is active.
+// round returns the round, and the variant if there are several, of the active attempt as text.
 func round(b *v1alpha1.LatencyBenchmark) string {
 	text := fmt.Sprintf("round %d of %d", b.Status.Active.Round, plan.Rounds(b))
 	if len(b.Spec.Variants) > 0 {
@@ -118,14 +118,14 @@ func round(b *v1alpha1.LatencyBenchmark) string {
 	return text
 }
 
-// starting says which pod of the attempt starts. The message is the same before and after the pod is created, because each change of it
-// is a write.
+// starting returns the message about the pod of the attempt that starts. It is the same before and after the pod is created, because
+// each change of it is a write.
 func starting(w *world, role string) string {
 	return fmt.Sprintf("starting run %s, attempt %d: %s", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt, role)
 }
 
-// startServer is the first act of an attempt. Before it, the claim is compared with all others once more:
-// both of two managers that claimed one node at the same moment see the other's claim here.
+// startServer chooses the first step of an attempt. It compares the claim with all others once more: if two managers
+// claimed the same node at the same moment, each of them sees the other's claim here.
 func startServer(w *world) step {
 	if w.benchmark.Spec.Suspend {
 		return step{kind: stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended, message: "spec.suspend was set before the first pod of the run was created"}
@@ -139,19 +139,19 @@ func startServer(w *world) step {
 	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
 }
 
-// startsSoon says whether the server's container starts at any moment: its network is attached, and its node already has the
-// image, because it has run this benchmark before. Its kubelet reports the start up to a second later, and the client's pod
+// startsSoon reports whether the server's container is about to start: its network is attached, and its node already has the
+// image, because it has run this benchmark before. Its kubelet reports the start up to a second late, and the client's pod
 // needs that time to start.
 func startsSoon(w *world) bool {
 	address, _ := w.serverAddress()
 	return address != "" && len(w.benchmark.Status.Stored) > 0
 }
 
-// startClient follows once the server's address is known. That the server may not listen yet does not matter: the client's
+// startClient creates the client's pod once the server's address is known. The server need not listen yet: the client's
 // agent tries until it does.
 func startClient(w *world) step {
 	if terminated(w.server) != nil {
-		// Its pod says in a moment how it ended. A client would find no server.
+		// The status of its pod will soon say how it ended. A client would find no server.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
 	}
 	if s, waits := refusedCreate(w); waits {
@@ -167,7 +167,7 @@ func startClient(w *world) step {
 	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: hearAgain}
 }
 
-// serverAddress is the server's address on the measured network, or "" and what is still missing.
+// serverAddress returns the server's address on the measured network, or "" and a message about what is missing.
 func (w *world) serverAddress() (address, missing string) {
 	if v := w.activeRun().Variant; v.Network.Interface() == "" {
 		return pods.Address(w.benchmark, v, w.server)
@@ -175,7 +175,7 @@ func (w *world) serverAddress() (address, missing string) {
 	return w.listening, w.unheard
 }
 
-// ended is for an attempt in which a pod has ended, well or not.
+// ended chooses the next step of an attempt in which a pod has ended, successfully or not; it returns false if none has.
 func ended(w *world) (step, bool) {
 	if reason, message := failure(w); reason != "" {
 		return concludeFailure(w, reason, message), true
@@ -197,8 +197,8 @@ func ended(w *world) (step, bool) {
 }
 
 // concludeFailure ends an attempt that failed. A kubelet whose device plugin ended has no device on any NUMA node, and rejects
-// a pod with the same words as one whose free CPUs and devices are on different NUMA nodes. Its node tells the two apart, a
-// moment later.
+// a pod with the same message as a kubelet whose free CPUs and devices are on different NUMA nodes. The Node shows which of the
+// two happened, a moment later.
 func concludeFailure(w *world, reason, message string) step {
 	switch v := w.activeRun().Variant; {
 	case reason != v1alpha1.OutcomeTopologyAffinity || len(v.Resources()) == 0:
@@ -211,8 +211,9 @@ func concludeFailure(w *world, reason, message string) step {
 	return conclude(reason, message)
 }
 
-// failure is how the attempt failed, the reason empty while it has not, or while it is not known why: an end that only says
-// that it lost the other knows less than that one, which may tell in a moment. Of two that know, the client comes first.
+// failure returns how the attempt failed. The reason is empty if it has not failed, or while the cause is not known: an end that
+// only reports that it lost the other end knows less than that end, which may report the cause in a moment. If both ends report a
+// cause, the client's is used.
 func failure(w *world) (reason, message string) {
 	for _, end := range []struct{ pod, other *corev1.Pod }{{w.client, w.server}, {w.server, w.client}} {
 		if !hasFailed(end.pod) {
@@ -229,7 +230,7 @@ func failure(w *world) (reason, message string) {
 	return reason, message
 }
 
-// unreachable is for an attempt whose node went away, or came back without its pods, or that takes longer than it possibly should.
+// unreachable ends an attempt whose node is gone or not ready, or came back without its pods, or that takes longer than it may.
 func unreachable(w *world) (step, bool) {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	for _, p := range []*corev1.Pod{w.server, w.client} {
@@ -252,7 +253,7 @@ func unreachable(w *world) (step, bool) {
 	return step{}, false
 }
 
-// occupied says that a benchmark held its nodes for too long.
+// occupied returns the message that a benchmark held its nodes for too long.
 func occupied(w *world, used time.Duration) string {
 	return fmt.Sprintf("%d of %d runs are stored after the nodes were held for %s, and the operator allows %s (--max-occupation); measure fewer or shorter rounds",
 		len(w.benchmark.Status.Stored), len(w.runs), used.Round(time.Second), w.settings.MaxOccupation)

@@ -27,14 +27,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// state is what condition Succeeded says after a step, and when to look again: what the step says, unless it could not be
-// carried out.
+// state is the reason and message of condition Succeeded after a step, and when to look again: the step's own values, unless the
+// step could not be carried out.
 type state struct {
 	reason, message string
 	again           time.Duration
 }
 
-// apply carries out a step and notes in the benchmark's status (not yet written) what follows from it. It
+// apply carries out a step and records its results in the benchmark's status, which is not written yet. It
 // returns when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration, error) {
 	b := w.benchmark
@@ -52,7 +52,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, at.message))
 		return at.again, nil
 	case stepHold:
-		// It gives up its place in the queue: others may have begun when it goes on.
+		// It gives up its place in the queue: other benchmarks may have started when it resumes.
 		b.Status.StartTime = nil
 	case stepAccept:
 		b.Status.Pair, b.Status.CPUs = &s.pair, &s.cpus
@@ -66,8 +66,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			b.Status.StartTime = &metav1.Time{Time: w.now}
 		}
 	case stepWithdraw:
-		// Nothing was tried: the attempt is not listed, and its number is used again. If the claim was the first one, the
-		// benchmark has not started, and has no precedence over those that wait.
+		// Nothing was attempted: the attempt is not listed, and its number is used again. If the claim was the first one, the
+		// benchmark has not started, and has no precedence over benchmarks that wait.
 		if b.Status.StartTime != nil && b.Status.StartTime.Unix() == b.Status.Active.StartTime.Unix() {
 			b.Status.StartTime = nil
 		}
@@ -116,7 +116,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 	return at.again, nil
 }
 
-// acceptance is the message of condition Accepted, as when the pair was accepted: an active attempt looks at no nodes.
+// acceptance returns the message of condition Accepted. Once the pair is accepted, the message remains, because an active attempt does
+// not read the preflight's input.
 func (w *world) acceptance() string {
 	b := w.benchmark
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue {
@@ -127,7 +128,7 @@ func (w *world) acceptance() string {
 	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec), unproved), "; ")
 }
 
-// note records when this operator first saw what it waits for: clocks of nodes may be wrong.
+// note records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.
 func (w *world) note() {
 	now := metav1.NewMicroTime(w.now)
 	if active := w.benchmark.Status.Active; active != nil {
@@ -146,8 +147,8 @@ func (w *world) note() {
 	setLeft(w.benchmark, w.left)
 }
 
-// noteMissing records since when a device plugin that the next run needs has not run: from the first step that says so to
-// that in which the run's result is taken, the benchmark is suspended, or something else is wrong.
+// noteMissing records since when a device plugin that the next run needs has not run. The time starts with the first step that
+// reports this, and is cleared when the run's result is taken, the benchmark is suspended, or something else is wrong.
 func (w *world) noteMissing(s step) {
 	status := &w.benchmark.Status
 	switch {
@@ -168,8 +169,8 @@ func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 	}
 }
 
-// release gives the nodes of an attempt that is over back. Pods that could not be removed are recorded: they keep what
-// they have of their nodes.
+// release releases the nodes of a finished attempt. Pods that could not be removed are recorded: they keep their
+// resources on the nodes.
 func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
@@ -178,7 +179,7 @@ func (w *world) release() {
 	b.Status.Active = nil
 }
 
-// setOutcome notes how the active attempt ended.
+// setOutcome records how the active attempt ended.
 func (w *world) setOutcome(reason, message string) {
 	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, CompletionTime: metav1.NewMicroTime(w.now)}
 }
@@ -197,8 +198,8 @@ func (w *world) fail(at *state, reason, message string) {
 	}
 }
 
-// createEndpoint creates what the pod of a role needs, and the pod, and notes its UID. What cannot be created ends the
-// attempt, at once or when trying again did not help.
+// createEndpoint creates the pod of a role and the objects that it needs, and records the pod's UID. If an object cannot be
+// created, the attempt ends, at once or after retries.
 func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, role, serverAddress string, uid *string) error {
 	limited, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -224,7 +225,7 @@ func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, ro
 	return nil
 }
 
-// ensureNetwork creates the network that the operator makes for the active run, unless it is there.
+// ensureNetwork creates the operator's own network for the active run, if the run needs one and it does not exist.
 func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
 	want, err := pods.Network(w.benchmark, w.activeRun().Variant)
 	if err != nil || want == nil {
@@ -250,7 +251,7 @@ func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
 	return nil
 }
 
-// ensureSecret creates the Secret that the benchmark's pods share, unless it is there. The operator may not read it.
+// ensureSecret creates the Secret that the benchmark's pods share, unless it exists. The operator may not read it.
 func (r *Reconciler) ensureSecret(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	err := r.Client.Create(ctx, pods.Secret(b, rand.Text()))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -259,7 +260,7 @@ func (r *Reconciler) ensureSecret(ctx context.Context, b *v1alpha1.LatencyBenchm
 	return nil
 }
 
-// settings are the environment variables of the active run's tools.
+// settings returns the environment variables of the active run's tools.
 func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string, error) {
 	b, v := w.benchmark, w.activeRun().Variant
 	var profile map[string]string
@@ -311,14 +312,14 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	if err != nil {
 		return "", refusef(v1alpha1.OutcomePodRefused, "the %s's pod cannot be built: %v", role, err)
 	}
-	// One that exists already was not there a moment ago: the next look says whose it is.
+	// A pod of that name did not exist a moment ago. If it exists now, the next observation shows who owns it.
 	if err := r.Client.Create(ctx, pod); err != nil {
 		return "", refusedBy(err, v1alpha1.OutcomePodRefused, "the "+role+"'s pod", b.Namespace)
 	}
 	return string(pod.UID), nil
 }
 
-// endpoint is the end of the active run whose task this is.
+// endpoint returns the endpoint of the active run with this task.
 func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	active := w.benchmark.Status.Active
 	node := active.Pair.ClientNode
@@ -332,7 +333,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	}
 }
 
-// deletePod deletes a pod of ours that is not being deleted yet.
+// deletePod deletes a pod that belongs to the benchmark, unless it is being deleted.
 func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark, p *corev1.Pod) error {
 	if p == nil || !metav1.IsControlledBy(p, b) {
 		return nil

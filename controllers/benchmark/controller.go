@@ -1,12 +1,13 @@
 // Package benchmark reconciles LatencyBenchmark in five verbs: get, observe, decide, apply, report.
 //
 //	get      the benchmark itself, live
-//	observe  what the decision needs of the world, live: nodes, other claims, the two pods of the attempt
-//	decide   pure: the one next step, with its reason
+//	observe  the state that the decision needs: nodes, other claims, the two pods of the attempt
+//	decide   pure: the next step, with its reason
 //	apply    the step: create a pod, take a result, delete pods
-//	report   conditions, progress, results and verdict, in one status write with the resourceVersion that was got
+//	report   conditions, progress, results and verdict, in one status write with the resourceVersion of get
 //
-// After a step that leaves the benchmark in another situation, all but get are repeated, on what the API server returned.
+// After a step that changes the situation of the benchmark, all verbs except get are repeated, on the object that the API
+// server returned.
 //
 // An attempt at a run goes through these situations, each of them recognised from the API alone:
 //
@@ -14,11 +15,11 @@
 //	   ▲                                                                               │ both have a result
 //	   └───────────────── pods gone ◀──delete── outcome known ◀──verify, store─────────┘
 //
-// The claim is a status write that happens before the first pod exists, and the outcome another before the
+// The claim is a status write that happens before the first pod exists, and the outcome is another one before the
 // pods are deleted. When the pods are gone, one write ends the attempt and makes the next claim. A manager that dies
-// at any point leaves a situation that the next one recognises; what was stored is never measured again. Everything
-// that lets a step be taken is read from the API server, not from a cache: watches only wake the controller up, and
-// the cache may only tell that it is not this one's turn yet.
+// at any point leaves a situation that the next one recognises; a stored run is never measured again. The state that
+// allows a step is read from the API server, except for the nodes, which come from the cache: watches only wake the
+// controller, and other benchmarks in the cache can only show that it is not this benchmark's turn yet.
 package benchmark
 
 import (
@@ -50,65 +51,65 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Settings are the operator's.
+// Settings are the settings of the operator.
 type Settings struct {
-	// BenchImage is the image of the benchmark pods, PullPolicy how the nodes get it.
+	// BenchImage is the image of the benchmark pods, and PullPolicy is its pull policy.
 	BenchImage string
 	PullPolicy corev1.PullPolicy
-	// ServiceAccount of the benchmark pods, in each namespace; empty: its default.
+	// ServiceAccount is the service account of the benchmark pods in each namespace; empty: the namespace's default.
 	ServiceAccount string
-	// AllowHostNetwork lets benchmarks ask for network type Host.
+	// AllowHostNetwork allows network type Host.
 	AllowHostNetwork bool
-	// AllowPacketCapture lets benchmarks capture packets at the server's end, with the capability NET_RAW.
+	// AllowPacketCapture allows benchmarks to capture packets at the server, with the capability NET_RAW.
 	AllowPacketCapture bool
 	// StartTimeout is how long a pod may take to start before the attempt fails.
 	StartTimeout time.Duration
-	// MaxAttempts is how often a run is tried.
+	// MaxAttempts is the maximum number of attempts at a run.
 	MaxAttempts int32
-	// MaxOccupation is for how long a benchmark may hold its nodes, in all; zero is without limit.
+	// MaxOccupation is the total time for which a benchmark may hold its nodes; zero is without limit.
 	MaxOccupation time.Duration
-	// NetworkNamespaces are the namespaces whose networks benchmarks of other namespaces may name; "*" is all.
+	// NetworkNamespaces are the namespaces whose networks benchmarks in other namespaces may use; "*" is all.
 	NetworkNamespaces []string
 }
 
-// workers is how many benchmarks are reconciled at a time.
+// workers is the number of benchmarks that are reconciled at a time.
 const workers = 4
 
-// LogReader opens the log of a pod's only container, to the end that it has now or, if it is followed, until the container ends.
+// LogReader opens the log of a pod's only container, up to its present end or, if it is followed, until the container ends.
 type LogReader func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error)
 
 // Reconciler reconciles LatencyBenchmarks.
 type Reconciler struct {
-	// Client writes. From its cache only nodes are read, whose changes wake the controller anyway, and whether it is
-	// worth to ask for a turn.
+	// Client writes. Only two things are read from its cache: the nodes, whose changes wake the controller anyway, and other
+	// benchmarks and their pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
 	Client client.Client
 	// Live reads from the API server, past the cache.
 	Live client.Reader
 	// Logs opens pod logs.
 	Logs LogReader
-	// LogTimeout is how long it may take to read a pod's log that is not followed.
+	// LogTimeout bounds the time to read a pod's log that is not followed.
 	LogTimeout time.Duration
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Tools are the drivers.
+	// Tools are the drivers of the tools.
 	Tools tool.Registry
-	// Settings of the operator.
+	// Settings are the settings of the operator.
 	Settings Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
-	// stored is what was read of stored results.
+	// stored holds the stored results that were read.
 	stored collections
-	// made are the pods that managers created; ready to use when zero.
+	// made are the pods that managers created; the zero value is ready to use.
 	made madePods
-	// followed are the pods whose logs are or were followed, and written those of them whose logs have results; both are ready to use
-	// when zero. wake is for benchmarks whose pods both have results.
+	// followed are the pods whose logs are or were followed, and written are those whose logs have results; their zero values are
+	// ready to use. wake receives the benchmarks whose pods both have results.
 	followed, written podSet
 	wake              chan event.GenericEvent
-	// claiming is held while nodes are claimed: of two workers that look at once both would find them free.
+	// claiming is held while nodes are claimed: otherwise two workers at once would both find them free.
 	claiming sync.Mutex
-	// absent are the optional kinds that the cluster does not have; ready to use when zero.
+	// absent are the optional kinds that the cluster does not have; the zero value is ready to use.
 	absent absentKinds
 }
 
@@ -126,14 +127,14 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=k8s.cni.cncf.io,resources=network-attachment-definitions,verbs=get;create
 
-// Reconcile takes the steps of one benchmark that can be taken now.
+// Reconcile takes the steps of one benchmark that are possible now.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	b := &v1alpha1.LatencyBenchmark{}
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !b.DeletionTimestamp.IsZero() {
-		// Owner references take pods and ConfigMaps along.
+		// The garbage collector deletes pods and ConfigMaps by their owner references.
 		return ctrl.Result{}, nil
 	}
 	if b.Finished() {
@@ -155,11 +156,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 }
 
-// mostSteps is how many steps a benchmark takes at most before others have their turn.
+// mostSteps is the maximum number of steps of a benchmark before other benchmarks have their turn.
 const mostSteps = 10
 
-// situation is what of a status decides which step is next. A step that changes it is followed by another at once: what this
-// controller writes to a status does not wake it.
+// situation is the part of a status that decides which step is next. A step that changes it is followed by another at once,
+// because this controller's own status writes do not wake it.
 type situation struct {
 	accepted        bool
 	extended        int32
@@ -176,7 +177,7 @@ func situationOf(b *v1alpha1.LatencyBenchmark) situation {
 	return s
 }
 
-// advance takes one step of a benchmark as it is in the API, and leaves it so. It returns when to look again if nothing happens.
+// advance takes one step of a benchmark, whose object is the one in the API before and after. It returns when to look again if nothing happens.
 func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
 	old := b.DeepCopy()
 	world, err := r.observe(ctx, b, false)
@@ -185,11 +186,11 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 	}
 	step := decide(world)
 	if step.kind == stepRelease {
-		// One write says that the attempt is over and what follows: mostly the next claim.
+		// One write records both the end of the attempt and the next step, mostly the next claim.
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
 		if world, err = r.observe(ctx, b, false); err != nil {
-			// What the next run needs cannot be read. That does not keep the nodes.
+			// The state that the next run needs cannot be read. The nodes are released all the same.
 			return 0, errors.Join(err, r.report(ctx, old, b))
 		}
 		step = decide(world)
@@ -211,9 +212,9 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 	return again, r.report(ctx, old, b)
 }
 
-// SetupWithManager registers the controller: it is woken by its benchmarks, their pods, the nodes, and, for
-// those that wait, by every benchmark and every benchmark pod that goes. What a verdict was made of wakes those
-// that it is about: stored results, of which only the metadata is watched, and the benchmark that is a baseline.
+// SetupWithManager registers the controller. A benchmark is reconciled when it or its pods change and, while it is not
+// finished, when a node changes, another benchmark releases its nodes, or a benchmark pod is deleted. It is also reconciled when
+// the inputs of its verdict change: stored results, whose metadata alone is watched, and its baseline.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool { return !b.Finished() })
@@ -258,12 +259,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
-		// A second worker goes on when one waits for an answer, and observe.unseen keeps them from overtaking.
+		// Other workers go on while one waits for an answer, and world.unseen keeps a benchmark from overtaking an older one.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
-// requests passes the events after which a benchmark is to be looked at, by its users: not what this controller writes to its status.
+// requests passes the changes that users make to a benchmark, but not this controller's writes to its status.
 var requests = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
 // releases passes the events after which a node may have become free.
@@ -271,7 +272,7 @@ var releases = predicate.And(controllers.NotCreated, controllers.Updates(func(be
 	return before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished() || !before.Suspended() && after.Suspended()
 }))
 
-// resultChanges passes the events after which a benchmark is another baseline than before.
+// resultChanges passes the events that change a benchmark as the baseline of others.
 var resultChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 	return before.UID != after.UID || succeededStatus(before) != succeededStatus(after)
 })
@@ -282,13 +283,13 @@ var acceptances = controllers.Updates(func(before, after *v1alpha1.LatencyVerifi
 })
 
 const (
-	// indexBaseline finds benchmarks by the one that is their baseline, as namespace/name.
+	// indexBaseline finds benchmarks by their baseline, as namespace/name.
 	indexBaseline = "baseline"
-	// indexBaselineGate finds those that look for a baseline at a LatencyGate, by its name.
+	// indexBaselineGate finds benchmarks by the name of the LatencyGate whose accepted result is their baseline.
 	indexBaselineGate = "baselineGate"
 )
 
-// baselineIndices are what the indices find a benchmark by.
+// baselineIndices are the values of the indices for a benchmark.
 var baselineIndices = map[string]client.IndexerFunc{
 	indexBaseline: func(o client.Object) []string {
 		b := o.(*v1alpha1.LatencyBenchmark)
@@ -308,5 +309,5 @@ var baselineIndices = map[string]client.IndexerFunc{
 	},
 }
 
-// NodeChanges passes the changes of a node that can change what Accept says; heartbeats are not among them.
+// NodeChanges passes the changes of a node that can change the result of preflight.Accept; heartbeats are not among them.
 var NodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return nodeFacts(before) != nodeFacts(after) })

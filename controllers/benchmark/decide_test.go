@@ -16,15 +16,15 @@ import (
 
 type decision struct {
 	changes []func(*world)
-	// kind and reason of the step.
+	// kind and reason are the ones of the step.
 	kind   stepKind
 	reason string
 	// message has parts of the step's message.
 	message []string
-	// again is compared when it is not zero; none says that it must be zero.
+	// again is compared if it is not zero; if none is true, it must be zero.
 	again time.Duration
 	none  bool
-	// run, attempt and address are compared when they are set.
+	// run, attempt and address are compared if they are set.
 	run     string
 	attempt int32
 	taken   bool
@@ -69,23 +69,23 @@ func checkDecisions(t *testing.T, cases map[string]decision) {
 
 const noPlugin = v1alpha1.OutcomeDevicePluginUnavailable
 
-// missingFor says how long ago a device plugin was first seen not to run.
+// missingFor sets how long ago a device plugin was first seen not to run.
 func missingFor(d time.Duration) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.DeviceWaitStartTime = new(metav1.NewMicroTime(ago(d)))
 	}
 }
 
-// begun is a benchmark that has claimed its nodes before.
+// begun makes the benchmark one that has already claimed its nodes.
 func begun(w *world) { w.benchmark.Status.StartTime = &metav1.Time{Time: ago(time.Hour)} }
 
-// overVF makes a benchmark ask for a VF, which no node advertises.
+// overVF makes the benchmark request a VF, which no node advertises.
 func overVF(w *world) {
 	w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.0.0/24"}}}}
 	w.accepted.Networks = map[string]*preflight.NetworkDefinition{plan.DefaultVariant: {Name: "perf/x"}}
 }
 
-// podAndVF is a benchmark of the pod network and of VFs, which no node advertises.
+// podAndVF makes the benchmark compare the pod network with VFs, which no node advertises.
 func podAndVF(w *world) {
 	overVF(w)
 	vf := w.benchmark.Spec.Network
@@ -748,7 +748,7 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 	})
 }
 
-// Whether an outcome can be cured is said once, for every outcome that an attempt may have.
+// TestCurable lists for the outcomes of an attempt whether another attempt may succeed.
 func TestCurable(t *testing.T) {
 	cases := map[string]bool{
 		v1alpha1.OutcomeUnschedulable: true, v1alpha1.OutcomeTopologyAffinity: true, v1alpha1.OutcomeAdmissionRejected: true,
@@ -763,7 +763,7 @@ func TestCurable(t *testing.T) {
 		v1alpha1.OutcomeImagePullFailed: false, v1alpha1.OutcomeContainerConfig: false, v1alpha1.OutcomeToolMissing: false,
 		v1alpha1.OutcomeWrongNetwork: false, v1alpha1.OutcomeOOMKilled: false, v1alpha1.OutcomeResultTooLarge: false,
 		v1alpha1.OutcomeNameTaken: true, v1alpha1.OutcomeAccelerationFailed: false,
-		v1alpha1.OutcomeVersionMismatch: true, // the attempt began before an upgrade, and the next one has the present bench image
+		v1alpha1.OutcomeVersionMismatch: true, // the attempt began before an upgrade, and the next one uses the present bench image
 	}
 	for outcome, want := range cases {
 		if got := curable(outcome); got != want {
@@ -772,8 +772,8 @@ func TestCurable(t *testing.T) {
 	}
 }
 
-// The wait for a device plugin begins with the first step that says so, and ends when the run is measured or something else
-// stands in its way.
+// The wait for a device plugin begins with the first step that reports it, and ends when the run is measured or something else
+// prevents it.
 func TestWaitForADevicePluginIsRecorded(t *testing.T) {
 	w := makeWorld()
 	now, since := w.now, &w.benchmark.Status.DeviceWaitStartTime

@@ -22,8 +22,8 @@ import (
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=deviceclasses;resourceslices,verbs=list
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=get
 
-// observeDrivers looks for a resource that a selected node does not advertise at the drivers of Dynamic Resource Allocation.
-// The listed nodes then have it allocatable, as if a device plugin advertised it.
+// observeDrivers looks for resources that a selected node does not advertise among the devices of Dynamic Resource Allocation.
+// The nodes of o then have them allocatable, as if a device plugin advertised them.
 func (r *Reconciler) observeDrivers(ctx context.Context, o *preflight.Observed) error {
 	nodes := preflight.Matching(*o)
 	matching := sets.New(nodes...)
@@ -64,8 +64,8 @@ func (r *Reconciler) observeDrivers(ctx context.Context, o *preflight.Observed) 
 	return nil
 }
 
-// resourceSlices reads the devices that drivers of Dynamic Resource Allocation have on nodes, and not on others if the
-// nodes are few.
+// resourceSlices reads the devices that drivers of Dynamic Resource Allocation have on nodes; if there are more than fewNodes
+// nodes, also those on other nodes.
 func (r *Reconciler) resourceSlices(ctx context.Context, nodes ...string) ([]resourcev1.ResourceSlice, error) {
 	var all []resourcev1.ResourceSlice
 	for _, selector := range selectors(resourcev1.ResourceSliceSelectorNodeName, nodes) {
@@ -80,8 +80,8 @@ func (r *Reconciler) resourceSlices(ctx context.Context, nodes ...string) ([]res
 	return all, nil
 }
 
-// claimedDevice is the PCI address of the device that the claim of a running pod of the attempt has for the variant's
-// network; empty when its device is not of a claim.
+// claimedDevice returns the PCI address of the device that the ResourceClaim of a pod of the attempt has for the variant's
+// network; empty if the pod has ended or its device is not from a claim.
 func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod) (string, error) {
 	network := w.activeRun().Variant.Network
 	if p == nil || network == nil || p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil || hasEnded(p) {

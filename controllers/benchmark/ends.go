@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// lostPod names the role whose pod existed and does not any more.
+// lostPod returns the role whose pod existed and does not exist any more.
 func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string {
 	switch {
 	case server == nil || active.ServerPodUID != "" && string(server.UID) != active.ServerPodUID:
@@ -23,10 +23,10 @@ func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string 
 	return ""
 }
 
-// hasFailed says whether a pod exists and has failed, as its kubelet says when it knows why.
+// hasFailed reports whether a pod exists and has failed. The kubelet sets this phase when it knows the cause.
 func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
 
-// endedWell says whether a pod exists and its container ended with success. The pod's phase says so too, but more than
+// endedWell reports whether a pod exists and its container ended successfully. The pod's phase shows it too, but more than
 // a second later: the kubelet writes it when it has cleaned up.
 func endedWell(p *corev1.Pod) bool {
 	if p == nil || hasFailed(p) {
@@ -36,20 +36,20 @@ func endedWell(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || end != nil && end.ExitCode == 0
 }
 
-// started says whether a pod's container runs, or did so until it ended a moment ago.
+// started reports whether a pod's container runs, or has ended.
 func started(p *corev1.Pod) bool {
 	return terminated(p) != nil || isRunning(p)
 }
 
-// isRunning says whether a pod's container runs.
+// isRunning reports whether a pod's container runs.
 func isRunning(p *corev1.Pod) bool {
 	c := agentOf(p)
 	return c != nil && c.State.Running != nil
 }
 
-// isLost says whether a node lost a pod's container, as it does in a power failure. A kubelet that does not know how a container
-// ended starts it again, whatever the pod's restartPolicy is; one that finds a container without its sandbox lets the pod wait
-// forever (computePodActions in pkg/kubelet/kuberuntime).
+// isLost reports whether a node lost a pod's container, for example in a power failure. A kubelet that does not know how a
+// container ended starts it again, whatever the pod's restartPolicy is; a kubelet that finds a container without its sandbox lets
+// the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
 func isLost(p *corev1.Pod) bool {
 	c := agentOf(p)
 	if c == nil {
@@ -61,7 +61,7 @@ func isLost(p *corev1.Pod) bool {
 	return c.LastTerminationState.Terminated != nil || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
 }
 
-// terminated is how a pod's container ended; nil while it has not.
+// terminated returns how a pod's container ended; nil while it has not.
 func terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
 	if c := agentOf(p); c != nil {
 		return c.State.Terminated
@@ -69,7 +69,7 @@ func terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// agentOf is the status of a pod's only container; nil before the kubelet has reported one.
+// agentOf returns the status of a pod's only container; nil before the kubelet has reported it.
 func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
 	for i := range p.Status.ContainerStatuses {
 		if c := &p.Status.ContainerStatuses[i]; c.Name == pods.Container {
@@ -79,13 +79,13 @@ func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// hasEnded says whether a pod exists and has ended, well or not.
+// hasEnded reports whether a pod exists and has ended, successfully or not.
 func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }
 
-// sinceEnd is for how long it has been known that a pod of the attempt ended.
+// sinceEnd returns how long ago the operator first saw that a pod of the attempt had ended.
 func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndTime) }
 
-// since is how long ago something was first seen; what was not seen before is seen now.
+// since returns how long ago something was first seen; 0 if it has not been recorded before.
 func (w *world) since(seen *metav1.MicroTime) time.Duration {
 	if seen == nil {
 		return 0
@@ -93,8 +93,8 @@ func (w *world) since(seen *metav1.MicroTime) time.Duration {
 	return w.now.Sub(seen.Time)
 }
 
-// pendingFor is how long ago a pod of the attempt was created. The API server dates its creation; by the clock of the claim it
-// was not before that.
+// pendingFor returns how long ago a pod of the attempt was created: by the API server's clock, but not before the claim, whose
+// time is from the operator's clock.
 func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	since := p.CreationTimestamp.Time
 	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) {
@@ -103,17 +103,17 @@ func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	return w.now.Sub(since)
 }
 
-// holds says whether a pod is ours and may still have CPUs, devices and an address of its node. A pod that is being deleted
-// has given them back when its phase says that it ended: the kubelet says so after it stopped the sandbox. Its object stays
-// for a second more.
+// holds reports whether a pod belongs to this benchmark and may still have CPUs, devices and an address of its node. A pod that is
+// being deleted has released them when its phase shows that it ended: the kubelet sets the phase after it stopped the sandbox. The
+// object remains for a second more.
 func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
-// ours says whether a pod exists and belongs to this benchmark, not to another user of that name.
+// ours reports whether a pod exists and belongs to this benchmark, and not to another owner that uses its name.
 func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }
 
-// activeRun is the run of the active attempt.
+// activeRun returns the run of the active attempt, or an empty run if the plan does not have it.
 func (w *world) activeRun() plan.Run {
 	for _, run := range w.runs {
 		if run.Name == w.benchmark.Status.Active.Run {

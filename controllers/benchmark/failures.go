@@ -13,21 +13,21 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// trouble is what holds up a pod that does not start.
+// trouble is the reason why a pod does not start.
 type trouble struct {
-	// reason is the outcome of the attempt if it does not cease.
+	// reason is the outcome of the attempt if the trouble persists.
 	reason string
-	// message says what was seen and what to do; empty while nothing is wrong yet.
+	// message has the observation and what to do; empty while nothing is wrong.
 	message string
 	// final is true when waiting cannot help.
 	final bool
 }
 
-// A pod that is given nothing to run on but errors waits for the start timeout, because most of them pass: a device that
-// is still being reset, an address that is given back in a moment, a registry that was restarted.
+// A pod that cannot start because of an error waits for the start timeout, because most errors pass: a device is still being
+// reset, an address is released in a moment, a registry was restarted.
 
-// startTrouble reads from a pending pod and its warning events why it does not start. The first match
-// decides, from what the kubelet says itself to what only an event tells.
+// startTrouble reads from a pending pod and its warning events why it does not start. The first match decides:
+// the pod's own status comes before its events.
 func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting == nil {
@@ -62,7 +62,7 @@ func troubled(reason, format string, args ...any) trouble {
 	return trouble{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// networkTrouble reads what Multus and the CNI plugins said. Their texts are all that there is.
+// networkTrouble classifies an error of Multus or a CNI plugin by its text, which is the only information.
 func networkTrouble(e corev1.Event, node string) trouble {
 	said := text.Ends(e.Message, maxSaid)
 	switch {
@@ -78,8 +78,8 @@ func networkTrouble(e corev1.Event, node string) trouble {
 	return troubled(v1alpha1.OutcomeNetworkFailed, "its network cannot be set up: %s; check spec.network and the CNI plugins of %s", said, node)
 }
 
-// podFailure classifies a failed pod: by the kubelet's reason if it was refused or removed, else by the
-// agent's own termination message, else by how the container ended.
+// podFailure classifies a failed pod: by the kubelet's reason if it was refused or removed, otherwise by the
+// agent's own termination message, otherwise by how the container ended.
 func podFailure(p *corev1.Pod) (reason, message string) {
 	role := p.Labels[v1alpha1.LabelRole]
 	node := pods.Node(p)
@@ -122,12 +122,12 @@ func podFailure(p *corev1.Pod) (reason, message string) {
 	return v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod failed on %s for an unknown reason", role, node)
 }
 
-// maxSaid is how much of a foreign message fits into one of ours, in bytes.
+// maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
 const maxSaid = 400
 
-// unallocated is the extended resource that the kubelet could not allocate although the scheduler had counted it: the
-// scheduler learns up to ten seconds later than the kubelet that a device plugin ended. Just after that the kubelet only
-// says that it could not call the plugin.
+// unallocated returns the extended resource that the kubelet could not allocate although the scheduler had counted it: the
+// scheduler learns up to ten seconds later than the kubelet that a device plugin ended. Just after the end of the plugin, the
+// kubelet only reports that it could not call it.
 func unallocated(p *corev1.Pod) string {
 	var asked []string
 	for _, c := range p.Spec.Containers {
@@ -148,5 +148,5 @@ func unallocated(p *corev1.Pod) string {
 	return strings.Join(asked, " or ")
 }
 
-// oneLine makes a foreign message fit into one of ours.
+// oneLine shortens a foreign message to one line of at most maxSaid bytes.
 func oneLine(s string) string { return text.OneLine(s, maxSaid) }

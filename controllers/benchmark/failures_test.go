@@ -16,14 +16,14 @@ import (
 func TestStartTrouble(t *testing.T) {
 	event := func(reason, message string) corev1.Event { return corev1.Event{Reason: reason, Message: message} }
 	const sandbox = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "9f": plugin type="multus" failed (add): [perf/x-r1-a1-server:sf-vf]: error adding container to network "sf-vf": VF pci addr is required`
-	// sandboxCRIO is the same from CRI-O, with Multus as a daemon.
+	// sandboxCRIO is the same error from CRI-O, with Multus as a daemon.
 	const sandboxCRIO = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to create pod network sandbox k8s_x-r1-a1-server_perf_d412daf1-cf3e-11e9-bd0c-2a0a29181891_0(37f14c5b023b1167937881afda453ffec91fdcf046d88d664f5ddda02ba07af5): error adding pod perf_x-r1-a1-server to CNI network "multus-cni-network": plugin type="multus-shim" name="multus-cni-network" failed (add): CmdAdd (shim): CNI request failed with status 400: 'ContainerID:"37f14c5b023b1167937881afda453ffec91fdcf046d88d664f5ddda02ba07af5" Netns:"/var/run/netns/0fc6eb2c-5b0a-4d4c-a1c1-6a7f2a0b7a53" IfName:"eth0" Args:"IgnoreUnknown=1;K8S_POD_NAMESPACE=perf;K8S_POD_NAME=x-r1-a1-server" Path:"" ERRORED: error configuring pod [perf/x-r1-a1-server] networking: [perf/x-r1-a1-server/d412daf1-cf3e-11e9-bd0c-2a0a29181891:sf-vf]: error adding container to network "sf-vf": VF pci addr is required
 '`
 	cases := map[string]struct {
 		pod    []func(*corev1.Pod)
 		events []corev1.Event
 		want   string
-		// wantMessage are parts of it; none: nothing is wrong yet.
+		// wantMessage are parts of the message; nil: nothing is wrong yet.
 		wantMessage []string
 		wantFinal   bool
 	}{
@@ -146,7 +146,7 @@ func asking(names ...corev1.ResourceName) func(*corev1.Pod) {
 }
 
 func TestPodFailure(t *testing.T) {
-	// ended is a container that ended without a word of the agent.
+	// ended makes the container one that ended without a message of the agent.
 	ended := func(reason string, exitCode int32, message string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			failed(0, message)(p)
@@ -269,7 +269,7 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// A pod that is refused before it has a node in its spec is reported with the node it was made for.
+// A pod that is refused before it has a node in its spec is reported with the node for which it was created.
 func TestFailureOfAnUnboundPod(t *testing.T) {
 	p := makePod(makeWorld().benchmark, v1alpha1.RoleClient, refused("Evicted", ""), func(p *corev1.Pod) { p.Spec.NodeName = "" })
 	b := makeWorld().benchmark

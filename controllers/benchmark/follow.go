@@ -14,20 +14,20 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// A kubelet looks at its containers once a second. It reports up to a second late that one has ended, and cleans up after it
-// one or two looks later. It cleans up at once after a pod that is deleted while its container runs. The agents therefore linger
-// when they have written their results. The controller follows the logs of the two pods from the moment at which the measurement can
-// be over, and takes the result and deletes the pods when both logs have their results.
-// A log that cannot be followed costs nothing else: the pods' phases say the same, later.
+// A kubelet looks at its containers once a second. It reports up to a second late that a container has ended, and cleans up one or
+// two seconds after that. It cleans up at once if a pod is deleted while its container runs. The agents therefore linger
+// when they have written their results. The controller follows the logs of the two pods from the moment at which the measurement may
+// be over. When both logs have their results, it takes the result and deletes the pods.
+// If a log cannot be followed, nothing else is lost: the pods' phases show the end later.
 
-// linger is for how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
+// linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second
 
-// follow follows the logs of both pods of the active attempt, beyond the reconcile, until they have a result, end, or take longer
-// than the agents may. It wakes the controller when it has found both.
+// follow follows the logs of both pods of the active attempt in the background, until they have a result, end, or take longer
+// than the agents may. It wakes the controller when both logs have a result.
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
-	// The reconcile changes the object itself.
+	// The reconcile changes the original object.
 	benchmark := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.benchmark.Namespace, Name: w.benchmark.Name}}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if r.followed.has(p.UID) {
@@ -38,7 +38,7 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 			defer cancel()
 			if !r.hasResult(ctx, p) {
-				// The next look follows it again.
+				// The next reconcile follows it again.
 				r.followed.forget(p.UID)
 				return
 			}
@@ -54,7 +54,7 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 	}
 }
 
-// hasResult waits until a log has a result.
+// hasResult waits for a result in a pod's log and reports whether it came.
 func (r *Reconciler) hasResult(ctx context.Context, p *corev1.Pod) bool {
 	log, err := r.Logs(ctx, clientKey(p), true)
 	if err != nil {
@@ -64,12 +64,12 @@ func (r *Reconciler) hasResult(ctx context.Context, p *corev1.Pod) bool {
 	return result.AwaitFrame(log) == nil
 }
 
-// haveResults says whether the logs of both pods of an attempt are known to have results.
+// haveResults reports whether the logs of both pods of an attempt are known to have results.
 func (r *Reconciler) haveResults(server, client *corev1.Pod) bool {
 	return server != nil && client != nil && r.written.has(server.UID) && r.written.has(client.UID)
 }
 
-// forget is for pods that are gone, or that no attempt has any more.
+// forget removes pods that are gone, or that no attempt uses any more.
 func (r *Reconciler) forget(uids ...types.UID) {
 	for _, set := range []*podSet{&r.made.podSet, &r.followed, &r.written} {
 		set.forget(uids...)

@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
-// decideIdle is for a benchmark that holds no nodes.
+// decideIdle chooses the next step of a benchmark that holds no nodes.
 func decideIdle(w *world) step {
 	b := w.benchmark
 	if w.driver == nil {
@@ -49,7 +49,7 @@ func decideIdle(w *world) step {
 	}
 	for _, f := range w.foreign {
 		if f.stuck {
-			// It does not compete for the other node meanwhile.
+			// A rejected benchmark does not compete for the other node meanwhile.
 			return step{kind: stepReject, reason: v1alpha1.ReasonPodStuck, again: waitAgain, message: fmt.Sprintf(
 				"pod %s of a finished attempt does not terminate: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)}
 		}
@@ -57,7 +57,7 @@ func decideIdle(w *world) step {
 
 	accepted := w.accepted
 	if b.Status.StartTime != nil {
-		// A device plugin that does not run holds up only the runs that need it.
+		// A missing device plugin holds up only the runs that need it.
 		accepted.Next = run.Variant.Name
 	}
 	pair, rejection := preflight.Accept(accepted)
@@ -82,7 +82,7 @@ func decideIdle(w *world) step {
 	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt, taken: next.taken != nil}
 }
 
-// rest is for a run that was attempted a moment ago.
+// rest returns the wait of a run that was attempted a moment ago, and whether there is one.
 func (n upcoming) rest(w *world) (step, bool) {
 	pause := func(a *v1alpha1.Attempt, times int32) time.Duration {
 		return a.Outcome.CompletionTime.Add(time.Duration(times) * retryAfter).Sub(w.now)
@@ -109,8 +109,8 @@ func (n upcoming) rest(w *world) (step, bool) {
 	return step{}, false
 }
 
-// waitForPlugin is for a benchmark that has started, and of which a node does not advertise a resource any more. The nodes are
-// others' meanwhile.
+// waitForPlugin returns the step of a benchmark that has started, and one of whose nodes does not advertise a resource any more.
+// Other benchmarks can use the nodes meanwhile.
 func waitForPlugin(w *world, run, why string) step {
 	if w.since(w.benchmark.Status.DeviceWaitStartTime) > pluginPatience {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for more than %s: %s", run, pluginPatience, why)}
@@ -119,7 +119,7 @@ func waitForPlugin(w *world, run, why string) step {
 		message: fmt.Sprintf("run %s waits for a device plugin, at most %s: %s", run, pluginPatience, why)}
 }
 
-// waitedForPlugin is for how long a device plugin had not run when the latest attempt ended, if it ended because of that.
+// waitedForPlugin returns how long a device plugin had not run when the latest attempt ended, if it ended for that reason.
 func (n upcoming) waitedForPlugin(b *v1alpha1.LatencyBenchmark) time.Duration {
 	if since := b.Status.DeviceWaitStartTime; n.unplugged > 0 && since != nil {
 		return n.lastUnplugged.Outcome.CompletionTime.Sub(since.Time)
@@ -127,21 +127,21 @@ func (n upcoming) waitedForPlugin(b *v1alpha1.LatencyBenchmark) time.Duration {
 	return 0
 }
 
-// upcoming is what is to be measured next.
+// upcoming is the run to be measured next, with its history.
 type upcoming struct {
-	// run is the first without a stored result; nil when there is none.
+	// run is the first run without a stored result; nil if there is none.
 	run *plan.Run
 	// attempt is the number of its next attempt.
 	attempt int32
-	// tries is how many attempts at it have failed since it was last measured, and last the latest of these; nil when there
-	// is no such attempt. Those that ended because the benchmark was suspended, or because a name was taken, do not count.
+	// tries is the number of attempts at it that have failed since it was last measured, and last is the latest of them; nil if
+	// there is none. Attempts that ended because the benchmark was suspended, or because a name was taken, do not count.
 	tries int32
 	last  *v1alpha1.Attempt
-	// unplugged is how many attempts in a row ended because a device plugin did not run, and lastUnplugged the latest of these.
-	// They do not count as tries.
+	// unplugged is the number of consecutive attempts that ended because a device plugin did not run, and lastUnplugged is the latest
+	// of them. They do not count as tries.
 	unplugged     int32
 	lastUnplugged *v1alpha1.Attempt
-	// taken is the latest attempt at it that ended because a name was taken; nil when there is none.
+	// taken is the latest attempt at it that ended because a name was taken; nil if there is none.
 	taken *v1alpha1.Attempt
 }
 
@@ -172,7 +172,7 @@ func nextRun(w *world) upcoming {
 			case v1alpha1.OutcomeNameTaken:
 				next.taken = a
 			case v1alpha1.OutcomeMeasured:
-				// The run is measured again because its result was deleted or changed: nothing has failed since.
+				// The run is measured again because its result was deleted or changed: earlier failures do not count.
 				next.tries, next.last = 0, nil
 			default:
 				next.tries++
@@ -184,7 +184,7 @@ func nextRun(w *world) upcoming {
 	return upcoming{}
 }
 
-// curable says whether another attempt may end better.
+// curable reports whether another attempt may succeed.
 func curable(outcome string) bool {
 	switch outcome {
 	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,

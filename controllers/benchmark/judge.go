@@ -24,14 +24,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// A benchmark is judged when it finishes, and, finished, whenever what the verdict was made of has changed: the rules,
-// its stored results, the results of the benchmark that is its baseline. Without one of its own stored results a benchmark
-// does not pass any more. Which benchmark is the accepted one of a LatencyGate is settled with the first verdict: what a
-// LatencyGate accepts afterwards does not change it. A Pass or Fail is settled too when its baseline is deleted afterwards,
-// for example by the history of a LatencyGate.
+// A benchmark is judged when it finishes, and again whenever an input of the verdict has changed: the rules,
+// its stored results, the results of its baseline. If one of its own stored results is missing, a benchmark
+// does not pass any more. The first verdict fixes which benchmark is the accepted result of a LatencyGate: later acceptances
+// do not change it. A Pass or Fail also remains when the baseline is deleted afterwards, for example by the history limit of a
+// LatencyGate.
 
-// judge brings verdict and condition Passed up to date. It reads the results only when they, or the rules, are not
-// those of the verdict that there is.
+// judge updates the verdict and condition Passed. It reads the results only if they, or the rules, have changed since the
+// present verdict.
 func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	gate := b.Spec.Criteria
 	switch {
@@ -65,7 +65,7 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 	return nil
 }
 
-// stands says whether a verdict still applies. digest is that of what would be judged now.
+// stands reports whether a verdict still applies. digest is the digest of the present inputs.
 func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 	if v == nil || v.Inputs == digest {
 		return v != nil
@@ -75,7 +75,7 @@ func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 	return baseline != nil && baseline.missing != "" && v.Outcome != v1alpha1.VerdictInconclusive && before == own
 }
 
-// notJudged says what a verdict waits for.
+// notJudged returns the message that says what a verdict waits for.
 func notJudged(b *v1alpha1.LatencyBenchmark) string {
 	if n := b.Status.ExtendedRounds; n > 0 {
 		return fmt.Sprintf(
@@ -84,7 +84,7 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 	return "the rules are evaluated when all runs are measured"
 }
 
-// passed is the condition that a verdict makes.
+// passed returns condition Passed for a verdict.
 func passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
 	switch v.Outcome {
@@ -96,8 +96,8 @@ func passed(v *v1alpha1.Verdict) metav1.Condition {
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
 }
 
-// inconclusive is the reason of the first rule that was not decided, where it is that of the whole benchmark and not of
-// one of its cells.
+// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark, and not only to
+// one of its cells; otherwise ReasonInconclusive.
 func inconclusive(v *v1alpha1.Verdict) string {
 	for _, rule := range v.Rules {
 		if rule.Outcome != v1alpha1.VerdictInconclusive {
@@ -113,17 +113,17 @@ func inconclusive(v *v1alpha1.Verdict) string {
 	return v1alpha1.ReasonInconclusive
 }
 
-// compared is the baseline of a benchmark; nil when its criteria name nothing outside of the benchmark.
+// compared is the baseline of a benchmark; nil if its criteria name no other benchmark.
 type compared struct {
-	// benchmark that is compared with. One that does not exist has no UID.
+	// benchmark is the baseline. If it does not exist, it has no UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// gate is the LatencyGate that has accepted it, and uid the UID that it has; empty when the benchmark itself was named.
+	// gate is the LatencyGate that has accepted it, and uid its UID; empty if the criteria name the benchmark itself.
 	gate, uid string
-	// missing is why there is nothing to compare with; empty when the benchmark exists.
+	// missing is why there is no baseline; empty if the benchmark exists.
 	missing string
 }
 
-// settled is what the status notes of a baseline that a LatencyGate has accepted; nil of any other.
+// settled returns the baseline for the status if a LatencyGate has accepted it; nil for any other baseline.
 func (c *compared) settled() *v1alpha1.VerdictBaseline {
 	if c == nil || c.gate == "" || c.benchmark.Name == "" {
 		return nil
@@ -131,7 +131,7 @@ func (c *compared) settled() *v1alpha1.VerdictBaseline {
 	return &v1alpha1.VerdictBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name, UID: c.uid}
 }
 
-// baseline gets what a benchmark's criteria compare with.
+// baseline gets the baseline of a benchmark's criteria.
 func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
 	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
 	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineBenchmark()}
@@ -160,9 +160,9 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 	return c, nil
 }
 
-// accepted is what a LatencyGate has accepted of a benchmark's client node, or had when the benchmark was first judged;
-// nil when there is nothing, or when the gate has its benchmarks in another namespace: the verdict would tell its numbers to
-// readers of this one.
+// accepted returns the result that a LatencyGate has accepted for a benchmark's client node, or had accepted when the benchmark
+// was first judged; nil if there is none, or if the gate's benchmarks are in another namespace: the verdict would show their
+// numbers to readers of this namespace.
 func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, gateName string) (*v1alpha1.VerdictBaseline, error) {
 	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == gateName {
 		return v.Baseline, nil
@@ -182,9 +182,9 @@ func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	return &v1alpha1.VerdictBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}, nil
 }
 
-// inputs is a digest of what a verdict is made of, without reading it: a ConfigMap that is the same object in the same
-// version holds what it held. It has a part for the criteria and the benchmark's own results and, after a dot, one for the
-// baseline if there is one.
+// inputs returns a digest of the inputs of a verdict without reading the results: the same object in the same version has the
+// same content. It has a part for the criteria and the benchmark's own results and, after a dot, a part for the baseline if
+// there is one.
 func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (string, error) {
 	type side struct {
 		Criteria   *v1alpha1.Criteria
@@ -218,7 +218,7 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 	return own + "." + other, err
 }
 
-// succeededStatus is the status of condition Succeeded; empty when it was never set.
+// succeededStatus returns the status of condition Succeeded; empty if it was never set.
 func succeededStatus(b *v1alpha1.LatencyBenchmark) metav1.ConditionStatus {
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
 		return c.Status
@@ -232,11 +232,11 @@ type judgement struct {
 	mayDecide bool
 }
 
-// judgement reads the results of both sides and judges them. What can be wrong with them is in the verdict; an error is
-// what another reconcile may not meet again.
+// judgement reads the results of both sides and judges them. Defects of the results are in the verdict; an error may
+// not occur again in another reconcile.
 func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
 	gate := b.Spec.Criteria.DeepCopy()
-	// Who looked twice looked twice, whatever the criteria say now.
+	// The status records that the data are judged twice, even if the criteria have changed.
 	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
 	r.stored.reading.Lock()
 	defer r.stored.reading.Unlock()
@@ -265,7 +265,7 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return judgement{j.Status(), j.MoreRoundsMayDecide}, nil
 }
 
-// unreadable is the verdict on what this operator cannot judge.
+// unreadable returns the verdict on results or rules that this operator cannot judge.
 func unreadable(err error) *v1alpha1.Verdict {
 	message, reason := oneLine(err.Error()), v1alpha1.ReasonRuleInvalid
 	if errors.Is(err, result.ErrCorrupt) {
@@ -275,7 +275,7 @@ func unreadable(err error) *v1alpha1.Verdict {
 	return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictInconclusive, Message: message, Rules: []v1alpha1.RuleVerdict{rule}}
 }
 
-// candidateResults are what a benchmark brings to its own criteria.
+// candidateResults returns a benchmark's results for its own criteria.
 func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
 	all, kept, err := r.gather(ctx, b, false)
 	if err != nil {
@@ -295,7 +295,7 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 	return results, nil
 }
 
-// baselineResults are what a benchmark, or the lack of it, brings to another's criteria.
+// baselineResults returns the results of a baseline, or the reason why it has none.
 func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Results, error) {
 	baseline := c.benchmark
 	results := judge.Results{}
@@ -324,8 +324,8 @@ func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Re
 	return results, nil
 }
 
-// undecided is the verdict's message when a benchmark of which everything planned is measured is Inconclusive, the criteria
-// ask for more rounds then, and they may decide. Empty otherwise.
+// undecided returns the verdict's message if all planned runs are measured, the verdict is Inconclusive, the criteria
+// request more rounds in this case, and more rounds may decide. Otherwise it returns an empty string.
 func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
 	if b.Spec.Criteria == nil || b.Spec.Criteria.ExtendRounds == 0 || b.Status.ExtendedRounds > 0 {
 		return "", nil
@@ -341,8 +341,8 @@ func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return j.status.Message, nil
 }
 
-// Judge holds a finished benchmark's results against criteria, which need not be its own, and writes nothing. What can be
-// wrong with the results of either side is in the verdict.
+// Judge judges a finished benchmark's results by criteria, which need not be its own, and writes nothing. Defects of the
+// results of either side are in the verdict.
 func (r *Reconciler) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
 	with := b.DeepCopy()
 	with.Spec.Criteria = gate

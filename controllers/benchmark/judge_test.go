@@ -58,7 +58,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// A verdict that was reached stays when its baseline is deleted, and nothing else brings one about without a baseline.
+// A Pass or Fail remains when its baseline is deleted; in all other cases a missing baseline makes the verdict Inconclusive.
 func TestBaselineDeleted(t *testing.T) {
 	named := &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
 	accepted := &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}

@@ -40,7 +40,7 @@ const managerMemory = 512
 // inChild names the case of TestMemory that a child process runs.
 const inChild = "TAILGATE_MEMORY_CASE"
 
-// After each run only its own result is read: all reads of a benchmark grow with its runs, not with their square.
+// After each run only its own result is read: the number of reads is linear in the number of runs, not quadratic.
 func TestResultsAreReadOnce(t *testing.T) {
 	const runs = 40
 	b := makeWorld().benchmark.DeepCopy()
@@ -59,7 +59,7 @@ func TestResultsAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestMemory runs the code that reads stored results in processes of its own, whose peaks the kernel knows.
+// TestMemory runs the code that reads stored results in separate processes, whose peak memory the kernel reports.
 func TestMemory(t *testing.T) {
 	cases := map[string]func(*testing.T){
 		"the largest results":         func(t *testing.T) { judgeTheLargest(t) },
@@ -97,7 +97,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// memoryRounds is how many rounds the largest benchmarks have: 5 take seconds, and the 100 that the API allows with four
+// memoryRounds returns the number of rounds of the largest benchmarks: 5 take seconds, and the 100 that the API allows with four
 // variants take minutes.
 func memoryRounds() int32 {
 	if n, err := strconv.Atoi(os.Getenv("TAILGATE_MEMORY_ROUNDS")); err == nil {
@@ -106,7 +106,7 @@ func memoryRounds() int32 {
 	return 5
 }
 
-// largest is a benchmark of 4 variants with 100 cells each, which are all that a status has room for.
+// largest returns a benchmark of 4 variants with 100 cells each, the maximum of a status.
 func largest(name string) *v1alpha1.LatencyBenchmark {
 	b := makeWorld().benchmark.DeepCopy()
 	b.Name, b.UID = name, types.UID("uid-"+name)
@@ -124,17 +124,17 @@ func largest(name string) *v1alpha1.LatencyBenchmark {
 	return b
 }
 
-// keeper is an API server that has the ConfigMaps of benchmarks, which it makes when they are asked for: 800 MiB of them
-// are not to be in memory at the same time.
+// keeper is an API server with the ConfigMaps of benchmarks, which it creates when they are requested: 800 MiB of them
+// must not be in memory at the same time.
 type keeper struct {
 	client.Reader
 	benchmarks map[string]*v1alpha1.LatencyBenchmark
 	content    func(run string) map[string][]byte
-	// version is that of all ConfigMaps.
+	// version is the version of all ConfigMaps.
 	version string
-	// strangers are how many ConfigMaps there are besides, with all labels and a megabyte of annotations each.
+	// strangers is the number of additional ConfigMaps, with all labels and a megabyte of annotations each.
 	strangers int
-	// read is how many ConfigMaps were read with their data.
+	// read is the number of ConfigMaps that were read with their data.
 	read int
 }
 
@@ -160,7 +160,7 @@ func (k *keeper) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: "perf", UID: types.UID("of-" + name), ResourceVersion: "1" + k.version}
 }
 
-// List pages as an API server does, and fails if it is not asked to.
+// List returns pages like an API server, and fails if the request is not for pages of metadata.
 func (k *keeper) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(options)
@@ -200,7 +200,7 @@ func (l labelsOf) Lookup(label string) (string, bool) { v, ok := l[label]; retur
 
 func zipped(t *testing.T, text string) []byte { return zippedTimes(t, text, 1) }
 
-// zippedTimes is a compressed text that is repeated, and never is in memory itself.
+// zippedTimes returns a repeated text, compressed; the repeated text itself is never in memory.
 func zippedTimes(t *testing.T, text string, times int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -221,7 +221,7 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// documents are those of a run: a member of gzip that names it, and another that all runs of a role and variant share.
+// documents returns the documents of a run: a gzip member that names the run, and one that all runs of a role and variant share.
 func documents(t *testing.T, fill func(variant string, cells []tool.Cell) []result.Cell, b *v1alpha1.LatencyBenchmark) func(run string) map[string][]byte {
 	t.Helper()
 	rest := map[string][]byte{}
@@ -250,7 +250,7 @@ func documents(t *testing.T, fill func(variant string, cells []tool.Cell) []resu
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The field that is empty here comes before, in the other member.
+			// The field that is empty here is in the first member.
 			rest[role+v] = zipped(t, strings.Replace(string(text[1:]), `"run":"",`, "", 1))
 		}
 	}
@@ -264,7 +264,7 @@ func documents(t *testing.T, fill func(variant string, cells []tool.Cell) []resu
 	}
 }
 
-// store notes in the status what the ConfigMaps hold.
+// store records the ConfigMaps and their digests in the status.
 func store(b *v1alpha1.LatencyBenchmark, content func(run string) map[string][]byte) {
 	for _, run := range plan.Runs(b) {
 		c := content(run.Name)
@@ -274,7 +274,7 @@ func store(b *v1alpha1.LatencyBenchmark, content func(run string) map[string][]b
 	}
 }
 
-// full are cells whose documents take all of the room that a client's may take.
+// full returns cells whose documents have the maximum size of a client's document.
 func full(t *testing.T) func(variant string, cells []tool.Cell) []result.Cell {
 	random := rand.New(rand.NewPCG(7, 11))
 	return func(_ string, cells []tool.Cell) []result.Cell {
@@ -298,7 +298,7 @@ func full(t *testing.T) func(variant string, cells []tool.Cell) []result.Cell {
 	}
 }
 
-// judgeTheLargest summarizes a benchmark with the largest results and judges it against another as large.
+// judgeTheLargest summarizes a benchmark with the largest results and judges it in comparison with an equally large one.
 func judgeTheLargest(t *testing.T) {
 	b, baseline := largest("after"), largest("before")
 	api := &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"after": b, "before": baseline}}
@@ -338,7 +338,7 @@ func judgeTheLargest(t *testing.T) {
 	}
 }
 
-// readHostile reads ConfigMaps of small texts that expand to large ones, of which the status names the digests or not.
+// readHostile reads ConfigMaps with small texts that expand to large ones; named is true if the status has their digests.
 func readHostile(t *testing.T, named bool) {
 	b := largest("x")
 	bombs := [][]byte{

@@ -47,7 +47,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// What is waited for counts from when this operator first saw it, until it is over.
+// Waiting times count from when this operator first saw their cause, until it is over.
 func TestNote(t *testing.T) {
 	w := makeWorld(active(time.Hour), withServer(running), withClient(succeeded(time.Hour)))
 	w.notReady = []string{"b"}
@@ -68,7 +68,7 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// The nodes of an attempt are given back without the pods that do not go, and those are recorded.
+// The nodes of an attempt are released although a pod cannot be removed, and that pod is recorded.
 func TestRelease(t *testing.T) {
 	w := makeWorld(active(90*time.Second), withServer(running, deleted), withClient(succeeded(0), deleted), withOutcome(v1alpha1.OutcomeNodeLost), heldBefore(time.Minute))
 	w.release()
@@ -78,7 +78,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// A pod that does not go keeps its node from the decision that follows its release, before the status with its name is written.
+// A pod that cannot be removed blocks its node from the decision after the release on, before the status with its name is written.
 func TestReleasedPodIsInTheWay(t *testing.T) {
 	w := makeWorld(active(90*time.Second), withServer(running), withOutcome(v1alpha1.OutcomeNodeLost))
 	w.server.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
@@ -93,7 +93,7 @@ func TestReleasedPodIsInTheWay(t *testing.T) {
 	}
 }
 
-// An attempt ends, and gives its nodes back, even if what the next run needs cannot be read.
+// An attempt ends, and releases its nodes, even if the state that the next run needs cannot be read.
 func TestReleaseWithoutTheNextRun(t *testing.T) {
 	w := makeWorld(active(time.Minute), withOutcome(v1alpha1.OutcomeMeasured))
 	w.benchmark.Spec.Pods = &v1alpha1.PodSettings{PriorityClassName: "high"}
@@ -168,7 +168,7 @@ func TestCompetes(t *testing.T) {
 	}
 }
 
-// A node's heartbeat must not wake a benchmark, what the preflight reads of it must.
+// A node's heartbeat must not wake a benchmark, but a change of the fields that the preflight reads must.
 func TestNodeChanges(t *testing.T) {
 	cases := map[string]struct {
 		change func(*corev1.Node)

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// createTimeout bounds the creation of one object, so that time is left to write what came of it. A webhook may take
-	// 30 s.
+	// createTimeout bounds the creation of the objects of an endpoint, so that time is left to write the outcome. A webhook may
+	// take 30 s.
 	createTimeout = 45 * time.Second
-	// longestPause is the longest pause between two tries to create what the API server refuses.
+	// longestPause is the longest pause between two attempts to create an object that the API server refuses.
 	longestPause = 30 * time.Second
 )
 
 // refusal is why an object of an attempt cannot be created, as the outcome of the attempt.
 type refusal struct {
 	reason, message string
-	// passing is true when another try may succeed.
+	// passing is true if a retry may succeed.
 	passing bool
 }
 
@@ -33,16 +33,16 @@ func refusef(reason, format string, args ...any) error {
 	return &refusal{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// refusedBy is the refusal that an error of a create is. Whatever the code of a denial is, it must not end the reconcile:
-// the attempt would keep its nodes, and the status would say nothing.
+// refusedBy returns the refusal for an error of a create. A denial must not end the reconcile, whatever its code is:
+// the attempt would keep its nodes, and the status would not show why.
 func refusedBy(err error, reason, what, namespace string) error {
 	return &refusal{reason: reason, passing: passing(err), message: fmt.Sprintf(
 		"the API server refuses %s: %s; change the quota, policy, webhook or label of namespace %s that it names, or the benchmark",
 		what, oneLine(err.Error()), namespace)}
 }
 
-// passing says whether the API server may soon answer otherwise. What has no status is a connection that failed or took
-// too long.
+// passing reports whether the API server may soon answer otherwise. An error without a status is a connection that failed or
+// took too long.
 func passing(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -56,8 +56,8 @@ func passing(err error) bool {
 	}
 }
 
-// refusedCreate is for an attempt one of whose objects the API server refused to create: it waits before the next try, and gives
-// up when a pod should have started since.
+// refusedCreate returns the step of an attempt if the API server refused to create one of its objects, and whether it must wait or
+// end: it waits before the next retry, and ends when the refusals have lasted for the start timeout of a pod.
 func refusedCreate(w *world) (step, bool) {
 	r := w.benchmark.Status.Active.Refused
 	switch {
@@ -71,7 +71,7 @@ func refusedCreate(w *world) (step, bool) {
 	return step{}, false
 }
 
-// refuse notes a refusal that may pass. Each pause is as long as all before it.
+// refuse records a refusal that may pass. Each pause is as long as all previous pauses together, up to longestPause.
 func (w *world) refuse(at *state, r *refusal) {
 	active := w.benchmark.Status.Active
 	since := metav1.NewMicroTime(w.now)

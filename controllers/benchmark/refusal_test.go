@@ -18,7 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// denied is what the API server answers when a webhook denies with a code.
+// denied returns the error of the API server when a webhook denies a request with a code.
 func denied(code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Message: `admission webhook "policy.example" denied the request: because`,
@@ -79,7 +79,7 @@ func TestRefusedPods(t *testing.T) {
 	}
 }
 
-// The pauses between tries grow, and all count from the first refusal.
+// The pauses between retries grow, and are computed from the first refusal.
 func TestRefuse(t *testing.T) {
 	w := makeWorld(active(0))
 	for _, c := range []struct{ at, pause time.Duration }{{0, lookAgain}, {2 * time.Second, lookAgain}, {8 * time.Second, 8 * time.Second}, {time.Hour, longestPause}} {
@@ -93,7 +93,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// A pod that this manager created is its own though the status could not be written after that; no other is.
+// A pod that this manager created is adopted even if the status could not be written after that; another pod is not.
 func TestAdopt(t *testing.T) {
 	made := &madePods{}
 	made.add("uid-server")

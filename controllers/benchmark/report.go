@@ -16,15 +16,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// maxAttempts is the most attempts that the API lets a status list.
+// maxAttempts is the maximum number of attempts that the API allows in a status.
 const maxAttempts = 300
 
-// report completes the status and writes it, once, if it changed. Events follow the write: there is none for
+// report completes the status and writes it, once, if it changed. Events follow the write: there is no event for
 // a state that was never stored.
 func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	b.Status.ObservedGeneration = b.Generation
 	b.Status.Progress = progress(b)
-	// The API bounds the list; the newest attempts are worth most.
+	// The API bounds the list; the newest attempts are the most useful.
 	b.Status.Attempts = b.Status.Attempts[max(0, len(b.Status.Attempts)-maxAttempts):]
 	if len(b.Status.Stored) != len(old.Status.Stored) {
 		if err := r.summarize(ctx, b); err != nil {
@@ -37,8 +37,8 @@ func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchma
 	return r.write(ctx, old, b)
 }
 
-// rejudge is report for a finished benchmark, of which only the verdict still changes. What else the status says holds
-// for the spec's new generation, too: only the criteria can have changed.
+// rejudge is report for a finished benchmark, whose verdict alone may still change. The rest of the status is also valid
+// for the spec's new generation, because no change of it affects the measurement.
 func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	if err := r.judge(ctx, b); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 	return r.write(ctx, old, b)
 }
 
-// write writes the status if it changed, counts what happened, and sends the events of it.
+// write writes the status if it changed, counts the changes in the metrics, and sends events.
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	summary.Bound(&b.Status)
 	if equality.Semantic.DeepEqual(old.Status, b.Status) {
@@ -64,7 +64,7 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 	return nil
 }
 
-// summarize computes the results again from everything that is stored.
+// summarize computes the results again from all stored results.
 func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	r.stored.reading.Lock()
 	defer r.stored.reading.Unlock()
@@ -72,7 +72,7 @@ func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	if err != nil {
 		return err
 	}
-	// A result that a user deleted or replaced since does not count; its run is measured again.
+	// A result that a user has deleted or replaced does not count; its run is measured again.
 	b.Status.Stored = kept
 	b.Status.Progress = progress(b)
 	computed := summary.Summarize(all)
@@ -81,7 +81,7 @@ func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return nil
 }
 
-// progress counts what is stored against what is planned.
+// progress returns the numbers of stored and planned runs, and the measuring time that is left.
 func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 	runs := plan.Runs(b)
 	done := len(b.Status.Stored)
@@ -95,7 +95,7 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 	}
 }
 
-// noticesOf derives events from what changed in the status.
+// noticesOf derives events from the changes of the status.
 func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	var out []controllers.Notice
 	for _, a := range metrics.NewAttempts(old, b) {
@@ -120,7 +120,7 @@ func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	return append(out, controllers.ConditionNotices(old.Status.Conditions, b.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)
 }
 
-// collected is the verified result of the active attempt; empty when there is none.
+// collected returns the verified result of the active attempt; empty if there is none.
 func collected(b *v1alpha1.LatencyBenchmark) v1alpha1.StoredResult {
 	if b.Status.Active == nil || b.Status.Active.Collected == nil {
 		return v1alpha1.StoredResult{}

@@ -19,7 +19,7 @@ func TestEventsOf(t *testing.T) {
 	measured := withAttempt("x-r1", 2, v1alpha1.OutcomeMeasured, 0)
 	cases := map[string]struct {
 		before, after []func(*world)
-		// want is a line for each event: kind, reason, message.
+		// want has a line for each event: kind, reason, message.
 		want []string
 	}{
 		"nothing changed": {before: on(accepted, measured), after: on(accepted, measured)},
@@ -115,7 +115,7 @@ func manyAttempts(first, last int32) func(*world) {
 	}
 }
 
-// A claim that is withdrawn before anything was created leaves a benchmark that has not started, or had started before.
+// If the first claim is withdrawn before a pod was created, the benchmark has not started; if a later one is, the start remains.
 func TestWithdraw(t *testing.T) {
 	for name, c := range map[string]struct{ started, want *metav1.Time }{
 		"the first claim": {started: new(metav1.NewTime(noon))},
@@ -146,7 +146,7 @@ func TestProgress(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(c.changes...)
-			// 3.4 s a run: seconds are rounded up.
+			// A run takes 3.4 s: seconds are rounded up.
 			w.benchmark.Spec.Workload.Warmup.Duration = 400 * time.Millisecond
 			if diff := cmp.Diff(&c.want, progress(w.benchmark)); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)

@@ -19,38 +19,38 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// pageOfConfigMaps is how many ConfigMaps are listed at once, their metadata only. Their authors may have given each
+// pageOfConfigMaps is the number of ConfigMaps that are listed at once, their metadata only. Each may have
 // labels and annotations of a megabyte.
 const pageOfConfigMaps = 32
 
-// mostRounds is how many rounds of cells are kept in memory in all, of the benchmarks that were read last: about 1 KiB
-// each. A benchmark with more, and 40,000 are legal, is kept alone.
+// mostRounds is the total number of rounds of cells that are kept in memory, for the benchmarks that were read last: about 1 KiB
+// each. A benchmark with more rounds, up to the 40,000 that the API allows, is kept alone.
 const mostRounds = 20_000
 
-// collections keep what was read of stored results, so that after each run only the new result is read. Results are read
-// one at a time in all of the manager: each takes a hundred times its size while it is decoded. Ready to use when zero.
+// collections keeps the stored results that were read, so that after each run only the new result is read. The manager reads
+// one result at a time, because each takes a hundred times its size while it is decoded. The zero value is ready to use.
 type collections struct {
 	reading sync.Mutex
-	// kept are those read last, the latest at the end.
+	// kept are the collections that were read last, the latest at the end.
 	kept []*collection
 }
 
-// collection is what was read of a benchmark's stored results.
+// collection holds the stored results of a benchmark that were read.
 type collection struct {
 	benchmark types.UID
 	rounds    *rounds.Collection
-	// read are the results that were read, in the order of the status.
+	// read lists these results, in the order of the status.
 	read []readResult
 }
 
-// readResult is a stored result that was read, and whether it was the one that the status names.
+// readResult is a stored result that was read; valid reports whether its content was the one that the status names.
 type readResult struct {
 	version version
 	named   v1alpha1.StoredResult
 	valid   bool
 }
 
-// version is that of a ConfigMap: as long as both are the same it holds what it held.
+// version is the version of a ConfigMap: while both fields are the same, its content is the same.
 type version struct {
 	uid             types.UID
 	resourceVersion string
@@ -58,7 +58,7 @@ type version struct {
 
 func versionOf(o metav1.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
-// size is how many rounds of cells a benchmark of this plan has.
+// size returns the number of rounds of cells of the plan.
 func (c *collection) size() int {
 	n := 0
 	for _, v := range c.rounds.Variants {
@@ -67,8 +67,8 @@ func (c *collection) size() int {
 	return n
 }
 
-// of finds what is kept of a benchmark, or begins, and makes room for it: the benchmarks that were not read for longest
-// go first. One that is to be merged begins again when what is kept is not.
+// of returns the collection of a benchmark, or a new one, and makes room for it: the benchmarks that have not been read for the
+// longest time are dropped first. If merged is true and the kept collection is not merged, it returns a new one.
 func (c *collections) of(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
 	var own *collection
 	if i := slices.IndexFunc(c.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
@@ -96,14 +96,14 @@ func (c *collections) of(b *v1alpha1.LatencyBenchmark, merged bool) *collection 
 	return own
 }
 
-// forget forgets a benchmark, so that the next one who asks reads everything again.
+// forget drops the collection of a benchmark, so that the next gather reads everything again.
 func (c *collections) forget(uid types.UID) {
 	c.kept = slices.DeleteFunc(c.kept, func(k *collection) bool { return k.benchmark == uid })
 }
 
-// gather reads the results that a benchmark's status lists, oldest first, as far as they still are what was stored, and
-// returns which these are. Only what was not read before is read. The rounds of each cell are merged on request. The caller
-// holds the lock, and does not use the rounds after it has given it up.
+// gather reads the results that a benchmark's status lists, oldest first, if they are unchanged since they were stored, and
+// returns which of them are. It reads only results that were not read before. If merged is true, it merges the rounds of each cell.
+// The caller holds the lock, and does not use the rounds after it has released it.
 func (r *Reconciler) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged bool) (*rounds.Collection, []v1alpha1.StoredResult, error) {
 	versions, err := r.versions(ctx, b)
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *Reconciler) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, int
 	return nil
 }
 
-// versions are those of the ConfigMaps that a benchmark's status lists and that exist, by name.
+// versions returns the versions of the existing ConfigMaps that a benchmark's status lists, by name.
 func (r *Reconciler) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark) (map[string]version, error) {
 	listed := make(map[string]bool, len(b.Status.Stored))
 	for _, s := range b.Status.Stored {

@@ -22,7 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// logOf is a log with a document in it.
+// logOf returns a log with a document.
 func logOf(t *testing.T, d result.Document) string {
 	t.Helper()
 	var b strings.Builder
@@ -32,7 +32,7 @@ func logOf(t *testing.T, d result.Document) string {
 	return b.String()
 }
 
-// logs are those of pods, by their names.
+// logs returns a reader of the logs of pods, by their names.
 func logs(of map[string]string) LogReader {
 	return func(_ context.Context, pod types.NamespacedName, _ bool) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(of[pod.Name])), nil
@@ -77,7 +77,7 @@ func TestKeptBy(t *testing.T) {
 	}
 }
 
-// A ConfigMap of another author in the way costs a name, and no more time than storeGrace.
+// If another user's ConfigMap has the name, the operator uses another name, and gives up after storeGrace.
 func TestStoreGivesUp(t *testing.T) {
 	for since, want := range map[time.Duration]string{storeGrace - time.Second: "", storeGrace + time.Second: v1alpha1.OutcomeStoreRefused} {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), collectedAs(keptOther))...)
@@ -95,7 +95,7 @@ func TestStoreGivesUp(t *testing.T) {
 	}
 }
 
-// A result that cannot be read is waited for, and not for longer than peerGrace.
+// The operator waits for a result that cannot be read, but no longer than peerGrace.
 func TestCannotCollectForEver(t *testing.T) {
 	for since, want := range map[time.Duration]bool{peerGrace - time.Second: false, peerGrace + time.Second: true} {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
@@ -108,7 +108,7 @@ func TestCannotCollectForEver(t *testing.T) {
 	}
 }
 
-// few are cells with samples of 5 µs.
+// few returns cells with samples of 5 µs.
 func few(t *testing.T) func(string, []tool.Cell) []result.Cell {
 	r := result.NewRecorder()
 	r.RecordN(5000, 10_000)
@@ -124,7 +124,7 @@ func few(t *testing.T) func(string, []tool.Cell) []result.Cell {
 	}
 }
 
-// small is a benchmark of five rounds of one cell, complete and stored.
+// small returns a benchmark of five rounds of one cell, complete and stored.
 func small(t *testing.T, name string) (*v1alpha1.LatencyBenchmark, func(run string) map[string][]byte) {
 	b := makeWorld().benchmark
 	b.Name, b.UID = name, types.UID("uid-"+name)
@@ -135,13 +135,13 @@ func small(t *testing.T, name string) (*v1alpha1.LatencyBenchmark, func(run stri
 	return b, content
 }
 
-// A verdict rests on every planned result of both sides, as the status names it.
+// A verdict needs every planned result of both sides, unchanged since the status recorded it.
 func TestJudgeNeedsEveryResult(t *testing.T) {
 	succeeded := func(b *v1alpha1.LatencyBenchmark, status metav1.ConditionStatus) {
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, "Reason", ""))
 	}
 	cases := map[string]struct {
-		// change happens after a first verdict, which is a Pass, and is seen by its new versions.
+		// change is made after a first verdict, which is a Pass, and is detected by new versions.
 		change func(after, before *v1alpha1.LatencyBenchmark, spoiled map[string]bool)
 		reason string
 	}{
@@ -204,7 +204,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 	}
 }
 
-// A verdict reads the results without merging them, and a summary that comes after it needs them merged.
+// A verdict reads the results without merging them, but a later summary needs them merged.
 func TestSummarizeAfterJudge(t *testing.T) {
 	b, content := small(t, "x")
 	r := &Reconciler{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content}}
@@ -238,11 +238,11 @@ func TestStoreTakesWhatIsStored(t *testing.T) {
 	}
 }
 
-// What a webhook changes of a result while it is created is not what was measured.
+// A result that a webhook changes while it is created is not accepted as the measured result.
 func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.ConfigMap)
-		// image is that of the server's pod, if it changes after the digests were noted.
+		// image is the image of the server's pod, if it changes after the digests were recorded.
 		image  string
 		stored int
 		// another is true if the server's log has another result by then.

@@ -21,12 +21,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The worlds of the tests are made from one that stands still at noon: benchmark perf/x, of two rounds of one
-// cell, accepted for the nodes a (client) and b (server), and nothing begun.
+// The worlds of the tests derive from a fixed one at noon: benchmark perf/x, of two rounds of one
+// cell, is accepted for the nodes a (client) and b (server), and nothing has started.
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// ago is a time before noon.
+// ago returns a time before noon.
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // fakeDriver measures everything, in at most a minute a cell.
@@ -64,7 +64,7 @@ func makeWorld(changes ...func(*world)) *world {
 	return w
 }
 
-// testScheme has the kinds that the controller reads.
+// testScheme returns a scheme with the kinds that the controller reads.
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -92,7 +92,7 @@ func withNodes(nodes ...corev1.Node) func(*world) {
 	return func(w *world) { w.accepted.Nodes = nodes }
 }
 
-// withOther adds another benchmark on the same nodes, created that long before noon.
+// withOther adds another benchmark on the same nodes, created age before noon.
 func withOther(age time.Duration, active bool) func(*world) {
 	return func(w *world) {
 		w.others = append(w.others, queue.Entry{
@@ -105,7 +105,7 @@ func withForeign(name string) func(*world) {
 	return func(w *world) { w.foreign = append(w.foreign, foreignPod{name: name}) }
 }
 
-// withUnseen is an older benchmark that no worker has looked at, of one that was accepted that long before noon.
+// withUnseen adds an older benchmark that no worker has looked at; accepted is how long before noon the benchmark was accepted.
 func withUnseen(accepted time.Duration) func(*world) {
 	return func(w *world) {
 		w.unseen = "perf/older"
@@ -115,15 +115,15 @@ func withUnseen(accepted time.Duration) func(*world) {
 	}
 }
 
-// stuck is for a foreign pod that should have ended long ago.
+// stuck makes the last foreign pod one that should have ended long ago.
 func stuck(w *world) { w.foreign[len(w.foreign)-1].stuck = true }
 
-// seenEnded says how long before noon it was first seen that a pod had ended.
+// seenEnded sets how long before noon it was first seen that a pod had ended.
 func seenEnded(d time.Duration) func(*world) {
 	return func(w *world) { w.benchmark.Status.Active.EndTime = new(metav1.NewMicroTime(ago(d))) }
 }
 
-// notReadyNode is a node that is not ready, first seen that long before noon.
+// notReadyNode makes a node not ready, first seen d before noon.
 func notReadyNode(node string, d time.Duration) func(*world) {
 	return func(w *world) {
 		w.notReady = []string{node}
@@ -131,7 +131,7 @@ func notReadyNode(node string, d time.Duration) func(*world) {
 	}
 }
 
-// withRefusal is that of the API server, first that long before noon, to be met again after a while.
+// withRefusal adds a refusal of the API server, first seen since before noon, with the next attempt retry after noon.
 func withRefusal(since, retry time.Duration) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Active.Refused = &v1alpha1.Refusal{
@@ -141,7 +141,7 @@ func withRefusal(since, retry time.Duration) func(*world) {
 	}
 }
 
-// heldBefore says for how long finished attempts held the nodes, of at most an hour.
+// heldBefore sets how long finished attempts held the nodes, with a limit of an hour.
 func heldBefore(d time.Duration) func(*world) {
 	return func(w *world) {
 		w.settings.MaxOccupation = time.Hour
@@ -159,7 +159,7 @@ func withAttempt(run string, attempt int32, outcome string, ended time.Duration)
 	}
 }
 
-// undecided gives the world a gate that asks for more rounds, and a verdict that needs them.
+// undecided gives the world criteria that request more rounds, and a verdict that needs them.
 func undecided(w *world) {
 	w.benchmark.Spec.Criteria = &v1alpha1.Criteria{ExtendRounds: 4}
 	w.undecided = "p99 is Inconclusive"
@@ -171,7 +171,7 @@ func withStored(run string) func(*world) {
 	}
 }
 
-// active makes x-r1, attempt 1, the active attempt, claimed that long before noon.
+// active makes attempt 1 of x-r1 the active attempt, claimed that long before noon.
 func active(claimed time.Duration) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Active = &v1alpha1.ActiveAttempt{
@@ -186,12 +186,12 @@ func withOutcome(reason string) func(*world) {
 	}
 }
 
-// outcomeKnown says how long before noon the outcome was known.
+// outcomeKnown sets how long before noon the outcome was known.
 func outcomeKnown(d time.Duration) func(*world) {
 	return func(w *world) { w.benchmark.Status.Active.Outcome.CompletionTime = metav1.NewMicroTime(ago(d)) }
 }
 
-// collectedAs adds the digests of a verified result, and what its ConfigMap is.
+// collectedAs adds the digests of a verified result, and the state of its ConfigMap.
 func collectedAs(k kept) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Active.Collected = &v1alpha1.StoredResult{ConfigMap: "x-r1-abcde", Run: "x-r1", SHA256: "c", ServerSHA256: "s", PodsSHA256: "p"}
@@ -200,7 +200,7 @@ func collectedAs(k kept) func(*world) {
 	}
 }
 
-// withServer adds the server's pod, created 10 s before noon and noted in the status.
+// withServer adds the server's pod, created 10 s before noon and recorded in the status.
 func withServer(changes ...func(*corev1.Pod)) func(*world) {
 	return func(w *world) {
 		w.server = makePod(w.benchmark, v1alpha1.RoleServer, changes...)
@@ -208,7 +208,7 @@ func withServer(changes ...func(*corev1.Pod)) func(*world) {
 	}
 }
 
-// withClient is the same for the client's.
+// withClient adds the client's pod in the same way.
 func withClient(changes ...func(*corev1.Pod)) func(*world) {
 	return func(w *world) {
 		w.client = makePod(w.benchmark, v1alpha1.RoleClient, changes...)
@@ -255,18 +255,18 @@ func waiting(reason, message string) func(*corev1.Pod) {
 	}
 }
 
-// running is a pod whose container runs, and that has an address.
+// running makes the pod's container run, and gives the pod an address.
 func running(p *corev1.Pod) {
 	p.Status.Phase, p.Status.PodIP = corev1.PodRunning, "10.244.1.17"
 	container(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
-// restarted is a pod whose container ran before its node lost it.
+// restarted makes the pod's container one that ran before its node lost it.
 func restarted(p *corev1.Pod) {
 	p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown", ExitCode: 137}
 }
 
-// withContainer is a pod that has a container, and a sandbox or not.
+// withContainer gives the pod's container an ID, and the pod a sandbox or not.
 func withContainer(sandbox corev1.ConditionStatus) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].ContainerID = "containerd://1"
@@ -274,7 +274,7 @@ func withContainer(sandbox corev1.ConditionStatus) func(*corev1.Pod) {
 	}
 }
 
-// since says for how long a pod's container runs.
+// since sets how long the pod's container has been running.
 func since(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(ago(d)) }
 }
@@ -286,12 +286,12 @@ func succeeded(when time.Duration) func(*corev1.Pod) {
 	}
 }
 
-// stillRunning is what the pod's phase says for a second more after its container has ended.
+// stillRunning sets the phase that the pod keeps for a second after its container has ended.
 func stillRunning(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }
 
 func deleted(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(noon)) }
 
-// failed is a pod whose agent left a termination message.
+// failed makes the pod one whose agent left a termination message.
 func failed(when time.Duration, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodFailed
@@ -301,7 +301,7 @@ func failed(when time.Duration, message string) func(*corev1.Pod) {
 	}
 }
 
-// refused is a pod that the kubelet did not start or removed.
+// refused makes the pod one that the kubelet did not start, or removed.
 func refused(reason, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message}

@@ -13,37 +13,37 @@ import (
 )
 
 const (
-	// maxBenchmarkName leaves room, in the 57 characters that the names of a benchmark and of a variant have together, for
-	// the 16 that a gate lets variants have.
+	// maxBenchmarkName is the 57 characters that the names of a benchmark and of a variant may have together, minus
+	// the 16 that a variant of a gate may have.
 	maxBenchmarkName = 41
-	// maxLabel is the length of a label's value.
+	// maxLabel is the maximum length of a label's value.
 	maxLabel = 63
 	// keyNode is the key of the evidence that names the node; see internal/result.
 	keyNode = "node"
 )
 
-// baseName is what the objects of a gate's node in the gate's namespace are named after. Names with dots would make
-// surprising host names of pods. Two nodes may have the same.
+// baseName returns the first part of the names of a node's objects in the gate's namespace. It has no dots, which would
+// lead to unexpected host names of pods. Two nodes may have the same one.
 func baseName(gate, node string, limit int) string {
 	name := v1alpha1.Shortened(gate+"-"+node, limit)
 	return strings.ReplaceAll(name, ".", "-")
 }
 
-// holdPodName is the name of a node's hold pod. The digest keeps nodes a.b and a-b apart, and node b-c of gate a from node c of
-// gate a-b.
+// holdPodName returns the name of a node's hold pod. The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c
+// of gate a-b.
 func holdPodName(gate, node string) string {
 	sum := sha256.Sum256([]byte(v1alpha1.VerificationName(gate, node)))
 	suffix := fmt.Sprintf("-%x-hold", sum[:4])
 	return baseName(gate, node, maxPodName-len(suffix)) + suffix
 }
 
-// benchmarkName is the name of the benchmark of a node with a number.
+// benchmarkName returns the name of a node's benchmark with a number.
 func benchmarkName(gate, node string, number int64) string {
 	suffix := fmt.Sprintf("-%d", number)
 	return baseName(gate, node, maxBenchmarkName-len(suffix)) + suffix
 }
 
-// labelsOf are those of everything in a namespace that belongs to a gate's node.
+// labelsOf returns the labels of all objects in the gate's namespace that belong to a gate's node.
 func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
@@ -52,14 +52,14 @@ func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-// goesWith makes an object go with its verification.
+// goesWith returns the owner reference of an object that is deleted with its verification.
 func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
-// benchmarkOf makes the benchmark that measures a node with a peer: the gate's template with the node as client and the
-// peer as server, a toleration of the gate's own taint, and the node's accepted result as baseline. It is what the
-// verdict rests on, so that a later acceptance cannot change what it was compared with.
+// benchmarkOf returns the benchmark that measures a node with a peer: the gate's template with the node as client and the
+// peer as server, a toleration of the gate's own taint, and the node's accepted result as baseline. The baseline is named
+// in the spec, so that a later acceptance does not change the comparison.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
@@ -75,7 +75,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	}
 }
 
-// podsOf is what a gate's template gives to benchmark pods, with the toleration of the gate's own taint.
+// podsOf returns the pod settings of a gate's template, with a toleration of the gate's own taint.
 func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 	pods := gate.Spec.Template.Spec.Pods.DeepCopy()
 	if pods == nil {
@@ -88,8 +88,8 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 	return pods
 }
 
-// rulesOf are the rules of a node's benchmark. Where there is nothing yet to compare with, those that compare are left
-// out; nil when none remains.
+// rulesOf returns the criteria of a node's benchmark. If there is no accepted result yet, the rules that compare with one are
+// left out; if no rule remains, it returns nil.
 func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
 	if gate.BaselineAccepted() == nil {
 		return gate
@@ -106,16 +106,16 @@ func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer st
 	return gate
 }
 
-// compareWith makes an accepted result the baseline of a node that is measured with a peer.
+// compareWith makes an accepted result the baseline of the criteria of a node that is measured with a peer.
 func compareWith(gate *v1alpha1.Criteria, accepted v1alpha1.AcceptedResult, peer string) {
 	gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: accepted.Benchmark}}
 	if accepted.Peer != peer && !slices.Contains(gate.IgnoreDifferences, keyNode) {
-		// The client's node is the same by its name, so that this is about the peer's.
+		// The client's node is the same, by its name, so that only the peer's node can differ.
 		gate.IgnoreDifferences = append(gate.IgnoreDifferences, keyNode)
 	}
 }
 
-// specDigest tells whether a benchmark still is what it was made as. Its priority may be edited: that changes no result.
+// specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	spec.Priority = 0
 	return digestOf(spec)

@@ -1,22 +1,22 @@
 // Package gate reconciles LatencyGate and LatencyVerification, each in five verbs: get, observe, decide, apply, report.
 //
-// There is a LatencyVerification for each node of a gate, which alone knows where that node stands. Two reconcilers share
+// There is a LatencyVerification for each node of a gate, which alone holds the state of that node. Two reconcilers share
 // the work:
 //
-//	Verifications  one node: sees that it changed, marks it, draws the conclusion from its benchmark; decide is pure
-//	Gates          one gate: which nodes are its own, who is measured next and with whom; choose is pure
+//	Verifications  one node: detects its changes, marks it, and concludes from its benchmark; decide is pure
+//	Gates          one gate: determines its nodes, and which node is measured next with which peer; choose is pure
 //
-// A node's way:
+// The states of a node:
 //
 //	something changed ──▶ Unverified ──▶ marked on the Node ──▶ Measuring ──▶ verdict ──▶ marked on the Node
 //	   (Verifications)                    (Verifications)        (Gates)      (Verifications)
 //
-// The state is written first, and the Node marked after it: a manager that dies in between is followed by one that marks
-// it. A benchmark is only made for a node that is marked. It is made before the state says so, under a number that no
-// other had: one that no status has, because the manager died in between, is deleted, and the next number taken.
+// The state is written first, and then the Node is marked: if a manager dies in between, the next one marks it. A benchmark
+// is only created for a node that is marked. It is created before the state shows it, under a new number: a benchmark that is
+// in no status, because the manager died in between, is deleted, and the next number is used.
 //
-// Whatever is unknown holds the node back. What decides is read live; lists of all nodes and verifications come from
-// the cache, and choose only what is then checked live, or written with the version that was read.
+// An unknown state holds the node back. Data for decisions are read live; lists of all nodes and verifications come from
+// the cache, and lead only to choices that are then checked live, or written with the version that was read.
 package gate
 
 import (
@@ -71,9 +71,9 @@ type Gates struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// gather is how long the events of many nodes are gathered before a gate looks at all of them.
+	// gather is how long events of nodes and verifications are gathered before a gate looks at all nodes.
 	gather = 500 * time.Millisecond
-	// maxCreated is how many verifications are made in one go, so that a status is written in between.
+	// maxCreated is the number of verifications that one reconcile creates, so that a status is written in between.
 	maxCreated = 500
 )
 
@@ -99,7 +99,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, err
 	}
 	chosen := choose(all.lineup)
-	// What is wrong with one node is reported, and keeps no other from being measured.
+	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
@@ -108,24 +108,24 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), startErr)
 }
 
-// survey is everything that a gate looks at.
+// survey is the observed state of a gate.
 type survey struct {
 	gate *v1alpha1.LatencyGate
-	// lineup is what the next benchmarks are chosen from. Its verifications are those of the gate's own nodes.
+	// lineup is the input of the choice of the next benchmarks. Its verifications are the ones of the gate's own nodes.
 	lineup lineup
-	// missing are the nodes of the gate without a verification, retained the verifications of nodes that it lost.
+	// missing are the nodes of the gate without a verification, and retained the verifications of nodes that the gate lost.
 	missing  []*corev1.Node
 	retained []*v1alpha1.LatencyVerification
-	// taken are the nodes that the gate selects and that belong to an older one, by that one's name.
+	// taken are the nodes that the gate selects but that belong to an older gate, by the name of that gate.
 	taken map[string][]string
-	// invalid is what is wrong with the schedule.
+	// invalid is the error in the schedule; empty if there is none.
 	invalid string
-	// nextFire is when the schedule asks next, from now; zero for never.
+	// nextFire is the time until the schedule is next due; zero for never.
 	nextFire time.Duration
 }
 
-// observe lists what there is, from the cache but for the nodes that are being measured: these are live, so that no slot
-// and no node is given twice.
+// observe lists gates, nodes and verifications from the cache, but the verifications that are being measured live, so that no
+// slot and no node is assigned twice.
 func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, error) {
 	now := r.Clock.Now()
 	s := &survey{gate: g, taken: map[string][]string{}}
@@ -135,7 +135,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	}
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{gates, nodes, verifications} {
-		// They are only read here, and there may be thousands.
+		// The objects are only read here, and there may be thousands.
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing the objects that the gate needs: %w", err)
 		}
@@ -189,7 +189,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	return s, nil
 }
 
-// consult asks the schedule.
+// consult determines when the schedule was last due, and when it is due next.
 func (r *Gates) consult(s *survey, now time.Time) {
 	schedule, zone, err := scheduleOf(s.gate.Spec)
 	if err == nil && schedule == nil {
@@ -208,13 +208,13 @@ func (r *Gates) consult(s *survey, now time.Time) {
 	s.lineup.fired, s.nextFire = lastFired(schedule, now.In(zone)), next.Sub(now)
 }
 
-// selects says whether a gate's selector selects a node. An invalid selector selects no node.
+// selects reports whether a gate's selector selects a node. An invalid selector selects no node.
 func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.NodeSelector)
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-// ownerOf is the gate that has a node: the oldest that selects it and is not being deleted; nil when there is none.
+// ownerOf returns the gate that owns a node: the oldest gate that selects it and is not being deleted; nil if there is none.
 func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	var owner *v1alpha1.LatencyGate
 	for i := range gates {
@@ -233,7 +233,7 @@ func compareAge(a, b *v1alpha1.LatencyGate) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// members makes a verification for each of the gate's nodes. It returns when to go on.
+// members creates a verification for each of the gate's nodes without one. It returns when to continue.
 func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 	for i, node := range s.missing {
 		if i == maxCreated {
@@ -247,7 +247,7 @@ func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 			},
 			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name},
 		}
-		// One that exists is ours, and the cache does not have it yet, or an earlier gate's that is about to go.
+		// An existing one is either ours, and not in the cache yet, or an earlier gate's that is being deleted.
 		if err := r.Client.Create(ctx, v); err != nil && !apierrors.IsAlreadyExists(err) {
 			return 0, fmt.Errorf("creating the LatencyVerification of node %s: %w", node.Name, err)
 		}
@@ -255,8 +255,8 @@ func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 	return 0, nil
 }
 
-// start makes the chosen benchmarks, and makes the nodes unverified whose turn it is by the schedule. It does what it can, and
-// returns the first error.
+// start creates the chosen benchmarks, and makes the nodes that are due by the schedule unverified. It continues after an error,
+// and returns the first one.
 func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
 	var first error
 	for _, begin := range chosen.starts {
@@ -279,7 +279,7 @@ func conflict(v *v1alpha1.LatencyVerification) error {
 	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
 }
 
-// writeStatus writes what an event made of a status, unless there is an error.
+// writeStatus writes the status after an event, unless there is an error.
 func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, err error) error {
 	if err != nil {
 		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
@@ -291,22 +291,22 @@ func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification
 	return nil
 }
 
-// measure makes the benchmark of a node and says so in its verification. One that cannot be made, whatever the API server
-// says, is tried again after a rest.
+// measure creates the benchmark of a node and records it in the node's verification. If it cannot be created, for whatever
+// reason, the gate retries after a pause.
 func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin start) error {
 	v := &v1alpha1.LatencyVerification{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.verification), v); err != nil {
 		return err
 	}
 	if v.ResourceVersion != begin.verification.ResourceVersion || !v.DeletionTimestamp.IsZero() {
-		// It was chosen as it is not any more.
+		// It has changed since it was chosen.
 		return conflict(v)
 	}
 	number := v.Status.Number + 1
 	b := benchmarkOf(g, v, begin.peer, number)
 	switch err := r.Client.Create(ctx, b); {
 	case apierrors.IsAlreadyExists(err):
-		// Another writer's, or made by a manager that died before it could say so: the number is taken.
+		// Another client created it, or a manager that died before it could record it: the number is taken.
 		v.Status.Number = number
 		if err := r.writeStatus(ctx, v, v.Status, nil); err != nil {
 			return err
@@ -316,7 +316,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 		status, err := refused(v, fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), r.Clock.Now())
 		return r.writeStatus(ctx, v, status, err)
 	}
-	// Of the spec as the API server has it, with its defaults.
+	// The digest is of the spec as the API server returned it, with its defaults.
 	digest, err := specDigest(b.Spec)
 	if err != nil {
 		return err
@@ -342,7 +342,8 @@ func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error 
 	return nil
 }
 
-// finalize deletes the gate's verifications, which take along what they published, and lets the gate go after the last.
+// finalize deletes the gate's verifications, whose finalizers update the marks on the nodes, and removes the gate's finalizer after
+// the last one.
 func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 	list := &v1alpha1.LatencyVerificationList{}
 	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name}); err != nil {
@@ -369,8 +370,8 @@ func patchFinalizer(ctx context.Context, c client.Client, o client.Object, chang
 	return nil
 }
 
-// SetupWithManager registers the controller: it is woken by its gate, by other gates, which may give or take nodes, and,
-// gathered for a moment, by what changes of nodes and verifications.
+// SetupWithManager registers the controller. A gate is reconciled when any gate changes, because gates may give or take nodes, and,
+// gathered for a moment, when nodes and its verifications change.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests[*v1alpha1.LatencyGate](ctx, mgr.GetClient(), &v1alpha1.LatencyGateList{}, nil)
@@ -386,7 +387,7 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// gathered is a handler that lets events gather for a moment, so that many of them are one look at all nodes.
+// gathered returns a handler that gathers events for a moment, so that many of them cause one reconcile.
 func gathered(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, o client.Object, q queue) {
@@ -401,15 +402,15 @@ func gathered(requests func(context.Context, client.Object) []reconcile.Request)
 	}
 }
 
-// gateChanges passes changes of the spec, and a gate's end.
+// gateChanges passes changes of a gate's spec, deletion and finalizers.
 var gateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyGate) bool {
 	return before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers)
 })
 
-// stateChanges passes what a gate's summary, or its next choice, is made of.
+// stateChanges passes changes of a verification's status, from which a gate's summary and its next choice are made.
 var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerification) bool {
 	return !equality.Semantic.DeepEqual(before.Status, after.Status)
 })
 
-// nodeChanges passes what matters of a node; heartbeats and images do not.
+// nodeChanges passes the changes of a node that matter; changes of heartbeats and images do not.
 var nodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return !sameNode(before, after) })

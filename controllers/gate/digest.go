@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// digestOf is the SHA-256, in hex, of a value as JSON, which sorts the keys of maps.
+// digestOf returns the SHA-256, in hex, of a value as JSON, in which the keys of maps are sorted.
 func digestOf(value any) (string, error) {
 	data, err := json.Marshal(value)
 	if err != nil {

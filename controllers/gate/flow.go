@@ -16,59 +16,59 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// world is everything that decide looks at: one node of one gate.
+// world is the input of decide: one node of one gate.
 type world struct {
 	// now is the time of the observation.
 	now time.Time
-	// gate and verification as they were got.
+	// gate and verification are the objects as they were read.
 	gate         *v1alpha1.LatencyGate
 	verification *v1alpha1.LatencyVerification
-	// node is nil when it does not exist.
+	// node is nil if it does not exist.
 	node *corev1.Node
-	// owner is the gate that has the node: the oldest that selects it; nil when none does.
+	// owner is the gate that owns the node: the oldest gate that selects it; nil if no gate does.
 	owner *v1alpha1.LatencyGate
-	// benchmark is status.benchmark's, whichever client created it; nil when there is none of that name.
+	// benchmark is the one in status.benchmark; nil if it does not exist, or if the benchmark of that name has another UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// edited is true when its spec is not the one with which it was made.
+	// edited is true if its spec has changed since it was created.
 	edited bool
-	// drift is the verdict on the benchmark's results against the first of the epoch; nil while the benchmark has not
-	// passed, or when that is what it was compared with.
+	// drift is the verdict on the benchmark's results in comparison with the first result of the epoch; nil while the benchmark
+	// has not passed, or if the benchmark itself was compared with that result.
 	drift *v1alpha1.Verdict
-	// peerVerified says whether the benchmark's peer is verified now.
+	// peerVerified is true if the benchmark's peer is verified now.
 	peerVerified bool
-	// otherPeer says whether the node could be measured with yet another peer.
+	// otherPeer is true if the node could be measured with another peer.
 	otherPeer bool
-	// replaced is the result with which the benchmark was compared, or with which it must be compared too, if the benchmark
-	// of that name is not the one that was accepted; empty when all are.
+	// replaced is the name of a result with which the benchmark was compared, or must also be compared, if the benchmark
+	// of that name is not the one that was accepted; empty if there is no such result.
 	replaced string
-	// named is the benchmark that annotation AnnotationAccept names; nil when there is none.
+	// named is the benchmark that annotation AnnotationAccept names; nil if there is none.
 	named *v1alpha1.LatencyBenchmark
-	// baselineTrouble is what is wrong with the stored results of the accepted and the first result.
+	// baselineTrouble describes a defect of the accepted or the first result; empty if there is none.
 	baselineTrouble string
 }
 
 // The steps that decide may choose.
 const (
-	stepForget   = "forget"   // the node is gone, or is another one that the gate does not have
-	stepRelease  = "release"  // the gate has not selected the node for as long as it was retained
+	stepForget   = "forget"   // the node is gone, or was replaced by one that the gate does not own
+	stepRelease  = "release"  // the gate has not selected the node for spec.releaseAfter
 	stepKeep     = "keep"     // nothing has happened
 	stepUnverify = "unverify" // a new verification begins: the node is held back at once
 	stepRepeat   = "repeat"   // the same verification continues with another benchmark
-	stepConclude = "conclude" // it is over
+	stepConclude = "conclude" // the verification is over
 	stepAccept   = "accept"   // a user accepted a result
-	stepRefuse   = "refuse"   // and that cannot be
+	stepRefuse   = "refuse"   // a user named a result that cannot be accepted
 )
 
-// step is what decide chose, and why.
+// step is the step that decide chose, and why.
 type step struct {
 	kind string
-	// reason and message are those of the new state, or, with stepRefuse, of an event.
+	// reason and message belong to the new state or, with stepRefuse and stepRelease, to an event.
 	reason, message string
-	// changed is what made the node unverified, for stepUnverify.
+	// changed are the changes that made the node unverified, for stepUnverify.
 	changed []v1alpha1.IdentityChange
-	// state that the verification ends in, for stepConclude.
+	// state is the state in which the verification ends, for stepConclude.
 	state v1alpha1.VerificationState
-	// outcome of the current benchmark, for stepConclude and stepRepeat; empty when it has none and does not count.
+	// outcome is the outcome of the current benchmark, for stepConclude and stepRepeat; empty if it has none and does not count.
 	outcome v1alpha1.VerdictOutcome
 	// suspect is the peer with which the node failed, for stepRepeat with ReasonSecondPeer.
 	suspect string
@@ -77,21 +77,21 @@ type step struct {
 }
 
 const (
-	// maxLost is how many benchmarks in a row are made again that users delete or edit.
+	// maxLost is the number of benchmarks of a verification that are created again after users deleted or edited them.
 	maxLost = 2
-	// patience is how long a benchmark may wait for what its nodes do not give, for pods that do not go, or for its verdict,
-	// and keep other nodes waiting meanwhile.
+	// patience is how long a benchmark may wait for resources that its nodes do not provide, for pods that cannot be removed, or
+	// for its verdict, while other nodes wait for its slot.
 	patience = 5 * time.Minute
-	// queuePatience is how long it may wait for other benchmarks, of which each has a bound of its own.
+	// queuePatience is how long it may wait for other benchmarks, each of which has its own limit.
 	queuePatience = 30 * time.Minute
-	// cellAllowance and runAllowance are beyond what the benchmark's own deadlines allow a run, and each of its cells.
+	// cellAllowance and runAllowance exceed the time that the benchmark's own deadlines allow for each cell and for a run.
 	cellAllowance, runAllowance = 30 * time.Second, 15 * time.Minute
 )
 
 // decide chooses the next step for a node. It is pure.
 //
-// Nothing but a result that passed, or was accepted manually, leads to Verified. What depends on the time only ever holds a
-// node back, except that a node which its gate does not select is released after spec.releaseAfter.
+// Only a result that passed, or was accepted manually, leads to Verified. Decisions that depend on the time only hold a
+// node back, except that a node that its gate does not select is released after spec.releaseAfter.
 func decide(w *world) step {
 	v := w.verification
 	if w.node == nil || w.lost() && v.Status.NodeUID != "" && v.Status.NodeUID != string(w.node.UID) {
@@ -109,10 +109,10 @@ func decide(w *world) step {
 	return s
 }
 
-// lost says whether the node is not the gate's now: no gate selects it, or another one has it.
+// lost reports whether the gate does not own the node now: no gate selects it, or another gate owns it.
 func (w *world) lost() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
 
-// retainedFor is how long a node that the gate lost is still retained. Clocks that go back make it no longer than it was.
+// retainedFor returns how long a node that the gate lost is still retained: at most spec.releaseAfter, even if a clock went back.
 func (w *world) retainedFor() time.Duration {
 	whole := w.gate.Spec.ReleaseAfter.Duration
 	if r := w.verification.Status.Retained; r != nil {
@@ -121,7 +121,7 @@ func (w *world) retainedFor() time.Duration {
 	return whole
 }
 
-// decideState chooses the next step of a node that there is.
+// decideState chooses the next step of a node that exists.
 func decideState(w *world) step {
 	v := w.verification
 	switch {
@@ -146,8 +146,8 @@ func decideState(w *world) step {
 	return step{kind: stepKeep}
 }
 
-// changed is for a node that is not what it was. It reports the difference from what was accepted, which may have
-// come about in several steps.
+// changed returns the step of a node whose identity changed. It reports the difference from the accepted identity, which may have
+// arisen in several steps.
 func changed(w *world, current map[string]string, found []v1alpha1.IdentityChange) step {
 	if accepted := w.verification.Status.Accepted; accepted != nil {
 		if all := identity.Changes(accepted.Identity, current); len(all) > 0 {
@@ -157,7 +157,7 @@ func changed(w *world, current map[string]string, found []v1alpha1.IdentityChang
 	return step{kind: stepUnverify, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}
 }
 
-// accept is for a result that a user wants to have accepted.
+// accept returns the step for a result that a user wants to accept.
 func accept(w *world, name string, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
 		return step{kind: stepRefuse, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
@@ -179,7 +179,7 @@ func accept(w *world, name string, current map[string]string) step {
 	return step{kind: stepAccept, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, result.Outcome)}
 }
 
-// find finds a benchmark in a history; nil when it is not there.
+// find returns the entry of a benchmark in a history; nil if there is none.
 func find(history []v1alpha1.VerificationResult, name string) *v1alpha1.VerificationResult {
 	if i := slices.IndexFunc(history, func(r v1alpha1.VerificationResult) bool { return r.Benchmark == name }); i >= 0 {
 		return &history[i]
@@ -187,7 +187,7 @@ func find(history []v1alpha1.VerificationResult, name string) *v1alpha1.Verifica
 	return nil
 }
 
-// measuring is for a node that has a benchmark.
+// measuring returns the step of a node in state Measuring.
 func measuring(w *world) step {
 	b, current := w.benchmark, w.verification.Status.Benchmark
 	switch {
@@ -223,8 +223,8 @@ func measuring(w *world) step {
 	}
 }
 
-// unfinished is for a benchmark that waits or measures. One of which nothing is measured is given up after a while: others
-// wait for its slot.
+// unfinished returns the step of a node whose benchmark waits or measures. A benchmark without progress is abandoned after a
+// while, because other nodes wait for its slot.
 func unfinished(w *world) step {
 	b := w.benchmark
 	message := "its status has no condition yet"
@@ -246,7 +246,7 @@ func unfinished(w *world) step {
 	return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
 }
 
-// progress is when something of the node's benchmark was last begun or ended.
+// progress returns when a part of the node's benchmark last started or ended.
 func progress(w *world) time.Time {
 	last := w.verification.Status.Benchmark.StartTime.Time
 	note := func(t time.Time) {
@@ -270,8 +270,8 @@ func progress(w *world) time.Time {
 	return last
 }
 
-// runPatience is how long one run may take. The benchmark's own deadlines are shorter; it is for one that is not looked
-// after.
+// runPatience returns how long one run may take. The benchmark's own deadlines are shorter; this limit is for a benchmark that no
+// manager reconciles.
 func runPatience(spec v1alpha1.LatencyBenchmarkSpec) time.Duration {
 	var longest time.Duration
 	for _, v := range plan.Variants(spec) {
@@ -281,17 +281,17 @@ func runPatience(spec v1alpha1.LatencyBenchmarkSpec) time.Duration {
 	return longest + runAllowance
 }
 
-// waits is for a benchmark that has waited since a time, for something that it may wait for no longer than limit.
+// waits returns the step of a node whose benchmark has waited since a time and may wait no longer than limit.
 func waits(w *world, since time.Time, limit time.Duration, reason, message string) step {
 	if left := limit - w.now.Sub(since); left > 0 {
 		return step{kind: stepKeep, again: min(left, limit)}
 	}
-	// It has measured nothing that could be looked at, so that it has no outcome.
+	// It has no result that could be judged, so that it has no outcome.
 	return step{kind: stepRepeat, reason: reason, message: fmt.Sprintf("LatencyBenchmark %s with peer %s was abandoned after %s without progress (%s)",
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
-// drift is for a result that passed: it must hold its rules against the first of the epoch, too.
+// drift returns the step for a result that passed: it must also pass in comparison with the first result of the epoch.
 func drift(w *world, message string) step {
 	first := w.verification.Status.First
 	switch {
@@ -304,7 +304,7 @@ func drift(w *world, message string) step {
 	}
 }
 
-// failed is for a result that failed. With a peer that is not verified itself it says nothing of the node yet.
+// failed returns the step for a result that failed. If the peer is not verified itself, the result does not show which node is slow.
 func failed(w *world, reason, message string) step {
 	current, suspect := w.verification.Status.Benchmark, w.verification.Status.SuspectPeer
 	trusted := current.PeerVerified && w.peerVerified
@@ -324,7 +324,7 @@ func failed(w *world, reason, message string) step {
 	return step{kind: stepConclude, state: v1alpha1.VerificationFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
 }
 
-// inconclusive is for a result from which nothing can be concluded.
+// inconclusive returns the step for a result from which nothing can be concluded.
 func inconclusive(w *world, reason, message string) step {
 	on := w.gate.Spec.OnInconclusive
 	if on.Action == v1alpha1.InconclusiveRetry && w.verification.Status.Retried < max(1, on.Retries) {
@@ -333,7 +333,7 @@ func inconclusive(w *world, reason, message string) step {
 	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
 
-// gone is for a benchmark that a user deleted or changed.
+// gone returns the step for a benchmark that a user deleted or changed.
 func gone(w *world, reason, message string) step {
 	if w.verification.Status.Lost < maxLost {
 		return step{kind: stepRepeat, reason: reason, message: message + "; it is measured again"}

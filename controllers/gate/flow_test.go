@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// all applies several changes.
+// all returns a change that applies several changes.
 func all(changes ...func(*world)) func(*world) {
 	return func(w *world) {
 		for _, change := range changes {
@@ -45,7 +45,7 @@ func drifted(outcome v1alpha1.VerdictOutcome) func(*world) {
 	return func(w *world) { w.drift = &v1alpha1.Verdict{Outcome: outcome, Message: "p99 grew by 12%"} }
 }
 
-// began makes the current benchmark so old.
+// began sets how long before noon the current benchmark started.
 func began(since time.Duration) func(*world) {
 	return func(w *world) {
 		if w.verification.Status.Benchmark == nil {
@@ -55,7 +55,7 @@ func began(since time.Duration) func(*world) {
 	}
 }
 
-// attempt gives the current benchmark one that was claimed, and ended if that is not negative.
+// attempt gives the current benchmark an active attempt; it has ended unless ended is negative.
 func attempt(claimed, ended time.Duration) func(*world) {
 	return func(w *world) {
 		w.benchmark.Status.Active = &v1alpha1.ActiveAttempt{StartTime: metav1.NewMicroTime(ago(claimed))}
@@ -209,7 +209,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideLooksAgain: what ends with the time alone is looked at when it ends, and no later when clocks went back.
+// A wait that only time ends is checked when it ends, and no later if a clock went back.
 func TestDecideLooksAgain(t *testing.T) {
 	cases := map[string]struct {
 		change func(*world)
@@ -315,7 +315,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestNext looks at what of a status a step changes beside its state.
+// TestNext checks the fields of a status that a step changes besides its state.
 func TestNext(t *testing.T) {
 	step := func(t *testing.T, change func(*world)) (*world, v1alpha1.LatencyVerificationStatus) {
 		t.Helper()

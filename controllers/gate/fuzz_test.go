@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzLastFired gives a gate any schedule that the API accepts, in zones whose clocks change at midnight, by half an hour or
-// by two. The last time is one of the schedule, is not after now, and is followed by none up to now.
+// by two hours. The last time must be a time of the schedule and not after now, and no other one may lie between it and now.
 func FuzzLastFired(f *testing.F) {
 	zones := []string{"", "Europe/Zurich", "America/Havana", "Australia/Lord_Howe", "Antarctica/Troll", "Africa/Cairo", "Pacific/Apia"}
 	f.Add("30 2 * * *", uint8(1), int64(1774785600))

@@ -17,18 +17,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
-// publication is what a Node should say of its verification. The zero value is for a node without one: nothing.
+// publication is the set of marks that a Node should have. The zero value is for a node without a verification: no marks.
 type publication struct {
-	// condition is nil when there should be none.
+	// condition is nil if there should be none.
 	condition *corev1.NodeCondition
-	// label is empty when there should be none.
+	// label is empty if there should be none.
 	label string
-	// taint is nil when there should be none.
+	// taint is nil if there should be none.
 	taint *corev1.Taint
 }
 
-// publicationOf is what the Node of a verification should say. While it waits and is measured it says why it is held
-// back, and nothing of how far that is: that would be one more write.
+// publicationOf returns the marks for a verification. While the node waits and is measured, the condition says why it is held
+// back, but not how far the measurement is, which would need one more write.
 func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
 	status := v.Status
 	p := publication{condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
@@ -55,7 +55,7 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	return p
 }
 
-// published says whether a Node says what it should, as far as other programs act upon it.
+// published reports whether a Node has the marks that it should have, as far as other programs act on them.
 func published(node *corev1.Node, p publication) bool {
 	return conditionPublished(node, p) && labelPublished(node, p) && taintPublished(node, p)
 }
@@ -76,7 +76,7 @@ func taintPublished(node *corev1.Node, p publication) bool {
 	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
 }
 
-// nodeCondition is the condition that gates set; nil when there is none.
+// nodeCondition returns the condition that gates set; nil if there is none.
 func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })
 	if i < 0 {
@@ -85,8 +85,8 @@ func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// taints are all that a node should have: those of others, and the gate's. One that a kubelet registered its node with
-// stays as it is.
+// taints returns all taints that a node should have: the taints of others, and the gate's. If a kubelet registered its node
+// with the gate's taint, it remains unchanged.
 func (p publication) taints(node *corev1.Node) []corev1.Taint {
 	var all []corev1.Taint
 	found := false
@@ -103,14 +103,14 @@ func (p publication) taints(node *corev1.Node) []corev1.Taint {
 	return all
 }
 
-// holdsBack says whether a node is held back by what it says.
+// holdsBack reports whether the marks hold a node back.
 func (p publication) holdsBack() bool {
 	return p.condition != nil && p.condition.Status != corev1.ConditionTrue
 }
 
-// publish makes a Node say what it should: label and taint in one write, the condition in another. A taint comes before
-// the condition, and goes after it, so that nothing is let in while the condition is False. What lets a node in is written
-// only while the Node is as it was read: another gate may have begun to hold it back.
+// publish writes the marks of a Node: label and taint in one write, the condition in another. A taint is added before
+// the condition is written, and removed after it, so that no pod is admitted while the condition is False. Marks that release a
+// node are written only to the version of the Node that was read: another gate may have begun to hold it back.
 func publish(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication, now metav1.Time) error {
 	if p.holdsBack() {
 		if err := holdMetadata(ctx, c, live, node, p); err != nil {
@@ -127,7 +127,7 @@ func publish(ctx context.Context, c client.Client, live client.Reader, node *cor
 }
 
 // holdMetadata writes label and taint of a node that is held back. Taints are a list that can only be replaced, so that the
-// write holds only for the version that was read; other writers of Nodes are many, so that it is tried again.
+// write is only for the version that was read; because Nodes have many other writers, it is retried after a conflict.
 func holdMetadata(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication) error {
 	current := node
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -171,8 +171,8 @@ func publishMetadata(ctx context.Context, c client.Client, node *corev1.Node, p 
 	return nil
 }
 
-// publishCondition writes the condition, which the API server merges with those of the kubelet by type, with a version only
-// to that one. It returns the node as it is then.
+// publishCondition writes the condition, which the API server merges by type with the conditions of the kubelet. If version is not
+// empty, it writes only to that version of the Node. It returns the resulting Node.
 func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p publication, now metav1.Time, version string) (*corev1.Node, error) {
 	if conditionPublished(node, p) {
 		return node, nil

@@ -52,7 +52,7 @@ func TestPublicationOf(t *testing.T) {
 	}
 }
 
-// A taint comes before the condition that holds a node back, and goes after it; what lets a node in holds for one version only.
+// A taint is added before the condition that holds a node back, and removed after it; marks that release a node are for one version.
 func TestPublishOrder(t *testing.T) {
 	g := makeGate(func(g *v1alpha1.LatencyGate) {
 		g.Spec.Enforcement = v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}}

@@ -9,11 +9,11 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// maxSkew is how far in the future a time in a status may lie before it proves that a clock jumped. It is then
-// as if it had never been: what was measured at an unknown time is measured again.
+// maxSkew is how far in the future a time in a status may be before it proves that a clock jumped. Such a time is
+// ignored: a node that was measured at an unknown time is measured again.
 const maxSkew = time.Minute
 
-// scheduleOf reads a gate's schedule; nil when it has none.
+// scheduleOf returns a gate's schedule and its time zone; the schedule is nil if the gate has none.
 func scheduleOf(spec v1alpha1.LatencyGateSpec) (cron.Schedule, *time.Location, error) {
 	if spec.Schedule == "" {
 		return nil, nil, nil
@@ -29,12 +29,11 @@ func scheduleOf(spec v1alpha1.LatencyGateSpec) (cron.Schedule, *time.Location, e
 	return schedule, zone, nil
 }
 
-// lastFired is the last time, not after now, at which a schedule asked for a measurement; zero when there was none in ten
-// years.
+// lastFired returns the last time, not after now, at which a schedule was due; zero if there was none in ten years.
 func lastFired(schedule cron.Schedule, now time.Time) time.Time {
 	const longest = 10 * 366 * 24 * time.Hour
 	for window := time.Minute; window <= longest; window *= 2 {
-		// The last one within the window, which had none when it was half as long.
+		// Find the last time within the window; the previous window, half as long, had none.
 		last := schedule.Next(now.Add(-window))
 		if last.IsZero() || last.After(now) {
 			continue

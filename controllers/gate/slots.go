@@ -14,35 +14,35 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// lineup is everything that the gate's next benchmarks are chosen from.
+// lineup holds the input of the choice of the gate's next benchmarks.
 type lineup struct {
 	now  time.Time
 	gate *v1alpha1.LatencyGate
-	// verifications of the gate, in any order.
+	// verifications are the gate's verifications, in any order.
 	verifications []*v1alpha1.LatencyVerification
-	// nodes of the cluster by name.
+	// nodes are the nodes of the cluster by name.
 	nodes map[string]*corev1.Node
 	// standing is the state of every node that belongs to any gate.
 	standing map[string]v1alpha1.VerificationState
-	// busy are the nodes that are being measured, or are the peer of one, with any gate.
+	// busy are the nodes that any gate measures now, and their peers.
 	busy map[string]bool
-	// measuring is how many of the gate's nodes are being measured.
+	// measuring is the number of the gate's nodes that are being measured.
 	measuring int
-	// pods are what the template gives to benchmark pods, with the toleration of the gate's own taint.
+	// pods are the pod settings of the template, with a toleration of the gate's own taint.
 	pods *v1alpha1.PodSettings
-	// fired is when the schedule last asked for a measurement; zero when it never did.
+	// fired is when the schedule was last due; zero if it never was.
 	fired time.Time
 }
 
-// start is a node to be measured, and with whom.
+// start is a node to be measured, with its peer.
 type start struct {
 	verification *v1alpha1.LatencyVerification
 	peer         string
 	peerVerified bool
 }
 
-// standings are the states of nodes. One that has several verifications, while it passes from one gate to another, is
-// verified only if it is with all of them.
+// standings returns the states of nodes. A node that has several verifications, while it passes from one gate to another, is
+// verified only if all of them are in state Verified.
 func standings(all []v1alpha1.LatencyVerification) map[string]v1alpha1.VerificationState {
 	standing := map[string]v1alpha1.VerificationState{}
 	for i := range all {
@@ -54,20 +54,20 @@ func standings(all []v1alpha1.LatencyVerification) map[string]v1alpha1.Verificat
 	return standing
 }
 
-// choice is what follows from a lineup.
+// choice is the result of a lineup.
 type choice struct {
-	// starts are the benchmarks to make now.
+	// starts are the benchmarks to create now.
 	starts []start
-	// due are the nodes whose turn it is by the schedule: they become unverified now.
+	// due are the nodes that are due by the schedule: they become unverified now.
 	due []*v1alpha1.LatencyVerification
-	// waiting is why unverified nodes are not started, by name of the node.
+	// waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	waiting map[string]string
-	// again is when a node that rests may be tried, from now; zero when none rests.
+	// again is the time until a node that rests may be measured; zero if no node rests.
 	again time.Duration
 }
 
-// choose gives the free slots to the nodes that have waited longest, each with a peer. It is pure, and the same for the
-// same lineup. Only when there are slots that no node waits for do the nodes get them that the schedule asks for.
+// choose gives the free slots to the nodes that have waited longest, each with a peer. Nodes that are due by the schedule get only
+// the slots that no other node waits for. It is deterministic, and its only side effect is to add the chosen nodes to l.busy.
 func choose(l lineup) choice {
 	c := choice{waiting: map[string]string{}}
 	free := int(l.gate.Spec.MaxParallel) - l.measuring
@@ -83,7 +83,7 @@ func choose(l lineup) choice {
 	for _, v := range queue {
 		if reason := l.unfit(v, asked); reason != "" {
 			c.waiting[v.Spec.NodeName] = reason
-			// It has been given a slot, and has only to be held back before it is measured.
+			// It already has a slot, and must only be held back before it is measured.
 			if v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue {
 				turning++
 			}
@@ -116,7 +116,7 @@ func choose(l lineup) choice {
 	return c
 }
 
-// inOrder puts first who has waited longest.
+// inOrder orders verifications by how long they have waited, the longest first.
 func inOrder(a, b *v1alpha1.LatencyVerification) int {
 	if a.Status.LastTransitionTime != nil && b.Status.LastTransitionTime != nil {
 		if order := a.Status.LastTransitionTime.Compare(b.Status.LastTransitionTime.Time); order != 0 {
@@ -126,7 +126,7 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 	return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
 }
 
-// unfit is why an unverified node cannot be measured, whichever other nodes are; empty when it can.
+// unfit returns why an unverified node cannot be measured, independent of other nodes; empty if it can.
 func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) string {
 	node := l.nodes[v.Spec.NodeName]
 	switch {
@@ -138,7 +138,7 @@ func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) stri
 	return l.unusable(node, v1alpha1.RoleClient)
 }
 
-// unusable is why the benchmark's pod with a role could not run on a node; empty when it could.
+// unusable returns why the benchmark's pod with a role could not run on a node; empty if it could.
 func (l lineup) unusable(node *corev1.Node, role string) string {
 	switch {
 	case !preflight.NodeReady(*node):
@@ -153,7 +153,7 @@ func (l lineup) unusable(node *corev1.Node, role string) string {
 	return ""
 }
 
-// due are the nodes that were measured before the schedule last asked, longest ago first, at most so many.
+// due returns at most most nodes that were last measured before the schedule was last due, the longest ago first.
 func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
 	if l.fired.IsZero() {
 		return nil
@@ -180,7 +180,7 @@ func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
 	return all[:min(most, len(all))]
 }
 
-// lastMeasured is the time from which the schedule counts.
+// lastMeasured returns the time from which the schedule counts.
 func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 	switch {
 	case v.Status.LastMeasurementTime != nil:
@@ -191,13 +191,13 @@ func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 	return time.Time{}
 }
 
-// peers are the nodes with which others can be measured, each list in the order of names.
+// peers holds the nodes with which others can be measured, each list in the order of names.
 type peers struct {
 	verified, others []string
 	busy             map[string]bool
 }
 
-// peers are the nodes that the template selects, can run its pod, and have not failed.
+// peers returns the nodes that the template selects, that can run its pod, and that have not failed.
 func (l lineup) peers() peers {
 	p := peers{busy: l.busy}
 	own := map[string]bool{}
@@ -220,8 +220,8 @@ func (l lineup) peers() peers {
 	return p
 }
 
-// peerMatcher returns a function that says whether a gate's template selects a node as a peer. own says whether the node is the
-// gate's: without a selection, the peers are the gate's own nodes.
+// peerMatcher returns a function that reports whether a gate's template selects a node as a peer. own is true if the node belongs to
+// the gate: without a selection, the peers are the gate's own nodes.
 func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) bool {
 	server := gate.Spec.Template.Spec.Placement.Server
 	if server == nil || server.Any() {
@@ -231,12 +231,12 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
 
-// any says whether there is a peer at all.
+// any reports whether there is a peer at all.
 func (p peers) any() bool { return len(p.verified)+len(p.others) > 0 }
 
-// of chooses the peer of a node: one with which measurements made progress before others, a verified one before others, of
-// these that of the accepted result, with which results compare best, and else the next by name, after the last the first. A
-// node is no peer of itself, and one with which it failed is not asked again.
+// of chooses the peer of a node. Peers with which a measurement made no progress come last, verified peers come before others, and
+// among these the peer of the accepted result comes first, because its results compare best; otherwise the next node by name is
+// chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is not used again.
 func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
 	if v.Status.Setback != nil {
 		if name, verified, ok := p.without(v, v.Status.Setback.Peers); ok {
@@ -246,7 +246,7 @@ func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bo
 	return p.without(v, nil)
 }
 
-// without chooses the peer of a node among those that are not avoided.
+// without chooses the peer of a node among the nodes that are not in avoided.
 func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name string, verified, ok bool) {
 	usual := ""
 	if v.Status.Accepted != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// makeLineup has the nodes of the verifications, each of which says what it should.
+// makeLineup returns a lineup with the nodes of the verifications, each with the marks that it should have.
 func makeLineup(g *v1alpha1.LatencyGate, verifications ...*v1alpha1.LatencyVerification) lineup {
 	l := lineup{
 		now: noon, gate: g, pods: podsOf(g), verifications: verifications, nodes: map[string]*corev1.Node{},
@@ -27,7 +27,7 @@ func makeLineup(g *v1alpha1.LatencyGate, verifications ...*v1alpha1.LatencyVerif
 	return l
 }
 
-// says is a node with what is published on it.
+// says returns a node with the marks of a publication.
 func says(node *corev1.Node, p publication) *corev1.Node {
 	node.Spec.Taints = p.taints(node)
 	if p.label != "" {
@@ -39,7 +39,7 @@ func says(node *corev1.Node, p publication) *corev1.Node {
 	return node
 }
 
-// started are the starts as node-peer, with a + when the peer is verified.
+// started returns the starts as node-peer, with a + if the peer is verified.
 func started(c choice) []string {
 	var all []string
 	for _, s := range c.starts {
@@ -238,7 +238,7 @@ func TestChooseDue(t *testing.T) {
 	}
 }
 
-// A node that several gates have verifications of is verified only if all of them say so, in any order.
+// A node with verifications of several gates is verified only if all of them are in state Verified, in any order.
 func TestStandings(t *testing.T) {
 	verified, failed := *makeVerification("a"), *makeVerification("a", in(v1alpha1.VerificationFailed))
 	for name, c := range map[string]struct {
@@ -256,7 +256,7 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// TestChooseKeepsNodesApart looks for a node in two benchmarks, for lineups of all sizes and numbers of slots.
+// TestChooseKeepsNodesApart checks that no node is in two benchmarks, for lineups of many sizes and numbers of slots.
 func TestChooseKeepsNodesApart(t *testing.T) {
 	for size := 1; size <= 12; size++ {
 		for slots := int32(1); slots <= 8; slots++ {

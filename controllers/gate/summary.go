@@ -14,8 +14,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// summarize makes a gate's status from its nodes. What was started just now is counted as it is now, and not as the cache
-// has it. It is pure but for the gate's status, which it sets.
+// summarize sets a gate's status from its nodes. Nodes whose state has just changed are counted with the new state, and not with the
+// state in the cache. It has no other effect.
 func summarize(s *survey, chosen choice) {
 	now := map[string]v1alpha1.VerificationState{}
 	for _, begun := range chosen.starts {
@@ -75,7 +75,7 @@ var severity = map[v1alpha1.VerificationState]int{
 	v1alpha1.VerificationFailed: 1, v1alpha1.VerificationInconclusive: 2, v1alpha1.VerificationMeasuring: 3, v1alpha1.VerificationUnverified: 4,
 }
 
-// worst are the first of the nodes that are not verified.
+// worst returns the first MaxNodeLines nodes that are not verified, the most severe states first.
 func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(l v1alpha1.NodeLine) bool { return l.State == v1alpha1.VerificationVerified })
 	slices.SortFunc(lines, func(a, b v1alpha1.NodeLine) int {
@@ -88,7 +88,7 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	return lines
 }
 
-// ready is whether the gate can do all of its work.
+// ready returns condition Ready: whether the gate can do all of its work.
 func ready(s *survey) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
@@ -107,7 +107,7 @@ func ready(s *survey) metav1.Condition {
 	return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "the gate handles every selected node")
 }
 
-// setbacks are those of the nodes, in the order of their names.
+// setbacks returns the setbacks of the nodes, in the order of their names.
 func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback {
 	var all []*v1alpha1.Setback
 	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {
@@ -118,7 +118,7 @@ func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback
 	return all
 }
 
-// takenText names the first of the nodes that belong to other gates.
+// takenText lists the first nodes that belong to other gates.
 func takenText(taken map[string][]string) string {
 	var parts []string
 	for _, gate := range slices.Sorted(maps.Keys(taken)) {
@@ -128,7 +128,7 @@ func takenText(taken map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// passed is whether the nodes can be relied upon.
+// passed returns condition Passed: whether all nodes are verified.
 func passed(s *survey) metav1.Condition {
 	n := s.gate.Status.Nodes
 	notVerified := n.Total - n.Verified
@@ -161,7 +161,7 @@ func passed(s *survey) metav1.Condition {
 	return is(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all %d nodes are verified", n.Total)
 }
 
-// gateNotices derives events from what changed in the conditions. What a gate waits for is no event.
+// gateNotices derives events from changes of the conditions. Waiting causes no event.
 func gateNotices(old, g *v1alpha1.LatencyGate) []controllers.Notice {
 	known := slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown })
 	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionReady, v1alpha1.ConditionPassed)

@@ -14,11 +14,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Everything that changes the status of a LatencyVerification, but for its hold pod, is here, and pure: next has the steps
-// that decide chose, begun, due and refused have what the gate does with a node. What a status keeps over them is in the table
-// transitions.
+// All changes of the status of a LatencyVerification, except for its hold pod, are in this file, and pure: next is for the steps
+// that decide chose; begun, due and refused are for the actions of the gate. The table transitions lists the fields that an event
+// changes.
 
-// nodeEvent is something that happens to a node and changes its state, or what is counted in it.
+// nodeEvent is an event that changes the state of a node, or a counter in its status.
 type nodeEvent string
 
 // The events.
@@ -38,21 +38,21 @@ const (
 	eventAccepted  nodeEvent = "AcceptedByHand"
 )
 
-// transition is what an event does to a status.
+// transition is the effect of an event on a status.
 type transition struct {
 	event nodeEvent
-	// when says in words when it happens.
+	// when says in words when the event happens.
 	when string
-	// from are the states in which it can happen; nil: all.
+	// from are the states in which the event can happen; nil: all.
 	from []v1alpha1.VerificationState
-	// to is the state after it; empty: as before.
+	// to is the state after the event; empty: unchanged.
 	to v1alpha1.VerificationState
-	// resets are the fields that it clears, and counts is the field that it counts up or sets.
+	// resets are the fields that the event clears, and counts is the field that it increments or sets.
 	resets []field
 	counts field
 }
 
-// field is one of status that transitions clear, count or set.
+// field is a field of the status that transitions clear, increment or set.
 type field string
 
 // The fields.
@@ -64,7 +64,7 @@ const (
 	fieldSetback       field = "setback"
 	fieldChanged       field = "changed"
 	fieldAcceptRefused field = "acceptRefused"
-	// fieldAll is everything but number, by which benchmarks are named, and retained.
+	// fieldAll is all fields except number, which is part of the names of benchmarks, and retained.
 	fieldAll field = "all but number, retained"
 )
 
@@ -72,11 +72,11 @@ var (
 	measuringOnly  = []v1alpha1.VerificationState{v1alpha1.VerificationMeasuring}
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
 	concluded      = []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
-	// tries are the fields of a verification that is over, or begins.
+	// tries are the fields that are cleared when a verification ends or begins.
 	tries = []field{fieldBenchmark, fieldRetried, fieldLost, fieldSuspectPeer, fieldSetback}
 )
 
-// transitions are all that there are; docs/gates.md shows this table.
+// transitions are all transitions; docs/gates.md shows this table.
 var transitions = []transition{
 	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
 		resets: slices.Concat(tries, []field{fieldAcceptRefused}), counts: fieldChanged},
@@ -99,18 +99,18 @@ var transitions = []transition{
 		resets: slices.Concat(tries, []field{fieldChanged, fieldAcceptRefused})},
 }
 
-// happening is an event with its particulars.
+// happening is an event with its details.
 type happening struct {
 	event           nodeEvent
 	reason, message string
 	now             time.Time
-	// changed, suspect and benchmark are what the event sets.
+	// changed, suspect and benchmark are values that the event sets.
 	changed   []v1alpha1.IdentityChange
 	suspect   string
 	benchmark *v1alpha1.VerificationBenchmark
 }
 
-// apply makes of a status what it is after an event. The error is that of an event which cannot happen in the state.
+// apply returns the status after an event. It returns an error if the event cannot happen in the state.
 func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus) (v1alpha1.LatencyVerificationStatus, error) {
 	i := slices.IndexFunc(transitions, func(t transition) bool { return t.event == h.event })
 	if i < 0 || transitions[i].from != nil && !slices.Contains(transitions[i].from, status.State) {
@@ -164,7 +164,7 @@ func (f field) reset(status *v1alpha1.LatencyVerificationStatus) {
 	}
 }
 
-// count counts a field up, or sets it.
+// count increments a field, or sets it.
 func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f field) {
 	switch f {
 	case fieldBenchmark:
@@ -187,7 +187,7 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f field) {
 	}
 }
 
-// event is what a step of decide does to the status; empty when the state stays as it is.
+// event returns the event of a step; empty if the state does not change.
 func (s step) event() nodeEvent {
 	switch s.kind {
 	case stepUnverify:
@@ -219,7 +219,7 @@ func (s step) event() nodeEvent {
 	return ""
 }
 
-// next is the status after a step.
+// next returns the status after a step.
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	status.BaselineTrouble, status.Retained = w.baselineTrouble, w.retention()
@@ -256,32 +256,32 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	return status, err
 }
 
-// begun is the status of a node whose benchmark was made.
+// begun returns the status of a node whose benchmark was created.
 func begun(v *v1alpha1.LatencyVerification, b v1alpha1.VerificationBenchmark) (v1alpha1.LatencyVerificationStatus, error) {
 	return happening{event: eventStarted, reason: v1alpha1.ReasonMeasuring, now: b.StartTime.Time, benchmark: &b,
 		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, b.Peer, v.Status.Verified().Message)}.apply(v, v.Status)
 }
 
-// due is the status of a node whose turn it is by the schedule.
+// due returns the status of a node that is due by the schedule.
 func due(v *v1alpha1.LatencyVerification, schedule string, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
 	return happening{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "the schedule is due for the node, " + schedule, now: now}.apply(v, v.Status)
 }
 
-// refused is the status of a node whose benchmark could not be made. It keeps its state, and its place in the queue.
+// refused returns the status of a node whose benchmark could not be created. The node keeps its state, and its place in the queue.
 func refused(v *v1alpha1.LatencyVerification, message string, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
 	return happening{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: message, now: now}.apply(v, v.Status)
 }
 
 const (
-	// maxMessage is the length of a message in a status, maxName that of a benchmark's name.
+	// maxMessage is the maximum length of a message in a status, and maxName of a benchmark's name.
 	maxMessage, maxName = 1024, 253
-	// maxSetbackPeers is how many peers a setback names.
+	// maxSetbackPeers is the maximum number of peers in a setback.
 	maxSetbackPeers = 8
-	// firstRest is how long something rests that did not succeed. It doubles each time, up to longestRest.
+	// firstRest is the pause after the first failure. It doubles with each failure, up to longestRest.
 	firstRest, longestRest = 10 * time.Second, 10 * time.Minute
 )
 
-// setback is what follows from another one after the last, if there was one.
+// setback returns the setback after one more failure; last is the previous one, or nil.
 func setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
 	next := &v1alpha1.Setback{}
 	if last != nil {
@@ -293,8 +293,8 @@ func setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1a
 	return next
 }
 
-// resting is how long something that did not succeed still rests; zero when it may be tried. A time that is further away
-// than any rest is that of a clock which was set back.
+// resting returns the time until a retry after a setback; zero if it may happen now. If the retry time is further away than
+// longestRest, the clock was set back, and it is ignored.
 func resting(last *v1alpha1.Setback, now time.Time) time.Duration {
 	if last == nil {
 		return 0
@@ -306,7 +306,7 @@ func resting(last *v1alpha1.Setback, now time.Time) time.Duration {
 	return left
 }
 
-// retention is why the verification is kept although the node is not the gate's; nil when it is.
+// retention returns why the verification is kept although the gate does not own the node; nil if it does.
 func (w *world) retention() *v1alpha1.Retention {
 	if w.node == nil || !w.lost() {
 		return nil
@@ -328,14 +328,14 @@ func (w *world) retention() *v1alpha1.Retention {
 	return r
 }
 
-// accepted is a result of the node as it is now.
+// accepted returns a benchmark as the accepted result, with the present identity of the node.
 func (w *world) accepted(b *v1alpha1.LatencyBenchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
 	return &v1alpha1.AcceptedResult{
 		Benchmark: b.Name, UID: string(b.UID), AcceptanceTime: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
 	}
 }
 
-// record puts the current benchmark into the history, if it has an outcome.
+// record adds the current benchmark to the history, if it has an outcome.
 func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error {
 	if s.outcome == "" || status.Benchmark == nil {
 		return nil
@@ -354,10 +354,10 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	return nil
 }
 
-// reportedChecks are the checks of an endpoint's proof that describe its NIC and of Onload.
+// reportedChecks are the checks of an endpoint's proof that describe its NIC and Onload.
 var reportedChecks = []string{v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofFirmwareVariant, v1alpha1.ProofAcceleration}
 
-// evidence is what the agent at the node reported about NIC and Onload.
+// evidence returns what the agent on the node reported about NIC and Onload.
 func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {
 	for _, e := range b.Status.Endpoints {
 		if e.Role != v1alpha1.RoleClient {

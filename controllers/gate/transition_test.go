@@ -19,7 +19,7 @@ var allStates = []v1alpha1.VerificationState{
 	v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
 }
 
-// full is a status of which every field that a transition may clear or count is set.
+// full returns a verification whose status has every field set that a transition may clear or count.
 func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 	return makeVerification("a", in(state), func(v *v1alpha1.LatencyVerification) {
 		v.Generation = 3
@@ -34,8 +34,8 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 	})
 }
 
-// Each event happens in the states that the table allows, leads to the state that it says, and changes of the other fields what
-// it lists and nothing else.
+// Each event happens in the states that the table allows, leads to the state in the table, and changes only those other fields
+// that the table lists.
 func TestTransitions(t *testing.T) {
 	values := func(s v1alpha1.LatencyVerificationStatus) map[field]any {
 		return map[field]any{
@@ -124,7 +124,7 @@ func TestConditionVerified(t *testing.T) {
 	}
 }
 
-// The table in the documentation is that of the code.
+// The table in the documentation must match the table in the code.
 func TestDocumentedTransitions(t *testing.T) {
 	names := func(fields ...field) string {
 		var all []string

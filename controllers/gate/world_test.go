@@ -12,8 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
-// The worlds of the tests are made from one that stands still at noon: node a of gate up, verified with peer b by
-// benchmark up-a-3 after up-a-1 began its epoch, and nothing changed since.
+// The worlds of the tests derive from a fixed one at noon: node a of gate up was verified with peer b by
+// benchmark up-a-3, after up-a-1 began its epoch, and nothing has changed since.
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
@@ -52,7 +52,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 	return g
 }
 
-// makeNode is a ready node that says of itself that it is verified.
+// makeNode returns a ready node with the identity of a verified one.
 func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"role": "fast", "onload": "9.0"}},
@@ -68,7 +68,7 @@ func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-// makeVerification is that of a node which is verified.
+// makeVerification returns the verification of a verified node.
 func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification)) *v1alpha1.LatencyVerification {
 	g := makeGate()
 	current := identity.KeysOf(g).Of(makeNode(node))
@@ -95,7 +95,7 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 	return v
 }
 
-// verifiedBecause is condition Verified with a reason and a message.
+// verifiedBecause returns condition Verified with a reason and a message.
 func verifiedBecause(reason, message string) []metav1.Condition {
 	return []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: reason, Message: message}}
 }
@@ -117,20 +117,20 @@ func makeWorld(changes ...func(*world)) *world {
 	return w
 }
 
-// unverified makes the node wait since a minute ago.
+// unverified makes the node one that has waited for a minute.
 func unverified(reason string) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) {
 		v.Status.State, v.Status.Conditions, v.Status.LastTransitionTime = v1alpha1.VerificationUnverified, verifiedBecause(reason, "because"), at(time.Minute)
 	}
 }
 
-// in gives the node a state.
+// in sets the state of the node.
 func in(state v1alpha1.VerificationState) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) { v.Status.State = state }
 }
 
-// measured gives the node benchmark up-a-4 with peer b, begun four minutes ago and complete; its condition Passed has the
-// status and reason given.
+// measured gives the node benchmark up-a-4 with peer b, which started four minutes ago and is complete; its condition Passed has
+// the given status and reason.
 func measured(passed metav1.ConditionStatus, reason string) func(*world) {
 	return func(w *world) {
 		running(w)
@@ -140,7 +140,7 @@ func measured(passed metav1.ConditionStatus, reason string) func(*world) {
 	}
 }
 
-// running gives the node benchmark up-a-4 with peer b, verified, which still runs.
+// running gives the node benchmark up-a-4 with the verified peer b, which still runs.
 func running(w *world) {
 	b := benchmarkOf(w.gate, w.verification, "b", 4)
 	b.UID, b.Generation = "uid-4", 1

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// lookAgain is how often something is read again that no watch reports.
+	// lookAgain is the interval at which state that no watch reports is read again.
 	lookAgain = 2 * time.Second
-	// maxUpdates is how many benchmarks of pairs are edited at a time: others wait for their turn meanwhile.
+	// maxUpdates is the number of pairs' benchmarks that one reconcile updates, because other matrices wait meanwhile.
 	maxUpdates = 50
 )
 
-// apply carries out the steps and notes in the matrix's status (not yet written) what follows from them. It returns
+// apply carries out the steps and records their results in the matrix's status, which is not written yet. It returns
 // when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duration, error) {
 	m := w.matrix
@@ -81,7 +81,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 	return again, nil
 }
 
-// release gives the place of a finished pair back.
+// release releases the place of a finished pair.
 func (w *world) release(number int32) {
 	w.leave(number)
 	w.released = true
@@ -102,8 +102,8 @@ func (w *world) leave(number int32) {
 	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
 }
 
-// postpone deletes the benchmark of a pair unless it has changed since it was observed: it may just have begun. The pair
-// has another one when its turn comes again.
+// postpone deletes the benchmark of a pair unless it has changed since it was observed, because it may just have started. The
+// pair gets a new benchmark when its turn comes again.
 func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error {
 	child := w.child(number)
 	err := r.Client.Delete(ctx, child.DeepCopy(), client.Preconditions{UID: &child.UID, ResourceVersion: &child.ResourceVersion})
@@ -119,8 +119,8 @@ func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error
 	return nil
 }
 
-// create makes the benchmark of a running pair. One that exists already and is ours is what we wanted: its name is its
-// identity.
+// create creates the benchmark of a running pair. If it exists already and belongs to the matrix, it is used: its name
+// identifies it.
 func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.RunningPair) error {
 	child := w.makeChild(running.Number)
 	err := r.Client.Create(ctx, child)
@@ -128,8 +128,8 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 		child, err = r.live(ctx, w, running.Number)
 	}
 	if err != nil {
-		// A quota or a webhook that a user has to change, whatever its code is, or an API server that is slow; the other
-		// pairs go on.
+		// A quota or a webhook that a user must change, whatever the code of its error is, or a slow API server; the other
+		// pairs continue.
 		w.blocked[running.Number] = blocker{v1alpha1.ReasonBenchmarkRefused, fmt.Sprintf("the API server refuses LatencyBenchmark %s: %v", child.Name, err)}
 		return nil
 	}
@@ -148,7 +148,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 	return nil
 }
 
-// obstacle says why the benchmark that has the name of a pair's is not it.
+// obstacle returns why a benchmark with the name of a pair's benchmark cannot be used for the pair, and whether there is a reason.
 func (w *world) obstacle(child *v1alpha1.LatencyBenchmark) (blocker, bool) {
 	owner := metav1.GetControllerOf(child)
 	switch {
@@ -161,7 +161,7 @@ func (w *world) obstacle(child *v1alpha1.LatencyBenchmark) (blocker, bool) {
 	return blocker{}, false
 }
 
-// claim gives a place to a pair that is not measured. One that is, which the cache did not know yet, needs none.
+// claim gives a place to a pair, unless the API server shows that it is measured, which the cache did not show yet.
 func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	m := w.matrix
 	running := v1alpha1.RunningPair{Number: number, Pair: w.pair(number)}
@@ -187,8 +187,8 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	return nil
 }
 
-// update gives the benchmark of a pair the criteria and the priority that it should have, and suspends it or not; nothing else
-// of it may change.
+// update gives the benchmark of a pair the criteria, the priority and the value of suspend that it should have; no other field
+// of its spec may change.
 func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	child, err := r.live(ctx, w, number)
 	if apierrors.IsNotFound(err) {
@@ -211,14 +211,14 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	return nil
 }
 
-// live gets the benchmark that has the name of a pair's.
+// live gets the benchmark with the name of a pair's benchmark from the API server.
 func (r *Reconciler) live(ctx context.Context, w *world, number int32) (*v1alpha1.LatencyBenchmark, error) {
 	child := &v1alpha1.LatencyBenchmark{}
 	key := types.NamespacedName{Namespace: w.matrix.Namespace, Name: w.matrix.PairName(number)}
 	return child, r.Live.Get(ctx, key, child)
 }
 
-// makeChild is the benchmark of a pair: the template's for two nodes.
+// makeChild returns the benchmark of a pair: the template with its two nodes.
 func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
 	m, p := w.matrix, w.pair(number)
 	child := &v1alpha1.LatencyBenchmark{

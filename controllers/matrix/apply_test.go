@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The benchmark of a pair is the template's for two nodes.
+// The benchmark of a pair is the template with its two nodes.
 func TestMakeChild(t *testing.T) {
 	w := makeWorld(withGate(2*time.Microsecond), priority(7))
 	w.matrix.Spec.Template.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}
@@ -36,7 +36,7 @@ func TestMakeChild(t *testing.T) {
 	}
 }
 
-// The pairs that run at once have addresses of their own, of each range.
+// Pairs that run at once have different addresses in each range.
 func TestMakeChildOfStaticRanges(t *testing.T) {
 	static := func(subnet, start string) *v1alpha1.Network {
 		return &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: subnet, RangeStart: start}}}}

@@ -14,31 +14,31 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// steps are what decide chose. Pairs are named by their numbers in the plan, from 1.
+// steps are the steps that decide chose. Pairs are identified by their numbers in the plan, from 1.
 type steps struct {
-	// rejection says why the matrix cannot be carried out now, and nodes are those that it is accepted for; both are nil
-	// once it was accepted.
+	// rejection is the reason why the matrix cannot be accepted now, and nodes are the nodes with which it is accepted; both are
+	// nil once it was accepted.
 	rejection *preflight.Rejection
 	nodes     *preflight.Nodes
 	// release are running pairs that are finished: their places are free.
 	release []int32
-	// postpone are running pairs that give their places to others because a node of theirs has long been unusable.
+	// postpone are running pairs that give their places to others because one of their nodes has been unusable for a long time.
 	postpone []int32
-	// create are running pairs whose benchmark is to be made, or looked at.
+	// create are running pairs whose benchmark is to be created, or read live.
 	create []int32
 	// claim are the pairs that run next.
 	claim []int32
-	// update are pairs whose benchmark has not the criteria or the priority that it should have, or is wrongly suspended or not.
+	// update are pairs whose benchmark does not have the criteria, the priority or the value of suspend that it should have.
 	update []int32
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }
 
 const (
-	// waitAgain is a fallback for the watches that wake a benchmark that is rejected, as in package benchmark.
+	// waitAgain is the fallback interval for a matrix that is rejected; watches should wake it earlier.
 	waitAgain = 10 * time.Second
-	// postponeAfter is how long a node of a running pair may be unusable before others go first. What was measured of the
-	// pair is lost then, so it is longer than a node takes to start again.
+	// postponeAfter is how long a node of a running pair may be unusable before other pairs go first. The results of the
+	// pair are then lost, so it is longer than a reboot of a node.
 	postponeAfter = 10 * time.Minute
 )
 
@@ -60,7 +60,7 @@ func decide(w *world) steps {
 		child := w.child(running.Number)
 		switch {
 		case child == nil || running.UID != "" && string(child.UID) != running.UID:
-			// It was never made, or a user deleted it, or the cache is late.
+			// It was never created, or a user deleted it, or the cache is late.
 			s.create = append(s.create, running.Number)
 			stays = append(stays, running.Number)
 		case child.Finished():
@@ -71,7 +71,7 @@ func decide(w *world) steps {
 	}
 	s.update = w.outdated
 	if w.matrix.Spec.Suspend {
-		// What has a place keeps it.
+		// Pairs that have a place keep it.
 		s.create = nil
 		return s
 	}
@@ -92,7 +92,7 @@ func decide(w *world) steps {
 	return s
 }
 
-// waiting are the pairs that are not finished and not running, in the order of the plan.
+// waiting returns the pairs that are not finished and not running, in the order of the plan.
 func (w *world) waiting() []int32 {
 	running := map[int32]bool{}
 	for _, r := range w.matrix.Status.Running {
@@ -107,16 +107,16 @@ func (w *world) waiting() []int32 {
 	return numbers
 }
 
-// preferred says whether the nodes of a pair can be had as soon as no other pair has them.
+// preferred reports whether the nodes of a pair are usable and not used by benchmarks outside this matrix.
 func (w *world) preferred(number int32) bool {
 	p := w.pair(number)
 	return !w.busy[p.ClientNode] && !w.busy[p.ServerNode] && !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode]
 }
 
-// next takes as many of the waiting pairs as there are places beside those that stay, in the order of the plan. None
-// overtakes another one that waits for one of its nodes: slot after slot, no node then waits for more than its turn,
-// where taking whatever is free would take more slots than the plan has. Pairs whose nodes others use, or that cannot be
-// used, are left for last; they hold up no other pair.
+// next returns as many of the waiting pairs as there are places besides the pairs that stay, in the order of the plan. No pair
+// overtakes another pair that waits for one of its nodes: the pairs then take as many slots as the plan has, while
+// taking any free pair would take more. Pairs whose nodes are used by other benchmarks, or are unusable, come last; they hold up
+// no other pair.
 func (w *world) next(waiting, stays []int32) []int32 {
 	if preferred := slices.DeleteFunc(slices.Clone(waiting), func(n int32) bool { return !w.preferred(n) }); len(preferred) > 0 {
 		waiting = preferred
@@ -146,8 +146,8 @@ func (w *world) next(waiting, stays []int32) []int32 {
 	return next
 }
 
-// unusableSince says of a running pair that holds no nodes whether one of them cannot be used, and since when its benchmark
-// has known.
+// unusableSince reports whether a running pair holds no nodes and one of its nodes is unusable, and since when its benchmark
+// has been rejected.
 func (w *world) unusableSince(number int32) (time.Time, bool) {
 	child, p := w.child(number), w.pair(number)
 	if child == nil || child.Status.Active != nil || !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode] {
@@ -160,18 +160,18 @@ func (w *world) unusableSince(number int32) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// upToDate says whether the benchmark of a pair has the criteria and the priority that it should have and, while something
-// is left to be measured, is suspended if it should be.
+// upToDate reports whether the benchmark of a pair has the criteria and the priority that it should have and, unless it is
+// finished, the right value of suspend.
 func (w *world) upToDate(number int32) bool {
 	child := w.child(number)
 	have, want := &child.Spec, w.criteria(number)
-	// Of thousands nearly all are simply equal.
+	// Of thousands of criteria nearly all are simply equal.
 	same := reflect.DeepEqual(have.Criteria, want) || equality.Semantic.DeepEqual(have.Criteria, want)
 	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }
 
-// criteria are those of a pair: the template's, and where that names a matrix as its baseline, the benchmark there of the
-// same nodes in the same roles. What it points at is the template's.
+// criteria returns the criteria of a pair: the template's, but if these name a matrix as the baseline, with its benchmark of the
+// same nodes in the same roles as the baseline. The result shares memory with the template.
 func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	own := w.matrix.Spec.Template.Spec.Criteria
 	if w.baseline == "" {
@@ -182,8 +182,8 @@ func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	return &criteria
 }
 
-// baselineName is the name of what a pair is compared with. One that the baseline does not have has a name that no
-// benchmark of a pair ever has.
+// baselineName returns the name of the benchmark with which a pair is compared. If the baseline does not have the pair, it is
+// a name that no benchmark of a pair ever has.
 func (w *world) baselineName(number int32) string {
 	if name, ok := w.baselines[w.pair(number)]; ok {
 		return name

@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// observed is what observe sees of gates and priorities.
+// observed observes outdated criteria, priorities and values of suspend, as observe does.
 func observed(w *world) { w.observeOutdated() }
 
 func priority(n int32) func(*world) {
@@ -104,8 +104,8 @@ func TestDecideAcceptance(t *testing.T) {
 	}
 }
 
-// Whole matrices, with pairs that take any time: no node is in two pairs at once, no more pairs run than may, each is
-// measured, and none before another one that has one of its nodes and is planned before it.
+// Whole matrices, with pairs of any duration: no node is in two pairs at once, no more pairs run than allowed, each pair is
+// measured, and none before an earlier pair of the plan with one of its nodes.
 func TestDecideWholeMatrix(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -138,14 +138,14 @@ func TestDecideWholeMatrix(t *testing.T) {
 	}
 }
 
-// Pairs that take equally long take as many turns as the plan has slots: no plan has fewer.
+// Pairs of equal duration take as many turns as the plan has slots, which is the minimum of all plans.
 func TestDecideTakesTheFewestTurns(t *testing.T) {
 	for _, c := range []struct{ nodes, parallel int }{{4, 2}, {7, 3}, {20, 10}, {60, 30}} {
 		t.Run(fmt.Sprintf("%d nodes, %d at once", c.nodes, c.parallel), func(t *testing.T) {
 			w := worldOf(c.nodes, int32(c.parallel))
 			turns := 0
 			for {
-				// They end one by one, and each is followed by what can follow it.
+				// They end one by one, and after each one the pairs start that can.
 				for _, r := range slices.Clone(w.matrix.Status.Running) {
 					complete(w.child(r.Number))
 					play(t, w, decide(w))
@@ -162,7 +162,7 @@ func TestDecideTakesTheFewestTurns(t *testing.T) {
 	}
 }
 
-// play carries out steps as apply does, checks what must hold at any time, and returns the pairs that were claimed.
+// play carries out steps as apply does, checks the invariants, and returns the pairs that were claimed.
 func play(t *testing.T, w *world, s steps) []int32 {
 	t.Helper()
 	for _, number := range s.release {
@@ -191,7 +191,7 @@ func play(t *testing.T, w *world, s steps) []int32 {
 	return s.claim
 }
 
-// All pairs of a hundred nodes, half of them judged.
+// BenchmarkHundredNodes measures all pairs of a hundred nodes, half of them judged.
 func BenchmarkHundredNodes(b *testing.B) {
 	w := worldOf(100, 50, withGate(2*time.Microsecond))
 	for number := range int32(2500) {

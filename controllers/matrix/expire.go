@@ -12,8 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/retention"
 )
 
-// expire deletes a finished matrix when its time is over, unless another one has it as its baseline. It returns when to
-// look again.
+// expire deletes a finished matrix when its spec.ttlSecondsAfterFinished has passed, unless another matrix has it as its baseline.
+// It returns when to look again.
 func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (time.Duration, error) {
 	if !m.Finished() {
 		return 0, nil

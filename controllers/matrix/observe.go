@@ -20,44 +20,44 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// world is everything that decide and report look at.
+// world is the input of decide and report.
 type world struct {
 	// now is the time of the observation.
 	now time.Time
-	// matrix as it was got.
+	// matrix is the object as it was read.
 	matrix *v1alpha1.LatencyMatrix
-	// accepted is the preflight's input, filled until the matrix is accepted; the rest is filled from then on.
+	// accepted is the preflight's input, filled until the matrix is accepted; the other fields are filled from then on.
 	accepted preflight.Observed
 
-	// pairs of the plan, in its order: the pair with number n is the one at n-1. slots is how many of disjoint pairs they
-	// make.
+	// pairs are the pairs of the plan, in its order: the pair with number n is at index n-1. slots is the number of slots of
+	// disjoint pairs in the plan.
 	pairs []v1alpha1.Pair
 	slots int
-	// blocks is how many of the pairs can have addresses of their own at the same time: pairs whose numbers are equal
-	// modulo blocks share them.
+	// blocks is the number of pairs that can have addresses of their own at the same time: pairs whose numbers are equal
+	// modulo blocks share addresses.
 	blocks int
-	// children are the benchmarks of the pairs, in the order of the plan; nil for a pair that has none. They are the
-	// cache's and must not be changed.
+	// children are the benchmarks of the pairs, in the order of the plan; nil for a pair that has none. They are from the
+	// cache and must not be changed.
 	children []*v1alpha1.LatencyBenchmark
-	// busy are the nodes that other benchmarks hold or wait for, and unusable those of the plan's that cannot give what is
-	// asked now.
+	// busy are the nodes that other benchmarks hold or wait for, and unusable are the nodes of the plan that cannot provide the
+	// requested resources now.
 	busy, unusable map[string]bool
 	// baseline is the name of the matrix that the criteria compare with, empty if there is none, and baselines are the
 	// names of its pairs' benchmarks.
 	baseline  string
 	baselines map[v1alpha1.Pair]string
-	// outdated are the pairs whose benchmark has other criteria or another priority than it should have, or is wrongly suspended or not.
+	// outdated are the pairs whose benchmark does not have the criteria, the priority or the value of suspend that it should have.
 	outdated []int32
 
-	// blocked says of pairs that have a place why their benchmark cannot be made; it and what follows is filled by apply.
+	// blocked is the reason why the benchmark of a pair that has a place cannot be created; apply fills it and the fields below.
 	blocked map[int32]blocker
 	// released is true when pairs have just been finished.
 	released bool
-	// notices are the events of what was done, sent after the status was written.
+	// notices are the events of the steps, sent after the status was written.
 	notices []controllers.Notice
 }
 
-// blocker is what keeps the benchmark of a pair from being made.
+// blocker is the reason why the benchmark of a pair cannot be created.
 type blocker struct{ reason, message string }
 
 // observe reads the world.
@@ -83,22 +83,22 @@ func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*w
 	return w, nil
 }
 
-// planOf returns the pairs of an accepted matrix, and how many slots they make.
+// planOf returns the pairs of an accepted matrix, and the number of their slots.
 func planOf(m *v1alpha1.LatencyMatrix) (pairs []v1alpha1.Pair, slots int) {
 	all := plan.Matrix(m.Spec, m.Status.Nodes, m.Status.Server)
 	return slices.Concat(all...), len(all)
 }
 
-// blocks is how many pairs the ranges of type Static have addresses for, at most limit.
+// blocks returns for how many pairs the ranges of type Static have addresses, at most limit.
 func blocks(spec v1alpha1.LatencyBenchmarkSpec, limit int) int {
 	for _, i := range ranges(&spec) {
 		limit = min(limit, len(pods.StaticBlocks(*i, limit)))
 	}
-	// It was not accepted without any.
+	// A matrix without addresses for a pair is not accepted.
 	return max(1, limit)
 }
 
-// ranges are the IPAM sections of type Static of a spec.
+// ranges returns the IPAM sections of type Static of a spec.
 func ranges(spec *v1alpha1.LatencyBenchmarkSpec) []*v1alpha1.IPAM {
 	networks := []*v1alpha1.Network{&spec.Network}
 	for i := range spec.Variants {
@@ -131,15 +131,15 @@ func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
 	return nil
 }
 
-// numberOf is the number of the pair whose benchmark has a name.
+// numberOf returns the number of the pair whose benchmark has a name, and whether it is the name of such a benchmark.
 func numberOf(m *v1alpha1.LatencyMatrix, name string) (int, bool) {
 	text, ok := strings.CutPrefix(name, m.Name+"-p")
 	number, err := strconv.ParseInt(text, 10, 32)
 	return int(number), ok && err == nil && number > 0 && m.PairName(int32(number)) == name
 }
 
-// observeNodes reads from the cache which nodes others use and which cannot be used. It only makes some pairs come before
-// others.
+// observeNodes reads from the cache which nodes other benchmarks use and which are unusable. This affects only the order of
+// the pairs.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	m := w.matrix
 	others := &v1alpha1.LatencyBenchmarkList{}
@@ -167,7 +167,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeBaseline finds the benchmarks that those of the pairs are compared with.
+// observeBaseline finds the benchmarks with which the benchmarks of the pairs are compared.
 func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	w.baseline = baselineOf(w.matrix)
 	if w.baseline == "" {
@@ -185,7 +185,7 @@ func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeOutdated compares what the pairs' benchmarks have from this one, and may change, with what they should have.
+// observeOutdated finds the pairs whose benchmarks do not have the changeable fields that they should have from this matrix.
 func (w *world) observeOutdated() {
 	for i, child := range w.children {
 		if number := int32(i + 1); child != nil && child.DeletionTimestamp.IsZero() && !w.upToDate(number) {
@@ -194,18 +194,18 @@ func (w *world) observeOutdated() {
 	}
 }
 
-// baselineOf is the name of the matrix that a matrix's criteria compare with; empty when there is none.
+// baselineOf returns the name of the matrix with which a matrix's criteria compare; empty if there is none.
 func baselineOf(m *v1alpha1.LatencyMatrix) string {
 	return m.Spec.Template.Spec.Criteria.BaselineMatrix()
 }
 
-// child is the benchmark of a pair; nil when it has none.
+// child returns the benchmark of a pair; nil if it has none.
 func (w *world) child(number int32) *v1alpha1.LatencyBenchmark { return w.children[number-1] }
 
-// pair is the one with that number.
+// pair returns the pair with a number.
 func (w *world) pair(number int32) v1alpha1.Pair { return w.pairs[number-1] }
 
-// parallel is how many pairs may be running.
+// parallel returns the number of pairs that may run at once.
 func (w *world) parallel() int {
 	return plan.Parallel(w.matrix.Spec, len(w.matrix.Status.Nodes))
 }

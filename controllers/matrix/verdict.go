@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxRules is how many rules a verdict has room for.
+	// maxRules is the maximum number of rules in a verdict.
 	maxRules = 32
-	// maxMessage is how long a message of a verdict may be, in bytes.
+	// maxMessage is the maximum length of a message of a verdict, in bytes.
 	maxMessage = 1024
 )
 
-// judge brings verdict and condition Passed up to date. Each pair is judged by itself: one that fails fails them all, at
-// once; they pass when each of them does.
+// judge updates the verdict and condition Passed. Each pair is judged by itself: if one pair fails, the matrix fails at once;
+// the matrix passes when all pairs pass.
 func (w *world) judge() {
 	m := w.matrix
 	m.Status.Verdict = nil
@@ -54,7 +54,7 @@ func (w *world) judge() {
 	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
 }
 
-// judged are the benchmarks of the pairs whose verdict is on the rules of now.
+// judged returns the benchmarks of the pairs whose verdict is on the present rules.
 func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 	outdated := map[int32]bool{}
 	for _, number := range w.outdated {
@@ -73,8 +73,8 @@ func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 	return all
 }
 
-// merge makes one verdict of those of the pairs, of which there are total. Of each rule it has the line of the pair for
-// which it came out worst, and counts the cells of all.
+// merge merges the verdicts of pairs into one verdict; total is the number of all pairs. For each rule it has the line of the pair
+// with the worst outcome, and counts the cells of all pairs.
 func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
 	merged := &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass, Rules: []v1alpha1.RuleVerdict{}}
 	count := map[v1alpha1.VerdictOutcome]int{}
@@ -110,13 +110,13 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
 	return merged
 }
 
-// worse says whether an outcome counts more than another: Fail, then Inconclusive, then Pass.
+// worse reports whether a is a worse outcome than b: Fail is worst, then Inconclusive, then Pass.
 func worse(a, b v1alpha1.VerdictOutcome) bool {
 	order := []v1alpha1.VerdictOutcome{v1alpha1.VerdictPass, v1alpha1.VerdictInconclusive, v1alpha1.VerdictFail}
 	return cmp.Less(slices.Index(order, b), slices.Index(order, a))
 }
 
-// tally tells how many pairs came out how.
+// tally returns the number of pairs of each outcome as text.
 func tally(count map[v1alpha1.VerdictOutcome]int, total int) string {
 	parts := []string{fmt.Sprintf("%d of %d pairs pass", count[v1alpha1.VerdictPass], total)}
 	open := total

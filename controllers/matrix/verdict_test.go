@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// passing are pairs that pass the gate.
+// passing adds the benchmarks of pairs that pass.
 func passing(numbers ...int32) func(*world) {
 	return func(w *world) {
 		for _, number := range numbers {
@@ -86,7 +86,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// What a verdict says has room in the status.
+// The texts of a verdict fit into the status.
 func TestMergeIsBounded(t *testing.T) {
 	long := func(b *v1alpha1.LatencyBenchmark) {
 		judgedAs(v1alpha1.VerdictPass, v1alpha1.ReasonPass)(b)

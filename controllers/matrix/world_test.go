@@ -11,16 +11,16 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The worlds of the tests are made from one that stands still at noon: matrix perf/x of all pairs of the nodes a to d,
-// of two rounds of one cell each, two pairs at once, accepted and nothing begun. Its pairs are, client first,
-// 1: a d, 2: b c, 3: d b, 4: c a, 5: c d, 6: a b; each two are a slot.
+// The worlds of the tests derive from a fixed one at noon: matrix perf/x of all pairs of the nodes a to d,
+// of two rounds of one cell each, two pairs at once, is accepted, and nothing has started. Its pairs are, client first,
+// 1: a d, 2: b c, 3: d b, 4: c a, 5: c d, 6: a b; every two of them form a slot.
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// ago is a time before noon.
+// ago returns a time before noon.
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
 
-// names are those of n nodes: a, b and so on.
+// names returns the names of n nodes: a, b and so on; n000, n001 and so on for more than 26.
 func names(n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -61,7 +61,7 @@ func worldOf(nodes int, parallel int32, changes ...func(*world)) *world {
 	return w
 }
 
-// withChild adds the benchmark of a pair as it was made, changed.
+// withChild adds the benchmark of a pair as the controller creates it, with changes.
 func withChild(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
 	return func(w *world) {
 		child := w.makeChild(number)
@@ -75,7 +75,7 @@ func withChild(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*
 	}
 }
 
-// running gives a pair a place, with its benchmark changed.
+// running gives a pair a place, and adds its benchmark with changes.
 func running(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
 	return func(w *world) {
 		claimed(number)(w)
@@ -85,7 +85,7 @@ func running(number int32, changes ...func(*v1alpha1.LatencyBenchmark)) func(*wo
 	}
 }
 
-// claimed gives a place to a pair whose benchmark was not made yet.
+// claimed gives a place to a pair whose benchmark was not created yet.
 func claimed(number int32) func(*world) {
 	return func(w *world) {
 		status := &w.matrix.Status
@@ -93,7 +93,7 @@ func claimed(number int32) func(*world) {
 	}
 }
 
-// finishedPairs are pairs that were measured.
+// finishedPairs adds the benchmarks of pairs that were measured.
 func finishedPairs(numbers ...int32) func(*world) {
 	return func(w *world) {
 		for _, number := range numbers {
@@ -118,7 +118,7 @@ func unusable(nodes ...string) func(*world) {
 	}
 }
 
-// addresses are for so many pairs at once.
+// addresses sets for how many pairs at once there are addresses.
 func addresses(blocks int) func(*world) { return func(w *world) { w.blocks = blocks } }
 
 // withGate adds a rule that p99 stays below a limit.
@@ -130,7 +130,7 @@ func withGate(limit time.Duration) func(*world) {
 
 // The states of a pair's benchmark.
 
-// suspended suspends the matrix, held that of a pair.
+// suspended suspends the matrix, and held suspends the benchmark of a pair.
 func suspended(w *world) { w.matrix.Spec.Suspend = true }
 
 func held(b *v1alpha1.LatencyBenchmark) { b.Spec.Suspend = true }
@@ -153,7 +153,7 @@ func measuring(b *v1alpha1.LatencyBenchmark) {
 	b.Status.Progress = &v1alpha1.Progress{Runs: "1/2", Done: 1, Total: 2, MeasuringSecondsLeft: 3}
 }
 
-// rejected is a benchmark that cannot be carried out since a while.
+// rejected makes the benchmark one that has been rejected for a while.
 func rejected(since time.Duration) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		c := v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady, "node d is not ready")
@@ -166,16 +166,16 @@ func deleting(b *v1alpha1.LatencyBenchmark) { b.DeletionTimestamp = new(ago(time
 
 func holdsNodes(b *v1alpha1.LatencyBenchmark) { b.Status.Active = &v1alpha1.ActiveAttempt{} }
 
-// anotherUID is that of a benchmark which was made after the one that the status knows.
+// anotherUID makes the benchmark one that was created after the one in the status.
 func anotherUID(b *v1alpha1.LatencyBenchmark) { b.UID = "uid-again" }
 
-// ofEarlier is a benchmark of an earlier matrix of the same name.
+// ofEarlier makes the benchmark one of an earlier matrix of the same name.
 func ofEarlier(b *v1alpha1.LatencyBenchmark) {
 	earlier := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid-earlier"}}
 	b.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(earlier, v1alpha1.GroupVersion.WithKind(kind))}
 }
 
-// judgedAs has a verdict of one rule.
+// judgedAs gives the benchmark a verdict of one rule.
 func judgedAs(outcome v1alpha1.VerdictOutcome, reason string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		complete(b)
@@ -195,7 +195,7 @@ func judgedAs(outcome v1alpha1.VerdictOutcome, reason string) func(*v1alpha1.Lat
 	}
 }
 
-// numbers writes which pairs a step has.
+// numbers returns the pairs of a step as text.
 func numbers(verb string, all []int32) []string {
 	if len(all) == 0 {
 		return nil
@@ -203,7 +203,7 @@ func numbers(verb string, all []int32) []string {
 	return []string{fmt.Sprint(verb, " ", all)}
 }
 
-// text writes steps as "claim [1 2]", each on a line.
+// text returns steps as "claim [1 2]", each in a string of its own.
 func (s steps) text() []string {
 	return slices.Concat(
 		numbers("release", s.release), numbers("postpone", s.postpone), numbers("create", s.create), numbers("claim", s.claim), numbers("update", s.update),

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// makeBenchmark is one that was made as long before noon as is said, and is complete since a minute later.
+// makeBenchmark returns a benchmark that was created age before noon and completed a minute later.
 func makeBenchmark(name string, age time.Duration, changes ...func(*v1alpha1.LatencyBenchmark)) v1alpha1.LatencyBenchmark {
 	b := v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "perf", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(noon.Add(-age)),

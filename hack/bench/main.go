@@ -1,20 +1,20 @@
-// Command bench compares the pinger with sfnt-pingpong, sockperf and netperf: in two network namespaces that a pair of
-// virtual interfaces joins, each end on a CPU of its own, over TCP and UDP, polling and blocking. In every round the pinger
-// and each other tool take turns, because a machine's speed changes by more than tools differ. sockperf and netperf are
-// those of the bench image's packages. As root:
+// Command bench compares the pinger with sfnt-pingpong, sockperf and netperf: in two network namespaces that are joined by a pair
+// of virtual interfaces, each end on a CPU of its own, over TCP and UDP, polling and blocking. In every round the pinger and each
+// other tool take turns, because a machine's speed changes by more than the tools differ. sockperf and netperf come from the
+// bench image's packages. As root:
 //
 //	SFNETTEST_BIN=/path/to/folder go run ./hack/bench
 //
 // With -rounds 30 -turns 3 -tools sfnt-pingpong, the interval of that comparison is narrower.
 //
-// It prints what every tool measured, and for each mode and other tool a line such as
+// It prints the results of every tool, and for each mode and other tool a line such as
 //
 //	RATIO tcp-spin to sfnt-pingpong: 1.003, 95 % interval [0.998, 1.009], the median of 30 paired rounds; min 0.98, best p50 0.99
 //
-// Each round has one ratio of the pinger's median to the other tool's, both the geometric mean of the round's turns. The
-// median of these ratios holds where the medians of a mode jump between two values; its interval is that of the sign test.
-// The ratios of the smallest round trips and of the best medians stand beside it. netperf knows whole microseconds only and
-// is shown, but not compared with.
+// Each round has one ratio of the pinger's median to the other tool's, both the geometric mean of the round's turns. The median
+// of these ratios remains valid when the medians of a mode jump between two values; its interval is the interval of the sign
+// test. The ratios of the smallest round trips and of the best medians are printed beside it. netperf reports whole microseconds
+// only; it is shown, but not compared.
 package main
 
 import (
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// mode is how messages are sent and waited for.
+// mode selects the protocol of the messages and how the ends wait for them.
 type mode struct {
 	name      string
 	udp, spin bool
@@ -55,7 +55,7 @@ type mode struct {
 
 var modes = []mode{{"tcp-spin", false, true}, {"udp-spin", true, true}, {"tcp-block", false, false}, {"udp-block", true, false}}
 
-// otherTools are those with which the pinger is compared.
+// otherTools are the tools that the pinger is compared with.
 var otherTools = []string{"sfnt-pingpong", "sockperf", "netperf"}
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -128,11 +128,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return nil
 }
 
-// errLeftOut is for a tool that did not measure, and of which the round has nothing.
+// errLeftOut is returned for a tool that did not measure, so that the round has no result of it.
 var errLeftOut = errors.New("left out")
 
-// inTurns is the order in which the pinger and another tool measure in a round: one of them twice between two measurements of the
-// other, so that a machine that becomes slower meanwhile does so for both.
+// inTurns returns the order in which the pinger and another tool measure in a round: one of them twice between two measurements
+// of the other, so that a machine that slows down meanwhile affects both.
 func inTurns(pinger, other benchTool, round int) []benchTool {
 	switch {
 	case other.coarse:
@@ -143,8 +143,8 @@ func inTurns(pinger, other benchTool, round int) []benchTool {
 	return []benchTool{other, pinger, pinger, other}
 }
 
-// measure lets tools measure one after the other. Of each it returns the least minimum and the geometric mean of its medians; of
-// none if one of them was left out.
+// measure runs tools one after the other. For each it returns the smallest minimum and the geometric mean of its medians; it
+// returns no results if one of them was left out.
 func measure(order []benchTool, run func(benchTool) (latency, error)) (map[string]latency, error) {
 	all := map[string][]latency{}
 	for _, t := range order {
@@ -168,8 +168,8 @@ func measure(order []benchTool, run func(benchTool) (latency, error)) (map[strin
 	return means, nil
 }
 
-// try lets a tool measure a mode, again if it fails: sockperf now and then gives up a connection that is still being made. The pinger
-// may not fail.
+// try measures a mode with a tool, and repeats it if it fails: sockperf sometimes gives up a connection that is still being made.
+// The pinger may not fail.
 func (p pair) try(ctx context.Context, t benchTool, m mode, stderr io.Writer) (latency, error) {
 	if m.spin && !t.spins {
 		return latency{}, errLeftOut
@@ -186,7 +186,7 @@ func (p pair) try(ctx context.Context, t benchTool, m mode, stderr io.Writer) (l
 	}
 }
 
-// choose returns those of all that are named, with commas between; all for an empty string.
+// choose returns the elements of all that are named, separated by commas; all of them for an empty string.
 func choose[T any](kind, names string, all []T, nameOf func(T) string) ([]T, error) {
 	if names == "" {
 		return all, nil
@@ -202,19 +202,19 @@ func choose[T any](kind, names string, all []T, nameOf func(T) string) ([]T, err
 	return chosen, nil
 }
 
-// latency is what a tool measured in one round, in ns for the whole round trip.
+// latency is the result of a tool in one round, in ns for the whole round trip.
 type latency struct{ min, p50 float64 }
 
-// contest is a mode, and the tool with which the pinger is compared in it.
+// contest is a mode and the tool that the pinger is compared with in it.
 type contest struct{ mode, tool string }
 
-// paired is what the pinger and another tool measured side by side in one round.
+// paired holds the results of the pinger and another tool in one round.
 type paired struct{ ours, theirs latency }
 
 func ours(p paired) latency   { return p.ours }
 func theirs(p paired) latency { return p.theirs }
 
-// of takes one of both from each round.
+// of returns the pinger's or the other tool's result of each round.
 func of(which func(paired) latency, rounds []paired) []latency {
 	var all []latency
 	for _, p := range rounds {
@@ -223,7 +223,7 @@ func of(which func(paired) latency, rounds []paired) []latency {
 	return all
 }
 
-// best is the smallest minimum and the smallest median.
+// best returns the smallest minimum and the smallest median.
 func best(all []latency) latency {
 	best := latency{math.Inf(1), math.Inf(1)}
 	for _, l := range all {
@@ -232,13 +232,13 @@ func best(all []latency) latency {
 	return best
 }
 
-// median of values, which it sorts.
+// median returns the median of values, which it sorts.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// oneSide is the probability of error of each end of an interval: both together are one of 95 %.
+// oneSide is the error probability of each end of an interval; both together give a 95 % interval.
 const oneSide stats.OneIn = 40
 
 // report prints a table and the ratios.
@@ -274,7 +274,7 @@ func report(w io.Writer, chosen []mode, tools []benchTool, results map[contest][
 	fmt.Fprint(w, ratios.String())
 }
 
-// ratio compares the pinger with another tool.
+// ratio formats the comparison of the pinger with another tool.
 func ratio(rounds []paired) string {
 	var all []float64
 	for _, p := range rounds {
@@ -288,8 +288,8 @@ func ratio(rounds []paired) string {
 	return fmt.Sprintf("%.3f, %s, the median of %d paired rounds; min %.2f, best p50 %.2f", middle, interval, len(all), a.min/b.min, a.p50/b.p50)
 }
 
-// unpackTools returns the tools to compare, the pinger first. sockperf and netperf come with the libraries of the bench image,
-// which are unpacked into a folder that is the root of their file system.
+// unpackTools returns the tools to compare, the pinger first. sockperf and netperf need the libraries of the bench image, which
+// are unpacked into a folder that is the root of their file system.
 func unpackTools(ctx context.Context, dir, program string, stdout, stderr io.Writer) ([]benchTool, error) {
 	root, err := images.RepositoryRoot()
 	if err != nil {

@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A machine that becomes slower by the same factor from one measurement to the next favours neither tool.
+// TestMeasure checks that a machine that slows down by the same factor from one measurement to the next favours neither tool.
 func TestMeasure(t *testing.T) {
 	a, b, coarse := benchTool{name: "a"}, benchTool{name: "b"}, benchTool{name: "c", coarse: true}
 	cases := map[string]struct {
@@ -75,16 +75,17 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// A mode that jumps between two values gives bests by luck; the ratios of the same rounds hold.
+// TestRatio checks a mode that jumps between two values: its best values depend on luck, but the ratios of the rounds remain
+// valid.
 func TestRatio(t *testing.T) {
-	// Both tools are quick in some rounds and slow in others, mostly the same. The pinger takes 1 % more.
+	// Both tools are fast in some rounds and slow in others, mostly in the same ones. The pinger takes 1 % more.
 	var jumps []paired
 	for round := range 12 {
 		slow := 1 + float64(round%2)/2
 		jumps = append(jumps, paired{latency{9000 * slow, 9494 * slow}, latency{9000 * slow, 9400 * slow}})
 	}
-	jumps[1].theirs = latency{9000, 9400}                        // quick when the pinger was slow
-	jumps[2] = paired{latency{9900, 18000}, latency{9000, 9400}} // slow when the other was quick
+	jumps[1].theirs = latency{9000, 9400}                        // fast when the pinger was slow
+	jumps[2] = paired{latency{9900, 18000}, latency{9000, 9400}} // slow when the other tool was fast
 	cases := map[string]struct {
 		rounds []paired
 		want   string

@@ -17,14 +17,14 @@ import (
 // The addresses of the two ends.
 const clientIP, serverIP = "10.231.77.1", "10.231.77.2"
 
-// newNamespaces are where the two ends run.
+// newNamespaces creates the two ends' network namespaces.
 func newNamespaces() (*netpair.Pair, error) {
 	return netpair.New(
 		netpair.Interface{Name: "client", Addresses: []string{clientIP + "/30"}},
 		netpair.Interface{Name: "server", Addresses: []string{serverIP + "/30"}})
 }
 
-// pair is where and how long the two ends run.
+// pair holds where and how long the two ends run.
 type pair struct {
 	*netpair.Pair
 	clientCPU, serverCPU string
@@ -32,7 +32,7 @@ type pair struct {
 	size                 int
 }
 
-// on is a command on a CPU, in a process group of its own.
+// on returns a command that runs on a CPU, in a process group of its own.
 func on(ctx context.Context, cpu string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", cpu}, args...)...)
 	cmd.Env = append(cmd.Environ(), "SFNT_AVOID_FORK=1")
@@ -42,7 +42,7 @@ func on(ctx context.Context, cpu string, args []string) *exec.Cmd {
 	return cmd
 }
 
-// run lets a tool measure once.
+// run measures once with a tool.
 func (p pair) run(ctx context.Context, t benchTool, m mode) (latency, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.duration+30*time.Second)
 	defer cancel()
@@ -73,8 +73,8 @@ func (p pair) run(ctx context.Context, t benchTool, m mode) (latency, error) {
 	return t.read(stdout.String())
 }
 
-// listening matches the line of a TCP socket that listens (state 0A) or of a UDP socket that has no peer (07) at the
-// tools' port. Connections of the server before stay in TIME_WAIT at that port.
+// listening matches the line of a TCP socket that listens (state 0A) or of a UDP socket without a peer (07) at the tools' port.
+// Connections of the previous server stay in TIME_WAIT at that port.
 var listening = regexp.MustCompile(`(?m)^ *[0-9]+: [0-9A-F]+:` + portHex + ` [0-9A-F]+:0000 0[A7] `)
 
 // awaitPort waits until a process listens, without connecting to it.

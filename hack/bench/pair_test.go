@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Only a socket that waits for clients is a server that is ready.
+// TestListening checks that only a socket that waits for clients counts as a ready server.
 func TestListening(t *testing.T) {
 	if got := fmt.Sprintf("%04X", 23456); port != "23456" || portHex != got {
 		t.Fatalf("port %s is %s in /proc/net, not %s", port, got, portHex)

@@ -25,7 +25,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
-// steps are what happens between the last cell of a run and the first cell of the next one, in this order.
+// steps are the events between the last cell of a run and the first cell of the next run, in this order.
 var steps = [...]string{
 	"the last cell ends",
 	"both containers are reported as terminated",
@@ -37,19 +37,19 @@ var steps = [...]string{
 	"the first cell starts",
 }
 
-// timeline is when the steps between two runs happened; the zero time when a step was not seen.
+// timeline holds the times of the steps between two runs; the zero time if a step was not seen.
 type timeline [len(steps)]time.Time
 
-// transit collects when the pods of one benchmark were first seen in a state. Its clock and the nodes' must agree, as on the
-// local cluster.
+// transit records when the pods of one benchmark were first seen in a state. Its clock and the clocks of the nodes must agree, as
+// they do on the local cluster.
 type transit struct {
 	// runs are the names of the runs, in the order of their first pods.
 	runs []string
-	// seen holds when the pod of a role was first seen in a state, by "run/state/role".
+	// seen holds the time at which the pod of a role was first seen in a state, by "run/state/role".
 	seen map[string]time.Time
 }
 
-// see notes the states that a pod is in and was not seen in before.
+// see records the states of a pod that it was not seen in before.
 func (t *transit) see(now time.Time, p *corev1.Pod, gone bool) {
 	run := p.Labels[v1alpha1.LabelRun]
 	if !slices.Contains(t.runs, run) {
@@ -70,7 +70,7 @@ func (t *transit) see(now time.Time, p *corev1.Pod, gone bool) {
 	}
 }
 
-// both is when both ends of a run were in a state; the zero time when one was never seen in it.
+// both returns the time from which both ends of a run were in a state; the zero time if one was never seen in it.
 func (t *transit) both(run, state string) time.Time {
 	server, client := t.seen[run+"/"+state+"/"+v1alpha1.RoleServer], t.seen[run+"/"+state+"/"+v1alpha1.RoleClient]
 	if server.IsZero() || client.IsZero() {
@@ -79,7 +79,8 @@ func (t *transit) both(run, state string) time.Time {
 	return slices.MaxFunc([]time.Time{server, client}, time.Time.Compare)
 }
 
-// between is the timeline from a run to the next one, of which cells holds when the first cell began and the last one ended.
+// between returns the timeline from a run to the next one. cells holds, for each run, when the first cell began and the last cell
+// ended.
 func (t *transit) between(run, next string, cells map[string][2]time.Time) timeline {
 	return timeline{
 		cells[run][1], t.both(run, "terminated"), t.both(run, "free"),
@@ -88,11 +89,11 @@ func (t *transit) between(run, next string, cells map[string][2]time.Time) timel
 	}
 }
 
-// timelineRounds are the runs that -timeline measures; the first one has no predecessor.
+// timelineRounds is the number of runs that -timeline measures; the first run has no predecessor.
 const timelineRounds = 11
 
-// printTimeline measures a sample over VFs on the cluster of a kubeconfig, and prints the median, least and greatest time of
-// each step from the end of a run's measuring to the start of the next one's.
+// printTimeline measures a sample over VFs on the cluster of a kubeconfig, and prints the median, minimum and maximum time of
+// each step from the end of a run's measurement to the start of the next.
 func printTimeline(ctx context.Context, kubeconfig string, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -104,7 +105,7 @@ func printTimeline(ctx context.Context, kubeconfig string, stdout io.Writer) (er
 	if err != nil {
 		return err
 	}
-	// The API server sets the defaults that the sample leaves out; the zero values of the Go type would be fields that are set.
+	// The API server sets the defaults that the sample leaves out; the zero values of the Go type would be explicitly set fields.
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(sample, &o.Object); err != nil {
 		return fmt.Errorf("config/samples/vf.yaml: %w", err)
@@ -179,7 +180,7 @@ func watchRuns(ctx context.Context, api client.WithWatch, b *v1alpha1.LatencyBen
 	}
 }
 
-// printSteps prints when each step happens after the end of the last cell, in seconds.
+// printSteps prints the time of each step after the end of the last cell, in seconds.
 func printSteps(w io.Writer, timelines []timeline) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "seconds after the last cell of a run\tmedian of %d\tmin\tmax\n", len(timelines))

@@ -1,5 +1,5 @@
-// Command demo shows Tailgate at work: it starts the local cluster, installs Tailgate from its own images,
-// applies the samples, follows them and prints what they measured. The cluster stays up.
+// Command demo demonstrates Tailgate: it starts the local cluster, installs Tailgate from its own images, applies the
+// samples, follows them and prints their results. The cluster stays up.
 package main
 
 import (
@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// samples are the docs' examples; the demo deletes earlier ones of that name and measures them again.
+	// samples are the examples of the docs; the demo deletes existing ones of the same name and measures them again.
 	samples = "config/samples"
 	// patience is how long all samples together may take.
 	patience = 10 * time.Minute
-	// followEvery is how often the demo looks at them.
+	// followEvery is the polling interval for their status.
 	followEvery = 500 * time.Millisecond
 )
 
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return usage(ctx, stdout, options)
 }
 
-// usage says how to use the cluster next: kubectl and, from make build, kubectl-tailgate come with it.
+// usage prints how to use the cluster: kubectl and, from make build, kubectl-tailgate are included.
 func usage(ctx context.Context, w io.Writer, o localcluster.Options) error {
 	root, err := images.RepositoryRoot()
 	if err != nil {
@@ -85,8 +85,7 @@ func usage(ctx context.Context, w io.Writer, o localcluster.Options) error {
 	return nil
 }
 
-// measure applies the samples, follows them to their end and prints the results. It fails if one does not
-// succeed.
+// measure applies the samples, follows them to their end and prints the results. It fails if a sample does not succeed.
 func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -121,7 +120,7 @@ func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writ
 	return nil
 }
 
-// follow prints a line whenever a benchmark gets on, until all have finished.
+// follow prints a line whenever the state of a benchmark changes, until all have finished.
 func follow(ctx context.Context, o localcluster.Options, progress io.Writer) ([]v1alpha1.LatencyBenchmark, error) {
 	c, err := install.Client(localcluster.Kubeconfig(o))
 	if err != nil {
@@ -153,7 +152,7 @@ func follow(ctx context.Context, o localcluster.Options, progress io.Writer) ([]
 	}
 }
 
-// standing is where a benchmark stands, in a line.
+// standing returns the state of a benchmark in one line.
 func standing(b *v1alpha1.LatencyBenchmark) string {
 	runs, state, message := "-", "new", ""
 	if b.Status.Progress != nil {

@@ -1,4 +1,4 @@
-// Command durations prints how long each spec took, the slowest first, from JSON reports of Ginkgo.
+// Command durations reads JSON reports of Ginkgo and prints how long each spec took, the slowest first.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Command images puts the project's container images together without an engine or a registry and prints the paths
-// of their archives, ready for `ctr images import`:
+// Command images builds the project's container images without a container engine or a registry and prints the paths of
+// their archives, ready for `ctr images import`:
 //
 //	go run ./hack/images [-out DIR] [manager] [bench] [pause] [labcomponents]
 //
-// Without names it makes all of them. SFNETTEST_BIN names a folder with ready-made sfnt tools for the bench image.
+// Without names it builds all of them. SFNETTEST_BIN names a folder with prebuilt sfnt tools for the bench image.
 package main
 
 import (

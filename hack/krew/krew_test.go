@@ -1,4 +1,4 @@
-// Package krew has the manifest of kubectl tailgate for krew, of which this is the test.
+// Package krew holds the manifest of kubectl tailgate for krew; this is its test.
 package krew
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// plugin has the fields of krew's Plugin, apiVersion krew.googlecontainertools.github.com/v1alpha2; others are refused.
+// plugin has the fields of krew's Plugin, apiVersion krew.googlecontainertools.github.com/v1alpha2; other fields are rejected.
 type plugin struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -40,7 +40,7 @@ type platform struct {
 	} `json:"files"`
 }
 
-// The manifest, filled in for a release, holds what krew and its index ask of one.
+// TestManifest checks that the manifest, filled in for a release, meets the requirements of krew and its index.
 func TestManifest(t *testing.T) {
 	content, err := os.ReadFile("tailgate.yaml")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestManifest(t *testing.T) {
 			t.Errorf("bin is %q of %q", one.Bin, files)
 		}
 	}
-	// What is offered can be built: go knows each platform.
+	// The offered platforms can be built: go knows each of them.
 	known, err := exec.Command("go", "tool", "dist", "list").Output()
 	if err != nil {
 		t.Fatal(err)

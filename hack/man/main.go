@@ -25,6 +25,6 @@ func run(args []string) error {
 		return err
 	}
 	command := cli.Command()
-	command.DisableAutoGenTag = true // The same source gives the same pages.
+	command.DisableAutoGenTag = true // The same source must give the same pages.
 	return doc.GenManTree(command, &doc.GenManHeader{Title: "KUBECTL-TAILGATE", Section: "1", Source: "Tailgate"}, args[0])
 }

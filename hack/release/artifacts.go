@@ -77,7 +77,7 @@ func (r *release) krew(context.Context) error {
 	return os.WriteFile(filepath.Join(r.out, "krew.yaml"), []byte("apiVersion:"+text), 0o644)
 }
 
-// sboms lists what is in the archives and in the images.
+// sboms writes the SBOMs of the archives and the images.
 func (r *release) sboms(ctx context.Context) error {
 	syft, err := r.tool(ctx, "syft")
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *release) sboms(ctx context.Context) error {
 	return nil
 }
 
-// sbom writes one in the format of SPDX, without the time and the random number that syft gives it.
+// sbom writes one SBOM in SPDX format, without the time and the random number that syft adds.
 func (r *release) sbom(ctx context.Context, syft, name string, args ...string) error {
 	text, err := r.output(ctx, r.out, syft, append([]string{"scan", "--quiet", "--output=spdx-json", "--source-name=" + name, "--source-version=" + r.version}, args...)...)
 	if err != nil {
@@ -160,8 +160,8 @@ func (r *release) artifacts() ([]artifact, error) {
 	return all, nil
 }
 
-// provenance says from what the artifacts and the images were built, as an in-toto statement of SLSA's type, and writes the checksums of
-// all files.
+// provenance writes the sources of the artifacts and the images, as an in-toto statement of SLSA's type, and the checksums of all
+// files.
 func (r *release) provenance(context.Context) error {
 	subjects, err := r.artifacts()
 	if err != nil {
@@ -205,7 +205,7 @@ func (r *release) provenance(context.Context) error {
 	return os.WriteFile(filepath.Join(r.out, "checksums.txt"), []byte(sums.String()), 0o644)
 }
 
-// sign signs the checksums, and so all files, and the provenance.
+// sign signs the checksums, which cover all files, and the provenance.
 func (r *release) sign(ctx context.Context) error {
 	if r.key == "" && !r.keyless {
 		fmt.Fprintln(os.Stderr, "release: nothing is signed, because neither -key nor -keyless is set")
@@ -219,7 +219,7 @@ func (r *release) sign(ctx context.Context) error {
 		bundle := filepath.Join(r.out, name+".sigstore.json")
 		args := []string{"sign-blob", "--yes", "--bundle=" + name + ".sigstore.json"}
 		if r.key != "" {
-			// Without a transparency log: a rehearsal is nothing to publish.
+			// Without a transparency log: a rehearsal must not be published.
 			args = append(args, "--key="+r.key, "--use-signing-config=false", "--tlog-upload=false")
 		}
 		if _, err := r.output(ctx, r.out, cosign, append(args, name)...); err != nil {

@@ -29,18 +29,19 @@ const source = "https://github.com/tailgate-dev/tailgate"
 
 var architectures = []string{"amd64", "arm64"}
 
-// semantic is a version with which a tag can be made.
+// semantic matches a version that can be a tag.
 var semantic = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$`)
 
-// release is one that is being built.
+// release is a release under construction.
 type release struct {
 	version, commit string
-	// root is the checked out repository, clone a copy of its commit with the version as its tag, and out the folder of the artifacts.
+	// root is the checked out repository, clone a copy of its commit with the version as its tag, and out the folder of the
+	// artifacts.
 	root, clone, out string
-	// key signs; empty: the identity of the workflow that runs this (keyless), and without one nothing is signed.
+	// key is the signing key; empty: the identity of the workflow that runs this (keyless), and without one nothing is signed.
 	key     string
 	keyless bool
-	// digests are those of the images, by their names.
+	// digests are the digests of the images, by name.
 	digests map[string]string
 }
 
@@ -99,7 +100,8 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// checkout clones the commit, so that nothing uncommitted gets into the release, and tags the clone: Go records the tag in the programs.
+// checkout clones the commit, so that uncommitted changes do not get into the release, and tags the clone: Go records the tag in
+// the programs.
 func (r *release) checkout(ctx context.Context) error {
 	changed, err := r.output(ctx, r.root, "git", "status", "--porcelain")
 	if err != nil {
@@ -175,7 +177,7 @@ func (r *release) images(ctx context.Context) error {
 	return nil
 }
 
-// manifests writes install.yaml, the chart and the OLM bundle, with the images by their digests.
+// manifests writes install.yaml, the chart and the OLM bundle, with the images referenced by digest.
 func (r *release) manifests(ctx context.Context) error {
 	values := filepath.Join(r.clone, "config", "helm", "values.yaml")
 	content, err := os.ReadFile(values)
@@ -217,12 +219,12 @@ func (r *release) reference(name string) string {
 	return registry + "/" + name + ":" + r.version + "@" + r.digests[name]
 }
 
-// tool builds a tool that has a module file of its own, and returns its path.
+// tool builds a tool that has its own module file, and returns its path.
 func (r *release) tool(ctx context.Context, name string) (string, error) {
 	return r.output(ctx, r.root, "go", "tool", "-n", "-modfile=hack/tools/"+name+".mod", name)
 }
 
-// output runs a program and returns what it prints.
+// output runs a program and returns its standard output.
 func (r *release) output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = dir

@@ -1,4 +1,4 @@
-// Only `make release` needs GoReleaser, which builds the command for releases. It has a module file of its own, so that its dependencies and those of the other tools do not move each other.
+// Only `make release` needs GoReleaser, which builds the command for releases. It has a module file of its own, so that its dependencies do not change the versions of the other tools.
 module github.com/tailgate-dev/tailgate/hack/tools/goreleaser
 
 go 1.26.3

@@ -1,4 +1,4 @@
-// Helm has a module file of its own, beside the other tools, so that its dependencies and theirs do not move each other.
+// Helm has a module file of its own, so that its dependencies do not change the versions of the other tools.
 module github.com/tailgate-dev/tailgate/hack/tools/helm
 
 go 1.26.0

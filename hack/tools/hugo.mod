@@ -1,4 +1,4 @@
-// Only `make site` needs Hugo, which builds the site from docs/. It has a module file of its own, so that its dependencies and those of the other tools do not move each other.
+// Only `make site` needs Hugo, which builds the site from docs/. It has a module file of its own, so that its dependencies do not change the versions of the other tools.
 module github.com/tailgate-dev/tailgate/hack/tools/hugo
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// Vale, the prose linter, has a module file of its own, so that its dependencies and those of the other tools do not move each other.
+// Vale, the prose linter, has a module file of its own, so that its dependencies do not change the versions of the other tools.
 module github.com/tailgate-dev/tailgate/hack/tools/vale
 
 go 1.26.0

@@ -22,14 +22,14 @@ import (
 	"github.com/tailgate-dev/tailgate/config/crd"
 )
 
-// definition is what there is to know of a kind.
+// definition holds the schema and the rules of a kind.
 type definition struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// definitions are made once each: they compile the rules.
+// definitions are built once each, because that compiles the rules.
 var definitions = map[string]func() (definition, error){
 	"LatencyBenchmark": sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyBenchmarks) }),
 	"LatencyMatrix":    sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyMatrices) }),
@@ -56,8 +56,8 @@ func newDefinition(text []byte) (definition, error) {
 	return definition{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Object does with a manifest what an API server does that has this version of the kind: it refuses fields that there
-// are not, fills in the defaults, and checks the schema and its rules.
+// Object processes a manifest as an API server that has this version of the kind does: it rejects unknown fields, fills in
+// the defaults, and checks the schema and its rules.
 func Object(ctx context.Context, u *unstructured.Unstructured) error {
 	define, ok := definitions[u.GetKind()]
 	if !ok {
@@ -75,7 +75,7 @@ func Object(ctx context.Context, u *unstructured.Unstructured) error {
 	problems := validation.ValidateCustomResource(nil, u.Object, d.schema)
 	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, d.structural, u.Object)...)
 	if len(problems) == 0 {
-		// Rules rely upon the schema.
+		// The rules assume that the object fits the schema.
 		problems, _ = d.rules.Validate(ctx, nil, d.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	return problems.ToAggregate()

@@ -16,9 +16,9 @@ const (
 	onloadPrefix = "EF_"
 )
 
-// environment is that of the tools, made of the container's and of the task's. The library is for them alone:
-// the agent is linked statically, and so no dynamic linker reads its LD_PRELOAD, which a device plugin may have set for
-// the whole container. Its own sockets are always the kernel's.
+// environment returns the tools' environment, made of the container's and the task's variables. The library is only for the
+// tools: the agent is linked statically, so no dynamic linker reads its LD_PRELOAD, which a device plugin may have set for
+// the whole container. The agent's own sockets always belong to the kernel.
 func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
 	for _, entry := range container {
@@ -28,7 +28,7 @@ func environment(container []string, task plan.Task) []string {
 	}
 	maps.Copy(all, task.Env)
 	if task.Acceleration == v1alpha1.AccelerationOnload {
-		// The device plugin of AMD preloads its own library into the container, also where that of the image is meant.
+		// AMD's device plugin preloads its own library into the container, even if the image's library is meant.
 		all[preloadVariable] = strings.TrimSuffix(task.Library+":"+withoutOnload(all[preloadVariable]), ":")
 	} else {
 		maps.DeleteFunc(all, func(name, _ string) bool { return strings.HasPrefix(name, onloadPrefix) })
@@ -43,18 +43,18 @@ func environment(container []string, task plan.Task) []string {
 	return entries
 }
 
-// withoutOnload is a list of libraries to be preloaded, parted by colons or spaces, without Onload's.
+// withoutOnload removes Onload's library from a list of libraries to preload, which are separated by colons or spaces.
 func withoutOnload(list string) string {
 	return strings.Join(slices.DeleteFunc(preloads(list), isOnload), ":")
 }
 
-// preloads are the libraries of LD_PRELOAD, or of a line of /etc/ld.so.preload.
+// preloads returns the libraries in LD_PRELOAD, or in a line of /etc/ld.so.preload.
 func preloads(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' || r == '\t' })
 }
 
-// preloadFile is Onload's library in /etc/ld.so.preload, which the dynamic linker loads into every process; empty when it
-// is not there.
+// preloadFile returns Onload's library in /etc/ld.so.preload, which the dynamic linker loads into every process; empty if
+// it is not there.
 func (h host) preloadFile() string {
 	for l := range strings.Lines(h.read("etc/ld.so.preload")) {
 		for _, path := range preloads(strings.TrimSpace(l)) {
@@ -66,15 +66,15 @@ func (h host) preloadFile() string {
 	return ""
 }
 
-// isOnload says whether a path is that of Onload's library: libcitransport0.so, as it is built, or libonload.so, as it is
-// installed. libonload_ext.so only looks for it.
+// isOnload reports whether a path is that of Onload's library: libcitransport0.so, its name when built, or libonload.so,
+// its name when installed. libonload_ext.so only looks for it.
 func isOnload(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasPrefix(name, "libcitransport") || strings.HasPrefix(name, "libonload") && !strings.HasPrefix(name, "libonload_ext")
 }
 
-// notPreloaded is the dynamic linker's complaint of a library that it could not preload, among what a tool said; empty
-// when there is none. The tool then runs without it.
+// notPreloaded returns the dynamic linker's complaint about a library that it could not preload, from the standard error of
+// a tool; empty if there is none. The tool then runs without the library.
 func notPreloaded(stderr []byte) string {
 	for l := range strings.Lines(string(stderr)) {
 		if strings.Contains(l, preloadVariable) && strings.Contains(l, "cannot be preloaded") {
@@ -84,9 +84,10 @@ func notPreloaded(stderr []byte) string {
 	return ""
 }
 
-// notAccelerated kills a tool that runs without Onload, although it was asked for, and says why as far as that is known.
+// notAccelerated kills a tool that runs without Onload although it was requested, and returns the reason as far as it is
+// known.
 func (e *endpoint) notAccelerated(p *process) error {
-	p.kill() // only then all its words are there
+	p.kill() // its output is complete only then
 	return e.explained(p, fail(v1alpha1.OutcomeAccelerationFailed,
 		"%s ran without Onload: %s is not in its memory, for an unknown reason; is the tool linked statically?", e.Task.Tool, e.Task.Library))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-// library is where the device plugin mounts Onload's.
+// library is where the device plugin mounts Onload's library.
 const library = "/opt/onload/usr/lib64/libonload.so"
 
 func TestEnvironment(t *testing.T) {
@@ -65,7 +65,7 @@ func TestPreloadFile(t *testing.T) {
 }
 
 func TestNotPreloaded(t *testing.T) {
-	// As glibc 2.36 says it.
+	// The message of glibc 2.36.
 	const complaint = "ERROR: ld.so: object '/x/libonload.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored."
 	cases := map[string]struct{ stderr, want string }{
 		"nothing":            {},

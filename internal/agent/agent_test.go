@@ -28,14 +28,14 @@ import (
 
 // fakeTool drives helpers of this test binary. Without commands of its own it pings an echo server 1000 times.
 type fakeTool struct {
-	tool.Driver    // for what the agent does not ask
+	tool.Driver    // for the methods that the agent does not call
 	server, client tool.Command
 	deadline       time.Duration
 }
 
 const samples = 1000
 
-// toolVariable is set for the fake tool only, and not in its agent's environment.
+// toolVariable is set only for the fake tool, not in the environment of its agent.
 const toolVariable = "EF_TEST"
 
 func (fakeTool) RawFiles()                           {}
@@ -99,7 +99,8 @@ func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64
 	return m, nil
 }
 
-// restore puts back what an agent changes in its process, which it has for itself.
+// restore undoes, after the test, what an agent changes in its process; outside of tests, an agent has its process to
+// itself.
 func restore(t *testing.T) {
 	t.Helper()
 	var before unix.CPUSet
@@ -123,14 +124,14 @@ func restore(t *testing.T) {
 	})
 }
 
-// ending is what an agent leaves behind.
+// ending holds the log, the error and the termination message of an agent that has ended.
 type ending struct {
 	log         string
 	err         error
 	termination result.Termination
 }
 
-// run lets the agent of a role carry out its part of x-r1 over loopback.
+// run runs the agent of a role for its part of x-r1, over loopback.
 func run(ctx context.Context, t *testing.T, role string, driver tool.Driver, changes ...func(*Agent)) ending {
 	t.Helper()
 	var log bytes.Buffer
@@ -161,7 +162,7 @@ func run(ctx context.Context, t *testing.T, role string, driver tool.Driver, cha
 	return e
 }
 
-// exchange runs both ends to their ends.
+// exchange runs both ends until they end.
 func exchange(t *testing.T, serverDriver, clientDriver tool.Driver) (server, client ending) {
 	t.Helper()
 	restore(t)
@@ -216,7 +217,7 @@ func (s *stopping) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// A tool's server that tells its counts only when it is interrupted gets to say them, to the client's driver.
+// A tool's server that prints its counts only when it is interrupted can pass them to the client's driver.
 func TestServerIsInterrupted(t *testing.T) {
 	tally := asTool("tally", toolAddress)
 	tally.Interrupt = true
@@ -257,8 +258,8 @@ func TestWholeExchange(t *testing.T) {
 			t.Errorf("the %s's tools never switched context, though they wait for each other", role)
 		}
 	}
-	// The first agent of this process is the only one that sees the CPUs as they were: each pins itself. In a
-	// pod each has a process of its own.
+	// Only the first agent of this process sees the CPUs as they were, because each agent pins itself. In a pod, each agent
+	// has its own process.
 	if got := []string{server.Evidence.CPUsAllowed, client.Evidence.CPUsAllowed}; got[0] != allowed && got[1] != allowed {
 		t.Errorf("CPUs allowed: %q, want %q, as before the agent pinned itself", got, allowed)
 	}
@@ -308,7 +309,7 @@ func TestExchangesThatFail(t *testing.T) {
 	missing := tool.Command{Path: "no-such-tool"}
 	cases := map[string]struct {
 		server, client fakeTool
-		// reasons of the two ends, and words of the client's.
+		// serverReason and clientReason are the reasons of the two ends, and words are parts of the client's message.
 		serverReason, clientReason string
 		words                      []string
 	}{
@@ -432,7 +433,7 @@ func TestEndsWithoutAPeer(t *testing.T) {
 	}
 }
 
-// What cannot be kept is reported by the agent that made it: no frame is left for a controller to refuse.
+// An agent whose result is too large reports that itself: it leaves no frame for a controller to reject.
 func TestResultTooLarge(t *testing.T) {
 	restore(t)
 	noise := make([]byte, result.Share(v1alpha1.RoleClient, false))
@@ -449,7 +450,8 @@ func TestResultTooLarge(t *testing.T) {
 	document(t, <-done)
 }
 
-// A client must not measure over another interface than was asked. TestNamedInterface has those that exist.
+// A client must not measure over an interface other than the requested one. TestNamedInterface covers interfaces that
+// exist.
 func TestMissingInterface(t *testing.T) {
 	restore(t)
 	client := run(t.Context(), t, v1alpha1.RoleClient, fakeTool{}, func(a *Agent) { a.Task.Interface = "net1" })

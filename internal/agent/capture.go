@@ -19,8 +19,8 @@ type capturing struct {
 	recorder *result.Recorder
 }
 
-// beginCapture captures what the client, which is at the other end of a connection, sends in a cell. Nil when the task
-// asks for no capture, or the cell has no answers.
+// beginCapture starts to capture the messages of a cell from the client at the other end of a connection. It returns nil if
+// the task requests no capture, or if the cell has no answers.
 func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing, error) {
 	if !e.Task.Capture || cell.Stream {
 		return nil, nil
@@ -47,7 +47,7 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 	return c, nil
 }
 
-// end ends the capture and returns what it found. Incomplete samples do not count.
+// end ends the capture and returns its result. Samples of an incomplete capture do not count.
 func (c *capturing) end() (result.Captured, error) {
 	r, incomplete := c.running.Stop()
 	captured := result.Captured{

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// cgroup finds the folder of the agent's cgroup for a controller, and the version of its hierarchy: the one of the two
-// in which the folder has the file of that version. Both are empty when it cannot be found.
+// cgroup returns the folder of the agent's cgroup for a controller, and the version of its hierarchy: 2 if the folder there
+// has file2, 1 if it has file1. Both are empty if neither is found.
 func (h host) cgroup(controller, file2, file1 string) (dir, version string) {
 	if dir := h.cgroupWith("", file2); dir != "" {
 		return dir, "2"
@@ -18,7 +18,7 @@ func (h host) cgroup(controller, file2, file1 string) (dir, version string) {
 	return "", ""
 }
 
-// cgroupWith is cgroupDir of the agent, if the folder has a file.
+// cgroupWith returns cgroupDir of the agent, if that folder has a file.
 func (h host) cgroupWith(controller, file string) string {
 	dir := cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), controller)
 	if dir == "" || !h.exists(filepath.Join(dir, file)) {
@@ -27,9 +27,9 @@ func (h host) cgroupWith(controller, file string) string {
 	return dir
 }
 
-// cgroupDir is the folder of a process's cgroup in the hierarchy of a controller of version 1, or in that of version 2
-// when controller is empty. Mounts is the process's mountinfo, own its cgroup file. A container may see its own cgroup
-// as the root of the mount, whatever name the node has for it.
+// cgroupDir returns the folder of a process's cgroup in the version 1 hierarchy of a controller, or in the version 2
+// hierarchy if controller is empty. mounts is the process's mountinfo, own its cgroup file. A container may see its own
+// cgroup as the root of the mount, whatever its name on the node.
 func cgroupDir(mounts, own, controller string) string {
 	path, found := "", false
 	for l := range strings.Lines(own) {
@@ -69,7 +69,7 @@ func cgroupDir(mounts, own, controller string) string {
 	return ""
 }
 
-// unescape undoes what the kernel does to names in mountinfo.
+// unescape reverses the kernel's escaping of names in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func (h host) cgroupFacts(f facts) {

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// linkTimeout is how long the server may be out of reach, and its address unusable: a link that was just attached needs
-	// seconds to come up.
+	// linkTimeout bounds how long the server may be unreachable, and its address unusable: a link that was just attached
+	// needs seconds to come up.
 	linkTimeout = 30 * time.Second
 	// dialAgain is the pause between two tries.
 	dialAgain = 100 * time.Millisecond
 )
 
-// drive is the client's end: it measures one cell after the other.
+// drive runs the client's endpoint: it measures one cell after the other.
 func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	l, local, err := e.connect(ctx)
 	if err != nil {
@@ -57,8 +57,8 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	return document, nil
 }
 
-// connect reaches the server over the interface that the task names, or else over the one to which the route leads, and
-// returns the client's own address there. The link first needs a moment to come up, and only then the route is certain.
+// connect reaches the server over the interface that the task names, or else over the interface to which the route leads,
+// and returns the client's own address there. The link needs a moment to come up, and only then is the route certain.
 func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	server := net.ParseIP(e.Task.ServerAddress)
 	if server == nil {
@@ -73,7 +73,7 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		// The tests of the agents have both ends on one loopback.
+		// In the tests of the agents, both ends are on one loopback interface.
 		if local.Equal(server) && !server.IsLoopback() {
 			return nil, nil, fail(v1alpha1.OutcomeWrongNetwork,
 				"%s of both ends has the address %s: the network assigns addresses on each node separately; use an IPAM plugin for the whole cluster, such as whereabouts, or a range for each node",
@@ -101,7 +101,7 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	return l, local, nil
 }
 
-// dial connects to the server's agent from an address, any if it is nil, and presents the token.
+// dial connects to the server's agent from an address, or from any address if it is nil, and presents the token.
 func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
@@ -209,7 +209,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	return measured, nil
 }
 
-// histogram is what a recorder holds; sums are those of the samples where it has only buckets.
+// histogram returns the histogram of a recorder; sums are the sums of the samples, if the recorder holds only buckets.
 func histogram(r *result.Recorder, sums *tool.Sums) (result.Histogram, error) {
 	if sums != nil {
 		r.SetSums(sums.SumNs, sums.SumOfSquaresNs2)
@@ -217,8 +217,8 @@ func histogram(r *result.Recorder, sums *tool.Sums) (result.Histogram, error) {
 	return r.Histogram()
 }
 
-// runClient runs the tool to its end, asleep, under a hard deadline: some tools wait forever for a datagram
-// that was lost.
+// runClient runs the tool until it ends, while the agent sleeps, under a hard deadline: some tools wait forever for a lost
+// datagram.
 func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command, cell tool.Cell, t tool.Target) (*process, error) {
 	limit := e.driver.Deadline(cell)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -238,7 +238,7 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	return p, nil
 }
 
-// present says whether the image has a program.
+// present returns an error if the image does not have a program.
 func present(program string) error {
 	if _, err := exec.LookPath(program); err != nil {
 		return fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)
@@ -250,8 +250,8 @@ func lost(err error) error {
 	return fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v", err)
 }
 
-// withServer adds what the tool's server said to a failure at the client's end. When Onload failed there, that is the
-// reason.
+// withServer adds the last line of the tool's server to a failure at the client. If Onload failed at the server, that is
+// the reason.
 func withServer(err error, a answer) error {
 	var f *failure
 	switch {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// The agents of a run speak over one TCP connection, on the measured network, in lines of JSON. The client
-// asks, the server answers each request once:
+// A request is a line from the client's agent to the server's agent. The agents of a run use one TCP connection on the
+// measured network, and send lines of JSON. The client sends requests, and the server answers each one once:
 //
-//	hello    with the token; the server then listens to no other client
+//	hello    with the token; the server then accepts no other client
 //	prepare  a cell: the server starts the tool's server and answers when it listens
-//	end      of a cell: the server ends the tool's server, whatever became of it
-//	done     after the last cell: the server hands over its result and ends
+//	end      of a cell: the server ends the tool's server, whatever its state
+//	done     after the last cell: the server writes its result and ends
 //
 // Nothing is sent while a cell is measured. A connection that breaks ends the run on both sides.
 type request struct {
@@ -29,17 +29,17 @@ type request struct {
 	Cell    string `json:"cell,omitempty"`
 }
 
-// answer to a request. Error is empty when it was granted; else Reason is one of the API's outcomes. In the answer to end
-// they say why the tool's server could not use Onload.
+// answer is the server's answer to a request. Error is empty if the request was granted; otherwise Reason is one of the
+// API's outcomes. In the answer to end, the two say why the tool's server could not use Onload.
 type answer struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Note is what the tool's server had to say, in the answer to end.
+	// Note is the last line that the tool's server printed, in the answer to end.
 	Note string `json:"note,omitempty"`
-	// Said is what a tool's server that was interrupted printed, the last maxSaid bytes of it, in the answer to end;
-	// absent of other servers.
+	// Said holds the last maxSaid bytes that an interrupted tool's server printed, in the answer to end; it is absent for
+	// other servers.
 	Said []byte `json:"said,omitzero"`
-	// CPU is where the tool's server was pinned, in the answer to prepare.
+	// CPU is the CPU to which the tool's server is pinned, in the answer to prepare.
 	CPU int `json:"cpu,omitempty"`
 }
 
@@ -51,15 +51,15 @@ const (
 
 	// maxLine bounds a line of the protocol, in bytes.
 	maxLine = 16 << 10
-	// maxSaid is how much of a server's words an answer takes, in bytes: a third more in base64 has to fit a line.
+	// maxSaid bounds Said, in bytes: it grows by a third in base64, and has to fit in a line.
 	maxSaid = 8 << 10
-	// maxWords bounds error and note of an answer each, in bytes: JSON makes up to six of one, and both have to fit a line
-	// together with what a tool's server said.
+	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six, and both have to fit in
+	// a line together with Said.
 	maxWords = 400
-	// helloTimeout is how long a stranger may keep the server from listening to its client.
+	// helloTimeout bounds how long an unknown client may keep the server from accepting its own client.
 	helloTimeout = 2 * time.Second
-	// answerTimeout is how long the server may take for an answer: longer than a tool's server may take to listen, and the look
-	// at its stack.
+	// answerTimeout bounds how long the server may take to answer: it is longer than the time that a tool's server may take
+	// to listen, plus the time to inspect its Onload stack.
 	answerTimeout = listenTimeout + stackdumpTimeout + 5*time.Second
 )
 
@@ -71,7 +71,7 @@ type link struct {
 
 func newLink(conn net.Conn) *link {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		// Keep-alive packets would disturb the measurement; deadlines do their work.
+		// Keep-alive packets would disturb the measurement; deadlines replace them.
 		_ = tcp.SetKeepAlive(false)
 	}
 	lines := bufio.NewScanner(conn)
@@ -110,21 +110,22 @@ func (l *link) ask(r request) (answer, error) {
 	if err := l.receive(&a); err != nil {
 		return answer{}, fmt.Errorf("waiting for the answer to %s: %w", r.Verb, err)
 	}
-	// An alarm that is left set would go off in the middle of a cell.
+	// A timer that stays set would expire in the middle of a cell.
 	if err := l.conn.SetDeadline(time.Time{}); err != nil {
 		return answer{}, err
 	}
 	return a, nil
 }
 
-// token is what the client shows to the server: a word that only who has the key can make, another one for each attempt.
+// token returns what the client shows to the server: a string that only a holder of the key can compute, and that differs
+// between attempts.
 func (a *Agent) token() string {
 	mac := hmac.New(sha256.New, []byte(a.Key))
 	fmt.Fprintf(mac, "%s/%d", a.Task.Run, a.Task.Attempt)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// greet reads the first request of a connection and says whether it is the client we wait for.
+// greet reads the first request of a connection and returns an error unless it comes from the client of this run.
 func (l *link) greet(token, run string, attempt int32) error {
 	if err := l.conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err

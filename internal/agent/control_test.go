@@ -15,7 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// pair is the two ends of a TCP connection over loopback.
+// pair returns the two ends of a TCP connection over loopback.
 func pair(t *testing.T) (here, there net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,12 +33,12 @@ func pair(t *testing.T) (here, there net.Conn) {
 	return here, there
 }
 
-// secretToken is that of x-r1, attempt 1, with the key "secret".
+// secretToken is the token of x-r1, attempt 1, with the key "secret".
 const secretToken = "fcbe77ac8b2e38ceeff124860629d155f60ee0264d77ee2728f3a00055a73c28"
 
 const hello1 = `{"verb":"hello","token":"` + secretToken + `","run":"x-r1","attempt":1}`
 
-// strangers are the first lines of those who are not the client of x-r1, attempt 1.
+// strangers holds first lines that do not come from the client of x-r1, attempt 1.
 var strangers = map[string]string{
 	"nobody":                                   "",
 	"one who speaks HTTP":                      "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -59,7 +59,7 @@ func TestGreet(t *testing.T) {
 			if _, err := here.Write([]byte(line)); err != nil {
 				t.Fatal(err)
 			}
-			// Half a close: what was said ends here.
+			// Close only the sending side: the input ends here.
 			if err := here.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestGreet(t *testing.T) {
 	})
 }
 
-// readLine reads up to the end of a line, and fails when there is none.
+// readLine reads up to the end of a line, and fails if there is none.
 func readLine(t *testing.T, r io.Reader) string {
 	t.Helper()
 	var line []byte
@@ -97,7 +97,7 @@ func readLine(t *testing.T, r io.Reader) string {
 	}
 }
 
-// server is an endpoint that serves run x-r1 with a helper as its tool's server.
+// server returns an endpoint that serves run x-r1 with a helper as its tool's server.
 func server(t *testing.T, command string, args ...string) *endpoint {
 	t.Helper()
 	return &endpoint{
@@ -110,7 +110,7 @@ func server(t *testing.T, command string, args ...string) *endpoint {
 	}
 }
 
-// ready is the answer of that endpoint when the tool's server listens.
+// ready returns the answer of that endpoint when the tool's server listens.
 func ready(t *testing.T) string {
 	t.Helper()
 	data, err := json.Marshal(answer{CPU: aCPU(t)})
@@ -120,7 +120,7 @@ func ready(t *testing.T) string {
 	return string(data)
 }
 
-// target is the address of that endpoint's tool.
+// target returns the address of that endpoint's tool.
 func target(t *testing.T) tool.Target {
 	t.Helper()
 	return tool.Target{Port: plan.ToolPort, CPUs: []int{aCPU(t)}}
@@ -143,7 +143,7 @@ func TestStrangersAreSentAwayUntilTheClientComes(t *testing.T) {
 		done <- welcome{l, err}
 	}()
 	dial := func() net.Conn {
-		// At first it may not listen yet.
+		// The server may not listen yet.
 		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 			conn, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
 			if err == nil {
@@ -160,9 +160,9 @@ func TestStrangersAreSentAwayUntilTheClientComes(t *testing.T) {
 		if _, err := conn.Write([]byte(line)); err != nil {
 			t.Fatal(err)
 		}
-		// It may have been sent away already.
+		// The connection may be closed already.
 		_ = conn.(*net.TCPConn).CloseWrite()
-		// A reset is as good as an end: what matters is that nothing is said.
+		// The server may reset the connection or close it, but must not send anything.
 		if said, _ := io.ReadAll(conn); len(said) > 0 {
 			t.Errorf("%s was told %q", name, said)
 		}
@@ -194,9 +194,9 @@ func TestNobodyComes(t *testing.T) {
 func TestServerAnswers(t *testing.T) {
 	cases := map[string]struct {
 		endpoint *endpoint
-		// says are the client's lines, and answers the parts of the server's to each.
+		// says are the client's lines, and answers are parts of the server's answer to each.
 		says, answers []string
-		// reason of the server's own end; empty: it ends well.
+		// reason is the reason of the server's own failure; empty: it ends without one.
 		reason string
 	}{
 		"done without a cell": {
@@ -261,7 +261,7 @@ func TestServerAnswers(t *testing.T) {
 	}
 }
 
-// Who has the port already is not to be taken for the tool's server.
+// Another process that has the port already must not be mistaken for the tool's server.
 func TestPortIsTaken(t *testing.T) {
 	listener, err := net.Listen("tcp", toolAddress)
 	if err != nil {
@@ -272,7 +272,7 @@ func TestPortIsTaken(t *testing.T) {
 	wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "another process listens")
 }
 
-// A tool's server that fails with a long line is the reason that the client reads, and not a line that is too long for it.
+// If a tool's server fails with a long line, the client reads that as the reason: the answer still fits in a line.
 func TestAnswerFitsALine(t *testing.T) {
 	here, there := pair(t)
 	e := server(t, "fail", "bind: no such device "+strings.Repeat("<", 2*maxLine))
@@ -283,7 +283,7 @@ func TestAnswerFitsALine(t *testing.T) {
 	}
 }
 
-// A client that dies while a cell is measured takes the tool's server along.
+// If a client dies while a cell is measured, the tool's server ends too.
 func TestClientDiesWhileMeasuring(t *testing.T) {
 	e := server(t, "echo", toolAddress)
 	here, there := pair(t)
@@ -302,7 +302,7 @@ func TestClientDiesWhileMeasuring(t *testing.T) {
 	}
 }
 
-// deadlines notes what a connection's deadline was set to last.
+// deadlines records the last deadline that was set on a connection.
 type deadlines struct {
 	net.Conn
 	last time.Time
@@ -313,8 +313,8 @@ func (d *deadlines) SetDeadline(t time.Time) error {
 	return d.Conn.SetDeadline(t)
 }
 
-// Both ends sleep on the connection while a cell is measured, however long. An alarm left by the last exchange would wake
-// them.
+// Both ends sleep on the connection while a cell is measured, however long that takes. A timer left by the last exchange
+// would wake them.
 func TestNoDeadlineIsLeft(t *testing.T) {
 	here, there := pair(t)
 	client, server := &deadlines{Conn: here, last: time.Now()}, &deadlines{Conn: there, last: time.Now()}
@@ -331,7 +331,7 @@ func TestNoDeadlineIsLeft(t *testing.T) {
 	}
 }
 
-// Only who has the key can make the token, and that of one attempt is of no use in another.
+// Only a holder of the key can compute the token, and the token of one attempt is not valid for another.
 func TestToken(t *testing.T) {
 	of := func(key, run string, attempt int32) string {
 		return (&Agent{Key: key, Task: plan.Task{Run: run, Attempt: attempt}}).token()

@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusAllowed are the CPUs that the agent may use, ascending, with the kernel's own words for them.
+// cpusAllowed returns the CPUs that the agent may use, ascending, and the kernel's own list of them.
 func (h host) cpusAllowed() ([]int, string, error) {
 	list := h.field("proc/self/status", "Cpus_allowed_list")
 	cpus, err := result.ParseCPUs(list)
@@ -23,7 +23,7 @@ func (h host) cpusAllowed() ([]int, string, error) {
 	return cpus.List(), list, nil
 }
 
-// cpuNUMANodes are the NUMA nodes of the machine's CPUs, by CPU.
+// cpuNUMANodes returns the NUMA node of each CPU of the machine.
 func (h host) cpuNUMANodes() map[int]int32 {
 	nodes := map[int]int32{}
 	for _, dir := range h.glob("sys/devices/system/node/node[0-9]*") {
@@ -31,7 +31,7 @@ func (h host) cpuNUMANodes() map[int]int32 {
 		if err != nil {
 			continue
 		}
-		// A node of memory alone has no CPUs.
+		// A NUMA node that has only memory has no CPUs.
 		cpus, err := result.ParseCPUs(h.read(filepath.Join(dir, "cpulist")))
 		if err != nil {
 			continue
@@ -43,7 +43,7 @@ func (h host) cpuNUMANodes() map[int]int32 {
 	return nodes
 }
 
-// cpuNUMANode is the NUMA node of a CPU.
+// cpuNUMANode returns the NUMA node of a CPU.
 func (h host) cpuNUMANode(cpu int) int32 {
 	if node, ok := h.cpuNUMANodes()[cpu]; ok {
 		return node
@@ -51,7 +51,8 @@ func (h host) cpuNUMANode(cpu int) int32 {
 	return unknown
 }
 
-// allowedNUMANodes are the NUMA nodes of CPUs, as the kernel lists them; empty when that of one of them is unknown.
+// allowedNUMANodes returns the NUMA nodes of CPUs, in the kernel's list format; empty if the node of one of them is
+// unknown.
 func (h host) allowedNUMANodes(cpus []int) string {
 	all := h.cpuNUMANodes()
 	var nodes []int
@@ -65,7 +66,7 @@ func (h host) allowedNUMANodes(cpus []int) string {
 	return cpuset.New(nodes...).String()
 }
 
-// siblings are the CPUs of a CPU's core, itself included; nil when they are unknown.
+// siblings returns the CPUs of a CPU's core, including that CPU; nil if they are unknown.
 func (h host) siblings(cpu int) []int {
 	cpus, err := result.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
 	if err != nil {
@@ -74,12 +75,12 @@ func (h host) siblings(cpu int) []int {
 	return cpus.List()
 }
 
-// order sorts an endpoint's CPUs by how well they suit a tool that measures over a device on a NUMA node: those of that
-// node come first, among them those that the scheduler leaves alone (isolcpus), among them the lower numbers. The first
-// is the measuring CPU. Its SMT siblings come last, as what runs there slows it down.
+// order sorts an endpoint's CPUs by how well they suit a tool that measures over a device on a NUMA node: CPUs of that node
+// come first, among them CPUs that the scheduler leaves alone (isolcpus), among them the lower numbers. The first is the
+// measuring CPU. Its SMT siblings come last, because any work there slows it down.
 func (h host) order(cpus []int, node int32) []int {
 	nodes := h.cpuNUMANodes()
-	// An empty list is no list.
+	// An empty list does not parse, and no CPU is then isolated.
 	isolated, _ := result.ParseCPUs(h.read("sys/devices/system/cpu/isolated"))
 	var siblings []int
 	rank := func(cpu int) (rank int) {
@@ -100,8 +101,8 @@ func (h host) order(cpus []int, node int32) []int {
 	return slices.SortedFunc(slices.Values(cpus), compare)
 }
 
-// agentCPU is where the agent sleeps while a tool uses the first of its ordered CPUs: the last of the others that is no
-// SMT sibling of the measuring CPU, or else the last of all.
+// agentCPU returns the CPU on which the agent sleeps while a tool uses the first CPUs in the order: the last of the others
+// that is not an SMT sibling of the measuring CPU, or else the last of all.
 func (h host) agentCPU(ordered []int, used int) int {
 	siblings := h.siblings(ordered[0])
 	for _, cpu := range slices.Backward(ordered[min(used, len(ordered)):]) {

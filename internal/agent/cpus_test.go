@@ -27,15 +27,15 @@ func TestOrderOfCPUs(t *testing.T) {
 		return map[string]string{"sys/devices/system/cpu/isolated": list + "\n"}
 	}
 	cases := map[string]struct {
-		// files replace those of twoSockets; bare has none of them.
+		// files replace files of twoSockets; with bare, there are no others.
 		files map[string]string
 		bare  bool
 		cpus  []int
-		// node is that of the NIC, and used how many CPUs the tool takes.
+		// node is the NIC's NUMA node, and used the number of CPUs that the tool takes.
 		node int32
 		used int
 		want []int
-		// agent is where the agent sleeps.
+		// agent is the CPU on which the agent sleeps.
 		agent int
 	}{
 		"one CPU for both": {cpus: []int{3}, node: 0, used: 1, want: []int{3}, agent: 3},

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtool asks the kernel about an interface, as the program of that name does. It asks only what needs no privilege.
-// What a driver does not know has no answer.
+// ethtool queries the kernel about an interface, as the program of that name does. It sends only requests that need no
+// privilege. A request that a driver does not support has no answer.
 type ethtool struct {
 	socket int
 	iface  string
@@ -28,7 +28,7 @@ func openEthtool(iface string) (ethtool, error) {
 
 func (e ethtool) close() { _ = unix.Close(e.socket) }
 
-// ask lets the kernel fill a command in, and says whether it did. The command is a struct of linux/ethtool.h.
+// ask lets the kernel fill in a command, which is a struct of linux/ethtool.h, and reports whether it did.
 func (e ethtool) ask(command unsafe.Pointer) bool {
 	request := struct { // ifreq
 		name [unix.IFNAMSIZ]byte
@@ -40,8 +40,8 @@ func (e ethtool) ask(command unsafe.Pointer) bool {
 	return errno == 0
 }
 
-// askWords asks for a command that is made of numbers of 32 bits: begin are the first, the command itself above all. It
-// is nil without an answer.
+// askWords sends a command that consists of 32-bit numbers; begin holds the first numbers, and the command code comes
+// first. It returns nil if there is no answer.
 func (e ethtool) askWords(size int, begin ...uint32) []uint32 {
 	words := make([]uint32, size)
 	copy(words, begin)
@@ -51,7 +51,7 @@ func (e ethtool) askWords(size int, begin ...uint32) []uint32 {
 	return words
 }
 
-// The sets of names that a driver tells.
+// The sets of names that a driver provides.
 const (
 	setStatistics   = 1
 	setPrivateFlags = 2
@@ -62,7 +62,7 @@ const (
 	maxNames = 1024
 )
 
-// names are those of a set, in the order of their bits.
+// names returns the names of a set, in the order of their bits.
 func (e ethtool) names(set uint32) []string {
 	info := struct { // ethtool_sset_info
 		command, _ uint32
@@ -81,7 +81,7 @@ func (e ethtool) names(set uint32) []string {
 	return splitNames(unsafe.Slice((*byte)(unsafe.Pointer(&buffer[3])), info.length*nameLength)[:n*nameLength])
 }
 
-// splitNames splits names that are filled up with zeros.
+// splitNames splits names that are padded with zeros.
 func splitNames(data []byte) []string {
 	var names []string
 	for name := range slices.Chunk(data, nameLength) {
@@ -91,7 +91,8 @@ func splitNames(data []byte) []string {
 	return names
 }
 
-// numbers are answers made of numbers: for each command its size in numbers of 32 bits, and which of them are facts.
+// numbers lists the commands whose answers consist of numbers: for each command its size in 32-bit numbers, and which of
+// them are facts.
 var numbers = []struct {
 	command uint32
 	size    int
@@ -111,7 +112,7 @@ var numbers = []struct {
 	{unix.ETHTOOL_GPAUSEPARAM, 4, map[int]string{2: "nic.pause.rx", 3: "nic.pause.tx"}},
 }
 
-// features are the offloads that change when a message is sent or handed up.
+// features are the offloads that affect when a message is sent or delivered.
 var features = []string{
 	"rx-checksum", "rx-gro", "rx-gro-hw", "rx-gro-list", "rx-hashing", "rx-lro", "rx-ntuple-filter",
 	"rx-udp-gro-forwarding", "tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-generic-segmentation", "tx-nocache-copy",
@@ -158,7 +159,7 @@ func (e ethtool) facts(f facts) {
 	}
 }
 
-// featureFacts reads blocks of 32 features: available, requested, active, never changed.
+// featureFacts reads blocks for 32 features each: available, requested, active, never changed.
 func featureFacts(f facts, names []string, blocks []uint32) {
 	for i, name := range names {
 		active := i/32*4 + 2
@@ -173,7 +174,7 @@ func featureFacts(f facts, names []string, blocks []uint32) {
 	}
 }
 
-// bits are the names of the bits that are set, or none.
+// bits returns the names of the bits that are set, or "none".
 func bits(set uint32, names []string) string {
 	var found []string
 	for i, name := range names {
@@ -187,13 +188,13 @@ func bits(set uint32, names []string) string {
 	return strings.Join(found, ",")
 }
 
-// variants are the firmwares of the receiving datapath of Solarflare's NICs, by the number that the driver tells.
+// variants are the firmware variants of the receive datapath of Solarflare NICs, by the number that the driver reports.
 var variants = map[string]string{
 	"rx0": "full-feature", "rx1": "ultra-low-latency", "rx2": "packed-stream", "rx5": "rules-engine", "rx6": "dpdk",
 }
 
-// firmwareVariant reads the variant from a firmware version such as "8.5.2.1000 rx1 tx1". It is empty for other
-// drivers, and for numbers that have no name.
+// firmwareVariant returns the variant in a firmware version such as "8.5.2.1000 rx1 tx1". It is empty for other drivers,
+// and for numbers without a name.
 func firmwareVariant(driver, firmware string) string {
 	if driver != "sfc" {
 		return ""
@@ -206,11 +207,11 @@ func firmwareVariant(driver, firmware string) string {
 	return ""
 }
 
-// expressPrefix begins the names of the driver's statistics of the Express datapath, which an X4 has beside that of the
-// earlier series (Enterprise): exp_rx_packets and so on. Onload chooses between the two by itself.
+// expressPrefix starts the names of the driver's statistics about the Express datapath, such as exp_rx_packets. An X4 has
+// it beside the datapath of the earlier series (Enterprise), and Onload chooses between the two by itself.
 const expressPrefix = "exp_"
 
-// expressNames are the names of an interface's statistics, without those that are not of the Express datapath.
+// expressNames returns the names of an interface's statistics, with an empty string for each that is not about Express.
 func expressNames(iface string) []string {
 	e, err := openEthtool(iface)
 	if err != nil {
@@ -220,7 +221,7 @@ func expressNames(iface string) []string {
 	return onlyExpress(e.names(setStatistics))
 }
 
-// onlyExpress leaves other names empty, so that the places stay; nil when there is none of Express.
+// onlyExpress empties the other names, so that the positions stay; it returns nil if no name is about Express.
 func onlyExpress(names []string) []string {
 	found := false
 	for i, name := range names {
@@ -246,8 +247,8 @@ func express(iface string, names []string, all map[string]int64) {
 		return
 	}
 	defer e.close()
-	// ethtool_stats: the command, the number of statistics, and each in 64 bits. The kernel fills in as many as the driver
-	// has now, which may be more than there were names.
+	// ethtool_stats: the command, the number of statistics, and 64 bits for each. The kernel fills in as many as the driver
+	// has now, which may be more than the number of names.
 	words := e.askWords(2+2*maxNames, unix.ETHTOOL_GSTATS, uint32(len(names)))
 	if words == nil || int(words[1]) != len(names) {
 		return

@@ -31,7 +31,7 @@ func TestFeatureFacts(t *testing.T) {
 	names := make([]string, 40)
 	names[2], names[33], names[34] = "rx-lro", "rx-gro", "unknown-to-us"
 	f := facts{}
-	// Two blocks; bit 1 of the second, in its third number, is rx-gro's.
+	// There are two blocks; bit 1 in the third number of the second block belongs to rx-gro.
 	featureFacts(f, names, []uint32{^uint32(0), 0, 0, 0, 0, 0, 1 << 1, 0})
 	if diff := cmp.Diff(facts{"nic.feature.rx-lro": "off", "nic.feature.rx-gro": "on"}, f); diff != "" {
 		t.Errorf("features (-want +got):\n%s", diff)
@@ -76,7 +76,7 @@ func FuzzFeatures(f *testing.F) {
 	})
 }
 
-// The kernel answers for any interface which features it has; what it does not know of loopback has no answer.
+// The kernel reports the features of any interface; a request that does not apply to loopback has no answer.
 func TestEthtoolOfLoopback(t *testing.T) {
 	e, err := openEthtool("lo")
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// server2 is a machine with two NUMA nodes and a NIC on the second; eth0 is a virtual interface, as are those
-// of virtual machines (virtio) with their odd device. A content that begins with -> is a link.
+// server2 is a machine with two NUMA nodes and a NIC on the second; eth0 is a virtual interface, and eth1 and eth2 are
+// interfaces of virtual machines, with their odd devices. A content that begins with -> is a link.
 //
-// It is written out for each test: colons and links are not to be had in the files of a Go module.
+// The files are written for each test, because a Go module cannot contain links or names with colons.
 var server2 = map[string]string{
 	"proc/self/status":                                                  "Name:\ttailgate-agent\nCpus_allowed:\t0c\nCpus_allowed_list:\t2-3\nMems_allowed_list:\t0-1\n",
 	"proc/sys/kernel/osrelease":                                         "6.1.0-37-amd64\n",
@@ -77,7 +77,7 @@ func TestDevice(t *testing.T) {
 		environ  []string
 		wantPCI  string
 		wantNUMA int32
-		// bySysfs is whether sysfs shows interface and device together.
+		// bySysfs is true if sysfs shows interface and device together.
 		bySysfs bool
 	}{
 		"an interface that is a PCI device": {iface: "net1", wantPCI: "0000:65:02.3", wantNUMA: 1, bySysfs: true},
@@ -181,7 +181,7 @@ func TestGather(t *testing.T) {
 			if again := bootedAt(); !result.SameKernel(result.Evidence{BootedAt: again}, result.Evidence{BootedAt: got.BootedAt}) {
 				t.Errorf("the kernel booted at %d, and then at %d", got.BootedAt, again)
 			}
-			// The version is the build's; TestFacts has the facts.
+			// The version comes from the build; TestFacts checks the facts.
 			got.AgentVersion, got.Facts, got.BootedAt = "", nil, 0
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("evidence (-want +got):\n%s", diff)

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// maxValue bounds the value of a fact, maxCmdline that of the kernel's command line, in bytes.
+	// maxValue bounds the value of a fact, and maxCmdline the kernel's command line, in bytes.
 	maxValue   = 512
 	maxCmdline = 2048
-	// maxKey bounds a key, which may come from the environment: a longer one is left out.
+	// maxKey bounds a key, which may come from the environment: a fact with a longer key is left out.
 	maxKey = 128
 	// maxFacts bounds all facts together, in bytes of JSON.
 	maxFacts = 8 << 10
@@ -32,10 +32,10 @@ const (
 	none = "none"
 )
 
-// facts are conditions by the keys of result.Keys. Only what was read is in them.
+// facts holds conditions by the keys of result.Keys, as far as they could be read.
 type facts map[string]string
 
-// set keeps a value, if there is one, as one bounded line.
+// set stores a value, if it is not empty, as one line of bounded length.
 func (f facts) set(key, value string) { f.setUpTo(maxValue, key, value) }
 
 func (f facts) setUpTo(limit int, key, value string) {
@@ -44,8 +44,8 @@ func (f facts) setUpTo(limit int, key, value string) {
 	}
 }
 
-// line is a value as one line of at most limit bytes. One that is cut keeps a digest of the whole, so that values that
-// differ stay different.
+// line returns a value as one line of at most limit bytes. A value that is cut ends in a digest of the whole value, so that
+// values that differ stay different.
 func line(value string, limit int) string {
 	value = text.Line(value)
 	if len(value) <= limit {
@@ -56,8 +56,8 @@ func line(value string, limit int) string {
 	return text.Shorten(value, limit-len(end)) + end
 }
 
-// bounded leaves out facts that would make the evidence too long, those that only explain before the others. That there
-// are so many takes an unusual machine or a very long environment.
+// bounded leaves out facts that would make the evidence too long, explanatory facts before facts of the fingerprint. Only
+// an unusual machine or a very long environment has so many.
 func (f facts) bounded(limit int) facts {
 	keys := slices.SortedFunc(maps.Keys(f), func(a, b string) int {
 		first, _ := result.FindKey(a)
@@ -71,7 +71,7 @@ func (f facts) bounded(limit int) facts {
 		return cmp.Compare(a, b)
 	})
 	kept, size, omitted := facts{}, 0, 0
-	// Of the fingerprint a digest remains: what differs there must not look equal.
+	// A digest of the omitted fingerprint facts remains, because fingerprints that differ must not look equal.
 	missing := sha256.New()
 	for _, key := range keys {
 		// Four quotes, a colon and a comma.
@@ -91,8 +91,8 @@ func (f facts) bounded(limit int) facts {
 	return kept
 }
 
-// subject is whose facts are gathered: a CPU among those of its endpoint, an interface, and the environment in which
-// the tool runs.
+// subject is what the facts are about: a CPU among the CPUs of its endpoint, an interface, and the environment in which the
+// tool runs.
 type subject struct {
 	cpu     int
 	own     []int
@@ -101,7 +101,7 @@ type subject struct {
 	environ []string
 }
 
-// facts gathers what is not in the fields of result.Evidence.
+// facts gathers the facts that are not fields of result.Evidence.
 func (h host) facts(s subject) facts {
 	f := facts{}
 	h.machineFacts(f)
@@ -147,7 +147,7 @@ func (h host) machineFacts(f facts) {
 	}
 }
 
-// chosen is the word in brackets of a file that lists all choices.
+// chosen returns the word in brackets from a file that lists all choices.
 func chosen(choices string) string {
 	if _, after, ok := strings.Cut(choices, "["); ok {
 		if word, _, ok := strings.Cut(after, "]"); ok {
@@ -157,8 +157,8 @@ func chosen(choices string) string {
 	return choices
 }
 
-// sysctls are the settings that change latency or the tools' buffers. Those of net.core are mostly hidden outside the
-// node's own network namespace; the others of net are of the pod's.
+// sysctls are the settings that affect latency or the tools' buffers. Most of net.core is hidden outside the node's own
+// network namespace; the other settings below net belong to the pod.
 var sysctls = []string{
 	"kernel.nmi_watchdog", "kernel.numa_balancing", "kernel.sched_autogroup_enabled", "kernel.sched_rt_period_us",
 	"kernel.sched_rt_runtime_us", "kernel.soft_watchdog", "kernel.timer_migration", "kernel.watchdog",
@@ -173,7 +173,7 @@ var sysctls = []string{
 	"net.ipv4.udp_wmem_min",
 }
 
-// modules are those of Solarflare's NICs and of Onload.
+// modules are the kernel modules of Solarflare's NICs and of Onload.
 var modules = []string{"onload", "sfc", "sfc_affinity", "sfc_char", "sfc_resource", "xilinx_efct"}
 
 func (h host) kernelFacts(f facts) {
@@ -200,8 +200,8 @@ func (h host) kernelFacts(f facts) {
 	}
 }
 
-// kernelArgs are the arguments on a kernel's command line, read as the kernel does: quotes keep spaces, hyphens in a
-// name are underscores, and what follows -- is for init. The values of a repeated argument stand in order.
+// kernelArgs returns the arguments on a kernel's command line, parsed as the kernel does: quotes keep spaces, hyphens in a
+// name are underscores, and everything after -- is for init. The values of a repeated argument are joined in order.
 func kernelArgs(cmdline string) map[string]string {
 	args := map[string]string{}
 	for word := range words(cmdline) {
@@ -221,7 +221,7 @@ func kernelArgs(cmdline string) map[string]string {
 	return args
 }
 
-// words are the parts of a line between white space that stands outside of double quotes.
+// words returns the parts of a line that are separated by white space outside of double quotes.
 func words(line string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		quoted, start := false, -1
@@ -245,8 +245,8 @@ func words(line string) iter.Seq[string] {
 	}
 }
 
-// latencyArgs are the kernel's arguments that change latency: isolation, ticks, idle states, frequencies, mitigations,
-// interrupts, clocks, watchdogs and the way to the NIC. With a dot at its end a name stands for all of a module.
+// latencyArgs are the kernel's arguments that affect latency: isolation, ticks, idle states, frequencies, mitigations,
+// interrupts, clocks, watchdogs and the path to the NIC. A name that ends in a dot stands for all arguments of a module.
 var latencyArgs = []string{
 	"isolcpus", "nohz", "nohz_full", "rcu_nocbs", "rcu_nocb_poll", "kthread_cpus", "irqaffinity", "acpi_irq_nobalance",
 	"threadirqs", "skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "numa_balancing", "psi",
@@ -264,7 +264,7 @@ func matters(arg string) bool {
 	return slices.Contains(latencyArgs, arg) || slices.Contains(latencyArgs, module+".")
 }
 
-// tscFlags are what a CPU says of its time stamp counter.
+// tscFlags are the CPU flags about the time stamp counter.
 var tscFlags = []string{
 	"constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "tsc_adjust", "tsc_deadline_timer", "rdtscp",
 }
@@ -338,7 +338,7 @@ func (h host) cpuList(f facts, key, path string, cpu int) {
 		return
 	}
 	list := strings.TrimSpace(string(data))
-	if list == "" || list == "(null)" { // as some kernels print an empty one
+	if list == "" || list == "(null)" { // some kernels print an empty list so
 		f.set(key+"-cpus", none)
 		f.set(key, yesNo(false))
 		return
@@ -349,7 +349,8 @@ func (h host) cpuList(f facts, key, path string, cpu int) {
 	}
 }
 
-// sibling says to whom the other CPUs of a CPU's core belong.
+// sibling returns whether the other CPUs of a CPU's core belong to the endpoint ("own") or not ("others"), or none if the core has
+// no other CPU.
 func sibling(cpu int, siblings, own []int) string {
 	others := slices.DeleteFunc(slices.Clone(siblings), func(c int) bool { return c == cpu })
 	switch {
@@ -368,14 +369,15 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// directedAt says whether an interrupt, given by its folder, is delivered to a CPU.
+// directedAt reports whether an interrupt, given by its folder, is delivered to a CPU.
 func (h host) directedAt(irq string, cpu int) bool {
 	cpus, err := result.ParseCPUs(h.affinity(irq))
 	return err == nil && cpus.Contains(cpu)
 }
 
-// affinity is the list of the CPUs to which an interrupt is delivered; where the kernel does not tell, those to which
-// it may be. After a change of the latter the former is out of date until the next interrupt.
+// affinity returns the list of the CPUs to which an interrupt is delivered or, if the kernel does not report it, the list
+// of the CPUs to which it may be delivered. After a change of the second list, the first is out of date until the next
+// interrupt.
 func (h host) affinity(irq string) string {
 	effective, allowed := h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list"))
 	now, err := result.ParseCPUs(effective)
@@ -408,7 +410,7 @@ func (h host) idleFacts(f facts, cpu int) {
 	f.set("cpu.cstates", strings.Join(states, ", "))
 }
 
-// idleStates are the folders of a CPU's idle states, lightest first.
+// idleStates returns the folders of a CPU's idle states, lightest first.
 func (h host) idleStates(cpu int) []string {
 	states := h.glob(fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpuidle/state[0-9]*", cpu))
 	number := func(path string) int {
@@ -422,8 +424,8 @@ func (h host) idleStates(cpu int) []string {
 	return states
 }
 
-// The variables that change what becomes of a tool's sockets: the settings of Onload (EF), VMA and XLIO, and what is
-// loaded before the tool.
+// The variables that affect a tool's sockets: the settings of Onload (EF), VMA and XLIO, and the variables of the dynamic
+// linker and of glibc.
 var (
 	socketPrefixes  = []string{"EF", "VMA", "XLIO"}
 	socketVariables = []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_BIND_NOW", "GLIBC_TUNABLES"}
@@ -437,14 +439,14 @@ func environmentFacts(f facts, environ []string) {
 			continue
 		}
 		if value == "" {
-			value = `""` // set all the same
+			value = `""` // set, but empty
 		}
 		f.set("env."+name, value)
 	}
 }
 
-// programDigest is the beginning of the SHA-256 of a program that is found through PATH, in hex; empty when there is
-// none.
+// programDigest returns the beginning of the SHA-256 of a program that is found through PATH, in hex; empty if there is no
+// such program.
 func programDigest(program string) string {
 	path, err := exec.LookPath(program)
 	if err != nil {

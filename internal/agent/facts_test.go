@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// tuned is what server2 further tells: a bare-metal machine that was set up for low latency, seen from a pod.
+// tuned holds further files of server2: a bare-metal machine that was set up for low latency, seen from a pod.
 var tuned = map[string]string{
 	"proc/cmdline":                        "BOOT_IMAGE=/vmlinuz root=UUID=1 isolcpus=managed_irq,domain,2-3 nohz_full=2-3 rcu-nocbs=2-3 intel_idle.max_cstate=1 nosmt dyndbg=\"file x +p\" pci=realloc pci=nomsi -- idle=poll\n",
 	"proc/cpuinfo":                        "processor\t: 0\nmodel name\t: AMD EPYC 9374F 32-Core Processor\nmicrocode\t: 0xa101148\nflags\t\t: fpu constant_tsc nonstop_tsc rdtscp\n",
@@ -65,7 +65,7 @@ var tuned = map[string]string{
 	"sys/class/net/eth0/speed": "-1\n", "sys/class/net/eth0/queues/rx-0/rps_cpus": "3\n", "sys/class/net/eth0/queues/rx-1/rps_cpus": "3\n",
 }
 
-// tunedServer is server2 with all that.
+// tunedServer returns the files of server2 and of tuned.
 func tunedServer() map[string]string {
 	files := maps.Clone(server2)
 	maps.Copy(files, tuned)
@@ -103,7 +103,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// What a machine does not tell is absent: only what the agent knows by itself remains.
+// A fact that a machine does not show is absent: only what the agent knows by itself remains.
 func TestFactsOfAMachineThatTellsNothing(t *testing.T) {
 	got := fakeRoot(t, nil).gather(2, []int{2}, net.Interface{Name: "net1"}, nil).Facts
 	if diff := cmp.Diff(map[string]string{"cpu.allowed-count": "1"}, got); diff != "" {
@@ -115,7 +115,7 @@ func TestFactsOfOneFile(t *testing.T) {
 	cpu := "sys/devices/system/cpu/"
 	pf := "sys/devices/pci0000:60/0000:60:01.0/0000:65:02.3/"
 	cases := map[string]struct {
-		// files replace those of the tuned server; an empty one is left out.
+		// files replace files of the tuned server; an empty one is left out.
 		files map[string]string
 		iface string
 		key   string
@@ -173,7 +173,7 @@ func TestFactsOfOneFile(t *testing.T) {
 	}
 }
 
-// The agents gather nothing that result.Keys does not explain.
+// Every fact that the agents gather is documented in result.Keys.
 func TestEveryFactIsDocumented(t *testing.T) {
 	known := func(key string) {
 		t.Helper()
@@ -208,7 +208,7 @@ func TestEveryFactIsDocumented(t *testing.T) {
 	}
 }
 
-// A few things are certain of the machine that runs the tests, whichever it is.
+// Some facts are certain on any machine that runs the tests.
 func TestFactsOfThisMachine(t *testing.T) {
 	loopback, err := net.InterfaceByName("lo")
 	if err != nil {
@@ -243,7 +243,7 @@ func TestFactsOfThisMachine(t *testing.T) {
 	if e.Kernel != unix.ByteSliceToString(uname.Release[:]) {
 		t.Errorf("kernel %q, want %q", e.Kernel, unix.ByteSliceToString(uname.Release[:]))
 	}
-	// The cgroup's CPUs are those that a process may use that was not pinned, or more.
+	// The cgroup's CPUs include those that a process may use that was not pinned.
 	if list := e.Facts["cgroup.cpus"]; list != "" {
 		if cpus, err := result.ParseCPUs(list); err != nil || !cpus.Contains(cpu) {
 			t.Errorf("the cgroup's CPUs are %q, without %d", list, cpu)
@@ -320,7 +320,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// Whatever the environment, the evidence of an endpoint stays small, and says that something was left out.
+// The evidence of an endpoint stays small in any environment, and says that something was left out.
 func TestEvidenceIsBounded(t *testing.T) {
 	environ := []string{"EF_POLL_USEC=1"}
 	for i := range 1000 {
@@ -345,7 +345,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 	}
 }
 
-// Two environments that differ only in what was left out still differ.
+// Two environments that differ only in omitted facts still differ.
 func TestWhatIsLeftOutIsComparedToo(t *testing.T) {
 	bounded := func(last string) facts {
 		return facts{"env.EF_A": "1", "env.EF_B": last, "mm.ksm": "0", "cpu.governor": "performance"}.bounded(50)
@@ -358,7 +358,7 @@ func TestWhatIsLeftOutIsComparedToo(t *testing.T) {
 	if one["facts.omitted-fingerprint"] == other["facts.omitted-fingerprint"] {
 		t.Errorf("both have the digest %q", one["facts.omitted-fingerprint"])
 	}
-	// What only explains changes no fingerprint.
+	// An omitted fact that only explains does not change the fingerprint.
 	plain := facts{"cpu.governor": "performance", "mm.ksm": "0"}.bounded(32)
 	if diff := cmp.Diff(facts{"cpu.governor": "performance", "facts.omitted": "1"}, plain); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
@@ -401,7 +401,7 @@ func FuzzCgroupDir(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mounts, own, controller string) {
 		dir := cgroupDir(mounts, own, controller)
 		for l := range strings.Lines(mounts) {
-			// It is a mount point or below one.
+			// The folder is a mount point or below one.
 			if fields := strings.Fields(l); len(fields) > 4 && strings.HasPrefix(dir, filepath.Clean(unescape.Replace(fields[4]))) {
 				return
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// FuzzGreet has a stranger, who does not know the token, say anything to a server's agent.
+// FuzzGreet sends any input to a server's agent, from a client that does not know the token.
 func FuzzGreet(f *testing.F) {
 	f.Add([]byte(`{"verb":"hello","run":"r","attempt":1,"token":"guess"}` + "\n"))
 	f.Add([]byte(`{"verb":"hello"`))
@@ -28,7 +28,7 @@ func FuzzGreet(f *testing.F) {
 	})
 }
 
-// converse has the other end of a connection write what it likes while f talks to it, and returns what f sent.
+// converse lets the other end of a connection write said while f uses the connection, and returns what f sent.
 func converse(t *testing.T, said []byte, f func(*link)) []byte {
 	t.Helper()
 	here, there := net.Pipe()
@@ -43,7 +43,7 @@ func converse(t *testing.T, said []byte, f func(*link)) []byte {
 	return <-sent
 }
 
-// halfClosed ends after so many bytes, as a connection does of which the other end has shut down its writing side.
+// halfClosed ends after a number of bytes, like a connection whose other end has shut down its writing side.
 type halfClosed struct {
 	net.Conn
 	left int
@@ -58,14 +58,14 @@ func (c *halfClosed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// FuzzAnswerAll has the client say anything after its greeting. Each request gets at most one answer, which the client can
-// read, and no answer contains the key or the token.
+// FuzzAnswerAll has the client send any input after its greeting. Each request gets at most one answer, which the client
+// can read, and no answer contains the key or the token.
 func FuzzAnswerAll(f *testing.F) {
 	f.Add([]byte(`{"verb":"end"}` + "\n" + `{"verb":"prepare","cell":"tcp-64"}` + "\n" + `{"verb":"done"}` + "\n"))
 	f.Add([]byte(`{"verb":"prepare","cell":"` + strings.Repeat("<", maxLine-100) + `"}` + "\n"))
 	f.Add([]byte(`{"verb":"` + strings.Repeat("x", maxLine-100) + `"}` + "\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {
-		// A task without cells: no input starts a process.
+		// The task has no cells, so no input starts a process.
 		e := &endpoint{Agent: &Agent{Key: "key of the pair", Log: io.Discard}}
 		var err error
 		sent := converse(t, said, func(l *link) { err = e.answerAll(t.Context(), l, tool.Target{}) })
@@ -90,7 +90,7 @@ func FuzzAnswerAll(f *testing.F) {
 	})
 }
 
-// FuzzAsk has the server answer anything. One line of limited length is read, and the token is in no error.
+// FuzzAsk has the server send any answer. Only one line of limited length is read, and no error contains the token.
 func FuzzAsk(f *testing.F) {
 	f.Add([]byte(`{"cpu":3,"note":"ready","said":"aGVsbG8="}` + "\n"))
 	f.Add([]byte(`{"error":"` + strings.Repeat("x", 4*maxLine) + `"}` + "\n"))

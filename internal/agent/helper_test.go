@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(helperVariable); name != "" {
 		os.Exit(helper(name, os.Args[1:]))
 	}
-	// The workers of a fuzz test are of the run that has the lock already, and use no ports.
+	// The workers of a fuzz test belong to a run that has the lock already, and use no ports.
 	flag.Parse()
 	if worker := flag.Lookup("test.fuzzworker"); worker != nil && worker.Value.String() == "true" {
 		os.Exit(m.Run())
@@ -67,9 +67,9 @@ func helper(name string, args []string) int {
 		err = agentProcess(args[0], args[1])
 	case "host-agent": // role, folder, interface, server, own address of its tool: one end, in a network namespace
 		err = hostAgent(args)
-	case "nap": // says when it begins, sleeps until it is woken, and writes one round-trip time
+	case "nap": // prints when it begins, sleeps until it is woken, and writes one round-trip time
 		err = nap()
-	case "tally": // address: as echo, and says when it is interrupted how often it was
+	case "tally": // address: like echo, and prints a count when it is interrupted
 		interrupted := make(chan os.Signal, 1)
 		signal.Notify(interrupted, os.Interrupt)
 		go func() {
@@ -80,13 +80,13 @@ func helper(name string, args []string) int {
 		err = echo(args[0])
 	case "sleep":
 		time.Sleep(2 * patience)
-	case "burn": // duration: uses so much time of a CPU
+	case "burn": // duration: uses that much CPU time
 		var usage unix.Rusage
 		var enough time.Duration
 		for enough, err = time.ParseDuration(args[0]); err == nil && usage.Utime.Nano() < enough.Nanoseconds(); {
 			err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
 		}
-	case "fail": // words: the last thing said
+	case "fail": // words: the last line that it prints
 		fmt.Println("# some tool, version 1")
 		fmt.Fprintln(os.Stderr, args[0])
 		return 3
@@ -103,7 +103,7 @@ func helper(name string, args []string) int {
 }
 
 func echo(address string) error {
-	// Before it listens: a test that waits for that may end it at once.
+	// This comes before it listens: a test that waits for that may end it at once.
 	fmt.Println("# echo: ready")
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -160,8 +160,8 @@ func ping(address, count, file, own string) error {
 // childFile is where offspring notes the number of its child.
 const childFile = "child"
 
-// offspring starts a child that holds on to the output, notes its number, and sleeps too; a daemon instead
-// puts its child into a session of its own, and ends.
+// offspring starts a child that keeps the output open, writes down its process ID, and sleeps too; a daemon instead puts
+// its child into a session of its own, and ends.
 func offspring(daemon bool) error {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), helperVariable+"=sleep")

@@ -67,7 +67,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// The interface is the one that is named, and its MTU that of this machine's.
+// The interface is the named one, with its MTU on this machine.
 func TestInspectInterface(t *testing.T) {
 	i := Inspector{Interface: "lo", Root: fakeRoot(t, server2).root}
 	got, err := i.Inspect()

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// listenTimeout is how long a tool's server may take to listen.
+	// listenTimeout bounds how long a tool's server may take to listen.
 	listenTimeout = 10 * time.Second
-	// listenPoll is how often it is looked.
+	// listenPoll is the time between two checks.
 	listenPoll = 10 * time.Millisecond
 	// tcpListen is the state of a listening TCP socket in /proc/net/tcp.
 	tcpListen = "0A"
@@ -37,7 +37,7 @@ func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol,
 		case <-p.done:
 			return fail(v1alpha1.OutcomeToolFailed, "the tool's server ended with exit code %d before it listened: %s", p.exitCode(), p.lastWords())
 		case <-ctx.Done():
-			p.kill() // only then its words are all there
+			p.kill() // its output is complete only then
 			return fail(v1alpha1.OutcomeToolFailed, "the tool's server does not listen on %s port %d after %s: %s", protocol, port, listenTimeout, p.lastWords())
 		case <-tick.C:
 		}

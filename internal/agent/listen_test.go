@@ -66,7 +66,7 @@ func FuzzHasListener(f *testing.F) {
 		if err != nil && tcp {
 			t.Error("an error came with a listener")
 		}
-		// Whatever listens for TCP would be bound for UDP.
+		// A socket that listens for TCP would be a bound socket for UDP.
 		if udp, _ := hasListener(strings.NewReader(table), v1alpha1.ProtocolUDP, port); tcp && !udp {
 			t.Error("a TCP listener is no socket")
 		}
@@ -76,7 +76,7 @@ func FuzzHasListener(f *testing.F) {
 	})
 }
 
-// The kernel's own tables, without a connection to the port.
+// isListening reads the kernel's own tables, and does not connect to the port.
 func TestIsListening(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		listener, err := net.Listen("tcp", address)
@@ -95,7 +95,7 @@ func TestIsListening(t *testing.T) {
 			t.Errorf("%s: got %t, %v when it does not", listener.Addr(), got, err)
 		}
 	}
-	// A port of one's own, whose number is given to no other socket for TCP.
+	// This port belongs to these tests: no other TCP socket gets its number.
 	conn, err := net.ListenPacket("udp", toolAddress)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
-// addresses are those of an interface.
+// addresses returns the addresses of an interface.
 func addresses(t *testing.T, list ...string) []net.Addr {
 	t.Helper()
 	var all []net.Addr
@@ -41,7 +41,7 @@ func addresses(t *testing.T, list ...string) []net.Addr {
 func TestChoiceOfAnAddress(t *testing.T) {
 	cases := map[string]struct {
 		addresses []string
-		// server is that of a client; empty: the choice is the server's.
+		// server is the address of a client's server; empty: the choice is the server's.
 		server string
 		want   string
 	}{
@@ -90,7 +90,7 @@ func TestLeavesBy(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// An address that no interface has here.
+	// No interface has this address here.
 	wantOutcome(t, leavesBy(*lo, net.IPv4(192, 0, 2, 77), loopback), v1alpha1.OutcomeWrongNetwork, "no route to 127.0.0.1")
 }
 
@@ -102,11 +102,11 @@ func TestInterfaceWithoutAnAddress(t *testing.T) {
 	wantOutcome(t, err, v1alpha1.OutcomeWrongNetwork, "lo has no address", "127.0.0.1/8")
 }
 
-// endless in the environment of a hostAgent is for a tool that never ends by itself, and deadlines of an hour.
+// endless, in the environment of a hostAgent, selects a tool that never ends by itself, and deadlines of an hour.
 const endless = "TAILGATE_TEST_ENDLESS"
 
-// hostAgent is one end of TestNamedInterface, in its own network namespace. Its tool binds itself to the last argument, if
-// there is one.
+// hostAgent runs one end of TestNamedInterface, in its own network namespace. Its tool binds itself to the last argument,
+// if there is one.
 func hostAgent(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -129,8 +129,8 @@ func hostAgent(args []string) error {
 	return a.Run(ctx)
 }
 
-// newHosts makes two hosts with three cables between them. The second cable's subnet is on the client's side alone, but the
-// server knows the way back over the first. The third has the same address at both ends.
+// newHosts makes two hosts with three cables between them. Only the client's side has the second cable's subnet, but the
+// server knows the route back over the first. The third has the same address at both ends.
 func newHosts(t *testing.T) *netpair.Pair {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -158,7 +158,7 @@ func newHosts(t *testing.T) *netpair.Pair {
 	return hosts
 }
 
-// route is one without a gateway, by an interface of the thread's network namespace.
+// route returns a route without a gateway, through an interface of the thread's network namespace.
 func route(t *testing.T, subnet, iface string) *netlink.Route {
 	t.Helper()
 	link, err := netlink.LinkByName(iface)
@@ -234,7 +234,7 @@ func (e end) ending(t *testing.T) ending {
 	return ending{log: e.log.String(), termination: termination}
 }
 
-// As on a host's network: each end has several interfaces, and the task names the one that is measured.
+// As on a host's network, each end has several interfaces, and the task names the one to measure.
 func TestNamedInterface(t *testing.T) {
 	hosts := newHosts(t)
 	measure := func(t *testing.T, iface, own string) (server, client ending) {
@@ -276,7 +276,7 @@ func TestNamedInterface(t *testing.T) {
 		if c.termination.Reason != v1alpha1.OutcomeWrongNetwork || !strings.Contains(c.termination.Message, "twin of both ends has the address 203.0.113.1") {
 			t.Errorf("the client ended with %+v", c.termination)
 		}
-		// The client never called.
+		// The client never connects.
 		s.awaitListening(t, plan.ControlPort)
 		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -285,7 +285,7 @@ func TestNamedInterface(t *testing.T) {
 			t.Errorf("the server ended with %+v", e.termination)
 		}
 	})
-	// What is bound to the address takes the right way, all else the other.
+	// Traffic that is bound to the address takes the right route, all other traffic the other.
 	if err := hosts.Client.In(func() error {
 		const table = 100
 		rule := netlink.NewRule()
@@ -308,7 +308,7 @@ func TestNamedInterface(t *testing.T) {
 	})
 }
 
-// The kernel lets nothing be bound to an IPv6 address while the link is down, and for a second after it came up.
+// The kernel refuses to bind to an IPv6 address while the link is down, and for a second after it came up.
 func TestAddressOfALinkThatIsDown(t *testing.T) {
 	hosts := newHosts(t)
 	if err := hosts.Join(netpair.Interface{Name: "six"}, netpair.Interface{Name: "six"}); err != nil {
@@ -340,7 +340,7 @@ func TestAddressOfALinkThatIsDown(t *testing.T) {
 	}
 }
 
-// The tools and the connection of the agents do not notice that the interface was deleted, and wait for their deadlines.
+// The tools and the agents' connection do not notice that the interface was deleted, and would wait for their deadlines.
 func TestInterfaceDisappears(t *testing.T) {
 	hosts := newHosts(t)
 	t.Setenv(endless, "1")

@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// nicFacts gathers what is known of the interface that carries the messages, and of the device behind it.
+// nicFacts gathers the facts about the interface that carries the messages, and about the device behind it.
 func (h host) nicFacts(f facts, s subject) {
 	dir := filepath.Join("sys/class/net", s.iface)
 	h.files(f, map[string]string{
@@ -23,7 +23,7 @@ func (h host) nicFacts(f facts, s subject) {
 		"nic.txqueuelen":           dir + "/tx_queue_len",
 	})
 	f.set("nic.carrier", h.carrier(s.iface))
-	// Drivers that do not know their speed say -1.
+	// A driver that does not know its speed reports -1.
 	if speed := h.number(dir + "/speed"); speed > 0 {
 		f.set("nic.speed", strconv.Itoa(int(speed)))
 	}
@@ -42,13 +42,13 @@ func (h host) nicFacts(f facts, s subject) {
 	}
 }
 
-// deviceFacts gathers what sysfs shows of a PCI device, given by its folder, and of its interrupts.
+// deviceFacts gathers the facts that sysfs shows about a PCI device, given by its folder, and about its interrupts.
 func (h host) deviceFacts(f facts, device string, cpu int) {
 	switch pf := h.resolve(filepath.Join(device, "physfn")); {
 	case pf != "":
 		f.set("nic.function", "VF")
 		f.set("nic.port", filepath.Base(pf))
-	// Without a hypervisor every VF has its PF.
+	// Without a hypervisor, every VF shows its PF.
 	case h.exists(filepath.Join(device, "sriov_totalvfs")), f["cpu.hypervisor"] == yesNo(false):
 		f.set("nic.function", "PF")
 		f.set("nic.port", filepath.Base(device))
@@ -61,7 +61,7 @@ func (h host) deviceFacts(f facts, device string, cpu int) {
 			f.set(key, strings.TrimPrefix(vendor, "0x")+":"+strings.TrimPrefix(product, "0x"))
 		}
 	}
-	// A VF has no link of its own and says Unknown.
+	// A VF has no link of its own and reports Unknown.
 	speed := h.read(filepath.Join(device, "current_link_speed"))
 	width := h.read(filepath.Join(device, "current_link_width"))
 	if speed != "" && speed != "Unknown" && width != "" {
@@ -84,7 +84,8 @@ func (h host) deviceFacts(f facts, device string, cpu int) {
 	}
 }
 
-// steering is to which CPUs receive packet steering moves messages: the masks of the interface's queues, each once.
+// steering returns the CPUs to which receive packet steering moves messages: the masks of the interface's queues, each
+// once.
 func steering(h host, dir string) string {
 	queues := h.glob(dir + "/queues/rx-*/rps_cpus")
 	var masks []string
@@ -102,7 +103,7 @@ func steering(h host, dir string) string {
 	return strings.Join(masks, " ")
 }
 
-// qdisc is the root queueing discipline of an interface; empty if the kernel does not say.
+// qdisc returns the root queueing discipline of an interface; empty if the kernel does not report it.
 func qdisc(index int) string {
 	list, err := netlink.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}})
 	if err != nil {

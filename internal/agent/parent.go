@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxLower bounds how many virtual interfaces stand above each other.
+// maxLower bounds how many virtual interfaces are stacked on each other.
 const maxLower = 4
 
-// lower is the interface below a virtual one of the same network namespace, such as the NIC of a VLAN, down to the last; the
-// interface itself where there is none below it, or several.
+// lower returns the lowest interface below a virtual one of the same network namespace, such as the NIC of a VLAN. It stops
+// at an interface that has none below it, or several.
 func (h host) lower(iface string) string {
 	for range maxLower {
 		found := h.glob("sys/class/net/" + iface + "/lower_*")
@@ -23,14 +23,14 @@ func (h host) lower(iface string) string {
 	return iface
 }
 
-// interfaceName is a name that systemd gives to an interface after the place of its device, in parts: the index of a device
-// on the board; or the slot; or domain, bus and slot on the PCI bus; then the function and the port. The name of a VF ends
-// in another way.
+// interfaceName matches a name that systemd gives to an interface by the location of its device. The parts of the name are
+// the index of a device on the board; or the slot; or the domain, bus and slot on the PCI bus; then the function and the
+// port. The name of a VF ends differently.
 var interfaceName = regexp.MustCompile(`^en(o\d+|s\d+|(?:P\d+)?p\d+s\d+)(?:f(\d+))?(?:n[a-z0-9]+|d\d+)?$`)
 
-// parentDevice is the folder of the PCI device of the parent. The interface is in the network namespace of the node, where
-// a pod cannot see it, but the PCI bus is the same everywhere, and the name tells the place on it. Empty when it does not, or
-// when it fits several devices.
+// parentDevice returns the folder of the PCI device of the parent. The parent is in the network namespace of the node,
+// where a pod cannot see it, but the PCI bus is the same everywhere, and the name gives the location on it. The folder is
+// empty if the name gives no location, or if several devices fit.
 func (h host) parentDevice() string {
 	name := interfaceName.FindStringSubmatch(h.parent)
 	if name == nil {
@@ -49,8 +49,8 @@ func (h host) parentDevice() string {
 	return h.resolve(found[0])
 }
 
-// isAt says whether a device, given by its folder, is at a place as systemd names it. The function is left out of the name
-// of a device that has one only.
+// isAt reports whether a device, given by its folder, is at a location in systemd's notation. The name of a device that has
+// only one function leaves out the function.
 func (h host) isAt(dir, place, function string) bool {
 	address := filepath.Base(dir)
 	parts := strings.FieldsFunc(address, func(r rune) bool { return r == ':' || r == '.' })

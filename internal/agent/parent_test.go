@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A card in slot 7 with two ports, one on the board, one behind a bridge in another domain, and a VF of the first.
+// cards holds a card in slot 7 with two ports, cards on the board, a card behind a bridge in another domain, and a VF of
+// the first card.
 var cards = map[string]string{
 	"sys/bus/pci/devices/0000:3b:00.0/class":       "0x020000\n",
 	"sys/bus/pci/devices/0000:3b:00.0/numa_node":   "1\n",
@@ -42,7 +43,7 @@ func TestParentDevice(t *testing.T) {
 		"enP65537p1s0": "10001:01:00.0",
 		"ens9":         "0000:66:00.0",
 		"enp59s8":      "0000:3b:08.0",
-		// The place has no card, or none for networks; the name tells no place.
+		// The location has no card, or no network card; or the name gives no location.
 		"enp59s0f2": "", "enp60s0": "", "ens8": "", "eno5": "", "enp0s31": "", "enp59s0f0v1": "",
 		"bond0": "", "eth0": "", "": "", "*": "", "../../etc": "",
 	} {
@@ -53,7 +54,7 @@ func TestParentDevice(t *testing.T) {
 	}
 }
 
-// The NUMA node, the driver and the identity of an interface above a NIC are those of the NIC.
+// An interface above a NIC has the NUMA node, the driver and the identity of the NIC.
 func TestEvidenceOfParent(t *testing.T) {
 	h := fakeRoot(t, cards)
 	h.parent = "enp59s0f0"
@@ -70,7 +71,7 @@ func TestEvidenceOfParent(t *testing.T) {
 	}
 }
 
-// A VLAN or bond of the node is judged by the one NIC below it.
+// A VLAN or bond of the node is identified by the only NIC below it.
 func TestLower(t *testing.T) {
 	h := fakeRoot(t, map[string]string{
 		"sys/class/net/ens7f0.40/lower_bond1": "->../bond1", "sys/class/net/bond1/lower_ens7f0": "->../ens7f0",

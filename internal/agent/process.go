@@ -20,7 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// maxOutput is how much of a tool's output is kept, in bytes; the tools print a few kilobytes.
+// maxOutput bounds how much of a tool's output is kept, in bytes; the tools print a few kilobytes.
 const maxOutput = 4 << 20
 
 // outputGrace is how long the output of a tool that ended may stay open.
@@ -31,19 +31,20 @@ type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr capped
 	done           chan struct{}
-	interrupt      bool // that of its Command
+	interrupt      bool // as in its tool.Command
 	err            error
-	// runDelay is how long the main thread was ready to run and did not, in ns; -1 when the kernel does not tell.
+	// runDelay is how long the main thread was ready to run but did not, in ns; -1 if the kernel does not report it.
 	runDelay int64
-	// protocol is that of its messages, and path what is known of theirs.
+	// protocol is the protocol of its messages, and path describes the path that they took.
 	protocol v1alpha1.Protocol
 	path     result.Path
-	// stackEvents are the counters of its Onload stacks, and linkBefore those of the agents' connection at its start.
+	// stackEvents are the counters of its Onload stacks, and linkBefore the counters of the agents' connection at its
+	// start.
 	stackEvents, linkBefore map[string]int64
 }
 
-// start starts a tool on the given CPUs, in a process group of its own. Its environment is that given and what its
-// command adds.
+// start starts a tool on the given CPUs, in a process group of its own. Its environment is environ plus the variables of
+// its command.
 func start(c tool.Command, cpus []int, dir string, environ []string) (*process, error) {
 	path, err := exec.LookPath(c.Path)
 	if err != nil {
@@ -53,14 +54,14 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	p.cmd.Env = slices.Concat(environ, c.Env)
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	// A child that left the group and kept the tool's output open must not keep us.
+	// A child that left the group and keeps the tool's output open must not block the agent.
 	p.cmd.WaitDelay = outputGrace
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := startOn(p.cmd, cpus); err != nil {
 		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
 	}
 	go func() {
-		// When Wait has taken note of the end, the kernel forgets.
+		// After Wait has reaped the process, the kernel no longer reports its run delay.
 		p.runDelay = awaitRunDelay(p.cmd.Process.Pid)
 		p.err = p.cmd.Wait()
 		close(p.done)
@@ -90,8 +91,8 @@ func startOn(cmd *exec.Cmd, cpus []int) error {
 	return err
 }
 
-// wait waits for the end of the process, and kills it when the context ends first. It says whether it ended
-// by itself.
+// wait waits for the end of the process, and kills it if the context ends first. It reports whether the process ended by
+// itself.
 func (p *process) wait(ctx context.Context) bool {
 	select {
 	case <-p.done:
@@ -102,7 +103,7 @@ func (p *process) wait(ctx context.Context) bool {
 	}
 }
 
-// end gives the process a moment to end, by itself or interrupted, then kills it.
+// end gives the process a moment to end, by itself or after an interrupt, and then kills it.
 func (p *process) end(grace time.Duration) {
 	if p.interrupt && grace > 0 && !p.ended() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT)
@@ -118,7 +119,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// ended says whether the process is gone.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -128,10 +129,10 @@ func (p *process) ended() bool {
 	}
 }
 
-// exitCode is that of a process that ended, and -1 of one that was killed.
+// exitCode returns the exit code of a process that ended, or -1 if it was killed.
 func (p *process) exitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// switches are the voluntary and involuntary context switches of a process that ended.
+// switches returns the voluntary and involuntary context switches of a process that ended.
 func (p *process) switches() (voluntary, involuntary int64) {
 	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		return usage.Nvcsw, usage.Nivcsw
@@ -139,7 +140,7 @@ func (p *process) switches() (voluntary, involuntary int64) {
 	return 0, 0
 }
 
-// majorFaults are the page faults of a process that ended for which a disk was read.
+// majorFaults returns the page faults of an ended process that required a read from disk.
 func (p *process) majorFaults() int64 {
 	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		return usage.Majflt
@@ -147,8 +148,8 @@ func (p *process) majorFaults() int64 {
 	return unknown
 }
 
-// lastWords is the last line of what a process printed, standard error first. What Onload prints at its start, whatever
-// happens, is not counted.
+// lastWords returns the last line that a process printed, to standard error or else to standard output. It skips the lines
+// that Onload always prints at its start.
 func (p *process) lastWords() string {
 	for _, out := range [][]byte{p.stderr.Bytes(), p.stdout.Bytes()} {
 		last := ""
@@ -164,7 +165,7 @@ func (p *process) lastWords() string {
 	return ""
 }
 
-// capped keeps the first maxOutput bytes and forgets the rest.
+// capped keeps the first maxOutput bytes and discards the rest.
 type capped struct{ bytes.Buffer }
 
 func (c *capped) Write(data []byte) (int, error) {

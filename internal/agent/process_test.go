@@ -20,15 +20,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// patience is for what a program does at once, on a machine that does other work.
+// patience is the time limit for an action that a program does at once, on a machine that does other work.
 const patience = time.Minute
 
-// asTool is the command that runs a helper of this test binary.
+// asTool returns the command that runs a helper of this test binary.
 func asTool(name string, args ...string) tool.Command {
 	return tool.Command{Path: os.Args[0], Args: args, Env: []string{helperVariable + "=" + name}}
 }
 
-// aCPU is one of those that the tests may use.
+// aCPU returns one of the CPUs that the tests may use.
 func aCPU(t *testing.T) int {
 	t.Helper()
 	cpus, _, err := host{root: "/"}.cpusAllowed()
@@ -48,7 +48,7 @@ func startTool(t *testing.T, c tool.Command) *process {
 	return p
 }
 
-// wantOutcome checks that an error is a failure with a reason and words.
+// wantOutcome checks that an error is a failure with a reason, and that its message contains words.
 func wantOutcome(t *testing.T, err error, reason string, words ...string) {
 	t.Helper()
 	var f *failure
@@ -119,7 +119,7 @@ func TestEndOfAProcess(t *testing.T) {
 	}
 }
 
-// What Onload prints whatever happens is not the reason of a failure.
+// Lines that Onload always prints are not the reason of a failure.
 func TestLastWordsAreNotOnloadsBanner(t *testing.T) {
 	p := &process{}
 	p.stdout.WriteString("# a table\n")
@@ -145,7 +145,7 @@ func TestDeadlineKillsTheWholeGroup(t *testing.T) {
 	if got := p.exitCode(); got != -1 {
 		t.Errorf("exit code %d, want -1 of one that was killed", got)
 	}
-	// Left alone it sleeps for longer.
+	// Left alone, the child sleeps for longer.
 	for deadline := time.Now().Add(patience); !gone(child); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the tool's child %d still lives", child)
@@ -153,7 +153,7 @@ func TestDeadlineKillsTheWholeGroup(t *testing.T) {
 	}
 }
 
-// A tool that leaves a daemon behind, with the tool's output in its hands, has ended all the same.
+// A tool that leaves a daemon behind, which keeps the tool's output open, has ended all the same.
 func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 	p := startTool(t, asTool("daemon"))
 	child := childOf(t, p)
@@ -165,7 +165,7 @@ func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// childOf waits for the number of a tool's child.
+// childOf waits for the process ID of a tool's child.
 func childOf(t *testing.T, p *process) int {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -181,7 +181,7 @@ func childOf(t *testing.T, p *process) int {
 	return 0
 }
 
-// gone says whether a process has ended, even if it was not reaped.
+// gone reports whether a process has ended, even if it was not reaped.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// endGrace is how long a tool's server may take to end by itself after its client has.
+	// endGrace is how long a tool's server may take to end by itself after its client has ended.
 	endGrace = 200 * time.Millisecond
-	// interruptGrace is how long one that is interrupted may take to say what it counted.
+	// interruptGrace is how long an interrupted server may take to print what it counted.
 	interruptGrace = 2 * time.Second
 )
 
-// serve is the server's end: it waits for its client and does what that asks.
+// serve runs the server's endpoint: it waits for its client and handles the client's requests.
 func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	iface, address, err := e.ownAddress(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, fail(v1alpha1.OutcomeWrongNetwork, "%s takes IPv4 addresses only, and %s has %s; give the network an IPv4 range, or measure with pinger",
 			e.Task.Tool, iface.Name, address)
 	}
-	// A tool that the image lacks is reported before a client waits for it.
+	// A tool that the image lacks is reported before the server waits for a client.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
 	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
@@ -60,7 +60,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 			return result.Document{}, err
 		}
 	}
-	// The link may have come up only now.
+	// The link may have come up only now, so the evidence is gathered here.
 	document := e.document(address.String())
 	if err := e.answerAll(ctx, l, target); err != nil {
 		if ctx.Err() != nil {
@@ -73,7 +73,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	return document, nil
 }
 
-// ownAddress is the interface that is measured and the address on it to listen at.
+// ownAddress returns the measured interface and the address on it to listen on.
 func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error) {
 	if e.Task.Interface != "" {
 		return e.addressOn(ctx, "address", preferred)
@@ -86,8 +86,7 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 	return iface, ip, err
 }
 
-// awaitClient listens, says where, and waits for the client of this run. Any other client that connects
-// is sent away.
+// awaitClient listens, logs the address, and waits for the client of this run. It rejects any other client.
 func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, error) {
 	listener, err := e.listen(ctx, address)
 	if err != nil {
@@ -101,7 +100,7 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 	if !ok {
 		return nil, fmt.Errorf("invalid address %v", address)
 	}
-	// Of an interface that only the server knows, the controller reads the address here.
+	// If only the server knows the interface, the controller reads the address from this line.
 	e.logf("%s", result.ListenLine(own))
 	for {
 		conn, err := listener.Accept()
@@ -121,7 +120,7 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 	}
 }
 
-// listen listens at an address of the measured interface. The kernel refuses an IPv6 address until the link is up and no
+// listen listens on an address of the measured interface. The kernel refuses an IPv6 address until the link is up and no
 // other host on it has claimed the address.
 func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
@@ -143,7 +142,7 @@ func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, er
 	}
 }
 
-// answerAll answers the client's requests until it is done, and gathers what is captured meanwhile.
+// answerAll answers the client's requests until the client is done, and collects the results of the captures.
 func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) error {
 	var running *process
 	var capturing *capturing
@@ -209,7 +208,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	}
 }
 
-// refuse makes an answer of an error, if there is one.
+// refuse turns an error, if there is one, into an answer.
 func (a *answer) refuse(err error) {
 	if err == nil {
 		return
@@ -221,13 +220,13 @@ func (a *answer) refuse(err error) {
 	}
 }
 
-// prepare starts the tool's server for a cell, waits until it listens, and begins to capture where that was asked.
+// prepare starts the tool's server for a cell, waits until it listens, and starts a capture if the task requests one.
 func (e *endpoint) prepare(ctx context.Context, name string, l *link, target tool.Target) (*process, *capturing, error) {
 	for _, cell := range e.Task.Cells {
 		if cell.Name != name {
 			continue
 		}
-		// On a host's network another process may have the port, and would be taken for the tool.
+		// On a host's network, another process may use the port, and would be mistaken for the tool.
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
 			return nil, nil, err
 		} else if taken {

@@ -28,18 +28,19 @@ import (
 )
 
 const (
-	// settled is for how long both agents of TestSilence do nothing before the counting starts, and counted how long that takes.
+	// settled is how long both agents of TestSilence do nothing before the counting starts, and counted is how long that
+	// takes.
 	settled = time.Second
 	counted = 8 * time.Second
-	// mostSwitches and mostCalls are what both agents together may need meanwhile. They need none; something that looks
-	// once a second, or an alarm that goes off each second, needs more.
+	// mostSwitches and mostCalls are what both agents together may need during that time. They need none; a check once a
+	// second, or a timer that fires each second, needs more.
 	mostSwitches = 6
 	mostCalls    = 12
 )
 
-// TestSilence counts, from outside, what two agents do while a cell is measured: each is a process of its own, as in
-// its pod, and the tools only sleep. Context switches stand in /proc; system calls are counted by perf events, and
-// where those are not to be had that part is skipped.
+// TestSilence counts, from outside, what two agents do while a cell is measured: each is a process of its own, as in its
+// pod, and the tools only sleep. Context switches come from /proc; system calls are counted by perf events, and that part
+// is skipped if these are not available.
 func TestSilence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes 10 s")
@@ -140,10 +141,10 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// beganFile is what the tool of TestSilence writes when it begins, and enoughFile what makes it end.
+// beganFile is the file that the tool of TestSilence writes when it begins, and enoughFile the file that makes it end.
 const beganFile, enoughFile = "began", "enough"
 
-// agentProcess is one end of TestSilence, wired as in cmd/agent.
+// agentProcess runs one end of TestSilence, wired as in cmd/agent.
 func agentProcess(role, dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -193,7 +194,7 @@ func threadsOf(t *testing.T, pid int) []int {
 	return all
 }
 
-// switchesOf are the context switches so far of all threads of a process, voluntary or not.
+// switchesOf returns the context switches so far of all threads of a process, voluntary or not.
 func switchesOf(t *testing.T, pid int) int64 {
 	t.Helper()
 	var sum int64
@@ -220,8 +221,8 @@ func switchesOf(t *testing.T, pid int) int64 {
 	return sum
 }
 
-// countCalls counts the system calls of threads, and of those they make, from now on. The error says why it cannot: it
-// needs the kernel's tracepoints and the right to read them.
+// countCalls counts the system calls of threads, and of the threads that they make, from now on. The error says why it
+// cannot: it needs the kernel's tracepoints and the right to read them.
 func countCalls(t *testing.T, threads []int) (sum func() (uint64, error), err error) {
 	t.Helper()
 	event, err := sysEnter(t)
@@ -253,7 +254,7 @@ func countCalls(t *testing.T, threads []int) (sum func() (uint64, error), err er
 	}, nil
 }
 
-// checkCounter counts a known number of system calls: a counter that counts nothing would call everything silent.
+// checkCounter counts a known number of system calls: a counter that counts nothing would report every process as silent.
 func checkCounter(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -271,7 +272,7 @@ func checkCounter(t *testing.T) {
 	}
 }
 
-// sysEnter is the number of the tracepoint that each system call passes.
+// sysEnter returns the number of the tracepoint that each system call passes.
 func sysEnter(t *testing.T) (uint64, error) {
 	t.Helper()
 	const file = "events/raw_syscalls/sys_enter/id"

@@ -9,14 +9,14 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// seen is where a container sees what its node runs, by the keys of identities.
+// seen holds the files in which a container sees what its node runs, by identity key.
 var seen = map[v1alpha1.IdentityKey]string{
 	v1alpha1.IdentityBootID: "proc/sys/kernel/random/boot_id",
 	v1alpha1.IdentityKernel: "proc/sys/kernel/osrelease",
 }
 
-// Verified returns an error if the node is not the one that was verified: verified are KEY=VALUE of its identity then. The
-// kubelet tells the same files of the node's status.
+// Verified returns an error if the node is not the one that was verified. verified lists its identity at that time as
+// KEY=VALUE. The kubelet reports the same files in the node's status.
 func Verified(root string, verified []string) error {
 	for _, arg := range verified {
 		key, was, ok := strings.Cut(arg, "=")

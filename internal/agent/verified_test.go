@@ -20,7 +20,7 @@ func TestVerified(t *testing.T) {
 	cases := map[string]struct {
 		root string
 		args []string
-		// want is in the error; empty: there is none.
+		// want is a part of the error; empty: there is none.
 		want string
 	}{
 		"as it was verified":                {root, []string{"BootID=b-1", "Kernel=6.1.0"}, ""},

@@ -15,13 +15,13 @@ var (
 	group      = netip.MustParseAddr("239.255.77.71")
 )
 
-// between is the traffic of a test, between the two ends.
+// between returns the traffic of a test, between the two ends.
 func between(protocol v1alpha1.Protocol, size int) Traffic {
 	return Traffic{Server: serverAddr, Client: clientAddr, Protocol: protocol, MessageSize: size}
 }
 
-// ip puts a header of IPv4 or IPv6 before a payload. Of one that is too long for the field the length is 0, as the
-// kernel has it when it has joined so much.
+// ip puts an IPv4 or IPv6 header before a payload. If the payload is too long for the length field, the length is 0, as in
+// a packet that the kernel has joined.
 func ip(source, target netip.Addr, protocol uint8, payload []byte) []byte {
 	if source.Is6() {
 		b := make([]byte, ipv6Header, ipv6Header+len(payload))
@@ -55,7 +55,7 @@ func udp(from, to uint16, payload []byte) []byte {
 }
 
 func tcp(from, to uint16, sequence uint32, flags uint8, payload []byte) []byte {
-	b := make([]byte, tcpHeader+12, tcpHeader+12+len(payload)) // with the option of timestamps
+	b := make([]byte, tcpHeader+12, tcpHeader+12+len(payload)) // with the timestamps option
 	binary.BigEndian.PutUint16(b, from)
 	binary.BigEndian.PutUint16(b[2:], to)
 	binary.BigEndian.PutUint32(b[4:], sequence)
@@ -67,9 +67,9 @@ func tcp(from, to uint16, sequence uint32, flags uint8, payload []byte) []byte {
 type pipe struct {
 	*matcher
 	samples []int64
-	// clientPort and serverPort are those of the packets that follow.
+	// clientPort and serverPort are the ports of the packets that follow.
 	clientPort, serverPort uint16
-	// startIn and startOut are the sequence numbers of the two SYN.
+	// startIn and startOut are the sequence numbers of the two SYNs.
 	startIn, startOut uint32
 }
 
@@ -79,7 +79,7 @@ func newPipe(t Traffic) *pipe {
 	return p
 }
 
-// put is a packet of which all was captured that is kept.
+// put passes a packet to the matcher; only the first snapLength bytes of it were captured.
 func (p *pipe) put(at int64, out bool, b []byte) {
 	p.packet(at, out, false, b[:min(len(b), snapLength)], len(b))
 }
@@ -92,7 +92,7 @@ func (p *pipe) udp(at int64, out bool, payload []byte) {
 	p.put(at, out, ip(p.Client, p.Server, ipUDP, udp(p.clientPort, p.serverPort, payload)))
 }
 
-// tcp sends a piece of a stream, which begins at a position.
+// tcp sends a piece of a stream that begins at a position.
 func (p *pipe) tcp(at int64, out bool, position int, payload []byte) {
 	if out {
 		segment := tcp(p.serverPort, p.clientPort, p.startOut+1+uint32(position), tcpACK, payload)
@@ -108,7 +108,7 @@ func (p *pipe) handshake(at int64) {
 	p.put(at, true, ip(p.Server, p.Client, ipTCP, tcp(p.serverPort, p.clientPort, p.startOut, tcpSYN|tcpACK, nil)))
 }
 
-// message is the n-th, as the pinger numbers them.
+// message returns the n-th message, as the pinger numbers them.
 func message(n, size int) []byte {
 	b := make([]byte, size)
 	var number [8]byte
@@ -117,7 +117,7 @@ func message(n, size int) []byte {
 	return b
 }
 
-// cut is a packet with a part of a UDP datagram, which begins at an offset in it.
+// cut returns a packet with a fragment of a UDP datagram that begins at an offset in it.
 func cut(source, target netip.Addr, id uint32, part []byte, offset int, more bool) []byte {
 	if source.Is6() {
 		header := []byte{ipUDP, 0, byte(offset >> 8), byte(offset), 0, 0, 0, 0}

@@ -8,15 +8,16 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// snapLength is how much of a packet is kept, from the header of IP on: what fits into a slot of the ring. It holds the
-// longest headers of IPv4 and TCP, or IPv6 and TCP with 76 bytes of headers between, and the name of the message.
+// snapLength is how much of a packet is kept, in bytes from the IP header on: as much as fits into a slot of the ring. It
+// covers the longest headers of IPv4 and TCP, or IPv6 and TCP with 68 bytes of headers between, and the name of the
+// message.
 const snapLength = 176
 
-// filter is the program by which the kernel chooses the packets of t: those between the two addresses, with the
-// protocol and not to or from the port that is excepted. Packets that do not show their ports, fragments and IPv6 with
-// further headers, are looked at later.
+// filter returns the program with which the kernel selects the packets of t: packets between the two addresses, of the
+// protocol, and not to or from the excepted port. Packets that do not show their ports (fragments, and IPv6 with further
+// headers) are checked later.
 //
-// It reads packets from the header of IP on, as a packet socket of type SOCK_DGRAM has them.
+// It reads packets from the IP header on, as a packet socket of type SOCK_DGRAM receives them.
 func (t Traffic) filter() []unix.SockFilter {
 	a := assembler{labels: map[string]int{}}
 	version, length, protocol := uint32(4<<4), 4, uint32(9)
@@ -56,14 +57,14 @@ func (t Traffic) filter() []unix.SockFilter {
 	return a.program()
 }
 
-// assembler writes a classic BPF program, with labels in place of distances.
+// assembler writes a classic BPF program, with labels instead of distances.
 type assembler struct {
 	code []instruction
-	// labels are the instructions that they name.
+	// labels maps labels to the instructions that they name.
 	labels map[string]int
 }
 
-// instruction jumps to yes or to no, or goes on where these are empty.
+// instruction jumps to yes or to no, or continues if these are empty.
 type instruction struct {
 	code    uint16
 	k       uint32
@@ -74,10 +75,10 @@ func (a *assembler) op(code uint16, k uint32) {
 	a.code = append(a.code, instruction{code: code, k: k})
 }
 
-// load reads a number of the packet.
+// load reads a number from the packet.
 func (a *assembler) load(size uint16, at uint32) { a.op(unix.BPF_LD|unix.BPF_ABS|size, at) }
 
-// when jumps if a comparison of what was loaded holds, unless if it does not.
+// when jumps if a comparison with the number that was loaded holds, unless jumps if it does not.
 func (a *assembler) when(comparison uint16, k uint32, label string) {
 	a.code = append(a.code, instruction{code: unix.BPF_JMP | unix.BPF_K | comparison, k: k, yes: label})
 }
@@ -92,7 +93,7 @@ func (a *assembler) jump(label string) {
 
 func (a *assembler) label(name string) { a.labels[name] = len(a.code) }
 
-// address goes elsewhere unless the packet has an address.
+// address jumps elsewhere unless the packet has an address.
 func (a *assembler) address(at uint32, address []byte, elsewhere string) {
 	for i := 0; i < len(address); i += 4 {
 		a.load(unix.BPF_W, at+uint32(i))
@@ -100,7 +101,7 @@ func (a *assembler) address(at uint32, address []byte, elsewhere string) {
 	}
 }
 
-// ifGroup drops the packet unless it goes to a group and groups are captured.
+// ifGroup drops the packet unless it goes to a multicast group and the traffic is multicast.
 func (a *assembler) ifGroup(t Traffic, targetAt, mask, group uint32) {
 	if t.Protocol != v1alpha1.ProtocolMulticast {
 		a.jump("drop")
@@ -111,8 +112,8 @@ func (a *assembler) ifGroup(t Traffic, targetAt, mask, group uint32) {
 	a.unless(unix.BPF_JEQ, group, "drop")
 }
 
-// ports accepts a packet of the protocol, unless the server's port, at an offset in the transport's header, is the one
-// that is excepted.
+// ports accepts a packet of the protocol, unless the server's port, at an offset in the transport header, is the excepted
+// port.
 func (a *assembler) ports(t Traffic, protocolAt, portAt uint32) {
 	a.load(unix.BPF_B, protocolAt)
 	if t.Server.Is6() {
@@ -130,7 +131,7 @@ func (a *assembler) ports(t Traffic, protocolAt, portAt uint32) {
 	} else {
 		a.load(unix.BPF_H, 6)
 		a.when(unix.BPF_JSET, ipv4FragmentOffset, "accept")
-		// The length of the header of IP goes to X.
+		// Load the length of the IP header into X.
 		a.op(unix.BPF_LDX|unix.BPF_MSH|unix.BPF_B, 0)
 		a.op(unix.BPF_LD|unix.BPF_IND|unix.BPF_H, portAt)
 	}
@@ -138,7 +139,7 @@ func (a *assembler) ports(t Traffic, protocolAt, portAt uint32) {
 	a.jump("accept")
 }
 
-// program puts distances in the place of labels.
+// program replaces the labels with distances.
 func (a *assembler) program() []unix.SockFilter {
 	program := make([]unix.SockFilter, 0, len(a.code))
 	for i, in := range a.code {

@@ -33,7 +33,7 @@ func newKernelFilter(t testing.TB, traffic Traffic) kernelFilter {
 	return kernelFilter{pair[0], pair[1]}
 }
 
-// passes returns what the filter lets through of a packet; nil: nothing.
+// passes returns the part of a packet that the filter lets through; nil: nothing.
 func (k kernelFilter) passes(t testing.TB, b []byte) []byte {
 	t.Helper()
 	if err := unix.Send(k.from, b, 0); err != nil {
@@ -62,7 +62,7 @@ func traffics() map[string]Traffic {
 	return all
 }
 
-// TestFilter gives packets of all kinds to the kernel, and to the matcher, which asks for the same more exactly.
+// TestFilter passes packets of all kinds to the kernel, and to the matcher, whose check is more exact.
 func TestFilter(t *testing.T) {
 	datagram, excepted := udp(40000, 22048, message(1, 300)), udp(40000, 22047, message(1, 300))
 	backwards := udp(22047, 40000, message(1, 300))
@@ -95,7 +95,7 @@ func TestFilter(t *testing.T) {
 			for name, b := range packets {
 				got := k.passes(t, b)
 				want := wanted(traffic, b)
-				// IPv6 does not show in its header what a fragment is of.
+				// The IPv6 header does not show the protocol of a fragment.
 				if got == nil && want || got != nil && !want && (len(b) < ipv6Header || b[0]>>4 != 6 || b[6] != ipv6Fragment) {
 					t.Errorf("%s: passed %t, want %t", name, got != nil, want)
 				}
@@ -113,7 +113,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// wanted says whether a packet is of the traffic, in either direction.
+// wanted reports whether a packet belongs to the traffic, in either direction.
 func wanted(traffic Traffic, b []byte) bool {
 	p, err := parse(b, len(b))
 	if err != nil {
@@ -125,7 +125,7 @@ func wanted(traffic Traffic, b []byte) bool {
 	return in || m.wants(p)
 }
 
-// FuzzFilter changes packets: the kernel must not keep back what the matcher wants.
+// FuzzFilter changes packets: the kernel must not reject a packet that the matcher wants.
 func FuzzFilter(f *testing.F) {
 	f.Add(uint16(0), ip(clientAddr, serverAddr, ipUDP, udp(1, 2, message(1, 64))))
 	f.Add(uint16(1), ip(serverAddr, clientAddr, ipTCP, tcp(22048, 2, 3, tcpACK, message(1, 64))))

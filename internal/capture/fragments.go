@@ -2,27 +2,27 @@ package capture
 
 import "slices"
 
-// fragments puts datagrams together that came in several packets. It remembers only as many as may be under way at a
-// time on one path; what remains without its other parts was lost, and gives room to the next.
+// fragments reassembles datagrams that arrived in several packets. It remembers only as many as may be in flight at a time
+// on one path; a datagram that stays incomplete was lost, and makes room for the next.
 type fragments struct {
 	partial [16]datagram
 	next    int
 }
 
-// datagram is one of which a part has come.
+// datagram is a datagram that has arrived in part.
 type datagram struct {
 	id uint32
-	// offsets are those of the parts that have come, bytes is what they hold together.
+	// offsets are the offsets of the fragments that have arrived, and bytes is their total length.
 	offsets []int
 	bytes   int
-	// first is the first part, whose head is kept in name.
+	// first is the first fragment, whose head is kept in name.
 	first    packet
 	hasFirst bool
 	name     [8]byte
 }
 
-// join takes a part of a datagram and says whether this makes a whole: the datagram, with the time of this part. Of
-// what leaves, the first part stands for the whole.
+// join takes a fragment and reports whether it completes a datagram, which it returns with the time of this fragment. For a
+// datagram that leaves, the first fragment stands for the whole.
 func (f *fragments) join(p packet) (packet, bool) {
 	if p.out {
 		return p, p.fragment.offset == 0
@@ -46,7 +46,7 @@ func (f *fragments) join(p packet) (packet, bool) {
 	return whole, true
 }
 
-// find is the datagram of a number, or an empty one.
+// find returns the datagram with a number, or an empty one.
 func (f *fragments) find(id uint32) *datagram {
 	for i := range f.partial {
 		if d := &f.partial[i]; d.id == id && len(d.offsets) > 0 {

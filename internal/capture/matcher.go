@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// mostFlows is how many pairs of ports are followed at a time.
+	// mostFlows bounds how many pairs of ports are followed at a time.
 	mostFlows = 1024
-	// mostPending is how many requests of a flow may wait for their replies: 45 s of 23,000 a second.
+	// mostPending bounds how many requests of a flow may wait for their replies: 45 s at 23,000 a second.
 	mostPending = 1 << 20
-	// enough is the number of answered messages after which a flow is taken for the one with the messages.
+	// enough is the number of answered messages after which a flow is taken to carry the messages.
 	enough = 256
-	// dominance is by how many times it must have more of them than any other in the end.
+	// dominance is the factor by which it must have more of them than any other flow in the end.
 	dominance = 10
 )
 
@@ -23,7 +23,7 @@ type matcher struct {
 	Traffic
 	// record takes the samples, in ns.
 	record func(ns int64)
-	// result holds what is counted before it is known to which flow a packet belongs.
+	// result counts packets before their flow is known.
 	result Result
 	flows  map[ports]*flow
 	// chosen is the flow that carries the messages, once it is known: only its samples are recorded.
@@ -31,15 +31,15 @@ type matcher struct {
 	fragments fragments
 }
 
-// ports tell the flows between two addresses apart.
+// ports distinguishes the flows between two addresses.
 type ports struct{ client, server uint16 }
 
 func newMatcher(t Traffic, record func(ns int64)) *matcher {
 	return &matcher{Traffic: t, record: record, flows: map[ports]*flow{}}
 }
 
-// packet takes a captured packet: b of it was kept, it had wire bytes, and left this machine if out. late is true when
-// its time was taken later than usual.
+// packet takes a captured packet: b is the part that was kept, wire its length in bytes, out is true if it left this
+// machine, and late if its time was taken later than usual.
 func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 	m.result.Packets++
 	if late {
@@ -61,7 +61,7 @@ func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 		return
 	}
 	if p.fragment != nil {
-		// A request came when its last part did, a reply went when its first part did.
+		// A request arrived when its last fragment did; a reply left when its first fragment did.
 		whole := false
 		if p, whole = m.fragments.join(p); !whole {
 			return
@@ -70,7 +70,7 @@ func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 	m.datagram(p)
 }
 
-// wants says whether a packet is of the traffic; the kernel's filter asks less exactly.
+// wants reports whether a packet belongs to the traffic; the kernel's filter is less exact.
 func (m *matcher) wants(p packet) bool {
 	from, to, serverPort := m.Client, m.Server, p.targetPort
 	if p.out {
@@ -85,7 +85,7 @@ func (m *matcher) wants(p packet) bool {
 	return p.protocol == m.transport() && (m.ExceptPort == 0 || serverPort != m.ExceptPort)
 }
 
-// transport is the number of the protocol in the headers of IP.
+// transport returns the number of the protocol in IP headers.
 func (t Traffic) transport() uint8 {
 	if t.Protocol == v1alpha1.ProtocolTCP {
 		return ipTCP
@@ -93,11 +93,11 @@ func (t Traffic) transport() uint8 {
 	return ipUDP
 }
 
-// portsOf is the flow to which a packet belongs.
+// portsOf returns the ports of the flow to which a packet belongs.
 func (m *matcher) portsOf(p packet) ports {
 	switch {
 	case m.Protocol == v1alpha1.ProtocolMulticast:
-		return ports{} // a group's two directions have nothing in common
+		return ports{} // the two directions of a group have no port in common
 	case p.out:
 		return ports{client: p.targetPort, server: p.sourcePort}
 	default:
@@ -105,7 +105,7 @@ func (m *matcher) portsOf(p packet) ports {
 	}
 }
 
-// open is a new flow. It returns nil when there are too many that carry messages.
+// open adds a flow. It returns nil if too many flows carry messages.
 func (m *matcher) open(id ports) *flow {
 	if len(m.flows) >= mostFlows {
 		for id, f := range m.flows {
@@ -136,7 +136,7 @@ func (m *matcher) datagram(p packet) {
 		f.heard(p.at)
 	}
 	if p.payload != m.MessageSize {
-		return // something of the tool's own
+		return // other traffic of the tool
 	}
 	name := nameOf(p.head, m.MessageSize)
 	if p.out {
@@ -144,8 +144,8 @@ func (m *matcher) datagram(p packet) {
 		return
 	}
 	if !m.OpenLoop && f.indistinct(name) {
-		// In a closed loop a further request means that the last was given up. Its reply may still come, and could not
-		// be distinguished from this one's.
+		// In a closed loop, a further request means that the client gave up the last one. Its reply may still come, and
+		// could not be distinguished from the reply to this one.
 		f.giveUp(f.pending.length())
 	}
 	f.request(p.at, name)
@@ -180,34 +180,35 @@ func (m *matcher) finish() (Result, error) {
 	return r, nil
 }
 
-// flow is what goes between two ports.
+// flow is the traffic between two ports.
 type flow struct {
 	*matcher
 	ports   ports
-	streams *streams // of TCP
+	streams *streams // TCP only
 
-	// pending are the requests without a reply, the oldest first.
+	// pending holds the requests without a reply, oldest first.
 	pending queue
-	// begin is when the client was heard first, if begun.
+	// begin is when the first bytes of the client arrived, if begun.
 	begin int64
 	begun bool
-	// repeats is true when a reply repeated its request once, skips when one came before those of earlier requests.
+	// repeats is true once a reply has repeated its request, skips once a reply has come before the replies to earlier
+	// requests.
 	repeats, skips bool
-	// early are the samples from before a flow was chosen.
+	// early holds the samples from before a flow was chosen.
 	early []int64
 
-	// answered are the replies that found their requests. For the others see Result.
+	// answered counts the replies that were matched to their requests. See Result for the others.
 	answered, requests, warmUp, matched, unanswered, stray, byOrder, backwards int64
 }
 
-// name is by what a message is known: its first bytes.
+// name identifies a message by its first bytes.
 type name struct {
 	bytes uint64
-	// known is false when they were not captured.
+	// known is false if they were not captured.
 	known bool
 }
 
-// nameOf is the name of a message of which head was captured.
+// nameOf returns the name of a message; head is the part of it that was captured.
 func nameOf(head []byte, size int) name {
 	length := min(8, size)
 	if len(head) < length {
@@ -226,14 +227,14 @@ type pending struct {
 	name name
 }
 
-// heard notes that bytes of the client's have come, of a message or not.
+// heard records that bytes from the client have arrived, of a message or not.
 func (f *flow) heard(at int64) {
 	if !f.begun {
 		f.begin, f.begun = at, true
 	}
 }
 
-// request notes that a message has come.
+// request records that a message has arrived.
 func (f *flow) request(at int64, n name) {
 	f.requests++
 	if f.pending.length() == mostPending {
@@ -242,7 +243,7 @@ func (f *flow) request(at int64, n name) {
 	f.pending.push(pending{at: at, name: n})
 }
 
-// indistinct says whether a reply to a request of that name could be taken for one to an earlier request.
+// indistinct reports whether a reply to a request of that name could be mistaken for a reply to an earlier request.
 func (f *flow) indistinct(n name) bool {
 	for _, p := range f.pending.all() {
 		if p.name == n || !f.repeats {
@@ -252,7 +253,7 @@ func (f *flow) indistinct(n name) bool {
 	return false
 }
 
-// giveUp says that the oldest n requests will not be answered any more.
+// giveUp removes the oldest n requests, which will not be answered any more.
 func (f *flow) giveUp(n int) {
 	for range n {
 		if f.inWarmUp(f.pending.pop()) {
@@ -265,7 +266,7 @@ func (f *flow) giveUp(n int) {
 
 func (f *flow) inWarmUp(p pending) bool { return p.at-f.begin < int64(f.Warmup) }
 
-// reply notes that a message has gone.
+// reply records that a message has left.
 func (f *flow) reply(at int64, n name) {
 	if f.pending.length() == 0 {
 		f.stray++
@@ -278,7 +279,7 @@ func (f *flow) reply(at int64, n name) {
 		f.skips = f.skips || overtaken > 0
 		f.giveUp(overtaken)
 	case f.skips || (f.repeats && n.known && f.pending.all()[0].name.known):
-		// Not every request is answered, or this reply does not answer the oldest.
+		// Not every request is answered, or this reply does not answer the oldest request.
 		f.stray++
 		return
 	default:
@@ -302,8 +303,8 @@ func (f *flow) reply(at int64, n name) {
 	}
 }
 
-// find looks for the oldest request of a name and says how many are older. Where every request is answered, one whose
-// name is not known is not passed over: it may be the one.
+// find returns how many requests are older than the oldest one of a name, and whether there is one. If every request is
+// answered, it does not pass over a request whose name is not known, because that may be the one.
 func (f *flow) find(n name) (int, bool) {
 	if !n.known {
 		return 0, false
@@ -319,7 +320,7 @@ func (f *flow) find(n name) (int, bool) {
 	return 0, false
 }
 
-// sample records a latency, if this is the flow that counts.
+// sample records a latency, if this flow was chosen.
 func (f *flow) sample(ns int64) {
 	switch f.chosen {
 	case f:

@@ -24,7 +24,7 @@ func TestMatcher(t *testing.T) {
 		send    func(p *pipe)
 		want    Result
 		samples []int64
-		// err is a word of the error; empty: none.
+		// err is a part of the error; empty: there is none.
 		err string
 	}{
 		"each datagram is answered": {
@@ -342,7 +342,7 @@ func repeat(ns int64, n int) []int64 {
 	return all
 }
 
-// TestFragments sends datagrams in parts, as IPv4 and IPv6 cut them.
+// TestFragments sends datagrams in fragments, as IPv4 and IPv6 split them.
 func TestFragments(t *testing.T) {
 	const size = 4000
 	for name, addresses := range map[string]Traffic{
@@ -365,7 +365,7 @@ func TestFragments(t *testing.T) {
 				w := whole(out, n)
 				p.put(at, out, cut(source, target, uint32(n), w[from:min(to, len(w))], from, to < len(w)))
 			}
-			// In order, twice, in disorder, and one that is not complete.
+			// In order, twice, out of order, and one that is not complete.
 			part(10, false, 1, 0, 1480)
 			part(11, false, 1, 1480, 2960)
 			part(12, false, 1, 2960, 4440)
@@ -395,7 +395,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestDropsAreTold: a result that is not whole does not look whole.
+// TestDropsAreTold checks that an incomplete result does not look complete.
 func TestDropsAreTold(t *testing.T) {
 	p := newPipe(between(v1alpha1.ProtocolUDP, 64))
 	p.udp(0, false, message(0, 64))
@@ -407,8 +407,8 @@ func TestDropsAreTold(t *testing.T) {
 	}
 }
 
-// TestStreams cuts streams at random, loses, repeats and reorders their pieces, and compares with a model that knows of
-// each byte when it came.
+// TestStreams cuts streams at random, loses, repeats and reorders their pieces, and compares the result with a model that
+// knows when each byte arrived.
 func TestStreams(t *testing.T) {
 	const messages = 40
 	for seed := range uint64(300) {
@@ -426,11 +426,11 @@ func TestStreams(t *testing.T) {
 		replies := stream[traffic.Preamble:]
 		var (
 			now      int64
-			sent     int                          // bytes of the client's
+			sent     int                          // bytes from the client
 			lost     [][2]int                     // pieces that have to be sent again
 			cameAt   = make([]int64, len(stream)) // 0: not yet
 			inOrder  int                          // bytes that the server has
-			whole    []int64                      // when each message was there
+			whole    []int64                      // when each message was complete
 			answered int                          // messages
 			want     []int64
 		)
@@ -490,7 +490,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// FuzzMatcher feeds packets of any content and order. Whatever comes, the counts are in agreement.
+// FuzzMatcher feeds packets of any content and order. The counts always agree.
 func FuzzMatcher(f *testing.F) {
 	f.Add(uint8(0), []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Add(uint8(1), bytes.Repeat([]byte{0, 1, 16, 17, 64, 130, 255}, 30))
@@ -542,7 +542,7 @@ func FuzzMatcher(f *testing.F) {
 	})
 }
 
-// BenchmarkMatcher takes a request and its reply at a time, in a stream.
+// BenchmarkMatcher takes one request and its reply in each iteration, in a stream.
 func BenchmarkMatcher(b *testing.B) {
 	p := newPipe(between(v1alpha1.ProtocolTCP, 64))
 	p.record = func(int64) {}

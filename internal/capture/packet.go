@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// packet is a captured packet, as far as it is looked at.
+// packet is a captured packet, as far as it is parsed.
 type packet struct {
 	// at is its time, in ns since 1970.
 	at int64
@@ -15,23 +15,23 @@ type packet struct {
 	source, target netip.Addr
 	// protocol is ipTCP or ipUDP.
 	protocol uint8
-	// fragment is nil unless the packet is a part of a datagram. Of its parts only the first has ports and a payload.
+	// fragment is nil unless the packet is a fragment of a datagram. Only the first fragment has ports and a payload.
 	fragment *fragment
-	// sourcePort and targetPort are those of TCP or UDP.
+	// sourcePort and targetPort are the ports of TCP or UDP.
 	sourcePort, targetPort uint16
 	// payload is the number of bytes of the TCP segment, or of the whole UDP datagram.
 	payload int
 	// head is the beginning of the payload, as far as it was captured.
 	head []byte
-	// sequence and flags are those of TCP.
+	// sequence and flags are TCP's.
 	sequence uint32
 	flags    uint8
 }
 
-// fragment says which part of a datagram a packet carries.
+// fragment describes which part of a datagram a packet carries.
 type fragment struct {
 	id uint32
-	// offset and length are those of the part in what is fragmented, UDP's header included, in bytes.
+	// offset and length describe the part within the fragmented data, UDP's header included, in bytes.
 	offset, length int
 	// more is false for the last part.
 	more bool
@@ -41,30 +41,30 @@ type fragment struct {
 const (
 	ipTCP = 6
 	ipUDP = 17
-	// The headers that IPv6 may have between its own and the payload's.
+	// The headers that may come between the IPv6 header and the payload.
 	ipv6HopByHop, ipv6Routing, ipv6Fragment, ipv6Options = 0, 43, 44, 60
 	mostIPv6Headers                                      = 8
 
 	// The lengths of the headers, without options, in bytes.
 	ipv4Header, ipv6Header, ipv6FragmentHeader, tcpHeader, udpHeader = 20, 40, 8, 20, 8
 
-	// Offsets of fragments count in units of 8 bytes, in IPv6 three bits further up: that is, in bytes.
+	// Fragment offsets count in units of 8 bytes; in IPv6 they are three bits further up, so the masked field is in bytes.
 	ipv4MoreFragments, ipv4FragmentOffset, ipv6FragmentOffset = 0x2000, 0x1fff, 0xfff8
 
 	tcpFIN, tcpSYN, tcpRST, tcpACK = 1, 2, 4, 16
 )
 
 var (
-	// errTruncated: the headers are longer than what was captured.
+	// errTruncated means that the headers are longer than the captured part.
 	errTruncated = errors.New("the headers are not complete")
-	// errForeign: neither TCP nor UDP over IP.
+	// errForeign means that the packet is neither TCP nor UDP over IP.
 	errForeign = errors.New("neither TCP nor UDP")
-	// errMalformed: the headers contradict each other. The server drops such a packet as well.
+	// errMalformed means that the headers contradict each other. The server drops such a packet as well.
 	errMalformed = errors.New("the headers contradict each other")
 )
 
-// parse reads an IP packet of which b was captured and which had wire bytes, padding included. Time and direction are
-// not in it.
+// parse reads an IP packet: b is the captured part, and wire its length in bytes, padding included. It does not set the
+// time and the direction.
 func parse(b []byte, wire int) (packet, error) {
 	if len(b) == 0 {
 		return packet{}, errTruncated
@@ -157,7 +157,8 @@ func parseIPv6(b []byte, wire int) (packet, error) {
 	return packet{}, errForeign
 }
 
-// parseTransport reads what follows the headers of IP: b of it was captured, length bytes belong to the packet.
+// parseTransport reads what follows the IP headers: b is the captured part, and length the number of bytes that belong to
+// the packet.
 func parseTransport(p packet, b []byte, length int) (packet, error) {
 	b = b[:min(len(b), length)]
 	switch {

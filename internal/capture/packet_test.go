@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	udp6 := ip(client6, server6, ipUDP, datagram)
 	cases := map[string]struct {
 		b []byte
-		// kept is how much of it was captured, wire how long it was; 0: len(b).
+		// kept is how much of b was captured, and wire how long the packet was; 0: len(b).
 		kept, wire int
 		want       packet
 		err        error
@@ -122,7 +122,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse parses any bytes: nothing that was read lies outside of them.
+// FuzzParse parses any bytes: no parsed data lies outside of them.
 func FuzzParse(f *testing.F) {
 	f.Add(ip(clientAddr, serverAddr, ipUDP, udp(1, 2, message(1, 64))), 92)
 	f.Add(ip(client6, server6, ipTCP, tcp(1, 2, 3, tcpACK, message(1, 64))), 136)

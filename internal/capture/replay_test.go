@@ -10,9 +10,9 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// TestReplay reads what tcpdump captured on the server's end of a veth, 110 bytes of each packet, while the tools ran.
-// The wanted latencies were computed from the same files by another program, which looks at a whole file at once: for
-// each byte when it first came, for each number when its reply went.
+// TestReplay reads files that tcpdump captured on the server's end of a veth, 110 bytes of each packet, while the tools
+// ran. Another program, which looks at a whole file at once, computed the expected latencies from the same files: when each
+// byte first arrived, and when the reply to each number left.
 func TestReplay(t *testing.T) {
 	four := func(protocol v1alpha1.Protocol, size int, open bool, preamble int) Traffic {
 		t := between(protocol, size)
@@ -26,13 +26,13 @@ func TestReplay(t *testing.T) {
 		matched, unanswered int64
 		sum, least, most    int64
 	}{
-		// The pinger counted 138 messages; it has another connection for control.
+		// The pinger counted 138 messages; it uses another connection for control.
 		"tcp-64-closed": {four(v1alpha1.ProtocolTCP, 64, false, PingerPreamble), 138, 0, 2315819, 6341, 34600},
 		// It counted 30, at 10,000 a second, in segments that the kernel joined.
 		"tcp-4000-open-ipv6": {six, 30, 0, 42842623, 14662, 3231322},
-		// It counted 69, and tried the path with one more.
+		// It counted 69, and sent one more to test the path.
 		"udp-64-open": {four(v1alpha1.ProtocolUDP, 64, true, 0), 70, 0, 139044980, 4376, 7705864},
-		// It counted 87, of three fragments each, and tried the path with one more.
+		// It counted 87, of three fragments each, and sent one more to test the path.
 		"udp-4000-closed": {four(v1alpha1.ProtocolUDP, 4000, false, 0), 88, 0, 1402622, 9499, 80625},
 		// sockperf under-load --reply-every 2 counted 100 messages and 50 replies.
 		"sockperf-tcp-64-every-other": {four(v1alpha1.ProtocolTCP, 64, true, 0), 50, 50, 51784839, 16467, 10551502},
@@ -60,7 +60,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// readPcap feeds the packets of a file, by tcpdump --time-stamp-precision=nano, without their Ethernet headers.
+// readPcap feeds the packets of a file, written by tcpdump --time-stamp-precision=nano, without their Ethernet headers.
 func readPcap(t *testing.T, path string, p *pipe) {
 	t.Helper()
 	b, err := os.ReadFile(path)

@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// slotSize is that of the ring's slots: the kernel's notes on a packet, and snapLength bytes of it.
+	// slotSize is the size of the ring's slots, in bytes: the kernel's header for a packet, and snapLength bytes of the
+	// packet.
 	slotSize = 256
-	// ringSize is the memory that the kernel fills, slots those in it: 2.8 s of 46,000 packets a second, which are
-	// 23,000 requests and replies, or 0.26 s of ten times as many.
+	// ringSize is the memory that the kernel fills, in bytes, and slots the number of slots in it: 2.8 s of 46,000 packets
+	// a second, which are 23,000 requests and replies, or 0.28 s of ten times as many.
 	ringSize = 32 << 20
 	slots    = ringSize / slotSize
-	// blockSize is in what pieces the kernel allocates it.
+	// blockSize is the size of the blocks in which the kernel allocates it, in bytes.
 	blockSize = 256 << 10
 
 	// readEvery is how often the ring is emptied.
@@ -31,11 +32,11 @@ var ErrNotPermitted = errors.New("capturing packets needs the capability NET_RAW
 
 // Capture is a running capture.
 //
-// It costs the measured CPU what the kernel does for each packet: a clone of what is sent, the time, and a copy of the
-// headers into the ring. On a virtual machine at 2.5 GHz that was some 0.7 µs for each of the two packets of a message,
-// 0.1 µs of it also for packets that the filter keeps back: round trips measured meanwhile are slower by that. No thread
-// waits on the socket, so no packet wakes one; ten times a second the goroutine of the capture empties the ring,
-// which takes 1 % of a CPU at 23,000 requests a second. The caller's process must be kept off the measuring CPU.
+// It costs the measured CPU the kernel's work for each packet: a clone of a sent packet, the time, and a copy of the
+// headers into the ring. On a virtual machine at 2.5 GHz this was some 0.7 µs for each of the two packets of a message,
+// including 0.1 µs that packets rejected by the filter cost as well: round trips measured at the same time are slower by
+// that. No thread waits on the socket, so no packet wakes one; ten times a second the goroutine of the capture empties the
+// ring, which takes 1 % of a CPU at 23,000 requests a second. The caller's process must be kept off the measuring CPU.
 type Capture struct {
 	socket  int
 	ring    []byte
@@ -44,12 +45,12 @@ type Capture struct {
 	dropped int64
 
 	stop, stopped chan struct{}
-	err           error // why reading ended early; to be read when stopped is closed
+	err           error // why reading ended early; valid once stopped is closed
 }
 
-// Open begins to capture the traffic t on an interface of this network namespace. record is called for each sample, in
-// ns, from another goroutine, until Stop returns; if Stop returns an error they are to be dropped. An error is one
-// line; without the capability NET_RAW it is ErrNotPermitted.
+// Open starts to capture the traffic t on an interface of this network namespace. It calls record for each sample, in ns,
+// from another goroutine, until Stop returns; if Stop returns an error, the samples must be discarded. An error of Open is
+// one line; without the capability NET_RAW it is ErrNotPermitted.
 func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	t.Server, t.Client = t.Server.Unmap().WithZone(""), t.Client.Unmap().WithZone("")
 	if err := t.validate(); err != nil {
@@ -59,8 +60,8 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("capturing on %s: %w", ifname, err)
 	}
-	// Without a protocol it hears nothing until it is bound. SOCK_DGRAM makes the kernel take off the link's header, of
-	// whatever kind it is: packets begin with the header of IP.
+	// Without a protocol, the socket receives nothing until it is bound. SOCK_DGRAM makes the kernel remove the link
+	// header, of whatever kind, so that packets begin with the IP header.
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) {
 		return nil, ErrNotPermitted
@@ -76,11 +77,11 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	return c, nil
 }
 
-// prepare sets up the ring and begins to capture.
+// prepare sets up the ring and starts the capture.
 //
-// The ring is of version 2, with a slot for each packet. Version 3 packs them more densely, but hands over whole
-// blocks, and closes those that are not full by a timer on the CPU that the packets come to. What is read from the two
-// is the same, times included.
+// The ring is of version 2, with a slot for each packet. Version 3 packs packets more densely, but hands over whole blocks,
+// and closes blocks that are not full by a timer on the CPU that receives the packets. The data read from the two is the
+// same, times included.
 func (c *Capture) prepare(ifindex int, t Traffic) error {
 	filter := t.filter()
 	if err := unix.SetsockoptSockFprog(c.socket, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
@@ -88,8 +89,8 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	}); err != nil {
 		return fmt.Errorf("setting the filter: %w", err)
 	}
-	// Without this the kernel takes the time of a packet only when it puts it into the ring: for one that came, behind
-	// the queue to another CPU (RPS, veth).
+	// Without this, the kernel takes the time of a packet only when it puts the packet into the ring: for a received
+	// packet, after the queue to another CPU (RPS, veth).
 	const software = unix.SOF_TIMESTAMPING_SOFTWARE
 	for _, option := range []struct{ level, name, value int }{
 		{unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE | software},
@@ -110,7 +111,7 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	if err != nil {
 		return fmt.Errorf("mapping the packets: %w", err)
 	}
-	// All protocols: what leaves is not shown to a socket of one protocol.
+	// All protocols: the kernel does not show sent packets to a socket of one protocol.
 	all := unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: ifindex}
 	if err := unix.Bind(c.socket, &all); err != nil {
 		return fmt.Errorf("beginning: %w", err)
@@ -118,13 +119,13 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	return nil
 }
 
-// bigEndian is a number in the network's order, as it lies in memory.
+// bigEndian returns a number in network byte order, as it is in memory.
 func bigEndian(n uint16) uint16 {
 	b := [2]byte{byte(n >> 8), byte(n)}
 	return *(*uint16)(unsafe.Pointer(&b))
 }
 
-// read empties the ring until it is stopped.
+// read empties the ring periodically until it is stopped.
 func (c *Capture) read() {
 	defer close(c.stopped)
 	tick := time.NewTicker(readEvery)
@@ -166,8 +167,8 @@ func (c *Capture) drain() {
 	}
 }
 
-// Stop ends the capture, which must be called exactly once. With an error, which is one line, the samples are not to be
-// shown: they are not all, or not what they seem. The counts of Result hold in any case.
+// Stop ends the capture, and must be called exactly once. If it returns an error, which is one line, the samples must not
+// be shown: they are incomplete, or not what they seem. The counts of Result hold in any case.
 func (c *Capture) Stop() (Result, error) {
 	close(c.stop)
 	<-c.stopped

@@ -52,7 +52,7 @@ func newPair(t *testing.T) pair {
 	return pair{ends}
 }
 
-// in calls do in a network namespace, and fails the test if it cannot.
+// in calls do in a network namespace, and fails the test if that fails.
 func in(t *testing.T, namespace *netpair.Namespace, do func() error) {
 	t.Helper()
 	if err := namespace.In(do); err != nil {
@@ -120,7 +120,7 @@ func (p pair) awaitServer(t *testing.T) {
 	})
 }
 
-// TestEcho captures datagrams that a server answers after a time of its own, whole ones and such in parts.
+// TestEcho captures datagrams, whole and fragmented, that a server answers after a delay of its own.
 func TestEcho(t *testing.T) {
 	p := newPair(t)
 	const messages, lost, pause = 300, 7, 2 * time.Millisecond
@@ -144,7 +144,7 @@ func TestEcho(t *testing.T) {
 					t.Fatal(err)
 				}
 				if i < lost {
-					continue // the server forgets it
+					continue // the server does not answer it
 				}
 				if i%100 == 50 {
 					time.Sleep(pause)
@@ -163,7 +163,7 @@ func TestEcho(t *testing.T) {
 			}
 			want := Result{
 				Packets: r.Packets, ClientPort: r.ClientPort, ServerPort: toolPort, Requests: messages, Matched: messages - lost,
-				Unanswered: lost, Late: r.Late, // the kernel begins to take times a moment after it was asked
+				Unanswered: lost, Late: r.Late, // the kernel starts to take times a moment after the request
 			}
 			if diff := cmp.Diff(want, r); diff != "" {
 				t.Errorf("the result differs (-want +got):\n%s", diff)
@@ -193,7 +193,7 @@ func TestDrops(t *testing.T) {
 	resume := make(chan struct{})
 	var capture *Capture
 	in(t, p.Server, func() (err error) {
-		// The first sample is taken only when all is over, and the ring not emptied meanwhile.
+		// The first sample blocks until all is sent, so that the ring is not emptied.
 		capture, err = Open(serverInterface, traffic, func(int64) { <-resume })
 		return err
 	})
@@ -227,7 +227,7 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// TestPinger captures what the real tool measures: every message that it counts, and each within its round trip.
+// TestPinger captures the traffic of the real tool: every message that it counts, and each within its round trip.
 func TestPinger(t *testing.T) {
 	p := newPair(t)
 	program := filepath.Join(t.TempDir(), pinger.Program)
@@ -263,7 +263,7 @@ func TestPinger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			traffic := between(v1alpha1.ProtocolUDP, c.size)
-			protocol, probes := "udp", int64(1) // one datagram tries the path
+			protocol, probes := "udp", int64(1) // one datagram tests the path
 			if c.tcp {
 				traffic.Protocol, traffic.Preamble = v1alpha1.ProtocolTCP, PingerPreamble
 				protocol, probes = "tcp", 0
@@ -274,8 +274,8 @@ func TestPinger(t *testing.T) {
 			traffic.OpenLoop, traffic.ExceptPort = c.rate > 0, agentPort
 			args := []string{"client", "--server", traffic.Server.String(), "--port", port, "--protocol", protocol,
 				"--sizes", fmt.Sprint(c.size), "--rates", fmt.Sprint(c.rate), "--duration", "500ms", "--warmup", "0s", "--loss-after", "20s", "--deadline", "60"}
-			// On a machine that does other work the kernel may have no room for a packet, and says so, and an answer on the
-			// tried path may be so late that the pinger tries again.
+			// On a machine that does other work, the kernel may have no room for a packet, and reports it, and an answer to
+			// a probe may be so late that the pinger tries again.
 			for try := 1; ; try++ {
 				capture := p.capture(t, traffic)
 				output := p.ping(t, exec.Command(program, args...))
@@ -296,11 +296,11 @@ func TestPinger(t *testing.T) {
 	}
 }
 
-// errBusy is of what a machine that does other work makes of a measurement.
+// errBusy means that other work on the machine disturbed a measurement.
 var errBusy = errors.New("the machine is busy")
 
-// agree holds a capture against what the pinger's client printed: every message that it counts was captured, and each
-// within its round trip. Probes are those that it does not count.
+// agree compares a capture with the output of the pinger's client: every message that the client counts was captured, and
+// each within its round trip. probes is the number of messages that it does not count.
 func agree(output string, r Result, samples []int64, probes int64) error {
 	var told struct {
 		Cells []struct {

@@ -2,19 +2,19 @@ package capture
 
 import "slices"
 
-// streams are the two directions of a TCP connection. Positions count bytes from the SYN of each.
+// streams holds the two directions of a TCP connection. Positions count bytes from the SYN of each direction.
 type streams struct {
 	in, out stream
 	// outKnown is true once the server's SYN was seen.
 	outKnown bool
-	// ahead are the pieces that came before others that are missing, ascending and apart. The receive window bounds
-	// them.
+	// ahead holds the pieces that arrived before earlier ones that are missing, ascending and disjoint. The receive window
+	// bounds them.
 	ahead []span
 	// baseIn and baseOut are where the current message begins, or the first of several that came without a pause.
 	baseIn, baseOut int64
 	// asked and replied are where the current message ends, and where the next reply begins.
 	asked, replied int64
-	// name is that of the current message.
+	// name is the name of the current message.
 	name name
 }
 
@@ -22,16 +22,16 @@ type streams struct {
 type stream struct {
 	// start is the sequence number of the first byte.
 	start uint32
-	// next is the position up to which everything has come, or gone.
+	// next is the position up to which everything has arrived, or left.
 	next int64
 }
 
-// position of a sequence number: of those that it may mean, the one nearest to what comes next.
+// position returns the position of a sequence number: the nearest to next of those that it may mean.
 func (s stream) position(sequence uint32) int64 {
 	return s.next + int64(int32(sequence-(s.start+uint32(s.next))))
 }
 
-// span is a piece of a stream, from one position to before another.
+// span is a piece of a stream, from one position up to but not including another.
 type span struct{ from, to int64 }
 
 // segment takes a TCP packet.
@@ -51,7 +51,7 @@ func (m *matcher) segment(p packet) {
 		begin := int64(m.Preamble)
 		f.streams = &streams{in: stream{start: p.sequence + 1}, baseIn: begin, asked: begin + int64(m.MessageSize)}
 	case f == nil:
-		// The connection is older than the capture: where its messages begin cannot be known.
+		// The connection is older than the capture, so it is not known where its messages begin.
 	case p.flags&tcpSYN != 0:
 		if !f.streams.outKnown {
 			f.streams.out.start, f.streams.outKnown = p.sequence+1, true
@@ -64,7 +64,7 @@ func (m *matcher) segment(p packet) {
 	}
 }
 
-// came takes bytes of the client's.
+// came takes bytes from the client.
 func (f *flow) came(p packet) {
 	s, size := f.streams, int64(f.MessageSize)
 	from := s.in.position(p.sequence)
@@ -87,7 +87,7 @@ func (f *flow) came(p packet) {
 		return
 	}
 	if s.out.next-s.baseOut >= begin-s.baseIn {
-		// All that came before was answered: here begins a message, whatever the sizes of those before.
+		// Everything before was answered: a message begins here, whatever the sizes of earlier messages.
 		f.giveUp(f.pending.length())
 		s.baseIn, s.baseOut, s.asked, s.replied = begin, s.out.next, begin+size, s.out.next
 	}
@@ -103,7 +103,7 @@ func (f *flow) came(p packet) {
 	}
 }
 
-// went takes bytes of the server's.
+// went takes bytes from the server.
 func (f *flow) went(p packet) {
 	s, size := f.streams, int64(f.MessageSize)
 	from := s.out.position(p.sequence)
@@ -114,10 +114,10 @@ func (f *flow) went(p packet) {
 	for ; s.replied < to; s.replied += size {
 		switch {
 		case s.replied < from:
-			// It began in a packet that was not captured.
+			// The reply began in a packet that was not captured.
 			f.giveUp(min(1, f.pending.length()))
 		case !f.OpenLoop && s.in.next-s.baseIn != size:
-			// What is answered was no message of this size: something of the tool's own.
+			// The server answers something that was not a message of this size: other traffic of the tool.
 		default:
 			f.reply(p.at, nameAt(p.head, s.replied-from, f.MessageSize))
 		}
@@ -125,7 +125,7 @@ func (f *flow) went(p packet) {
 	s.out.next = to
 }
 
-// nameAt is the name of the message that begins at an offset in a payload of which head was captured.
+// nameAt returns the name of the message that begins at an offset in a payload; head is the captured part of the payload.
 func nameAt(head []byte, offset int64, size int) name {
 	if offset >= int64(len(head)) {
 		return name{}
@@ -133,7 +133,7 @@ func nameAt(head []byte, offset int64, size int) name {
 	return nameOf(head[offset:], size)
 }
 
-// insert adds a span to ascending ones and joins those that touch.
+// insert adds a span to ascending spans and joins spans that touch.
 func insert(spans []span, added span) []span {
 	i, _ := slices.BinarySearchFunc(spans, added.from, func(s span, from int64) int {
 		if s.to < from {

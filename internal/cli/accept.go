@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// newAccept is the verb that makes a result the baseline of a node.
+// newAccept returns the verb that makes a result the baseline of a node.
 func newAccept(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
@@ -40,7 +40,7 @@ func newAccept(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// newVerify is the verb that has a node measured again.
+// newVerify returns the verb that requests a new measurement of a node.
 func newVerify(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
@@ -62,7 +62,7 @@ func newVerify(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// verificationName is the name of a LatencyVerification, given itself or by gate and node.
+// verificationName returns the name of a LatencyVerification, given either as such or as gate and node.
 func verificationName(args []string) string {
 	if len(args) == 1 {
 		return args[0]
@@ -70,7 +70,7 @@ func verificationName(args []string) string {
 	return v1alpha1.VerificationName(args[0], args[1])
 }
 
-// operator is a call of a verb that asks something of the operator, and waits for its answer.
+// operator is an invocation of a verb that sends a request to the operator and waits for its answer.
 type operator struct {
 	*cluster
 	timeout time.Duration
@@ -111,7 +111,7 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
 
-// byHand says whether a result was accepted manually and is the baseline.
+// byHand reports whether a result was accepted manually and is the baseline.
 func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 	a := v.Status.Accepted
 	return v.Status.State == v1alpha1.VerificationVerified && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark
@@ -129,7 +129,7 @@ func (o *operator) verify(ctx context.Context, verification string, stdout, stde
 	return say(stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 }
 
-// verification reads one.
+// verification reads a LatencyVerification.
 func (o *operator) verification(ctx context.Context, name string) (client.WithWatch, *v1alpha1.LatencyVerification, error) {
 	if o.timeout <= 0 {
 		return nil, nil, fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
@@ -145,7 +145,7 @@ func (o *operator) verification(ctx context.Context, name string) (client.WithWa
 	return api, v, read(ctx, api, subject{verifications, verifications.key("", name)}, v)
 }
 
-// ask sets an annotation and waits until the operator has acted upon it, which is when it removes it.
+// ask sets an annotation and waits until the operator has processed the request; the operator then removes the annotation.
 func (o *operator) ask(ctx context.Context, api client.WithWatch, v *v1alpha1.LatencyVerification, annotation, value string, stderr io.Writer) (*v1alpha1.LatencyVerification, error) {
 	of := subject{verifications, client.ObjectKeyFromObject(v)}
 	asked := v.DeepCopy()

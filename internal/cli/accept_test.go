@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// addVerification adds that of gate upgrade and node-a, which failed.
+// addVerification adds the LatencyVerification of gate upgrade and node-a, which failed.
 func (s *apiServer) addVerification() *v1alpha1.LatencyVerification {
 	v := &v1alpha1.LatencyVerification{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyVerification"},

@@ -34,36 +34,36 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/admit"
 )
 
-// apiServer answers for the objects it is given, as far as the command asks: GET and watch of one object, GET of the
-// benchmarks of a parent, or of a namespace, apply, create and delete of a benchmark, and what a plan looks at. The maps may be changed before it
-// serves; later, see change.
+// apiServer serves the objects that it is given, and only the requests of the command: GET and watch of one object, GET of the
+// benchmarks of a parent or of a namespace, apply, create and delete of a benchmark, and the reads of a plan. The maps may be
+// changed before it serves; later, use change.
 type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
 	matrices   map[types.NamespacedName]*v1alpha1.LatencyMatrix
 	gates      map[string]*v1alpha1.LatencyGate
-	// verifications are those of gates; operator does with an annotation on one what the operator does; nil: nothing.
+	// verifications are the LatencyVerifications of gates; operator processes an annotation as the operator does; nil: not at all.
 	verifications map[string]*v1alpha1.LatencyVerification
 	operator      func(*v1alpha1.LatencyVerification)
 	configMaps    map[types.NamespacedName]*corev1.ConfigMap
 	pods          map[types.NamespacedName]*corev1.Pod
-	// logs are those of the pods; of one without a log it is refused.
+	// logs are the logs of the pods; reading any other log is refused.
 	logs  map[types.NamespacedName]string
 	nodes []corev1.Node
 	// networks are NetworkAttachmentDefinitions.
 	networks map[types.NamespacedName]*metav1.PartialObjectMetadata
 	// forbidden are parts of paths that are refused.
 	forbidden []string
-	// fields is a JSON merge patch of every benchmark that it returns: fields that only another version has.
+	// fields is a JSON merge patch for every returned benchmark: fields that only another version has.
 	fields string
-	// token that callers must show.
+	// token is the token that callers must send.
 	token string
 
 	sync.Mutex
-	// asked are the paths of all requests, written the methods and URIs of those that write.
+	// asked are the paths of all requests, written the methods and URIs of the requests that write.
 	asked, written []string
-	// refusals are the answers to the next requests, in order, instead of what they ask for.
+	// refusals are the answers to the next requests, in order; nil does not refuse.
 	refusals []*apierrors.StatusError
-	// changed is closed, and made again, with each change; untold says that no client was notified of the last one yet.
+	// changed is closed and replaced with each change; untold is true until a client is notified of the last change.
 	changed chan struct{}
 	untold  bool
 	server  *httptest.Server
@@ -71,7 +71,7 @@ type apiServer struct {
 
 var benchmarkResource = schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}
 
-// ServeHTTP knows exactly some requests. Of whatever else the command asked for, it would need rights to do so.
+// ServeHTTP serves only certain requests: for any other request, the command would need more rights.
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Lock()
 	s.asked = append(s.asked, r.URL.Path)
@@ -272,7 +272,7 @@ func (s *apiServer) handleMatrices(mux *http.ServeMux) {
 	})
 }
 
-// listVerifications answers with those of a gate.
+// listVerifications answers with the LatencyVerifications of a gate.
 func (s *apiServer) listVerifications(w http.ResponseWriter, gate string) {
 	s.Lock()
 	defer s.Unlock()
@@ -285,7 +285,7 @@ func (s *apiServer) listVerifications(w http.ResponseWriter, gate string) {
 	s.answer(w, http.StatusOK, list)
 }
 
-// apply makes a benchmark, or changes the spec of the one that there is.
+// apply creates a benchmark, or changes the spec of the existing one.
 func (s *apiServer) apply(w http.ResponseWriter, r *http.Request, name types.NamespacedName) {
 	s.Lock()
 	defer s.Unlock()
@@ -319,7 +319,7 @@ func (s *apiServer) apply(w http.ResponseWriter, r *http.Request, name types.Nam
 	s.answer(w, http.StatusOK, b)
 }
 
-// create makes a benchmark. One of 13 rounds it refuses, before it looks whether there is one of that name.
+// create creates a benchmark. It refuses 13 rounds, before it checks whether the name exists already.
 func (s *apiServer) create(w http.ResponseWriter, r *http.Request) {
 	s.Lock()
 	defer s.Unlock()
@@ -346,7 +346,7 @@ func (s *apiServer) create(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusCreated, b)
 }
 
-// delete removes a benchmark when its pods and results are gone: a moment after it was asked to.
+// delete removes a benchmark a moment after the request, as if its pods and results were deleted first.
 func (s *apiServer) delete(w http.ResponseWriter, r *http.Request, name types.NamespacedName) {
 	s.Lock()
 	defer s.Unlock()
@@ -361,7 +361,7 @@ func (s *apiServer) delete(w http.ResponseWriter, r *http.Request, name types.Na
 	s.answer(w, http.StatusOK, b)
 }
 
-// list answers with the benchmarks of a namespace, all or those that a label selects, one a page if there is a limit.
+// list answers with the benchmarks of a namespace, all or those with a label, one per page if the request has a limit.
 func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -382,7 +382,8 @@ func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, list)
 }
 
-// watch sends the changes of one benchmark since the version that the caller has seen, until one of them goes.
+// watch sends the changes of one benchmark since the version that the caller has seen, until the benchmark is deleted or the caller
+// disconnects.
 func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	name, found := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	if !found {
@@ -416,7 +417,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change changes what there is, and notifies the clients that watch.
+// change changes the objects, and notifies the clients that watch.
 func (s *apiServer) change(to func()) {
 	s.Lock()
 	defer s.Unlock()
@@ -429,7 +430,7 @@ func (s *apiServer) change(to func()) {
 	s.changed = make(chan struct{})
 }
 
-// patience is for a request that comes at once, on a machine that does other work.
+// patience is how long to wait for a request that normally comes at once, on a busy machine.
 const patience = time.Minute
 
 // await waits until a number of requests has been made.
@@ -460,7 +461,7 @@ func (s *apiServer) awaitTold(t *testing.T) {
 	t.Error("nobody was ever told of the change")
 }
 
-// withFields is a benchmark with the fields of another version.
+// withFields returns a benchmark with the fields of another version.
 func (s *apiServer) withFields(b *v1alpha1.LatencyBenchmark) any {
 	if s.fields == "" {
 		return b
@@ -499,7 +500,7 @@ func (*apiServer) answer(w http.ResponseWriter, code int, object any) {
 func (s *apiServer) serve(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	s.token, s.changed = "of-the-user", make(chan struct{})
-	// Credentials travel by TLS only.
+	// Clients send credentials only over TLS.
 	s.server = httptest.NewTLSServer(s)
 	s.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(s.server.Close)

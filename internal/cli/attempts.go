@@ -25,7 +25,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// newAttempts is the verb that lists every attempt at every run.
+// newAttempts returns the verb that lists every attempt at every run.
 func newAttempts(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "attempts NAME",
@@ -67,7 +67,7 @@ func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error)
 // mostAttempts is how many attempts a status keeps.
 const mostAttempts = 300
 
-// pastAttempts has a line for each attempt that is over.
+// pastAttempts writes a line for each finished attempt.
 func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {
 	if len(all) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Clie
 	}
 }
 
-// standingOf says how a pod is, and why.
+// standingOf returns the phase of a pod and the reasons for it.
 func standingOf(pod *corev1.Pod) string {
 	told := []string{string(pod.Status.Phase)}
 	add := func(reason, message string) {
@@ -166,7 +166,7 @@ const (
 	mostLineBytes = 64 << 10
 )
 
-// lastWords are the last lines of the log of a pod's agent, but for those that hold its result.
+// lastWords returns the last lines of the log of a pod's agent, except the lines that hold its result.
 func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]string, error) {
 	log, err := c.log(ctx, pod, pods.Container)
 	if err != nil {
@@ -185,14 +185,14 @@ func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]str
 		last = last[max(0, len(last)-mostLines):]
 	}
 	if err := lines.Err(); err != nil {
-		// What was read is not the end.
+		// The lines read so far are not the end of the log.
 		return nil, err
 	}
 	return last, nil
 }
 
-// mostShown is how much of a text from outside is shown, in bytes.
+// mostShown is how many bytes of a text from another component are shown.
 const mostShown = 1024
 
-// printable is a text that does to a terminal what it says, and no more.
+// printable cuts a text to mostShown bytes and replaces the characters that control a terminal.
 func printable(s string) string { return text.Printable(s, mostShown) }

@@ -18,7 +18,7 @@ func at(second int) metav1.MicroTime {
 	return metav1.NewMicroTime(time.Date(2026, 3, 4, 5, 6, second, 0, time.UTC))
 }
 
-// newBusyCluster has perf/sweep with two attempts that are over and one that goes on, and its two pods.
+// newBusyCluster returns a cluster with perf/sweep, which has two finished attempts and an active one with two pods.
 func newBusyCluster(t *testing.T) *apiServer {
 	t.Helper()
 	s := newCluster(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// framed is a document as its agent sent it.
+// framed returns a document as its agent sent it.
 func framed(t *testing.T, d result.Document) result.Framed {
 	t.Helper()
 	var sent bytes.Buffer
@@ -37,7 +37,7 @@ func framed(t *testing.T, d result.Document) result.Framed {
 // sweep is the benchmark that every cluster has.
 var sweep = types.NamespacedName{Namespace: "perf", Name: "sweep"}
 
-// storedRun is the only run of a benchmark, TCP in two sizes, with another evidence if it is changed.
+// storedRun returns the only run of a benchmark, TCP in two sizes; change may change its evidence.
 func storedRun(t *testing.T, run string, change func(*result.Evidence)) (*corev1.ConfigMap, v1alpha1.StoredResult) {
 	t.Helper()
 	r := result.NewRecorder()
@@ -71,7 +71,7 @@ func storedRun(t *testing.T, run string, change func(*result.Evidence)) (*corev1
 	return cm, stored.Named(cm.Name)
 }
 
-// newCluster has benchmark perf/sweep with one stored run of TCP in two sizes.
+// newCluster returns a cluster with benchmark perf/sweep with one stored run of TCP in two sizes.
 func newCluster(t *testing.T) *apiServer {
 	t.Helper()
 	b := &v1alpha1.LatencyBenchmark{
@@ -142,8 +142,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// addMesh adds matrix perf/mesh of all pairs of three nodes, of which the first pair is measured, and a benchmark that has
-// its label and is not its own.
+// addMesh adds matrix perf/mesh of all pairs of three nodes, whose first pair is measured, and a benchmark that has the matrix's
+// label but another owner.
 func (s *apiServer) addMesh() {
 	add := func(name string, change func(*v1alpha1.LatencyBenchmark)) {
 		b := s.benchmarks[sweep].DeepCopy()
@@ -304,7 +304,7 @@ func TestGetRefuses(t *testing.T) {
 	}
 }
 
-// The format is looked at before the cluster: a mistyped one costs no wait for a cluster that does not answer.
+// The format is checked before the cluster is contacted: an invalid one does not wait for a cluster that does not answer.
 func TestGetLooksAtTheFormatFirst(t *testing.T) {
 	s := newCluster(t)
 	kubeconfig := s.serve(t)
@@ -313,7 +313,7 @@ func TestGetLooksAtTheFormatFirst(t *testing.T) {
 	}
 }
 
-// A cluster that does not answer is one line, too.
+// A cluster that does not answer also gives an error of one line.
 func TestGetWithoutACluster(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "config")
 	for _, args := range [][]string{

@@ -14,8 +14,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// newComparedCluster has perf/sweep, and perf/after that was measured with another kernel after another boot; only the
-// former is complete.
+// newComparedCluster returns a cluster with perf/sweep, and perf/after that was measured with another kernel after another boot;
+// only perf/sweep is complete.
 func newComparedCluster(t *testing.T) *apiServer {
 	t.Helper()
 	s := newCluster(t)
@@ -33,7 +33,7 @@ func newComparedCluster(t *testing.T) *apiServer {
 func TestCompare(t *testing.T) {
 	cases := map[string]struct {
 		args []string
-		// want are parts of the output, in this order; none of not is in it.
+		// want are parts of the output, in this order; not are texts that it must not contain.
 		want, not []string
 	}{
 		"the conditions come first": {

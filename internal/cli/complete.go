@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// completionLimit is how long who presses the tabulator waits for a cluster.
+// completionLimit is how long a shell completion waits for a cluster.
 const completionLimit = 3 * time.Second
 
-// names lists the names of objects, in the namespace of namespaced ones; it returns none if the cluster does not respond.
+// names lists the names of objects, in the user's namespace if they are namespaced. It returns nil if the cluster does not respond.
 func (c *cluster) names(cmd *cobra.Command, list *metav1.PartialObjectMetadataList, namespaced bool) []string {
 	api, namespace, err := c.client()
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *cluster) names(cmd *cobra.Command, list *metav1.PartialObjectMetadataLi
 	return names
 }
 
-// completeResults completes the first n arguments by objects of kinds and paths of exports.
+// completeResults completes the first n arguments with objects of kinds and paths of exports.
 func (c *cluster) completeResults(n int, kinds ...*kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if isPath(begun) && len(args) < n {
@@ -43,7 +43,7 @@ func (c *cluster) completeResults(n int, kinds ...*kind) cobra.CompletionFunc {
 	}
 }
 
-// completeNames completes the first n arguments by objects of kinds: NAME of the first kind, KIND/NAME of the others.
+// completeNames completes the first n arguments with objects of kinds: NAME of the first kind, KIND/NAME of the others.
 func (c *cluster) completeNames(n int, kinds ...*kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= n {
@@ -62,7 +62,7 @@ func (c *cluster) completeNames(n int, kinds ...*kind) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag completes a flag by the values that it can have.
+// completeFlag completes a flag with the values that it can have.
 func completeFlag(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // There is no such flag.

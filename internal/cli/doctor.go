@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 )
 
-// newDoctor is the verb that checks whether a cluster is suitable for latency measurements.
+// newDoctor returns the verb that checks whether a cluster is suitable for latency measurements.
 func newDoctor(c *cluster) *cobra.Command {
 	d := &doctorCall{cluster: c}
 	cmd := &cobra.Command{
@@ -50,13 +50,13 @@ func newDoctor(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// doctorForms are the layouts of a report.
+// doctorForms are the formats of a report.
 var doctorForms = []string{"table", "wide", "json", "yaml"}
 
 // leastTimeout is less than any pod needs.
 const leastTimeout = 5 * time.Second
 
-// doctorCall is a call of the verb.
+// doctorCall is an invocation of the verb.
 type doctorCall struct {
 	*cluster
 	nodes, networks     []string
@@ -65,7 +65,7 @@ type doctorCall struct {
 	timeout             time.Duration
 }
 
-// check refuses bad input.
+// check returns an error for invalid input.
 func (d *doctorCall) check() error {
 	if err := oneOf("--output", d.form, doctorForms); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (d *doctorCall) check() error {
 	return nil
 }
 
-// run looks, and prints what it found.
+// run checks the cluster and prints the report.
 func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *screen) error {
 	if err := d.check(); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	return nil
 }
 
-// doctorCode is the exit code of a report.
+// doctorCode returns the exit code of a report.
 func doctorCode(result doctor.Level) int {
 	switch result {
 	case doctor.Error:
@@ -134,7 +134,7 @@ func doctorCode(result doctor.Level) int {
 	return exitPass
 }
 
-// text is the report in the format that was asked for.
+// text returns the report in the requested format.
 func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
 	if d.form != "table" && d.form != "wide" {
 		return structured(d.form, r)
@@ -148,7 +148,7 @@ func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
 	return r.Table(d.form == "wide", paint), nil
 }
 
-// structured is a value as json or yaml, with a line break at its end.
+// structured returns a value as JSON or YAML, with a line break at its end.
 func structured(form string, value any) (string, error) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && form == "yaml" {
@@ -160,5 +160,5 @@ func structured(form string, value any) (string, error) {
 	return strings.TrimSuffix(string(data), "\n") + "\n", nil
 }
 
-// errInterrupted is the error when the user did not wait for the end.
+// errInterrupted is returned when the user interrupts the command.
 var errInterrupted = errors.New("interrupted; the inspect pods are removed")

@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 )
 
-// newExport is the verb that keeps results outside the cluster.
+// newExport returns the verb that keeps results outside the cluster.
 func newExport(c *cluster) *cobra.Command {
 	e := &exporter{cluster: c}
 	cmd := &cobra.Command{
@@ -41,7 +41,7 @@ func newExport(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// exporter is a call of the verb.
+// exporter is an invocation of the verb.
 type exporter struct {
 	*cluster
 	dir       string

@@ -32,7 +32,7 @@ func exportSweep(t *testing.T) (results string) {
 	return results
 }
 
-// What an export holds is printed, compared and judged as it was in the cluster, and no cluster is asked.
+// The contents of an export are printed, compared and judged as in the cluster, without a request to a cluster.
 func TestExportIsRead(t *testing.T) {
 	s := newCluster(t)
 	_, table, _ := run("get", "sweep", "--kubeconfig", s.serve(t))
@@ -66,7 +66,7 @@ func TestExportIsRead(t *testing.T) {
 	}
 }
 
-// The export of a matrix has the results of its pairs.
+// The export of a matrix contains the results of its pairs.
 func TestExportOfPairs(t *testing.T) {
 	s := newCluster(t)
 	s.addMesh()
@@ -92,7 +92,7 @@ func TestExportOfPairs(t *testing.T) {
 	}
 }
 
-// refused calls the command, which is to refuse with one line.
+// refused calls the command, which must fail with one line.
 func refused(t *testing.T, args []string, wantCode int, want []string) {
 	t.Helper()
 	code, stdout, stderr := run(args...)
@@ -122,7 +122,7 @@ func TestExportRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		want []string
-		// code is 1 where it is 0.
+		// code is the exit code; 0 stands for 1.
 		code int
 	}{
 		"no directory":                                {args: []string{"export", "sweep"}, want: []string{"--output"}},

@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// judged is a benchmark with a gate, of which the conditions are as they are written while it runs.
+// judged gives a benchmark criteria, and the conditions that the operator writes while it runs.
 func judged(b *v1alpha1.LatencyBenchmark, change ...func(*v1alpha1.LatencyBenchmark)) *v1alpha1.LatencyBenchmark {
 	b.Generation = 1
 	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}}}
@@ -29,7 +29,7 @@ func judged(b *v1alpha1.LatencyBenchmark, change ...func(*v1alpha1.LatencyBenchm
 	return b
 }
 
-// finish is what the operator writes at the end, with a verdict.
+// finish returns the change that the operator makes at the end, with a verdict.
 func finish(status metav1.ConditionStatus, reason, message string, rules ...v1alpha1.RuleVerdict) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "3 of 3 runs"))
@@ -48,7 +48,7 @@ var (
 	held      = v1alpha1.RuleVerdict{Rule: "lost max 0", Outcome: v1alpha1.VerdictPass, Reason: "WithinLimit", Message: "none lost"}
 )
 
-// waitsFor makes a benchmark one whose verdict waits for another's results.
+// waitsFor returns a change that makes the verdict of a benchmark wait for the results of another benchmark.
 func waitsFor(baseline string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: baseline}}
@@ -56,7 +56,8 @@ func waitsFor(baseline string) func(*v1alpha1.LatencyBenchmark) {
 	}
 }
 
-// newGatedCluster has benchmark perf/sweep with a gate, and perf/NAME for each name, changed as it says.
+// newGatedCluster returns a cluster with benchmark perf/sweep with criteria, and perf/NAME for each name in others, changed by its
+// function.
 func newGatedCluster(t *testing.T, change func(*v1alpha1.LatencyBenchmark), others map[string]func(*v1alpha1.LatencyBenchmark)) *apiServer {
 	t.Helper()
 	s := newCluster(t)
@@ -75,12 +76,12 @@ func nothing(*v1alpha1.LatencyBenchmark) {}
 func TestGate(t *testing.T) {
 	type others = map[string]func(*v1alpha1.LatencyBenchmark)
 	cases := map[string]struct {
-		// args after gate; absent: sweep.
+		// args are the arguments after gate; nil: sweep.
 		args   []string
 		sweep  func(*v1alpha1.LatencyBenchmark)
 		others others
 		code   int
-		// stdout exactly, stderr in parts, of its only line.
+		// stdout is compared exactly; stderr are parts of its only line.
 		stdout string
 		stderr []string
 	}{
@@ -115,7 +116,7 @@ func TestGate(t *testing.T) {
 	}
 	for name, c := range cases {
 		for _, wait := range []bool{false, true} {
-			// A verdict that may still come is waited for: see TestGateWaits.
+			// With --wait, gate waits for a verdict that may still come: see TestGateWaits.
 			if wait && strings.Contains(c.stdout, "not judged") || wait && c.others["before"] != nil {
 				continue
 			}
@@ -145,13 +146,13 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Each case begins with a benchmark that runs, and changes it once it is watched.
+// Each case begins with a running benchmark, and changes it once the command watches it.
 func TestGateWaits(t *testing.T) {
 	unavailable := apierrors.NewServiceUnavailable("etcd has no leader")
 	cases := map[string]struct {
 		sweep, baseline func(*v1alpha1.LatencyBenchmark)
 		refusals        []*apierrors.StatusError
-		// changes happen one after the other, each when the server was asked so often.
+		// changes happen one after the other, each once the server has received the number of requests in asked.
 		changes []func(*apiServer)
 		asked   []int
 		code    int
@@ -200,7 +201,7 @@ func TestGateWaits(t *testing.T) {
 		},
 		"for a baseline that is being measured": {
 			sweep: waitsFor("before"), baseline: nothing,
-			// The candidate, its baseline, and the watch.
+			// The three requests are the candidate, its baseline, and the watch.
 			asked: []int{3}, changes: []func(*apiServer){func(s *apiServer) { passes(s.benchmarks[sweep]) }},
 			stdout: "Pass: all 3 rules pass",
 		},
@@ -279,7 +280,7 @@ func TestGateWaits(t *testing.T) {
 	}
 }
 
-// A machine that does other work may take longer than the first of these times until it has read what there is.
+// On a busy machine, reading the objects may take longer than the first of these timeouts.
 func TestGateTimesOut(t *testing.T) {
 	s := newGatedCluster(t, nothing, map[string]func(*v1alpha1.LatencyBenchmark){"good": passes})
 	kubeconfig := s.serve(t)
@@ -300,7 +301,7 @@ func TestGateTimesOut(t *testing.T) {
 	t.Errorf("it never printed %q and said %q", good, want)
 }
 
-// A watch that the API server ends because it has forgotten what the command saw last is nothing to tell of.
+// The command prints nothing about a watch that the API server ends because the resource version is too old.
 func TestGateWatchesAgain(t *testing.T) {
 	s := newGatedCluster(t, nothing, nil)
 	s.refusals = []*apierrors.StatusError{nil, apierrors.NewResourceExpired("too old resource version")}
@@ -314,7 +315,7 @@ func TestGateWatchesAgain(t *testing.T) {
 	}
 }
 
-// A matrix that waits for its baseline, a matrix too, may still pass unless that one failed or does not exist.
+// A matrix that waits for its baseline, also a matrix, may still pass unless the baseline failed or does not exist.
 func TestStillOpenOfAMatrix(t *testing.T) {
 	m := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "after"}}
 	m.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: "before"}}}

@@ -16,19 +16,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// kind is one of Tailgate's kinds on which there is a verdict.
+// kind describes one of Tailgate's kinds.
 type kind struct {
 	name string
-	// short is its short name, plural that of its resource; the singular is understood too.
+	// short is the short name, plural the name of the resource; the singular is accepted too.
 	short, plural string
 	scope         meta.RESTScope
 	object        func() client.Object
 	list          func() client.ObjectList
-	// standing is what the verdict on an object has come to. It may read more.
+	// standing returns the state of the verdict on an object. It may read other objects.
 	standing func(context.Context, client.Reader, client.Object) (standing.Standing, error)
 }
 
-// benchmarks are the kind that is meant where none is named.
+// benchmarks is the kind LatencyBenchmark, the default if a user names no kind.
 var benchmarks = &kind{
 	name: "LatencyBenchmark", short: "lb", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyBenchmark{} },
@@ -38,7 +38,7 @@ var benchmarks = &kind{
 	},
 }
 
-// matrices are LatencyMatrices, of which the verdict is that on all their pairs.
+// matrices is the kind LatencyMatrix, whose verdict covers all pairs.
 var matrices = &kind{
 	name: "LatencyMatrix", short: "lmatrix", plural: "latencymatrices", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyMatrix{} },
@@ -48,7 +48,7 @@ var matrices = &kind{
 	},
 }
 
-// overviewOf is a benchmark, or what a matrix has alike.
+// overviewOf returns a benchmark, or the overview of a matrix, which has the form of a benchmark.
 func overviewOf(o client.Object) *v1alpha1.LatencyBenchmark {
 	if m, ok := o.(*v1alpha1.LatencyMatrix); ok {
 		return m.Overview()
@@ -56,7 +56,7 @@ func overviewOf(o client.Object) *v1alpha1.LatencyBenchmark {
 	return o.(*v1alpha1.LatencyBenchmark)
 }
 
-// gates are LatencyGates, of which the verdict is that on all their nodes.
+// gates is the kind LatencyGate, whose verdict covers all nodes.
 var gates = &kind{
 	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyGate{} },
@@ -66,30 +66,30 @@ var gates = &kind{
 	},
 }
 
-// verifications are where a gate's nodes stand. None has a verdict of its own that gate would tell.
+// verifications is the kind LatencyVerification, the state of a gate's node. The verb gate prints no verdict on this kind.
 var verifications = &kind{
 	name: "LatencyVerification", short: "lver", plural: "latencyverifications", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyVerification{} },
 	list:   func() client.ObjectList { return &v1alpha1.LatencyVerificationList{} },
 }
 
-// kinds are those on which there is a verdict.
+// kinds returns the kinds that have a verdict.
 func kinds() []*kind { return []*kind{benchmarks, matrices, gates} }
 
-// names is a list to be filled with the metadata of objects of the kind.
+// names returns an empty list for the metadata of objects of the kind.
 func (k *kind) names() *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.name + "List"))
 	return list
 }
 
-// is says whether a user means the kind.
+// is reports whether a user's word names the kind.
 func (k *kind) is(word string) bool {
 	word = strings.TrimSuffix(strings.ToLower(word), "."+v1alpha1.GroupVersion.Group)
 	return slices.Contains([]string{k.short, k.plural, strings.ToLower(k.name)}, word)
 }
 
-// key names an object of the kind, in a namespace if it is in any.
+// key returns the key of an object of the kind, without the namespace if the kind is not namespaced.
 func (k *kind) key(namespace, name string) types.NamespacedName {
 	if k.scope == meta.RESTScopeRoot {
 		namespace = ""
@@ -135,7 +135,7 @@ func parseMeasured(arg string) (subject, error) {
 	return of, nil
 }
 
-// reworded is an error in our words.
+// reworded is an error with a message of this command.
 type reworded struct {
 	message string
 	cause   error
@@ -160,7 +160,7 @@ func read(ctx context.Context, api client.Client, of subject, into client.Object
 	}
 }
 
-// inWords is the error of a request in words that say what was requested.
+// inWords returns the error of a request with a message that says what was requested.
 func inWords(doing string, of subject, err error) error {
 	if apierrors.IsNotFound(err) && !isAbsent(err) {
 		return reworded{fmt.Sprintf("the cluster does not have the kind %s: install Tailgate there, or choose another cluster with --context", of.kind.name), err}
@@ -168,8 +168,8 @@ func inWords(doing string, of subject, err error) error {
 	return fmt.Errorf("%s %s: %w", doing, of, err)
 }
 
-// isAbsent says whether an API server said that an object does not exist; of a kind that does not it says nothing but
-// that there is no such path.
+// isAbsent reports whether an API server said that an object does not exist. For a kind that does not exist, the API server says
+// only that there is no such path.
 func isAbsent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// stdinName is the name by which a file means standard input.
+// stdinName is the file name that means standard input.
 const stdinName = "-"
 
-// fileFlag gives a verb the flag that names its manifest.
+// fileFlag adds the flag that names the manifest of a verb.
 func fileFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the LatencyBenchmark or LatencyMatrix; - is standard input")
 	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json"); err != nil {
@@ -26,7 +26,7 @@ func fileFlag(cmd *cobra.Command, file *string) {
 	}
 }
 
-// readManifest reads the one LatencyBenchmark or LatencyMatrix of a file, as it is written there.
+// readManifest reads the only LatencyBenchmark or LatencyMatrix of a file, unchanged.
 func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
 	content, err := readFile("--filename", file, stdin, maxManifest)
 	if err != nil {
@@ -51,13 +51,13 @@ func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, err
 }
 
 const (
-	// maxManifest is how much of a file with one object is read: as much as an API server takes in a request.
+	// maxManifest bounds a file with one object: it is the largest request that an API server accepts.
 	maxManifest = 3 << 20
-	// maxNodes is how much of a file with nodes is read: 5,000 of them with their images take 100 MiB.
+	// maxNodes bounds a file with nodes: 5,000 nodes with their images take 100 MiB.
 	maxNodes = 256 << 20
 )
 
-// kindOf is the kind of a manifest.
+// kindOf returns the kind of a manifest.
 func kindOf(u *unstructured.Unstructured) *kind {
 	if u.GetKind() == matrices.name {
 		return matrices
@@ -65,7 +65,7 @@ func kindOf(u *unstructured.Unstructured) *kind {
 	return benchmarks
 }
 
-// readFile reads a file of at most so many bytes, or standard input.
+// readFile reads a file, or standard input. It returns an error if the input has more bytes than most.
 func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {
 	switch file {
 	case "":
@@ -86,12 +86,12 @@ func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {
 	return content, nil
 }
 
-// atMost reads so many bytes. More than these are an error.
+// atMost returns a reader that fails if r has more bytes than most.
 func atMost(r io.Reader, most int64) io.Reader {
 	return io.MultiReader(io.LimitReader(r, most), &tooLarge{r, most})
 }
 
-// tooLarge reads nothing, and fails if there is anything to read.
+// tooLarge returns no data, and an error if rest has any.
 type tooLarge struct {
 	rest io.Reader
 	most int64
@@ -105,7 +105,7 @@ func (t *tooLarge) Read([]byte) (int, error) {
 	return 0, err
 }
 
-// parseObjects reads all objects of a YAML or JSON file. A key that comes twice is an error.
+// parseObjects reads all objects of a YAML or JSON file. A duplicate key is an error.
 func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
@@ -127,7 +127,7 @@ func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// inNamespace puts a manifest into a namespace, unless it names one: a flag must then name the same.
+// inNamespace sets the namespace of a manifest without one. If the manifest has a namespace, a flag must name the same one.
 func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) error {
 	switch own := u.GetNamespace(); {
 	case own == "":

@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// makeNodes are ready nodes of eight CPUs and four VFs.
+// makeNodes returns ready nodes with eight CPUs and four VFs each.
 func makeNodes(names ...string) []corev1.Node {
 	var all []corev1.Node
 	for _, name := range names {
@@ -35,7 +35,7 @@ func makeNodes(names ...string) []corev1.Node {
 	return all
 }
 
-// newEmptyCluster has nodes and a network, and no benchmark.
+// newEmptyCluster returns a cluster with nodes and a network, but without a benchmark.
 func newEmptyCluster(t *testing.T) *apiServer {
 	t.Helper()
 	s := newCluster(t)
@@ -49,7 +49,7 @@ func newEmptyCluster(t *testing.T) *apiServer {
 	return s
 }
 
-// compared has two variants, and a gate that may ask for more.
+// compared has two variants, and criteria that may add rounds.
 const compared = `
 apiVersion: tailgate.dev/v1alpha1
 kind: LatencyBenchmark
@@ -65,7 +65,7 @@ spec:
   criteria: {rules: [{metric: p99, maxLatency: 2us}], extendRounds: 4}
 `
 
-// mesh is every one of four nodes with every other, two pairs at once.
+// mesh is all pairs of four nodes, two pairs at the same time.
 const mesh = `
 apiVersion: tailgate.dev/v1alpha1
 kind: LatencyMatrix
@@ -103,7 +103,7 @@ if the verdict is Inconclusive, 4 more rounds, once: 40s
 		change func(*apiServer)
 		code   int
 		stdout string
-		// stderr is a part of the only line.
+		// stderr is part of the only line.
 		stderr string
 	}{
 		"two variants": {file: compared, stdout: where + runs},
@@ -220,7 +220,7 @@ func TestPlanWithoutACluster(t *testing.T) {
 	}
 }
 
-// What Onload will not carry is known without a cluster.
+// The datagrams that Onload does not accelerate are known without a cluster.
 func TestPlanOfLargeDatagrams(t *testing.T) {
 	const benchmark = `
 apiVersion: tailgate.dev/v1alpha1
@@ -296,7 +296,7 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// Every sample can be planned from the file alone: whatever stands in the way, it is not the file.
+// Every sample can be planned from the file alone: the obstacle is never the file.
 func TestPlanOfTheSamples(t *testing.T) {
 	nodes := written(t, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n")
 	planned := 0

@@ -29,7 +29,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What goes wrong leaves no file, and an old one as it was.
+// A failure writes no file, and leaves an old file unchanged.
 func TestReportWritesNothing(t *testing.T) {
 	s := newCluster(t)
 	kubeconfig := s.serve(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// newRerun is the verb that measures again.
+// newRerun returns the verb that measures again.
 func newRerun(c *cluster) *cobra.Command {
 	r := &rerunner{cluster: c}
 	cmd := &cobra.Command{
@@ -38,20 +38,20 @@ func newRerun(c *cluster) *cobra.Command {
 			return err
 		},
 	}
-	// Not --as, which is whom to impersonate.
+	// The flag is not --as, which kubectl uses for impersonation.
 	cmd.Flags().StringVar(&r.newName, "name", "", "name of the new LatencyBenchmark or LatencyMatrix")
 	cmd.Flags().BoolVar(&r.replace, "replace", false, "delete the LatencyBenchmark or LatencyMatrix with its results, and create it again")
 	return cmd
 }
 
-// rerunner is a call of the verb.
+// rerunner is an invocation of the verb.
 type rerunner struct {
 	*cluster
 	newName string
 	replace bool
 }
 
-// run returns what is to be printed, also with an error.
+// run returns the text to print, possibly together with an error.
 func (r *rerunner) run(ctx context.Context, of string) (string, error) {
 	source, err := parseMeasured(of)
 	switch {
@@ -90,9 +90,9 @@ func newUnstructured(k *kind) *unstructured.Unstructured {
 	return u
 }
 
-// copied is an object to be made like another of its kind, of which it has all that a user gave it: fields, too, that this command
-// does not know. The labels and annotations of Tailgate, but for that of its series, say whose the other is, those of
-// kubectl what it was applied from.
+// copied returns a copy of an object under another name, with everything that a user specified, including fields that this
+// command does not know. It drops the labels and annotations of Tailgate, which describe the owner of the old object, except
+// the label of its series, and those of kubectl, which describe how the old object was applied.
 func copied(k *kind, old *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := newUnstructured(k)
 	u.SetNamespace(old.GetNamespace())
@@ -116,19 +116,19 @@ func copied(k *kind, old *unstructured.Unstructured, name string) *unstructured.
 	return u
 }
 
-// How long the deletion may take: pods and results go with it.
+// The time limit of a deletion, which includes the pods and results, and the interval of the check whether it is done.
 const (
 	goneWithin = 5 * time.Minute
 	goneLook   = 500 * time.Millisecond
 )
 
-// replace deletes a benchmark or matrix and makes it again.
+// replace deletes a benchmark or matrix and creates it again.
 func replace(ctx context.Context, api client.Client, of subject, old *unstructured.Unstructured) (string, error) {
 	if owner := metav1.GetControllerOf(old); owner != nil {
 		return "", fmt.Errorf("--replace: %s belongs to %s %s, which decides when it is measured; rerun that one, or give --name", of, owner.Kind, owner.Name)
 	}
-	// Whether the API server takes the spec is better known before the old one is gone. It looks at the spec first and then
-	// at the name, which is taken.
+	// A dry run shows whether the API server accepts the spec before the old object is deleted. The API server validates the
+	// spec before the name, which still exists.
 	made := copied(of.kind, old, old.GetName())
 	if err := api.Create(ctx, made.DeepCopy(), fieldOwner, client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", inWords("dry run of", of, err)
@@ -145,7 +145,7 @@ func replace(ctx context.Context, api client.Client, of subject, old *unstructur
 	return fmt.Sprintf("%s deleted with its results, and created again\n", of), nil
 }
 
-// makeAgain waits until a benchmark or matrix that was deleted is gone, with its pods and results, and makes it again.
+// makeAgain waits until a deleted benchmark or matrix is gone, with its pods and results, and creates it again.
 func makeAgain(ctx context.Context, api client.Client, of subject, made *unstructured.Unstructured) error {
 	err := wait.PollUntilContextTimeout(ctx, goneLook, goneWithin, true, func(ctx context.Context) (bool, error) {
 		err := api.Get(ctx, of.key, newUnstructured(of.kind))

@@ -18,7 +18,7 @@ const (
 	owned      = "fieldManager=kubectl-tailgate"
 )
 
-// newMarkedCluster has perf/sweep with labels and annotations of the user and of others.
+// newMarkedCluster returns a cluster with perf/sweep, which has labels and annotations of the user and of others.
 func newMarkedCluster(t *testing.T) *apiServer {
 	t.Helper()
 	s := newCluster(t)
@@ -32,7 +32,7 @@ func TestRerun(t *testing.T) {
 	cases := map[string]struct {
 		args []string
 		made types.NamespacedName
-		// left is whether the old one is there at the end.
+		// left is true if the old benchmark exists at the end.
 		left    bool
 		written []string
 		stdout  string
@@ -140,11 +140,11 @@ func TestRerunRefuses(t *testing.T) {
 	}
 }
 
-// Once the old benchmark is deleted, what it was made from is not lost with it.
+// If the new benchmark cannot be created after the old one was deleted, its manifest is printed.
 func TestRerunPrintsWhatItCannotMake(t *testing.T) {
 	s := newMarkedCluster(t)
 	kubeconfig := s.serve(t)
-	// Get, dry run, delete, get until it is gone, create.
+	// The requests are get, dry run, delete, get until it is gone, create.
 	s.refusals = []*apierrors.StatusError{nil, nil, nil, apierrors.NewNotFound(benchmarkResource, "sweep"), apierrors.NewForbidden(benchmarkResource, "sweep", nil)}
 	code, stdout, stderr := run("rerun", "sweep", "--replace", "--kubeconfig", kubeconfig)
 	if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "LatencyBenchmark perf/sweep was deleted, but could not be created again") {

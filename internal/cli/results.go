@@ -20,8 +20,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// load reads the results of a benchmark or matrix: of NAME or lmatrix/NAME in the cluster, or in the export that a path
-// names (see isPath). It is an error when there are none.
+// load reads the results of a benchmark or matrix: NAME or lmatrix/NAME in the cluster, or the export that a path names (see
+// isPath). It returns an error if there are no results.
 func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error) {
 	if isPath(arg) {
 		dir, err := exportDir(arg)
@@ -45,7 +45,7 @@ func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error
 	return measured(ctx, api, o)
 }
 
-// loadWhole is load, with the stored results of pairs, too.
+// loadWhole is like load, but also reads the stored results of pairs.
 func (c *cluster) loadWhole(ctx context.Context, arg string) (export.Benchmark, error) {
 	m, err := c.load(ctx, arg)
 	if err != nil || m.Dir != "" || len(m.Pairs) == 0 {
@@ -67,11 +67,11 @@ func (c *cluster) loadWhole(ctx context.Context, arg string) (export.Benchmark, 
 	return m, nil
 }
 
-// isPath says whether an argument is the path of an export and not the name of an object, which begins with a letter or a
+// isPath reports whether an argument is the path of an export and not the name of an object, which begins with a letter or a
 // digit.
 func isPath(arg string) bool { return strings.HasPrefix(arg, ".") || filepath.IsAbs(arg) }
 
-// exportDir is the directory of the export that a path names: the path itself, or the only export in it.
+// exportDir returns the directory of the export that a path names: the path itself, or the only export in it.
 func exportDir(path string) (string, error) {
 	if export.IsExport(path) {
 		return path, nil
@@ -82,7 +82,7 @@ func exportDir(path string) (string, error) {
 	}
 	var within []string
 	for _, e := range entries {
-		// One that begins with a dot is not finished.
+		// An export whose name begins with a dot is not finished.
 		if dir := filepath.Join(path, e.Name()); !strings.HasPrefix(e.Name(), ".") && export.IsExport(dir) {
 			within = append(within, dir)
 		}
@@ -96,7 +96,7 @@ func exportDir(path string) (string, error) {
 	return "", fmt.Errorf("%s contains %d exports: name one of them, such as %s", path, len(within), asPath(within[0]))
 }
 
-// asPath is a path that isPath knows as one.
+// asPath returns a path in a form that isPath recognizes.
 func asPath(path string) string {
 	if isPath(path) {
 		return path
@@ -122,7 +122,7 @@ func cutVariant(arg string) (name, variant string, err error) {
 	return name, variant, nil
 }
 
-// onePair is the error of a verb that shows one pair of nodes, for a matrix; nil for a benchmark.
+// onePair returns, for a matrix, the error of a verb that shows only one pair of nodes; nil for a benchmark.
 func onePair(doing string, m export.Benchmark) error {
 	if m.Matrix == nil {
 		return nil
@@ -134,8 +134,8 @@ func onePair(doing string, m export.Benchmark) error {
 	return fmt.Errorf("%s: LatencyMatrix %s/%s measures many pairs of nodes; name the benchmark of one pair: %s", doing, m.Object.Namespace, m.Object.Name, list)
 }
 
-// measured reads the results of a benchmark of the cluster; of a matrix the benchmark of each pair, without its stored
-// results. It is an error when there are none.
+// measured reads the results of a benchmark from the cluster, or, for a matrix, the benchmark of each pair without its stored
+// results. It returns an error if there are no results or pairs.
 func measured(ctx context.Context, api client.Client, o client.Object) (export.Benchmark, error) {
 	all := export.Benchmark{Object: overviewOf(o)}
 	m, ok := o.(*v1alpha1.LatencyMatrix)
@@ -155,8 +155,8 @@ func measured(ctx context.Context, api client.Client, o client.Object) (export.B
 	return all, nil
 }
 
-// storedResults reads all results that a benchmark's status lists, oldest first. Each is verified: that it is what its
-// agents sent, and that it is the one that the status means. It is an error when there is none.
+// storedResults reads all results that a benchmark's status lists, oldest first. It verifies that each result is the one that
+// the agents sent and that the status refers to. It returns an error if there are no results.
 func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) ([]result.Stored, error) {
 	if len(b.Status.Stored) == 0 {
 		return nil, noResults(b)
@@ -182,10 +182,10 @@ func noResults(b *v1alpha1.LatencyBenchmark) error {
 	return fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, summary.Standing(b))
 }
 
-// pageOfPairs is how many benchmarks of pairs are asked for at once: a hundred nodes with each other are 4,950.
+// pageOfPairs is how many benchmarks of pairs one request lists: a hundred nodes have 4,950 pairs.
 const pageOfPairs = 250
 
-// pairsOf lists the benchmarks of the pairs of a matrix, in the order of their names. It is an error when there is none.
+// pairsOf lists the benchmarks of the pairs of a matrix, in the order of their names. It returns an error if there are no pairs.
 func pairsOf(ctx context.Context, api client.Client, m *v1alpha1.LatencyMatrix) ([]v1alpha1.LatencyBenchmark, error) {
 	var pairs []v1alpha1.LatencyBenchmark
 	for next, more := "", true; more; more = next != "" {
@@ -196,7 +196,7 @@ func pairsOf(ctx context.Context, api client.Client, m *v1alpha1.LatencyMatrix) 
 			return nil, fmt.Errorf("listing the pairs of LatencyMatrix %s/%s: %w", m.Namespace, m.Name, err)
 		}
 		for _, p := range page.Items {
-			// The label selects; the owner decides.
+			// Other objects may have the label: only the owner reference counts.
 			if slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.UID }) {
 				pairs = append(pairs, p)
 			}

@@ -9,21 +9,20 @@ import (
 	"golang.org/x/term"
 )
 
-// screen shows how something goes on: on a terminal in one line that is written over, elsewhere in a line for each
-// change.
+// screen shows progress: on a terminal in one line that is rewritten, elsewhere in a line for each change.
 type screen struct {
 	out io.Writer
-	// width is how many characters a line of the terminal has; nil where there is no terminal.
+	// width returns how many characters a line of the terminal has; nil if there is no terminal.
 	width func() int
-	// colored says that the terminal shows colours, and the user likes them.
+	// colored is true on a terminal, unless the user disabled colours.
 	colored bool
 
 	sync.Mutex
 	last string
 }
 
-// newScreen is one that writes to out, as a terminal if it is one. No colours are used where the environment has
-// NO_COLOR (https://no-color.org).
+// newScreen returns a screen that writes to out, and rewrites its line if out is a terminal. It uses no colours if the
+// environment has NO_COLOR (https://no-color.org).
 func newScreen(out io.Writer) *screen {
 	s := &screen{out: out}
 	f, isFile := out.(*os.File)
@@ -40,13 +39,13 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-// live says whether what is shown is written over.
+// live reports whether the line is rewritten.
 func (s *screen) live() bool { return s.width != nil }
 
-// eraseLine goes to the beginning of the terminal's line and empties it.
+// eraseLine moves to the beginning of the terminal's line and clears it.
 const eraseLine = "\r\x1b[K"
 
-// show shows how it stands, of which the first word has a colour.
+// show shows a line whose first word has a colour.
 func (s *screen) show(word string, c color, rest string) {
 	s.Lock()
 	defer s.Unlock()
@@ -59,7 +58,7 @@ func (s *screen) show(word string, c color, rest string) {
 		fmt.Fprintln(s.out, line)
 		return
 	}
-	// A line that is longer than the terminal's would be more than one, and only the last of them be written over.
+	// A line that is longer than the terminal's width would wrap, and only its last part would be rewritten.
 	if r, most := []rune(line), s.width()-1; len(r) > most {
 		line = string(r[:max(most, 0)])
 	}
@@ -80,7 +79,7 @@ func (s *screen) say(line string) {
 	s.last = ""
 }
 
-// clear takes away what is shown, where it can.
+// clear erases the line on a terminal.
 func (s *screen) clear() {
 	s.Lock()
 	defer s.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// TestStatusOfAnotherVersion: the manager may be of another version than the command. The command ignores fields that it does not know,
-// and takes nothing that it does not know for a pass.
+// TestStatusOfAnotherVersion: the manager may have another version than the command. The command ignores unknown fields, and never
+// treats an unknown value as a pass.
 func TestStatusOfAnotherVersion(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.LatencyBenchmark)

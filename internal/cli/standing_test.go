@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// makeGate is a LatencyGate of ten nodes.
+// makeGate returns a LatencyGate of ten nodes.
 func makeGate(status metav1.ConditionStatus, reason, message string, change ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 	g := &v1alpha1.LatencyGate{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyGate"},
@@ -70,7 +70,7 @@ func TestGateStanding(t *testing.T) {
 	}
 }
 
-// A LatencyGate is in no namespace.
+// A LatencyGate has no namespace.
 func TestGateOfALatencyGate(t *testing.T) {
 	s := newGatedCluster(t, passes, nil)
 	s.gates = map[string]*v1alpha1.LatencyGate{"upgrade": makeGate(metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "1 of 10 nodes failed")}
@@ -84,7 +84,7 @@ func TestGateOfALatencyGate(t *testing.T) {
 	}
 }
 
-// A gate whose condition is True passes only while its nodes are what was verified: nothing changes the condition while the
+// A gate whose condition is True passes only while its nodes are as they were verified: the condition does not change while the
 // operator does not run.
 func TestGateComparesTheNodes(t *testing.T) {
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}

@@ -14,7 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 )
 
-// versions is what the verb version prints.
+// versions is the output of the verb version.
 type versions struct {
 	Client clientVersion  `json:"client"`
 	Server *serverVersion `json:"server,omitempty"`
@@ -39,10 +39,10 @@ type clientVersion struct {
 // serverTimeout bounds the search for the manager: the version of the client must not depend on a cluster that does not respond.
 const serverTimeout = 5 * time.Second
 
-// versionForms are the layouts of the versions.
+// versionForms are the formats of the versions.
 var versionForms = []string{"table", "json", "yaml"}
 
-// newVersion is the verb that prints versions.
+// newVersion returns the verb that prints versions.
 func newVersion(c *cluster) *cobra.Command {
 	var clientOnly bool
 	var form string

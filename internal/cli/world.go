@@ -26,15 +26,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// glimpse reads as much of a cluster as the user may, or as much as there is of it without one, and notes what it did not
-// see: that then looks as if there were nothing.
+// glimpse reads as much of a cluster as the user may read, or, without a cluster, only the given nodes. It records the objects
+// and kinds that it could not read, and treats them as absent.
 type glimpse struct {
-	// Client of the API server; nil without a cluster.
+	// Client is a client of the API server; nil without a cluster.
 	client.Client
 	scheme *runtime.Scheme
-	// nodes are those of the cluster where there is none.
+	// nodes are the nodes to use without a cluster.
 	nodes []corev1.Node
-	// unseen are objects and kinds, as KIND NAME and KIND.
+	// unseen are the objects and kinds that could not be read, as KIND NAME and KIND.
 	unseen []string
 }
 
@@ -60,7 +60,7 @@ func (g *glimpse) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	}
 }
 
-// errNodesUnseen is returned for nodes that the user may not list.
+// errNodesUnseen is returned if the user may not list nodes.
 var errNodesUnseen = errors.New("you may not list nodes: ask a user with this right for the output of `kubectl get nodes -o yaml`, and use it with --nodes")
 
 // List reads the objects of a kind.
@@ -92,15 +92,15 @@ func (g *glimpse) note(what string) {
 	}
 }
 
-// sees says whether an object was looked for and seen, or found not to exist.
+// sees reports whether an object could be read, or was found not to exist.
 func (g *glimpse) sees(kind, name string) bool { return !slices.Contains(g.unseen, kind+" "+name) }
 
-// observe reads what the operator looks at before it accepts a benchmark, or a matrix given its overview, in the way that it does. What was not seen
-// stands in the way of nothing.
+// observe reads the same state as the operator before it accepts a benchmark, or a matrix given its overview, with the operator's
+// own code. Objects that could not be read are no obstacle.
 func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error) {
 	operator := &benchmark.Reconciler{
 		Client: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
-		// Only the operator knows whether it allows these: see hints.
+		// Only the operator knows whether it allows these; hints mentions them.
 		Settings: benchmark.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
 	}
 	o, err := operator.Preflight(ctx, b, ofMatrix)
@@ -122,7 +122,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofM
 			o.RuntimeClass = &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: t.RuntimeClassName}}
 		}
 		if t.PriorityClassName != "" && !g.sees("PriorityClass", t.PriorityClassName) {
-			// One for which no other has to go.
+			// A class that preempts no other pod.
 			o.PriorityClass = &schedulingv1.PriorityClass{
 				ObjectMeta: metav1.ObjectMeta{Name: t.PriorityClassName}, PreemptionPolicy: new(corev1.PreemptNever),
 			}
@@ -131,7 +131,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofM
 	return o, nil
 }
 
-// hints are about what cannot be seen from here, or may take time.
+// hints returns notes about conditions that could not be checked, or that may take time.
 func (g *glimpse) hints(b *v1alpha1.LatencyBenchmark, nodes []string, o preflight.Observed) []string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }

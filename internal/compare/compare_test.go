@@ -23,7 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// spec has cell tcp-64 of these variants; of none, of the default one.
+// spec returns a spec with the cell tcp-64 and these variants; without any, with the default variant.
 func spec(variants ...string) v1alpha1.LatencyBenchmarkSpec {
 	s := v1alpha1.LatencyBenchmarkSpec{
 		Tool: v1alpha1.ToolPinger, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
@@ -38,7 +38,7 @@ func spec(variants ...string) v1alpha1.LatencyBenchmarkSpec {
 	return s
 }
 
-// samples are count round trips from first on, each 1 ns longer than the last.
+// samples returns count round trips that start at first, 1 ns apart.
 func samples(t *testing.T, first int64, count int) result.Histogram {
 	t.Helper()
 	r := result.NewRecorder()
@@ -52,8 +52,8 @@ func samples(t *testing.T, first int64, count int) result.Histogram {
 	return h
 }
 
-// side is a benchmark of which each round of each variant begins at one of the latencies, with 2,000 samples; changes are
-// made to every run.
+// side returns a benchmark with 2,000 samples in each round of each variant. The samples of a round start at one of the
+// latencies in begins. changes are applied to every run.
 func side(t *testing.T, name string, s v1alpha1.LatencyBenchmarkSpec, begins []int64, changes ...func(*result.Stored)) Side {
 	t.Helper()
 	var runs []result.Stored
@@ -113,7 +113,7 @@ func TestFigures(t *testing.T) {
 	}
 	cases := map[string]struct {
 		baseline, candidate Side
-		// want are the rows of the tables.
+		// want holds the rows of the tables.
 		want []string
 	}{
 		"nothing is shown of the same": {
@@ -222,7 +222,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// The notes of the authors are compared, too. They stand after what prevents a comparison, and are always shown.
+// The notes of the authors are also compared. They come after the differences that prevent a comparison, and are always
+// shown.
 func TestDifferencesOfNotes(t *testing.T) {
 	before, after := spec(), spec()
 	before.Notes = []v1alpha1.Note{{Name: "bios", Value: "default"}, {Name: "switch", Value: "leaf-1"}, {Name: "ticket", Value: "OPS-1"}}
@@ -344,7 +345,7 @@ func TestConditionsAreShownShort(t *testing.T) {
 	}
 }
 
-// TestForms holds what is written against testdata.
+// TestForms compares the output with testdata.
 func TestForms(t *testing.T) {
 	s := spec("pod", "vf")
 	s.Workload.MessageSizes = []int32{64, 1024}
@@ -373,7 +374,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// Of the same rounds, the status of a benchmark has the interval that a comparison of its variants has.
+// For the same rounds, the status of a benchmark has the same interval as a comparison of its variants.
 func TestIntervalIsThatOfTheStatus(t *testing.T) {
 	n := int64(0)
 	both := side(t, "x", spec("a", "b"), []int64{10_000, 10_300, 10_700, 11_200, 10_100, 10_900}, func(run *result.Stored) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// manager asks whether Tailgate itself runs.
+// manager checks whether Tailgate's manager runs.
 func manager(o Observed) []Line {
 	const check = "manager"
 	bad := advice{"benchmarks and gates make no progress", "see `kubectl get pods -A -l app.kubernetes.io/name=tailgate` and the manager's log"}
@@ -30,7 +30,7 @@ func manager(o Observed) []Line {
 	return good(check, "", "%s: %d of %d ready, image %s", m.Name, m.Ready, m.Wanted, m.Image)
 }
 
-// definitions asks whether the API server knows Tailgate's kinds as this command does.
+// definitions checks whether the API server serves Tailgate's kinds in this command's version.
 func definitions(o Observed) []Line {
 	const check = "definitions"
 	if why := o.Unseen["customresourcedefinitions"]; why != "" {
@@ -58,7 +58,7 @@ func definitions(o Observed) []Line {
 	return good(check, "", "%d, equal to those of this command", len(names))
 }
 
-// multus asks whether there is something that attaches networks to pods.
+// multus checks whether the cluster can attach networks to pods.
 func multus(o Observed) []Line {
 	const check = "multus"
 	none := advice{"only the pod network and the host's network can be measured",
@@ -110,7 +110,7 @@ func multus(o Observed) []Line {
 	return good(check, "", "networks can be defined; no pod requests one, in namespace %s", o.Namespace)
 }
 
-// attachments says how many pods with a network have a network-status.
+// attachments returns how many pods with a network have a network-status.
 func attachments(reported, tried int) string {
 	if tried == 0 {
 		return ""
@@ -118,7 +118,7 @@ func attachments(reported, tried int) string {
 	return fmt.Sprintf("; %d of %d pods with a network have a network-status", reported, tried)
 }
 
-// networks looks at the definitions.
+// networks checks the NetworkAttachmentDefinitions.
 func networks(o Observed) []Line {
 	var lines []Line
 	for _, n := range o.Networks {
@@ -131,7 +131,7 @@ func networks(o Observed) []Line {
 	return lines
 }
 
-// definition is the line of one.
+// definition returns the line of one NetworkAttachmentDefinition.
 func definition(o Observed, n Network) []Line {
 	const check = "network"
 	cannot := advice{effect: "pods that request it do not start"}
@@ -165,7 +165,7 @@ func definition(o Observed, n Network) []Line {
 	return good(check, n.Name, "%s", found)
 }
 
-// notProvided is the line of a network whose resource no device plugin and no driver provides.
+// notProvided returns the line of a network whose resource no device plugin and no driver provides.
 func notProvided(o Observed, n Network) []Line {
 	const check = "network"
 	cannot := advice{effect: "pods that request it do not start"}
@@ -184,7 +184,7 @@ func notProvided(o Observed, n Network) []Line {
 	return cannot.err(check, n.Name, "its resource %s is advertised by no node, and no DeviceClass provides it", n.Resource)
 }
 
-// hasDriver says whether a network card of a node has a driver.
+// hasDriver reports whether a network card of any node has a driver.
 func hasDriver(o Observed, driver string) bool {
 	return slices.ContainsFunc(o.Nodes, func(n Node) bool {
 		i := n.seen()
@@ -208,7 +208,7 @@ func onloadAnywhere(o Observed) []Line {
 // podNetwork is the subject of lines about the network that all pods have.
 const podNetwork = "pod network"
 
-// mtus compares those of both ends of each network.
+// mtus compares the MTUs of the nodes on each network.
 func mtus(o Observed) []Line {
 	const check = "mtu"
 	subjects := []string{podNetwork}
@@ -233,7 +233,7 @@ func mtus(o Observed) []Line {
 		}
 		switch {
 		case ends < 2:
-			// One end has nothing to differ from.
+			// There is nothing to compare.
 		case len(byMTU) > 1:
 			lines = append(lines, advice{"messages larger than the smaller MTU are lost or fragmented; results do not verify",
 				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.err(check, subject, "%s", byValue(byMTU))...)
@@ -247,13 +247,13 @@ func mtus(o Observed) []Line {
 // mostNames is how many names a line has room for.
 const mostNames = 6
 
-// list has names, the first ones if there are many.
+// list joins names, only the first ones if there are many.
 func list(names []string) string {
 	slices.Sort(names)
 	return text.List(names, mostNames, ", ")
 }
 
-// byValue says which names have which value.
+// byValue lists the names that have each value.
 func byValue(names map[string][]string) string {
 	var parts []string
 	for _, value := range slices.Sorted(maps.Keys(names)) {
@@ -262,7 +262,7 @@ func byValue(names map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// grouped are the nodes by a value of their inspections.
+// grouped returns the nodes by a value of their inspections.
 func grouped(o Observed, value func(*result.Inspection) string) map[string][]string {
 	groups := map[string][]string{}
 	for _, n := range o.Nodes {
@@ -273,7 +273,7 @@ func grouped(o Observed, value func(*result.Inspection) string) map[string][]str
 	return groups
 }
 
-// machines are the nodes of each machine that has several.
+// machines returns the nodes of each machine that runs several nodes.
 func machines(o Observed) [][]string {
 	var all [][]string
 	var seen []Node
@@ -299,7 +299,7 @@ func machines(o Observed) [][]string {
 	return all
 }
 
-// oneMachine notes nodes that are one machine, as those of the local cluster and of kind are.
+// oneMachine reports nodes that are one machine, as in the local cluster and in kind.
 func oneMachine(o Observed) []Line {
 	var same []string
 	for _, names := range machines(o) {
@@ -312,7 +312,7 @@ func oneMachine(o Observed) []Line {
 	return good("machines", "", "a simulation: %s are one machine (the same boot); results have a warning, and doctor does not check the speed of a simulation", strings.Join(same, "; "))
 }
 
-// alike asks whether the nodes are of one kind.
+// alike checks whether the nodes have the same kernel, CPU model and mitigations.
 func alike(o Observed) []Line {
 	const check = "alike"
 	var differ []string

@@ -11,7 +11,7 @@ import (
 // problem is an error in a configuration, and its remedy.
 type problem struct{ found, remedy string }
 
-// cniPlugin has the keys of a plugin that are looked at.
+// cniPlugin is the configuration of a CNI plugin.
 type cniPlugin map[string]any
 
 func (p cniPlugin) text(key string) string {
@@ -37,7 +37,7 @@ func parse(config string) ([]cniPlugin, error) {
 	return all.Plugins, nil
 }
 
-// problem is what keeps pods from getting the network, as far as its definition shows; nil when nothing does.
+// problem returns the problem that keeps pods from getting the network, as far as its definition shows; nil if there is no problem.
 func (n Network) problem() *problem {
 	if n.Config == "" {
 		return nil
@@ -63,7 +63,7 @@ func (n Network) problem() *problem {
 	return nil
 }
 
-// plugins are the types of the plugins, and the keys of the one of type sriov that are set.
+// plugins returns the types of the plugins, and the keys that are set in the plugin of type sriov.
 func (n Network) plugins() (types, keys []string) {
 	all, err := parse(n.Config)
 	if err != nil {
@@ -84,7 +84,7 @@ func (n Network) plugins() (types, keys []string) {
 	return types, keys
 }
 
-// refusedBySFC are those of the keys of sriov-cni that the driver of Solarflare's NICs cannot set of a VF.
+// refusedBySFC returns the keys of sriov-cni that the driver of Solarflare's NICs cannot set on a VF.
 func refusedBySFC(keys []string) []string {
 	var refused []string
 	for _, key := range []string{"max_tx_rate", "min_tx_rate", "trust", "vlanQoS"} {
@@ -95,5 +95,5 @@ func refusedBySFC(keys []string) []string {
 	return refused
 }
 
-// Attachable says whether it is worth sending pods that ask for the network.
+// Attachable reports whether it is worth creating pods that request the network.
 func (n Network) Attachable() bool { return n.Found && n.problem() == nil }

@@ -1,6 +1,6 @@
 // Package doctor decides whether a cluster is suitable for latency measurements. It turns observations into one line for each
-// check, with a level, the effect on latency and the remedy. It is pure: kubectl tailgate doctor makes the observations, and
-// in its inspect pods the agent.
+// check, with a level, the effect on latency and the remedy. It does no I/O: kubectl tailgate doctor makes the observations, as
+// does the agent in its inspect pods.
 package doctor
 
 import (
@@ -32,13 +32,13 @@ const (
 // Levels are all levels from the worst to the best. Unknown comes before Warning because it may hide an error.
 var Levels = []Level{Error, Unknown, Warning, Good}
 
-// Line is one thing that was looked at.
+// Line is the result of a check, for one subject.
 type Line struct {
-	// Node is empty for what concerns the cluster.
+	// Node is empty if the line concerns the cluster.
 	Node string `json:"node,omitempty"`
-	// Check is what was looked at, in a word that stays the same from version to version. See docs/doctor.md.
+	// Check is the name of the check, which does not change between versions. See docs/doctor.md.
 	Check string `json:"check"`
-	// Subject is the network or the resource, of checks that are made of several.
+	// Subject is the network or the resource, for checks that have several subjects.
 	Subject string `json:"subject,omitempty"`
 	Level   Level  `json:"level"`
 	// Found is what was found.
@@ -48,17 +48,17 @@ type Line struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Report is what there is to say of a cluster.
+// Report is the result of all checks of a cluster.
 type Report struct {
 	// Result is the worst level of all lines.
 	Result Level `json:"result"`
-	// Nodes are those that were to be looked at.
+	// Nodes are the nodes that were to be checked.
 	Nodes []string `json:"nodes"`
-	// Lines of the cluster first, then of each node, always in the same order of checks.
+	// Lines are the lines of the cluster, then those of each node, always in the same order of checks.
 	Lines []Line `json:"lines"`
 }
 
-// Count is how many lines of a level there are.
+// Count returns the number of lines of a level.
 func (r Report) Count(level Level) int {
 	n := 0
 	for _, l := range r.Lines {
@@ -69,35 +69,35 @@ func (r Report) Count(level Level) int {
 	return n
 }
 
-// Observed is what is known of a cluster.
+// Observed holds the observations of a cluster.
 type Observed struct {
-	// Namespace is where the inspect pods ran, and the networks are.
+	// Namespace is the namespace of the inspect pods, and of networks that are named without a namespace.
 	Namespace string
-	// Unseen are kinds that could not be read, by their plural, with the reason.
+	// Unseen holds the reasons why kinds could not be read, by the plural of the kind.
 	Unseen map[string]string
-	// Manager is Tailgate's; nil if there is none.
+	// Manager is Tailgate's manager; nil if it was not found.
 	Manager *Manager
-	// Definitions are those of Tailgate's kinds.
+	// Definitions are the CustomResourceDefinitions of Tailgate's kinds.
 	Definitions []Definition
-	// Multus are the workloads that look like Multus'. MultusKind says whether there is a kind for its networks.
+	// Multus are the workloads that seem to be Multus. MultusKind is true if the API server has the kind of its networks.
 	Multus     []Workload
 	MultusKind bool
-	// Networks are those that were looked at, and NetworksLeft those that were not, because there are so many. Asked says
-	// that the user named them.
+	// Networks are the networks that were checked, and NetworksLeft those that were not because there are too many. Asked is
+	// true if the user named them.
 	Networks     []Network
 	NetworksLeft []string
 	Asked        bool
-	// Onload is the resource of Onload's devices, and OnloadAsked whether the user named it.
+	// Onload is the resource of Onload's devices; OnloadAsked is true if the user named it.
 	Onload      string
 	OnloadAsked bool
-	// Capacity has all devices of the cluster: how many each extended resource has on all nodes together.
+	// Capacity is the total capacity of all nodes, by resource: for an extended resource, its devices in the cluster.
 	Capacity map[corev1.ResourceName]int64
-	// Classes are the DeviceClasses by which drivers of Dynamic Resource Allocation provide resources, by the resource.
+	// Classes are the DeviceClasses through which drivers of Dynamic Resource Allocation provide resources, by resource.
 	Classes map[corev1.ResourceName]string
-	// LeftOut are the taints of nodes that were not looked at, by node, because only who tolerates them may run there and
-	// the user did not name these.
+	// LeftOut holds the taints of the nodes that were not checked, by node: only pods that tolerate the taint may run there, and
+	// the user did not name the node.
 	LeftOut map[string]string
-	// Nodes that were to be looked at, by name.
+	// Nodes are the nodes that were to be checked, sorted by name.
 	Nodes []Node
 }
 
@@ -110,12 +110,12 @@ type Manager struct {
 	Image         string
 }
 
-// Definition is what there is of the definition of one of Tailgate's kinds.
+// Definition is the state of the CustomResourceDefinition of one of Tailgate's kinds.
 type Definition struct {
 	// Name is PLURAL.tailgate.dev.
 	Name string
-	// Found says whether it is there, Established whether the API server serves it, and Same whether it is that of this
-	// command's version.
+	// Found is true if it exists, Established if the API server serves it, and Same if it has the schema of this command's
+	// version.
 	Found, Established, Same bool
 }
 
@@ -131,36 +131,36 @@ type Workload struct {
 type Network struct {
 	// Name is namespace/name.
 	Name string
-	// Found is false for one that the user named and there is not.
+	// Found is false if the user named the network and it does not exist.
 	Found bool
-	// Resource is that of its annotation, Config its CNI configuration.
+	// Resource is the resource that its annotation names, Config its CNI configuration.
 	Resource, Config string
 }
 
-// Node is what is known of one.
+// Node holds the observations of a node.
 type Node struct {
 	Node corev1.Node
-	// Named says that the user named it.
+	// Named is true if the user named the node.
 	Named bool
-	// Pods are those that it has, but for the inspect pods; unfinished ones only.
+	// Pods are the unfinished pods of the node, except the inspect pods.
 	Pods []corev1.Pod
-	// Claimed are the resources that a driver of Dynamic Resource Allocation provides there: Node has them as if a device
-	// plugin did.
+	// Claimed are the resources that a driver of Dynamic Resource Allocation provides on the node: Node has them as if a device
+	// plugin advertised them.
 	Claimed []corev1.ResourceName
-	// Topology is nil where no agent writes it.
+	// Topology is nil if no agent writes it.
 	Topology *foreign.NodeResourceTopology
-	// NotLooked is why no pod was sent there; empty when some were.
+	// NotLooked is the reason why the node has no inspect pods; empty if it has.
 	NotLooked string
-	// Looks are what the inspect pods came to.
+	// Looks are the results of the inspect pods.
 	Looks []Look
 }
 
-// Kind is what an inspect pod was to see.
+// Kind is the kind of resources that an inspect pod has.
 type Kind string
 
 // The kinds.
 const (
-	// KindShared is on the CPUs that no pod has to itself.
+	// KindShared runs on the CPUs that no pod has exclusively.
 	KindShared Kind = "shared"
 	// KindCPU has a whole CPU.
 	KindCPU Kind = "cpu"
@@ -170,21 +170,21 @@ const (
 	KindOnload Kind = "onload"
 )
 
-// Look is what an inspect pod came to.
+// Look is the result of an inspect pod.
 type Look struct {
 	Kind Kind
-	// Network is that of kind network.
+	// Network is the network of a pod of kind network.
 	Network string
-	// Inspection is nil when there is a Trouble, and the other way round.
+	// Inspection is nil if there is a Trouble, and vice versa.
 	Inspection *result.Inspection
 	Trouble    *Trouble
-	// ImageID is what the node's runtime made of the image.
+	// ImageID is the ID that the node's container runtime reports for the image.
 	ImageID string
-	// NetworkStatus is the pod's annotation of that name; empty when it has none.
+	// NetworkStatus is the pod's annotation network-status; empty if the pod has no such annotation.
 	NetworkStatus string
 }
 
-// Diagnose looks at everything.
+// Diagnose makes all checks.
 func Diagnose(o Observed) Report {
 	r := Report{Nodes: []string{}, Lines: []Line{}}
 	for _, check := range clusterChecks {
@@ -197,7 +197,7 @@ func Diagnose(o Observed) Report {
 			for _, l := range check(o, n) {
 				l.Node = n.Node.Name
 				if l.Level == Warning && slices.Contains(simulated, n.Node.Name) {
-					// How fast a simulation is does not matter, and its results say that they are of one.
+					// The speed of a simulation does not matter, and its results say that they come from a simulation.
 					l.Level, l.Effect, l.Remedy = Good, "", ""
 				}
 				r.Lines = append(r.Lines, l)
@@ -208,7 +208,7 @@ func Diagnose(o Observed) Report {
 	return r
 }
 
-// worst is the worst level of lines.
+// worst returns the worst level of lines.
 func worst(lines []Line) Level {
 	level := len(Levels) - 1
 	for _, l := range lines {
@@ -239,7 +239,7 @@ func unknown(check, subject, found, remedy string) []Line {
 	return []Line{{Check: check, Subject: subject, Level: Unknown, Found: found, Remedy: remedy}}
 }
 
-// advice is what a line that is not good says beyond what was found.
+// advice is the effect and the remedy of a line that is not good.
 type advice struct{ effect, remedy string }
 
 func (a advice) warn(check, subject, format string, args ...any) []Line {
@@ -250,7 +250,7 @@ func (a advice) err(check, subject, format string, args ...any) []Line {
 	return []Line{{Check: check, Subject: subject, Level: Error, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
 }
 
-// look finds what the pod of a kind came to, of a network if the kind is that; nil when there was none.
+// look returns the result of the pod of a kind, and of a network for KindNetwork; nil if there was no such pod.
 func (n Node) look(kind Kind, network string) *Look {
 	i := slices.IndexFunc(n.Looks, func(l Look) bool { return l.Kind == kind && l.Network == network })
 	if i < 0 {
@@ -259,7 +259,7 @@ func (n Node) look(kind Kind, network string) *Look {
 	return &n.Looks[i]
 }
 
-// seen is the inspection from a pod with a whole CPU, or else from any; nil without one.
+// seen returns the inspection of a pod with a whole CPU, or else of any pod; nil without an inspection.
 func (n Node) seen() *result.Inspection {
 	var any *result.Inspection
 	for _, l := range n.Looks {

@@ -27,12 +27,12 @@ const (
 // sfVF is the network of the tests.
 var sfVF = Network{Name: "perf/sf-vf", Found: true, Resource: vfs, Config: `{"cniVersion":"1.0.0","name":"sf-vf","type":"sriov","ipam":{"type":"whereabouts"}}`}
 
-// statusOf is what Multus writes of a network at net1.
+// statusOf returns the annotation that Multus writes for a network at net1.
 func statusOf(network string) string {
 	return fmt.Sprintf(`[{"name":"podnet","interface":"eth0","ips":["10.0.0.7"],"default":true},{"name":%q,"interface":"net1","ips":["192.168.40.7"]}]`, network)
 }
 
-// inspection is of a pod with CPU 3 of a machine that is as it should.
+// inspection returns the inspection of a pod with CPU 3 of a well configured machine.
 func inspection(node string) *result.Inspection {
 	return &result.Inspection{
 		Version: result.InspectionVersion,
@@ -51,7 +51,7 @@ func inspection(node string) *result.Inspection {
 	}
 }
 
-// onNetwork is an inspection of a pod with a VF at net1.
+// onNetwork returns the inspection of a pod with a VF at net1.
 func onNetwork(node string) *result.Inspection {
 	i := inspection(node)
 	i.Evidence.Interface, i.Evidence.Driver, i.Evidence.Firmware, i.Evidence.PCIAddress, i.Evidence.DeviceNUMANode = "net1", "sfc", "8.3.3.1000 rx0 tx0", "0000:65:02.1", 0
@@ -59,7 +59,7 @@ func onNetwork(node string) *result.Inspection {
 	return i
 }
 
-// fitNode has free CPUs and VFs, and everything was looked at.
+// fitNode returns a node with free CPUs and VFs, and with all inspections.
 func fitNode(name string) Node {
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), vfs: resource.MustParse("4"), onloads: resource.MustParse("100")}
 	allocatable := amounts.DeepCopy()
@@ -86,7 +86,7 @@ func fitNode(name string) Node {
 	}
 }
 
-// fit is a cluster of which nothing but good is to be said.
+// fit returns a cluster whose lines are all good.
 func fit() Observed {
 	return Observed{
 		Namespace: "perf", Unseen: map[string]string{}, MultusKind: true,
@@ -100,12 +100,12 @@ func fit() Observed {
 	}
 }
 
-// classOf has a DeviceClass that provides a resource.
+// classOf adds a DeviceClass that provides a resource.
 func classOf(name corev1.ResourceName) func(*Observed) {
 	return func(o *Observed) { o.Classes = map[corev1.ResourceName]string{name: "sf-vf"} }
 }
 
-// claimedOnA has the VFs of node a from a driver of Dynamic Resource Allocation.
+// claimedOnA lets a driver of Dynamic Resource Allocation provide the VFs of node a.
 func claimedOnA(count string) func(*Observed) {
 	return func(o *Observed) {
 		classOf(vfs)(o)
@@ -146,7 +146,7 @@ func TestGoodClusterIsGood(t *testing.T) {
 
 func onA(change func(*Node)) func(*Observed) { return func(o *Observed) { change(&o.Nodes[0]) } }
 
-// seenOnA changes what all pods saw on node a.
+// seenOnA changes all inspections of node a.
 func seenOnA(change func(*result.Inspection)) func(*Observed) {
 	return onA(func(n *Node) {
 		for _, l := range n.Looks {
@@ -170,7 +170,7 @@ func lookOnA(kind Kind, change func(*Look)) func(*Observed) {
 	})
 }
 
-// troubleOnA is a look of a kind on node a that came to nothing.
+// troubleOnA gives the look of a kind on node a a trouble.
 func troubleOnA(kind Kind, trouble TroubleKind, said string) func(*Observed) {
 	return lookOnA(kind, func(l *Look) { l.Inspection, l.Trouble = nil, &Trouble{Kind: trouble, Said: said} })
 }
@@ -183,7 +183,7 @@ func allocatableOnA(name corev1.ResourceName, amount string) func(*Observed) {
 	return onA(func(n *Node) { n.Node.Status.Allocatable[name] = resource.MustParse(amount) })
 }
 
-// podOnA is one more pod on node a, with requests and limits of a resource; empty: none.
+// podOnA adds a pod to node a, with requests and limits of a resource, unless they are empty.
 func podOnA(name corev1.ResourceName, requests, limits string) func(*Observed) {
 	return onA(func(n *Node) {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.PodSpec{NodeName: "a", Containers: make([]corev1.Container, 1)}}
@@ -204,7 +204,7 @@ func network(change func(*Network)) func(*Observed) {
 
 func config(text string) func(*Observed) { return network(func(n *Network) { n.Config = text }) }
 
-// shared is what a kubelet without CPU manager gives.
+// shared lets the pod use all CPUs, as a kubelet without CPU manager does.
 func shared(i *result.Inspection) { i.Evidence.CPUsAllowed = "0-7" }
 
 func TestChecks(t *testing.T) {
@@ -212,10 +212,10 @@ func TestChecks(t *testing.T) {
 	cases := []struct {
 		name    string
 		changes changes
-		// The line that is looked for; of node a or, where cluster is true, of the cluster.
+		// The expected line, of node a or, if cluster is true, of the cluster.
 		cluster        bool
 		check, subject string
-		// want is the line's level; empty: there is none.
+		// want is the line's level; empty: there is no such line.
 		want  Level
 		found string
 	}{
@@ -427,7 +427,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// The pages of the documentation have each check that there can be.
+// docs/doctor.md describes each check.
 func TestEveryCheckIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/doctor.md")
 	if err != nil {
@@ -444,7 +444,7 @@ func TestEveryCheckIsDocumented(t *testing.T) {
 	}
 }
 
-// After a wanted change: go test ./internal/doctor -update, and read the difference.
+// After an intended change, run go test ./internal/doctor -update, and read the difference.
 func TestTable(t *testing.T) {
 	o := fit()
 	for _, change := range []func(*Observed){
@@ -479,7 +479,7 @@ func TestTableOfGoodCluster(t *testing.T) {
 	}
 }
 
-// Nodes of one machine have no warnings, and all errors.
+// Nodes of one machine have no warnings, but all errors.
 func TestSimulation(t *testing.T) {
 	o := fit()
 	for _, change := range []func(*Observed){
@@ -535,7 +535,7 @@ func TestTroubleOf(t *testing.T) {
 	}
 }
 
-// Whatever a NetworkAttachmentDefinition holds, looking at it does not panic.
+// A check of a NetworkAttachmentDefinition does not panic, whatever its content.
 func FuzzNetwork(f *testing.F) {
 	for _, text := range []string{sfVF.Config, `{"plugins": [{"type": "sriov", "trust": "on"}, {}]}`, `[]`, `{"plugins": [null]}`, "null"} {
 		f.Add(text, vfs)

@@ -14,14 +14,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// sortedNumbers are the keys of a map, by the numbers that they are.
+// sortedNumbers returns the keys of a map in numerical order.
 func sortedNumbers[V any](m map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 	})
 }
 
-// smt asks who may run on the other half of the core.
+// smt checks whether other processes may run on the SMT sibling of the CPU.
 func smt(_ Observed, n Node) []Line {
 	const check = "smt"
 	i := n.seen()
@@ -42,7 +42,7 @@ func smt(_ Observed, n Node) []Line {
 	return nil
 }
 
-// isolation asks what the kernel keeps off the CPU.
+// isolation checks whether the kernel keeps its threads and timer ticks off the CPU.
 func isolation(_ Observed, n Node) []Line {
 	const check = "isolation"
 	i := n.seen()
@@ -59,7 +59,7 @@ func isolation(_ Observed, n Node) []Line {
 		warn(check, "", "%s", found)
 }
 
-// orZero is an inspection of nothing where there is none.
+// orZero returns an inspection, or an empty one for nil.
 func orZero(i *result.Inspection) result.Inspection {
 	if i == nil {
 		return result.Inspection{}
@@ -67,7 +67,7 @@ func orZero(i *result.Inspection) result.Inspection {
 	return *i
 }
 
-// governor asks who chooses the CPU's frequency.
+// governor checks what controls the CPU's frequency.
 func governor(_ Observed, n Node) []Line {
 	const check = "governor"
 	i := n.seen()
@@ -86,17 +86,17 @@ func governor(_ Observed, n Node) []Line {
 	return good(check, "", "none: the firmware controls the frequency")
 }
 
-// longestWake is the exit latency in µs from which an idle state is too deep.
+// longestWake is the exit latency in µs above which an idle state is too deep.
 const longestWake = 10
 
-// idleStates asks how deep the CPU sleeps.
+// idleStates checks how deep the CPU's idle states are.
 func idleStates(_ Observed, n Node) []Line {
 	const check = "c-states"
 	i := n.seen()
 	states := i.Fact("cpu.cstates")
 	deepest, wake := "", 0
 	for state := range strings.SplitSeq(states, ", ") {
-		// Those in brackets are disabled.
+		// States in brackets are disabled.
 		fields := strings.Fields(state)
 		if len(fields) < 2 || strings.HasPrefix(state, "[") {
 			continue
@@ -124,7 +124,7 @@ func idleStates(_ Observed, n Node) []Line {
 	return good(check, "", "%s", states)
 }
 
-// clock asks what a look at the clock costs.
+// clock checks the cost of reading the clock.
 func clock(_ Observed, n Node) []Line {
 	const check = "clock"
 	source := orZero(n.seen()).Evidence.Clocksource
@@ -140,10 +140,10 @@ func clock(_ Observed, n Node) []Line {
 	return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn(check, "", "%s", source)
 }
 
-// costly are the mitigations that do work at each entry to the kernel or each return, by what the kernel says of them.
+// costly are parts of the kernel's texts about mitigations that do work at each entry to the kernel or each return.
 var costly = []string{"PTI", "Clear CPU buffers", "untrained return thunk", "Safe RET", "IBPB", "Mitigation: IBRS", "Clear branch history"}
 
-// mitigations asks what each entry to the kernel costs beyond the call.
+// mitigations checks the additional cost of each entry to the kernel.
 func mitigations(_ Observed, n Node) []Line {
 	const check = "mitigations"
 	i := n.seen()
@@ -171,13 +171,13 @@ func mitigations(_ Observed, n Node) []Line {
 		warn(check, "", "%d in use, of which %s act at each entry to the kernel", len(active), strings.Join(slow, ", "))
 }
 
-// tuning are the kernel's arguments that are shown.
+// tuning are the kernel arguments that are shown.
 var tuning = []string{
 	"isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity", "idle", "intel_idle.max_cstate", "processor.max_cstate", "intel_pstate", "amd_pstate",
 	"mitigations", "nosmt", "tsc", "skew_tick", "nosoftlockup", "iommu", "intel_iommu", "amd_iommu", "pci", "hugepages", "default_hugepagesz", "preempt",
 }
 
-// kernel notes which one it is.
+// kernel reports the kernel's release, preemption and arguments.
 func kernel(_ Observed, n Node) []Line {
 	i := n.seen()
 	if i == nil {
@@ -203,7 +203,7 @@ func kernel(_ Observed, n Node) []Line {
 	return good("kernel", "", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not reported"), preemption, arguments)
 }
 
-// hypervisor asks whether there is one.
+// hypervisor checks whether the node is a virtual machine.
 func hypervisor(_ Observed, n Node) []Line {
 	const check = "hypervisor"
 	i := n.seen()
@@ -219,7 +219,7 @@ func hypervisor(_ Observed, n Node) []Line {
 	return nil
 }
 
-// hugepages matter to Onload.
+// hugepages checks the huge pages, which Onload uses.
 func hugepages(o Observed, n Node) []Line {
 	const check = "hugepages"
 	var sizes []string

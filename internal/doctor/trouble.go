@@ -10,41 +10,41 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// TroubleKind is why an inspect pod did not come to its end.
+// TroubleKind is the kind of reason why an inspect pod did not succeed.
 type TroubleKind string
 
 // The kinds of trouble.
 const (
-	// TroubleRefused is an API server that does not take the pod: rights, quotas, pod security.
+	// TroubleRefused means that the API server refuses the pod: rights, quotas, pod security.
 	TroubleRefused TroubleKind = "Refused"
-	// TroubleUnschedulable is a node that lacks something, by the scheduler's words.
+	// TroubleUnschedulable means that the node lacks something, according to the scheduler.
 	TroubleUnschedulable TroubleKind = "Unschedulable"
-	// TroubleImage is an image that cannot be pulled.
+	// TroubleImage means that the image cannot be pulled.
 	TroubleImage TroubleKind = "Image"
-	// TroubleContainer is a container that cannot be made or started.
+	// TroubleContainer means that the container cannot be created or started.
 	TroubleContainer TroubleKind = "Container"
-	// TroubleNetwork is a network that Multus or a CNI plugin cannot set up.
+	// TroubleNetwork means that Multus or a CNI plugin cannot set up a network.
 	TroubleNetwork TroubleKind = "Network"
-	// TroubleTopology is a kubelet that cannot give CPUs and devices of one NUMA node.
+	// TroubleTopology means that the kubelet cannot assign CPUs and devices of one NUMA node.
 	TroubleTopology TroubleKind = "Topology"
-	// TroubleAdmission is a kubelet that refuses the pod for another reason.
+	// TroubleAdmission means that the kubelet refuses the pod for another reason.
 	TroubleAdmission TroubleKind = "Admission"
-	// TroubleAgent is an agent that failed, or whose words cannot be read.
+	// TroubleAgent means that the agent failed, or that its output cannot be read.
 	TroubleAgent TroubleKind = "Agent"
-	// TroubleTimeout is a pod that takes too long for an unknown reason.
+	// TroubleTimeout means that the pod takes too long for an unknown reason.
 	TroubleTimeout TroubleKind = "Timeout"
 )
 
-// Trouble is why an inspect pod did not come to its end.
+// Trouble is the reason why an inspect pod did not succeed.
 type Trouble struct {
 	Kind TroubleKind
-	// Said is what the cluster says of it.
+	// Said is the message of the cluster.
 	Said string
-	// Passing is true of what often ends by itself: a caller that waits should wait some seconds more.
+	// Passing is true if the trouble often ends by itself: a caller should wait some more seconds.
 	Passing bool
 }
 
-// TroubleOf reads from a pod and its warning events, the oldest first, what keeps it from its end; nil when nothing does.
+// TroubleOf returns the trouble of a pod, from its status and its warning events, the oldest first; nil if it has no trouble.
 func TroubleOf(p *corev1.Pod, warnings []corev1.Event) *Trouble {
 	if p.Status.Phase == corev1.PodFailed {
 		return failed(p)
@@ -73,7 +73,7 @@ func TroubleOf(p *corev1.Pod, warnings []corev1.Event) *Trouble {
 	return nil
 }
 
-// failed is what became of a pod that is over without success.
+// failed returns the trouble of a failed pod.
 func failed(p *corev1.Pod) *Trouble {
 	said := words(p.Status.Reason, p.Status.Message)
 	switch p.Status.Reason {
@@ -98,10 +98,10 @@ func failed(p *corev1.Pod) *Trouble {
 	return &Trouble{Kind: TroubleAgent, Said: "the pod failed for an unknown reason"}
 }
 
-// maxSaid bounds what is kept of others' words, in bytes.
+// maxSaid bounds the messages of other components, in bytes.
 const maxSaid = 600
 
-// words are a reason and a message in one bounded line.
+// words joins a reason and a message in one bounded line.
 func words(reason, message string) string {
 	return strings.TrimSuffix(text.Ends(strings.TrimPrefix(reason+": "+message, ": "), maxSaid), ":")
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
 )
 
-// Class returns the class that provides an extended resource; nil if there is none. Of several the scheduler takes the
-// newest, then the first by name.
+// Class returns the class that provides an extended resource; nil if there is none. If there are several, the scheduler
+// takes the newest, then the first by name.
 func Class(classes []resourcev1.DeviceClass, name corev1.ResourceName) *resourcev1.DeviceClass {
 	var found *resourcev1.DeviceClass
 	for i := range classes {
@@ -34,8 +34,8 @@ func Class(classes []resourcev1.DeviceClass, name corev1.ResourceName) *resource
 	return found
 }
 
-// Devices counts, by node, the devices of a class: those in slices of single nodes that match the selectors of the class
-// and have no taint. A selector that fails for a device does not match it.
+// Devices counts the devices of a class on each node: devices in slices of single nodes that match the selectors of the
+// class and have no taint. A device does not match a selector that fails for it.
 func Devices(ctx context.Context, class *resourcev1.DeviceClass, all []resourcev1.ResourceSlice) map[string]int64 {
 	compiler := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
 	var selectors []cel.CompilationResult
@@ -66,8 +66,8 @@ func Devices(ctx context.Context, class *resourcev1.DeviceClass, all []resourcev
 	return count
 }
 
-// current are the slices of single nodes that are of the newest generation of their pool: a driver replaces slices one by
-// one.
+// current returns the slices of single nodes that are of the newest generation of their pool: a driver replaces slices one
+// by one.
 func current(all []resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	type pool struct{ driver, name string }
 	newest := map[pool]int64{}
@@ -85,8 +85,8 @@ func current(all []resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	return found
 }
 
-// Advertise makes the nodes that do not advertise a resource themselves have as many of it allocatable as a driver provides,
-// and says whether there is such a node.
+// Advertise gives the nodes that do not advertise a resource themselves as much of it, in capacity and allocatable, as a
+// driver provides, and reports whether there is such a node.
 func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]int64) (provided bool) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -104,8 +104,8 @@ func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]i
 	return provided
 }
 
-// Address returns the PCI address of the one device that a pod's claim has of an extended resource, as the driver
-// published it; empty when the claim is not the pod's, has no such device or several, or the driver says no address.
+// Address returns the PCI address of the only device of an extended resource in a pod's claim, as the driver published it;
+// empty if the claim is not the pod's, has no such device or several, or if the driver does not publish the address.
 func Address(pod *corev1.Pod, name corev1.ResourceName, claim *resourcev1.ResourceClaim, all []resourcev1.ResourceSlice) string {
 	status := pod.Status.ExtendedResourceClaimStatus
 	if status == nil || !metav1.IsControlledBy(claim, pod) || claim.Status.Allocation == nil {
@@ -128,7 +128,7 @@ func Address(pod *corev1.Pod, name corev1.ResourceName, claim *resourcev1.Resour
 	return addresses[0]
 }
 
-// address is that of an allocated device.
+// address returns the PCI address of an allocated device.
 func address(r resourcev1.DeviceRequestAllocationResult, all []resourcev1.ResourceSlice) string {
 	for _, s := range current(all) {
 		if s.Spec.Driver != r.Driver || s.Spec.Pool.Name != r.Pool {

@@ -51,7 +51,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// slice has devices of the given kinds on a node.
+// slice returns a slice with devices of the given kinds on a node.
 func slice(node string, generation int64, kinds ...string) resourcev1.ResourceSlice {
 	s := resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{
 		Driver: "sriov.example.com", Pool: resourcev1.ResourcePool{Name: node, Generation: generation}, NodeName: &node,

@@ -1,18 +1,17 @@
-// Package export keeps what a benchmark measured in a directory, so that results outlive their cluster, and reads it
-// again.
+// Package export stores the results of a benchmark in a directory, so that they outlive their cluster, and reads them again.
 //
 // The directory of a benchmark has
 //
-//	manifest.json        which files there are, with their sizes and SHA-256
-//	benchmark.json       the LatencyBenchmark: spec and status; of a LatencyMatrix matrix.json
+//	manifest.json        the list of files, with their sizes and SHA-256
+//	benchmark.json       the LatencyBenchmark: spec and status; matrix.json for a LatencyMatrix
 //	runs/RUN/            client.json.gz, server.json.gz and pods.json: the stored result of each run, as the agents sent it
-//	evidence.json        what both ends of each run observed, in the plain
+//	evidence.json        the observations of both endpoints of each run, uncompressed
 //	results.json, .csv   the results, as kubectl tailgate get prints them
-//	histograms/VARIANT/  of each cell CELL.hgrm (all rounds), CELL-round-N.hgrm and CELL.hlog
-//	slowest/VARIANT/     of each cell whose tool tells them CELL.csv: the slowest samples of each round, one by one
-//	pairs/NAME/          of a LatencyMatrix the same of the benchmark of each pair
+//	histograms/VARIANT/  CELL.hgrm (all rounds), CELL-round-N.hgrm and CELL.hlog for each cell
+//	slowest/VARIANT/     CELL.csv for each cell whose tool reports them: the slowest samples of each round
+//	pairs/NAME/          the same for the benchmark of each pair of a LatencyMatrix
 //
-// Only the first three are read again; the others are for people and other programs. All are verified.
+// Only the first three are read again; the others are for people and other programs. All files are verified.
 package export
 
 import (
@@ -22,11 +21,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// What can be wrong with an export, for errors.Is.
+// Errors of an export, for errors.Is.
 var (
-	// ErrNone is returned for a directory that is no export.
+	// ErrNone is returned for a directory that is not an export.
 	ErrNone = errors.New("no export")
-	// ErrDamaged is returned for an export that is not whole, or not as it was written.
+	// ErrDamaged is returned for an export that is incomplete or was changed.
 	ErrDamaged = errors.New("damaged export")
 	// ErrExists is returned if the destination exists.
 	ErrExists = errors.New("it already exists")
@@ -36,13 +35,13 @@ var (
 type Benchmark struct {
 	// Object is the LatencyBenchmark itself, or the overview of the LatencyMatrix.
 	Object *v1alpha1.LatencyBenchmark
-	// Runs are the stored results of a benchmark, oldest first, each verified against the digests in the status.
+	// Runs holds the stored results of a benchmark, oldest first, each verified against the digests in the status.
 	Runs []result.Stored
 	// Matrix is the LatencyMatrix; nil for a LatencyBenchmark.
 	Matrix *v1alpha1.LatencyMatrix
-	// Pairs are the benchmarks of the pairs of a matrix, in the order of their names.
+	// Pairs holds the benchmarks of the pairs of a matrix, in the order of their names.
 	Pairs []Benchmark
-	// Dir is the directory of the export that it was read from; empty for one from a cluster.
+	// Dir is the directory of the export from which it was read; empty for a benchmark from a cluster.
 	Dir string
 }
 
@@ -56,16 +55,16 @@ const (
 type Manifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Namespace, Name and UID are those of the LatencyBenchmark or LatencyMatrix.
+	// Namespace, Name and UID identify the LatencyBenchmark or LatencyMatrix.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// Files are all but manifest.json itself, those of pairs included, in the order of their paths.
+	// Files lists all files except manifest.json itself, including those of pairs, in the order of their paths.
 	Files []File `json:"files"`
-	// Pairs are the names of the benchmarks of the pairs of a LatencyMatrix, in order.
+	// Pairs lists the names of the benchmarks of the pairs of a LatencyMatrix, in order.
 	Pairs []string `json:"pairs,omitempty"`
 
-	// paths are the paths of Files of a manifest that was read.
+	// paths holds the paths of Files of a manifest that was read.
 	paths map[string]bool
 }
 
@@ -73,12 +72,12 @@ type Manifest struct {
 type File struct {
 	// Path is relative to the manifest, with slashes.
 	Path string `json:"path"`
-	// Bytes is its size, SHA256 its digest in hex.
+	// Bytes is its size, SHA256 its digest in hexadecimal.
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// The names of the files that are read again.
+// The files that are read again, and their limits.
 const (
 	manifestFile  = "manifest.json"
 	benchmarkFile = "benchmark.json"

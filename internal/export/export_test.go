@@ -29,7 +29,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// measured is a benchmark of two rounds at a rate, that keeps both start times, as it is in a cluster.
+// measured returns a benchmark as a cluster has it: two rounds at a rate, with both start times.
 func measured(t testing.TB, name string) Benchmark {
 	t.Helper()
 	b := &v1alpha1.LatencyBenchmark{
@@ -68,7 +68,7 @@ func measured(t testing.TB, name string) Benchmark {
 	return all
 }
 
-// mesh is a matrix of two pairs, of which the first is measured.
+// mesh returns a matrix of two pairs. Only the first is measured.
 func mesh(t testing.TB) Benchmark {
 	t.Helper()
 	template := measured(t, "mesh").Object
@@ -102,7 +102,7 @@ func framed(t testing.TB, d result.Document) result.Framed {
 	return f
 }
 
-// histogram has 2,000 samples from a first one on, one a nanosecond.
+// histogram returns 2,000 samples, 1 ns apart, that start at first.
 func histogram(t testing.TB, first int64) result.Histogram {
 	t.Helper()
 	r := result.NewRecorder()
@@ -126,7 +126,7 @@ func exported(t testing.TB, b Benchmark) string {
 	return dir
 }
 
-// printed is a benchmark as the JSON of get has it.
+// printed returns the JSON that get prints for a benchmark.
 func printed(t testing.TB, b Benchmark) string {
 	t.Helper()
 	form, err := report.FormNamed("json")
@@ -140,7 +140,7 @@ func printed(t testing.TB, b Benchmark) string {
 	return out.String()
 }
 
-// What was written is read: the same object, results and digests, also of pairs.
+// Read returns the written object, results and digests, including those of pairs.
 func TestWriteRead(t *testing.T) {
 	for _, b := range []Benchmark{measured(t, "sweep"), mesh(t)} {
 		dir := exported(t, b)
@@ -166,7 +166,7 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
-// The export of an export is the same, byte for byte, and that of a pair is one itself.
+// Exporting an export again gives identical bytes. The export of a pair is a complete export.
 func TestWriteIsDeterministic(t *testing.T) {
 	dir := exported(t, mesh(t))
 	first, err := ReadDir(t.Context(), dir)
@@ -183,7 +183,7 @@ func TestWriteIsDeterministic(t *testing.T) {
 	}
 }
 
-// files are all of a directory.
+// files returns all files of a directory.
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -201,8 +201,8 @@ func files(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// The percentiles are those of the results, in microseconds, in the lines that hdr-plot and HdrHistogram's plotter read:
-// four numbers each, the last without the fourth.
+// The files hold the percentiles of the results, in microseconds, in the format that hdr-plot and HdrHistogram's plotter
+// read: four numbers per line, and three in the last one.
 func TestPercentiles(t *testing.T) {
 	all := files(t, exported(t, measured(t, "sweep")))
 	for name, want := range map[string]struct{ median, most float64 }{
@@ -239,7 +239,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// The slowest samples are as they are stored, a line each, of the rounds that have some: an older agent reported none.
+// The file holds the stored slowest samples, a line each, of the rounds that have some: older agents reported none.
 func TestSlowest(t *testing.T) {
 	b := measured(t, "sweep")
 	b.Runs[0].Client.Cells[0].Attribution = &tool.Attribution{Beyond: 9, Examined: 8, Client: 8}
@@ -277,7 +277,7 @@ func TestHistogramLog(t *testing.T) {
 	}
 }
 
-// Nothing is overwritten, but an export by another if that is wanted; nothing else is left in the directory.
+// Only an export can be overwritten, and only on request. No other files are left in the directory.
 func TestWriteOverwritesNothing(t *testing.T) {
 	b := measured(t, "sweep")
 	parent := t.TempDir()
@@ -312,7 +312,7 @@ func TestWriteOverwritesNothing(t *testing.T) {
 	}
 }
 
-// One that cannot be written leaves nothing behind.
+// An export that cannot be written leaves no files.
 func TestWriteIsWholeOrNotAtAll(t *testing.T) {
 	b := measured(t, "sweep")
 	b.Runs[1].Client.Cells[0].Histogram.Count++
@@ -325,7 +325,7 @@ func TestWriteIsWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Every file that is missing, shorter, longer or changed makes an export one that is refused.
+// An export is refused if any of its files is missing, shorter, longer or changed.
 func TestReadRefusesDamage(t *testing.T) {
 	for name, b := range map[string]Benchmark{"sweep": measured(t, "sweep"), "mesh": mesh(t)} {
 		dir := exported(t, b)
@@ -343,7 +343,7 @@ func TestReadRefusesDamage(t *testing.T) {
 					fsys[other] = &fstest.MapFile{Data: []byte(content)}
 				}
 				if file == manifestFile && damage == "changed" {
-					continue // A byte of it may be of a name or a blank; see the next test.
+					continue // The byte may belong to a name or to white space; see the next test.
 				}
 				if changed := change(content); changed == nil {
 					delete(fsys, file)
@@ -363,8 +363,8 @@ func TestReadRefusesDamage(t *testing.T) {
 	}
 }
 
-// A new manifest for what was changed does not get past the digests in the status, and what is no
-// LatencyBenchmark is refused.
+// A new manifest for changed files does not pass the digests in the status, and an object other than a LatencyBenchmark is
+// refused.
 func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 	other := files(t, exported(t, measured(t, "other")))
 	cases := map[string]struct {
@@ -411,7 +411,7 @@ func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// rewritten are files with manifests that fit what they are now.
+// rewritten returns files with manifests that match their current content.
 func rewritten(all map[string]string) fstest.MapFS {
 	fsys := fstest.MapFS{}
 	for name, content := range all {
@@ -439,7 +439,7 @@ func rewritten(all map[string]string) fstest.MapFS {
 	return fsys
 }
 
-// Links lead nowhere outside.
+// Links to files outside the directory are not followed.
 func TestReadDirStaysInside(t *testing.T) {
 	dir := exported(t, measured(t, "sweep"))
 	csv := filepath.Join(dir, "results.csv")
@@ -468,7 +468,7 @@ func TestReadRefusesOtherFormats(t *testing.T) {
 	}
 }
 
-// Whatever the manifest is, it is refused or read.
+// Any manifest is refused or read.
 func FuzzReadManifest(f *testing.F) {
 	all := files(f, exported(f, mesh(f)))
 	f.Add([]byte(all[manifestFile]))
@@ -486,7 +486,7 @@ func FuzzReadManifest(f *testing.F) {
 	})
 }
 
-// Whatever the LatencyBenchmark and what was seen of pods are, with a manifest that fits: they are refused, or can be shown.
+// Any LatencyBenchmark and pod observations with a matching manifest are refused, or can be shown.
 func FuzzReadContent(f *testing.F) {
 	all := files(f, exported(f, measured(f, "sweep")))
 	f.Add([]byte(all[benchmarkFile]), []byte(all["runs/sweep-r1/pods.json"]))
@@ -501,7 +501,7 @@ func FuzzReadContent(f *testing.F) {
 			return
 		}
 		for _, form := range report.Forms() {
-			_ = form.Write(&bytes.Buffer{}, b.Object, b.Runs) // It may refuse; it must not panic.
+			_ = form.Write(&bytes.Buffer{}, b.Object, b.Runs) // It may return an error but must not panic.
 		}
 	})
 }

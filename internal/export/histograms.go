@@ -12,17 +12,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// ticksPerHalfDistance is how many percentiles a .hgrm has between one and that of half the samples beyond: what
-// HistogramLogProcessor takes by default.
+// ticksPerHalfDistance is the number of percentiles in a .hgrm each time the share of samples beyond is halved.
+// HistogramLogProcessor has the same default.
 const ticksPerHalfDistance = 5
 
-// histograms writes of every cell the distribution of all rounds and of each as percentiles, in microseconds of the
-// benchmark's latency type, and a histogram log with an interval for each round, as it is stored: whole round trips, or
-// what was captured, in nanoseconds.
+// histograms writes two kinds of files for every cell: the distribution of all rounds together and of each round as
+// percentiles, in microseconds of the benchmark's latency type; and a histogram log with an interval for each round, which
+// holds the stored values in nanoseconds: whole round trips, or captured times.
 func (w *writer) histograms(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		name := path.Join(under, "histograms", s.Variant.Name, s.Name)
-		// Merged verifies the histograms against what stands beside them.
+		// Merged verifies the histograms against the figures stored with them.
 		if _, err := s.Merged(); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (w *writer) histograms(under string, b Benchmark) error {
 	return nil
 }
 
-// rounds writes the percentiles of each round, and returns all rounds together and the log of them.
+// rounds writes the percentiles of each round, and returns the histogram of all rounds together and their log.
 func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log []byte, err error) {
 	var out bytes.Buffer
 	intervals := hdr.NewHistogramLogWriter(&out)
@@ -79,8 +79,9 @@ func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log [
 	return all, out.Bytes(), nil
 }
 
-// percentiles writes the percentile distribution of a histogram as HdrHistogram's outputPercentileDistribution does, which
-// its plotters read. Of the library's own text only the last lines are taken: its percentiles have six decimals.
+// percentiles writes the percentile distribution of a histogram in the format of HdrHistogram's
+// outputPercentileDistribution, which its plotters read. It takes only the last lines from the library's own text, because
+// the percentiles there have six decimals.
 func (w *writer) percentiles(name string, h *hdr.Histogram, s report.Series) error {
 	scale := 1_000.0
 	if s.LatencyType == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {

@@ -25,13 +25,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// ReadDir reads the export in a directory: see Read. It reads no file outside the directory, even through links.
+// ReadDir reads the export in a directory: see Read. It reads no file outside the directory, not even through links.
 func ReadDir(ctx context.Context, dir string) (Benchmark, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Benchmark{}, fmt.Errorf("%w: %w", ErrNone, err)
 	}
-	defer func() { _ = root.Close() }() // It was only read.
+	defer func() { _ = root.Close() }() // Only read.
 	b, err := Read(ctx, root.FS())
 	if err != nil {
 		return Benchmark{}, fmt.Errorf("%s: %w", dir, err)
@@ -93,7 +93,7 @@ func readManifest(fsys fs.FS) (Manifest, error) {
 	return m, nil
 }
 
-// verify reads a file and holds it against its size and digest.
+// verify compares a file with its size and digest.
 func (f File) verify(fsys fs.FS) error {
 	if !fs.ValidPath(f.Path) {
 		return errors.New("this is not a path in an export")
@@ -104,7 +104,7 @@ func (f File) verify(fsys fs.FS) error {
 	} else if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // It was only read.
+	defer func() { _ = file.Close() }() // Only read.
 	sum := sha256.New()
 	n, err := io.Copy(sum, io.LimitReader(file, f.Bytes+1))
 	switch {
@@ -118,13 +118,13 @@ func (f File) verify(fsys fs.FS) error {
 	return nil
 }
 
-// readFile reads a file of at most so many bytes.
+// readFile reads a file of at most most bytes.
 func readFile(fsys fs.FS, name string, most int64) ([]byte, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // It was only read.
+	defer func() { _ = file.Close() }() // Only read.
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(content)) > most {
 		err = fmt.Errorf("it has more than %d bytes", most)
@@ -144,7 +144,7 @@ func (m Manifest) listed(fsys fs.FS, name string) ([]byte, error) {
 	return content, nil
 }
 
-// read reads what the manifest lists, of which each file was verified.
+// read reads the files that the manifest lists, all of which must have been verified.
 func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	file := benchmarkFile
 	if m.paths[matrixFile] {
@@ -191,8 +191,8 @@ func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	return b, nil
 }
 
-// parse reads an object of a kind. Fields that this version does not know are left out; what it knows must be as
-// the definition of the kind has it, as a cluster would have made sure.
+// parse reads an object of a kind. It drops fields that this version does not know. The known fields must match the
+// definition of the kind, which a cluster would have enforced.
 func parse(ctx context.Context, content []byte, kind string, into client.Object) error {
 	if err := json.Unmarshal(content, into); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (m Manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.Latency
 	if len(own.Pairs) > 0 {
 		return Benchmark{}, errors.New("it has pairs itself")
 	}
-	// The files are verified: the parent lists them, too, or they would not be what it has.
+	// The parent's manifest must list the manifest of the pair, so that it covers all files of the pair.
 	if _, err := m.listed(fsys, path.Join(pairsDir, name, manifestFile)); err != nil {
 		return Benchmark{}, err
 	}

@@ -23,15 +23,15 @@ import (
 
 // Written describes a written export.
 type Written struct {
-	// Files is how many there are, Bytes how large they are together, the manifest included.
+	// Files is the number of files, Bytes their total size, both including the manifest.
 	Files int
 	Bytes int64
-	// ManifestSHA256 is the digest of the manifest, in hex. It covers all files.
+	// ManifestSHA256 is the digest of the manifest, in hexadecimal. It covers all files.
 	ManifestSHA256 string
 }
 
-// Write writes a benchmark to a directory that it creates, completely or not at all. The same results give byte-identical
-// files. The error wraps ErrExists if the directory exists, unless it is an export and replace is true.
+// Write creates a directory with a benchmark, completely or not at all. The same results give byte-identical files. The
+// error wraps ErrExists if the directory exists, unless it is an export and replace is true.
 func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := MayWrite(dir, replace); err != nil {
 		return Written{}, err
@@ -40,7 +40,7 @@ func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return Written{}, fmt.Errorf("making the directory of the export: %w", err)
 	}
-	// Beside the place where it is to be, so that a rename, which is atomic, takes it there.
+	// The files are written in a directory beside the destination, so that an atomic rename completes the export.
 	unfinished, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+"-")
 	if err != nil {
 		return Written{}, fmt.Errorf("making a directory for the export: %w", err)
@@ -76,7 +76,8 @@ func MayWrite(dir string, replace bool) error {
 	return nil
 }
 
-// putInPlace renames a finished export. One that it replaces goes aside first, and comes back if that fails.
+// putInPlace renames a finished export to its destination. It first moves aside an export that it replaces, and moves it
+// back if the rename fails.
 func putInPlace(finished, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(finished, dir); err != nil {
@@ -97,13 +98,13 @@ func putInPlace(finished, dir string) error {
 	return nil
 }
 
-// writer writes files below a directory and notes them.
+// writer writes files below a directory and records them.
 type writer struct {
 	dir   string
 	files []File
 }
 
-// file writes a file; its path has slashes.
+// file writes a file. Its path has slashes.
 func (w *writer) file(name string, content []byte) error {
 	full := filepath.Join(w.dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
@@ -129,7 +130,7 @@ func (w *writer) json(name string, v any) error {
 	return w.file(name, out.Bytes())
 }
 
-// benchmark writes a benchmark into a directory below that of the writer, its manifest last.
+// benchmark writes a benchmark into a directory below the directory of the writer, the manifest last.
 func (w *writer) benchmark(under string, b Benchmark) error {
 	first := len(w.files)
 	object := b.Object
@@ -221,7 +222,7 @@ func (w *writer) evidence(under string, b Benchmark) error {
 	return w.json(path.Join(under, "evidence.json"), all)
 }
 
-// results writes what get prints for programs.
+// results writes the results as kubectl tailgate get prints them for programs.
 func (w *writer) results(under string, b Benchmark) error {
 	for _, form := range []string{"json", "csv"} {
 		f, err := report.FormNamed(form)
@@ -244,7 +245,7 @@ func (w *writer) results(under string, b Benchmark) error {
 	return nil
 }
 
-// Objects are the LatencyBenchmarks themselves.
+// Objects returns the LatencyBenchmarks of the benchmarks.
 func Objects(all []Benchmark) []v1alpha1.LatencyBenchmark {
 	var objects []v1alpha1.LatencyBenchmark
 	for _, b := range all {

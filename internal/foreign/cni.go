@@ -2,32 +2,33 @@ package foreign
 
 import "encoding/json"
 
-// CNIVersion of the network configurations that Tailgate writes: the newest one that all of their plugins know.
+// CNIVersion is the version of the network configurations that Tailgate writes: the newest that all of their plugins
+// support.
 const CNIVersion = "1.0.0"
 
-// NetworkConfig is a list of CNI plugins, each working on what the one before it has made.
+// NetworkConfig is a list of CNI plugins, each working on the result of the one before it.
 type NetworkConfig struct {
 	CNIVersion string      `json:"cniVersion"`
 	Name       string      `json:"name"`
 	Plugins    []CNIPlugin `json:"plugins"`
 }
 
-// CNIPlugin is one plugin of a list, with those of its keys that Tailgate sets. Multus adds the device (deviceID,
-// pciBusID), and what a pod asks for by the plugin's capabilities (runtimeConfig).
+// CNIPlugin is one plugin of a list, with the keys that Tailgate sets. Multus adds the device (deviceID, pciBusID), and the
+// values that a pod requests through the plugin's capabilities (runtimeConfig).
 type CNIPlugin struct {
 	// Type is sriov (sriov-cni), host-device or tuning (CNI plugins).
 	Type string `json:"type"`
-	// VLAN is sriov's: the VLAN into which the PF puts the VF; 0 leaves the VF as it is.
+	// VLAN is a key of sriov: the VLAN into which the PF puts the VF; 0 leaves the VF unchanged.
 	VLAN int32 `json:"vlan,omitempty"`
-	// MTU is tuning's, in bytes; it gives the device back with the one that it had.
+	// MTU is a key of tuning, in bytes; the plugin returns the device with its original MTU.
 	MTU  int32    `json:"mtu,omitempty"`
 	IPAM *CNIIPAM `json:"ipam,omitempty"`
-	// Capabilities are what the plugin, or its IPAM plugin, takes from the pod's annotation.
+	// Capabilities names the values that the plugin, or its IPAM plugin, takes from the pod's annotation.
 	Capabilities map[string]bool `json:"capabilities,omitempty"`
 }
 
-// Parent returns the name of the interface on the node above which a network, given by its CNI configuration, makes its own:
-// what an ipvlan or macvlan plugin names as its master. Empty when it names none.
+// Parent returns the name of the interface on the node above which a network, given by its CNI configuration, makes its own
+// interface: the master of an ipvlan or macvlan plugin. It is empty if there is none.
 func Parent(config string) string {
 	type plugin struct {
 		Type            string `json:"type"`
@@ -38,7 +39,7 @@ func Parent(config string) string {
 		plugin
 		Plugins []plugin `json:"plugins"`
 	}
-	// A configuration that cannot be read names none; the pod's network then fails by itself.
+	// A configuration that cannot be read has no parent; the pod's network then fails by itself.
 	_ = json.Unmarshal([]byte(config), &network)
 	for _, p := range append([]plugin{network.plugin}, network.Plugins...) {
 		if (p.Type == "ipvlan" || p.Type == "macvlan") && !p.LinkInContainer {
@@ -48,11 +49,11 @@ func Parent(config string) string {
 	return ""
 }
 
-// CNIIPAM is the part of a plugin's configuration that is for its IPAM plugin.
+// CNIIPAM is the part of a plugin's configuration for its IPAM plugin.
 type CNIIPAM struct {
 	// Type is static (CNI plugins), which takes the addresses from capability ips, or whereabouts.
 	Type string `json:"type"`
-	// Range and RangeStart are whereabouts': a subnet, and the first of its addresses to be given.
+	// Range and RangeStart are keys of whereabouts: a subnet, and the first of its addresses to assign.
 	Range      string `json:"range,omitempty"`
 	RangeStart string `json:"range_start,omitempty"`
 }

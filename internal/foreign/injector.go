@@ -2,18 +2,18 @@ package foreign
 
 import corev1 "k8s.io/api/core/v1"
 
-// What the network resources injector of the SR-IOV operator adds to each pod whose network names a resource
+// The network resources injector of the SR-IOV operator adds these to each pod whose network names a resource
 // (github.com/k8snetworkplumbingwg/network-resources-injector, pkg/webhook/webhook.go and pkg/types/types.go at commit
-// 61d01b9): a volume with the pod's labels, annotations and hugepages, and, for a container with hugepages, a variable
-// with the container's name.
+// 61d01b9): a volume with the pod's labels, annotations and hugepages, and, for a container with hugepages, a variable with
+// the container's name.
 const (
 	injectorVolume   = "podnetinfo"
 	injectorPath     = "/etc/podnetinfo"
 	injectorVariable = "CONTAINER_NAME"
 )
 
-// InjectedMount says whether the injector added this mount of a pod: its own read-only view of the pod's metadata.
-// Any other mount at its path, or of another kind of volume, is not the injector's.
+// InjectedMount reports whether the injector added this mount of a pod: its own read-only view of the pod's metadata. Any
+// other mount at its path, or of another kind of volume, is not the injector's.
 func InjectedMount(pod *corev1.Pod, m corev1.VolumeMount) bool {
 	if m.MountPath != injectorPath || m.Name != injectorVolume || !m.ReadOnly || m.SubPath != "" || m.SubPathExpr != "" {
 		return false
@@ -26,7 +26,7 @@ func InjectedMount(pod *corev1.Pod, m corev1.VolumeMount) bool {
 	return false
 }
 
-// InjectedVariable says whether the injector added this environment variable of a container.
+// InjectedVariable reports whether the injector added this environment variable of a container.
 func InjectedVariable(c corev1.Container, e corev1.EnvVar) bool {
 	return e.Name == injectorVariable && e.Value == c.Name && e.ValueFrom == nil
 }

@@ -2,9 +2,9 @@ package foreign
 
 import "strings"
 
-// OptOutLabels and OptOutAnnotations of a pod ask admission webhooks not to add to it what takes CPUs and changes its
-// network: the proxies of Istio, Kuma, Linkerd and Consul, the collector of OpenTelemetry, and what Datadog's admission
-// controller injects. Where a namespace does not inject, they mean nothing.
+// OptOutLabels returns the labels that, with OptOutAnnotations, ask admission webhooks not to add anything to a pod that
+// takes CPUs or changes its network: the proxies of Istio, Kuma, Linkerd and Consul, the collector of OpenTelemetry, and
+// everything that Datadog's admission controller injects. They have no effect in a namespace without injection.
 func OptOutLabels() map[string]string {
 	return map[string]string{
 		"sidecar.istio.io/inject":         "false",
@@ -13,7 +13,7 @@ func OptOutLabels() map[string]string {
 	}
 }
 
-// OptOutAnnotations are those that are annotations; see OptOutLabels.
+// OptOutAnnotations returns the annotations with the same purpose; see OptOutLabels.
 func OptOutAnnotations() map[string]string {
 	return map[string]string{
 		"linkerd.io/inject":                   "disabled",
@@ -22,8 +22,8 @@ func OptOutAnnotations() map[string]string {
 	}
 }
 
-// SetsUpPod says whether an annotation of a pod changes its networks, their bandwidth, or how the container runtime sets up
-// its CPUs: Multus', the bandwidth plugin's and CRI-O's.
+// SetsUpPod reports whether an annotation of a pod changes its networks, their bandwidth, or how the container runtime sets
+// up its CPUs: the annotations of Multus, the bandwidth plugin and CRI-O.
 func SetsUpPod(annotation string) bool {
 	switch annotation {
 	case AnnotationNetworks, "v1.multus-cni.io/default-network", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth":
@@ -32,7 +32,7 @@ func SetsUpPod(annotation string) bool {
 	return strings.HasSuffix(annotation, ".crio.io")
 }
 
-// UnreadVariable says whether an environment variable is of those that observability and proxy webhooks add to every
+// UnreadVariable reports whether an environment variable is one that observability and proxy webhooks add to every
 // container, and that neither the agent nor any tool reads.
 func UnreadVariable(name string) bool {
 	switch name = strings.ToUpper(name); name {

@@ -1,5 +1,5 @@
-// Package foreign has the few types of other projects that Tailgate reads and writes. They are not to be had as Go
-// modules together with a current Kubernetes, and this is all of them we need. A file for each project.
+// Package foreign has the few types of other projects that Tailgate reads and writes. The Go modules of these projects
+// cannot be used together with a current Kubernetes, and Tailgate needs no more of them. There is a file for each project.
 package foreign
 
 import (
@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersionKind of NetworkAttachmentDefinition, after the Kubernetes Network Custom Resource Definition De-facto
-// Standard, version 1.3. Of others' the metadata is read, and Parent.
+// GroupVersionKind is the kind NetworkAttachmentDefinition, after the Kubernetes Network Custom Resource Definition De-facto
+// Standard, version 1.3. Tailgate reads only the metadata and the Parent of definitions that it did not create.
 var GroupVersionKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
 // The annotations.
 const (
 	// AnnotationResourceName on a NetworkAttachmentDefinition is the extended resource of its device.
 	AnnotationResourceName = "k8s.v1.cni.cncf.io/resourceName"
-	// AnnotationNetworks on a pod asks for attachments; see Selection.
+	// AnnotationNetworks on a pod requests attachments; see Selection.
 	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
-	// AnnotationNetworkStatus on a pod tells what was attached; see Status.
+	// AnnotationNetworkStatus on a pod lists the attached networks; see Status.
 	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
@@ -32,7 +32,7 @@ func Object() *metav1.PartialObjectMetadata {
 	return o
 }
 
-// Definition returns a NetworkAttachmentDefinition of a network whose device is of an extended resource.
+// Definition returns a NetworkAttachmentDefinition of a network whose device belongs to an extended resource.
 func Definition(namespace, name, resourceName string, config NetworkConfig) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(config)
 	if err != nil {
@@ -71,36 +71,37 @@ type Status struct {
 	// Name is namespace/name of the NetworkAttachmentDefinition, or the CNI name of the default network.
 	Name      string `json:"name"`
 	Interface string `json:"interface"`
-	// IPs are without prefix length.
+	// IPs are addresses without prefix length.
 	IPs []string `json:"ips,omitempty"`
-	// MAC is the interface's hardware address, MTU its MTU in bytes: empty and 0 where the CNI plugin did not tell.
+	// MAC is the interface's hardware address, and MTU its MTU in bytes: empty and 0 if the CNI plugin did not report them.
 	MAC     string `json:"mac,omitempty"`
 	MTU     int    `json:"mtu,omitempty"`
 	Default bool   `json:"default,omitempty"`
-	// DeviceInfo is the device behind the interface. It is there only when a device plugin or the CNI plugin left a
-	// file about it.
+	// DeviceInfo is the device behind the interface. It is present only if a device plugin or the CNI plugin left a file
+	// about it.
 	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
 }
 
-// DeviceInfo is of the Device Information Specification, version 1.1.0, as far as it is of PCI devices.
+// DeviceInfo is the part of the Device Information Specification, version 1.1.0, that concerns PCI devices.
 type DeviceInfo struct {
-	// Type is pci for them.
+	// Type is pci for PCI devices.
 	Type string     `json:"type"`
 	PCI  *PCIDevice `json:"pci,omitempty"`
 }
 
 // PCIDevice is a function on the PCI bus.
 type PCIDevice struct {
-	// Address is its own, such as 0000:65:02.3, PFAddress that of the PF whose VF it is; both may be empty.
+	// Address is the address of the function, such as 0000:65:02.3, and PFAddress the address of the PF that its VF belongs
+	// to; both may be empty.
 	Address   string `json:"pci-address,omitempty"`
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
-// maxNetworkStatus bounds what is read of AnnotationNetworkStatus, in bytes: Multus writes some hundred for each network.
+// maxNetworkStatus bounds the length of AnnotationNetworkStatus, in bytes: Multus writes some hundred for each network.
 const maxNetworkStatus = 64 << 10
 
-// FindStatus returns the element of an AnnotationNetworkStatus value with this name and this interface; both
-// must match, because one definition may be attached twice, and order means nothing.
+// FindStatus returns the element of an AnnotationNetworkStatus value with this name and this interface; both must match,
+// because one definition may be attached twice, and the order has no meaning.
 func FindStatus(annotation, name, iface string) (Status, error) {
 	if len(annotation) > maxNetworkStatus {
 		return Status{}, fmt.Errorf("annotation %s has %d KiB, and at most %d KiB are read", AnnotationNetworkStatus, len(annotation)>>10, maxNetworkStatus>>10)

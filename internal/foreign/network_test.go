@@ -46,7 +46,7 @@ func TestAnnotation(t *testing.T) {
 	}
 }
 
-// The configuration is a string, as Multus reads it, and has nothing that was not given.
+// The configuration is a string, as Multus reads it, and contains only the values that were given.
 func TestDefinition(t *testing.T) {
 	got, err := Definition("perf", "sf-vf", "amd.com/sf_vf", NetworkConfig{CNIVersion: CNIVersion, Name: "sf-vf", Plugins: []CNIPlugin{{
 		Type: "sriov", IPAM: &CNIIPAM{Type: "whereabouts", Range: "10.0.0.0/24", RangeStart: "10.0.0.10"},
@@ -138,7 +138,7 @@ func TestObjectIsOfTheKind(t *testing.T) {
 	}
 }
 
-// Whatever is found is of that name and interface, and stands in the annotation.
+// A status that is found has that name and interface, and is in the annotation.
 func FuzzFindStatus(f *testing.F) {
 	f.Add(networkStatus, "perf/sf-vf", "net2")
 	f.Add("[]", "", "")

@@ -27,7 +27,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/chromium"
 )
 
-// browserPatience is for all that is done with a page, on a machine that does other work.
+// browserPatience is the time limit for all steps on one page, on a busy machine.
 const browserPatience = 2 * time.Minute
 
 // tab is an open report.
@@ -36,7 +36,7 @@ type tab struct {
 	t *testing.T
 
 	mu sync.Mutex
-	// complaints are what the browser's console has, requests what the page asked for.
+	// complaints holds the messages of the browser's console, requests the URLs that the page requested.
 	complaints, requests []string
 }
 
@@ -73,7 +73,7 @@ func open(t *testing.T, browser context.Context, html string) *tab {
 	return p
 }
 
-// call is a command of the DevTools protocol.
+// call returns a command of the DevTools protocol.
 func call[P, R any](command cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, command, params)
@@ -88,7 +88,7 @@ func (p *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// value is that of an expression.
+// value evaluates an expression and returns its value.
 func value[T any](p *tab, expression string) T {
 	p.t.Helper()
 	v, err := chromedp.Run(p, chromedp.Evaluate[T](expression))
@@ -98,7 +98,7 @@ func value[T any](p *tab, expression string) T {
 	return v
 }
 
-// screenshot keeps the whole page beside the cache, for people to look at.
+// screenshot saves an image of the whole page beside the cache, for people to inspect.
 func (p *tab) screenshot(name string) {
 	p.t.Helper()
 	cache, err := os.UserCacheDir()
@@ -121,7 +121,7 @@ func (p *tab) screenshot(name string) {
 	}
 }
 
-// quiet says that nothing was complained of and nothing asked for but the file itself.
+// quiet checks that the console is empty and that the page requested only its own file.
 func (p *tab) quiet() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -134,10 +134,10 @@ func (p *tab) quiet() {
 	}
 }
 
-// pictured are the reports of which pictures are taken in the dark and on paper, too.
+// pictured holds the reports that also have screenshots in dark mode and in print.
 var pictured = map[string]bool{"percentile-ladder": true, "fail": true, "all-pairs": true}
 
-// TestReportInABrowser opens a report of each kind, in light, in dark and as it is printed.
+// TestReportInABrowser opens a report of each kind in light mode, in dark mode and in print.
 func TestReportInABrowser(t *testing.T) {
 	b := chromium.Start(t, browserPatience)
 	all := samples()
@@ -168,7 +168,7 @@ func TestReportInABrowser(t *testing.T) {
 			if pictured[name] {
 				p.screenshot(name + "-print")
 			}
-			// Nothing reaches beyond the window but what scrolls by itself.
+			// Only elements with their own scroll bar may be wider than the window.
 			if value[bool](p, "document.documentElement.scrollWidth > innerWidth") {
 				t.Error("the page is wider than the window")
 			}
@@ -178,7 +178,7 @@ func TestReportInABrowser(t *testing.T) {
 	}
 }
 
-// figuresHold compares what the page shows, in tables and plots, with what is stored.
+// figuresHold compares the figures in tables and plots of the page with the stored ones.
 func figuresHold(p *tab, benchmarks []export.Benchmark) {
 	p.t.Helper()
 	type line struct{ Group, Name string }
@@ -237,8 +237,8 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 	}
 }
 
-// TestSlowSamples finds every slow sample that is stored in the tables, and as many marks in the strips, in their colours, in
-// light, in dark and on paper.
+// TestSlowSamples checks that the tables have every stored slow sample, and the strips as many marks in their colours, in
+// light mode, in dark mode and in print.
 func TestSlowSamples(t *testing.T) {
 	benchmarks := ladderSample(t)
 	p := open(t, chromium.Start(t, browserPatience), written(t, benchmarks))
@@ -338,7 +338,7 @@ func (p *tab) press(key string, times int) {
 	}
 }
 
-// tabTo presses the tabulator until an element has the focus.
+// tabTo presses the Tab key until an element has the focus.
 func (p *tab) tabTo(selector string) {
 	p.t.Helper()
 	for range 100 {
@@ -350,7 +350,7 @@ func (p *tab) tabTo(selector string) {
 	p.t.Fatalf("the tabulator does not lead to %s", selector)
 }
 
-// TestReportByKeyboard works every control without a mouse.
+// TestReportByKeyboard uses every control without a mouse.
 func TestReportByKeyboard(t *testing.T) {
 	p := open(t, chromium.Start(t, browserPatience), written(t, ladderSample(t)))
 	state := func() string { return value[string](p, `document.getElementById("curves").dataset.drawn`) }
@@ -369,7 +369,7 @@ func TestReportByKeyboard(t *testing.T) {
 	p.press(" ", 1)
 	seen = append(seen, state())
 	p.tabTo("#curves")
-	// Before p90 there are p0, p50 and p75, besides the points of the first power of ten.
+	// p0, p50 and p75 come before p90, in addition to the points of the first power of ten.
 	p.press(kb.ArrowRight, pointsPerDecade+3)
 	seen = append(seen, value[string](p, `document.getElementById("curves-at").textContent`))
 	on := ladderSample(t)[0]
@@ -385,7 +385,8 @@ func TestReportByKeyboard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plots, lines in the first, and its scale: two variants of three rounds, and how each went over time.
+	// The number of plots, the number of lines in the first one, and its scale. There are two variants of three rounds, each
+	// with its course over time.
 	want := []string{
 		"3 8 log", "tcp-256-at-23000 RTT from the actual send", "1 8 log", "3 8 linear", "3 2 linear", "2 1 linear",
 		"p90  on " + micros(stored.Percentile(stats.P90, 0).Ns) + " µs",
@@ -396,7 +397,7 @@ func TestReportByKeyboard(t *testing.T) {
 	p.quiet()
 }
 
-// Arrow keys lead through a matrix, whose fields tell of their pairs.
+// Arrow keys move through a matrix, whose fields describe their pairs.
 func TestMatrixByKeyboard(t *testing.T) {
 	p := open(t, chromium.Start(t, browserPatience), written(t, pairsSample(t, 60)))
 	p.tabTo("table.heat td")
@@ -411,7 +412,7 @@ func TestMatrixByKeyboard(t *testing.T) {
 	p.quiet()
 }
 
-// Markup in names and evidence stays text; a script in them would be refused besides.
+// Markup in names and evidence is shown as text; the policy would also refuse a script in it.
 func TestReportIsHarmless(t *testing.T) {
 	p := open(t, chromium.Start(t, browserPatience), written(t, hostileSample(t)))
 	if n := value[int](p, `document.querySelectorAll("img, b.evil").length`); n > 0 {
@@ -421,7 +422,7 @@ func TestReportIsHarmless(t *testing.T) {
 		t.Errorf("the title is %q", got)
 	}
 	p.quiet()
-	// The policy of the page itself refuses what is put in afterwards.
+	// The policy of the page also refuses a script that is added later.
 	value[bool](p, `(() => { const s = document.createElement("script"); s.textContent = "document.title = 'owned'"; document.body.append(s); return true; })()`)
 	if value[string](p, "document.title") == "owned" {
 		t.Error("a script that was put in was run")

@@ -12,24 +12,24 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The percentiles at which curves are drawn: so many to each power of ten of 1/(1-p), up to as many nines. Each is a
-// percentile of the samples; nothing is averaged between them.
+// Curves are drawn at pointsPerDecade percentiles for each power of ten of 1/(1-p), over so many decades. Each point is a
+// percentile of the samples; points are not averaged or interpolated.
 const (
 	pointsPerDecade = 24
 	decades         = 8
 )
 
-// share is the denominator of the shares at which curves are drawn.
+// share is the denominator of the percentiles at which curves are drawn.
 const share = 1_000_000_000_000
 
-// grid are the percentiles at which curves are drawn, in ascending order. Those of the ladder are among them.
+// grid returns the percentiles at which curves are drawn, in ascending order. They include the percentiles of the ladder.
 func grid() []stats.Percentile {
 	all := []stats.Percentile{{Name: "p0", Num: 1, Den: share}}
 	for k := 1; k <= pointsPerDecade*decades; k++ {
 		beyond := int64(math.Round(share * math.Pow(10, -float64(k)/pointsPerDecade)))
 		all = append(all, stats.Percentile{Num: share - beyond, Den: share})
 	}
-	// The others of the ladder are powers of ten.
+	// The other percentiles of the ladder are powers of ten.
 	all = append(all, stats.P50, stats.P75, stats.P95)
 	slices.SortFunc(all, func(a, b stats.Percentile) int {
 		return int(math.Copysign(1, fraction(a)-fraction(b)))
@@ -39,11 +39,11 @@ func grid() []stats.Percentile {
 
 func fraction(p stats.Percentile) float64 { return float64(p.Num) / float64(p.Den) }
 
-// group is what is plotted together: a cell of all variants and benchmarks that have it.
+// group holds the contents of one plot: a cell of all variants and benchmarks that have it.
 type group struct {
-	// ID names it in the page, Label for people.
+	// ID is its name in the page; Label is its name for people.
 	ID, Label string
-	// Cell is the name of the cell, Counts says what its latencies count.
+	// Cell is the name of the cell; Counts describes the interval that its latencies measure.
 	Cell, Counts string
 	Ladders      []ladder
 	Strips       []strip
@@ -52,43 +52,42 @@ type group struct {
 // ladder is the table of percentiles behind the curves of one variant.
 type ladder struct {
 	Name, Ways string
-	// Columns are the titles: the rounds, and all of them together.
+	// Columns holds the titles: the rounds, and all rounds together.
 	Columns []string
 	Rows    []ladderRow
 }
 
-// ladderRow is a percentile, or another figure, in each column.
+// ladderRow holds a percentile, or another figure, for each column.
 type ladderRow struct {
 	Name  string
 	Cells []figure
 }
 
-// strip are the tables behind the course of one variant over time.
+// strip holds the tables for the course of one variant over time.
 type strip struct {
 	Name string
 	Rows []stripRow
-	// Slowest are the rounds' slowest samples one by one; nil where none are known.
+	// Slowest lists the slowest samples of the rounds; nil if none are known.
 	Slowest *slowest
 }
 
-// stripRow is the course of one round in short.
+// stripRow summarizes the course of one round.
 type stripRow struct {
 	Round     int32
 	Intervals int
-	// Length of an interval.
+	// Length is the length of an interval.
 	Length string
-	// P50 are the lowest and the highest of the intervals, P99 is the highest; Max is the longest round trip, and MaxAt
-	// in which interval.
+	// P50 is the range of the p50 of the intervals and P99 the highest p99. Max is the longest round trip, MaxAt its
+	// interval.
 	P50, P99, Max, MaxAt string
 	Lost                 int64
-	// LostAt are the intervals in which messages were lost; empty when none.
+	// LostAt lists the intervals in which messages were lost; empty if none were.
 	LostAt string
 }
 
-// data is what the script draws. Latencies are whole nanoseconds as they are shown, so that RTT is halved where half of
-// it is shown.
+// data is the input of the script. Latencies are whole nanoseconds as they are shown: RTT is halved where HalfRTT is shown.
 type data struct {
-	// X are the positions of the grid: log10 of 1/(1-p).
+	// X holds the positions of the grid: log10 of 1/(1-p).
 	X      []float64   `json:"x"`
 	Groups []groupData `json:"groups"`
 }
@@ -100,15 +99,15 @@ type groupData struct {
 	Lines  []lineData `json:"lines"`
 }
 
-// lineData is a variant. Its curves begin with the first position of the grid and end where samples do, or where lost
-// messages begin.
+// lineData is a variant. Its curves begin at the first position of the grid and end where there are too few samples, or
+// where lost messages begin.
 type lineData struct {
 	Name string `json:"name"`
-	// Color is the number of the line among all.
+	// Color is the number of the line among all lines.
 	Color  int         `json:"color"`
 	All    []int64     `json:"all"`
 	Rounds []roundData `json:"rounds"`
-	// Course is of each round; absent when no tool kept it.
+	// Course holds the course of each round; absent if no tool kept it.
 	Course []courseData `json:"course,omitempty"`
 }
 
@@ -117,20 +116,20 @@ type roundData struct {
 	V []int64 `json:"v"`
 }
 
-// courseData is a round over time. An interval that had no samples has null.
+// courseData is the course of a round over time. An interval without samples is null.
 type courseData struct {
 	N int32 `json:"n"`
-	// Step is the length of an interval in milliseconds; the last may be shorter or longer and ends at End. T are the
-	// starts of intervals that are not equally long.
+	// Step is the length of an interval in milliseconds; the last interval may be shorter or longer and ends at End. T holds
+	// the starts of the intervals if they are not equally long.
 	Step int64    `json:"step"`
 	T    []int64  `json:"t,omitempty"`
 	End  int64    `json:"end"`
 	P50  []*int64 `json:"p50"`
 	P99  []*int64 `json:"p99"`
 	Max  []*int64 `json:"max"`
-	// Lost are the messages that were lost, by number of the interval; those without any are not there.
+	// Lost holds the number of lost messages by number of the interval, for intervals with losses only.
 	Lost map[int]int64 `json:"lost,omitempty"`
-	// Slow are the slowest samples: when in milliseconds, latency, and the number of the place among places.
+	// Slow holds the slowest samples: time in milliseconds, latency, and index in places.
 	Slow [][3]int64 `json:"slow,omitempty"`
 }
 
@@ -146,7 +145,7 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 	var colors []string
 	for _, b := range all {
 		for _, c := range report.AllSeries(b.Object, b.Runs) {
-			// Captures and latencies from the actual send are cells of their own.
+			// Captures and latencies counted from the actual send form groups of their own.
 			key := c.Cell + " " + c.Counts()
 			i := slices.IndexFunc(groups, func(g group) bool { return g.Cell+" "+g.Counts == key })
 			if i < 0 {
@@ -182,7 +181,7 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 	return groups, d, nil
 }
 
-// lineName tells a variant of a benchmark from all others.
+// lineName returns a name that distinguishes a variant of a benchmark from all others.
 func lineName(all []export.Benchmark, b export.Benchmark, variant string) string {
 	switch {
 	case len(all) == 1:
@@ -193,7 +192,8 @@ func lineName(all []export.Benchmark, b export.Benchmark, variant string) string
 	return b.Object.Name + "/" + variant
 }
 
-// curveOf is a distribution at the percentiles for which it has samples, up to the first that lost messages reach.
+// curveOf returns the distribution at the percentiles for which it has enough samples, up to the first that lost messages
+// reach.
 func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
 	curve := []int64{}
 	for _, p := range points {
@@ -206,7 +206,7 @@ func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64
 	return curve
 }
 
-// ladderOf is the table of a variant's percentiles, up to the first that no column has.
+// ladderOf returns the table of a variant's percentiles, up to the first that no column has.
 func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	l := ladder{Name: name, Ways: report.Ways(c.Variant)}
 	row := func(name string, of func(report.Column) figure) ladderRow {
@@ -255,11 +255,11 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	return l
 }
 
-// fewestIntervals make a course: with fewer there is nothing to see.
+// fewestIntervals is the smallest number of intervals that is shown as a course.
 const fewestIntervals = 3
 
-// courseOf is how a cell went over time, as far as its tool kept that, with at most so many slow samples of each round.
-// Nothing is there when no round has a few intervals or a slow sample.
+// courseOf returns the course of a cell over time, if its tool kept it, with at most most slow samples per round. It
+// returns nothing if no round has enough intervals or a slow sample.
 func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 	s := strip{Name: name}
 	var course []courseData
@@ -286,7 +286,7 @@ func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 	return s, course
 }
 
-// fill puts intervals in, and says in short what they were.
+// fill adds intervals and returns their summary.
 func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) stripRow {
 	row := stripRow{Round: c.N, Intervals: len(intervals), Length: seconds(intervals[0].LengthNs)}
 	var p50Low, p50High, p99, most *tool.Interval
@@ -335,7 +335,7 @@ func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) st
 	return row
 }
 
-// span is when an interval was, in seconds from the round's start.
+// span formats the time of an interval, in seconds from the start of the round.
 func span(in tool.Interval) string {
 	return fmt.Sprintf("%s to %s", seconds(in.StartNs), seconds(in.StartNs+in.LengthNs))
 }

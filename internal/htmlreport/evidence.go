@@ -12,14 +12,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// evidence is what the agents observed, and where it was not everywhere the same.
+// evidence holds the observations of the agents, and where they differ.
 type evidence struct {
-	// Columns are the ends of each variant: what they are of, and their role.
+	// Columns holds the endpoints of each variant: the name of their line, and their role.
 	Columns []evidenceColumn
-	// Different are the conditions that differ between rounds, variants, benchmarks or ends, Same all others.
+	// Different holds the conditions that differ between rounds, variants, benchmarks or endpoints, Same all others.
 	Different []evidenceRow
 	Same      []evidenceRow
-	// Counters are what happened on the ends while they measured.
+	// Counters holds events counted on the endpoints while they measured.
 	Counters []evidenceRow
 }
 
@@ -29,23 +29,23 @@ type evidenceRow struct {
 	Key, Meaning string
 	// Fingerprint is true for a condition that must be equal for results to be comparable.
 	Fingerprint bool
-	// Rounds says that a column has several values, Variants that columns of one role differ, Ends that the ends of a
-	// variant do.
+	// Rounds is true if a column has several values, Variants if columns of one role differ, Ends if the endpoints of a
+	// variant differ.
 	Rounds, Variants, Ends bool
-	// Values has one for each column; of a condition that is the same everywhere only one.
+	// Values has one value for each column, or a single value for a condition that is equal everywhere.
 	Values []string
 }
 
-// column is an end of a variant of a benchmark, with the documents of all rounds.
+// column is an endpoint of a variant of a benchmark, with the documents of all rounds.
 type column struct {
 	evidenceColumn
 	documents []result.Document
 	numbers   []int32
-	// conditions are those of each document.
+	// conditions holds the conditions of each document.
 	conditions []map[string]string
 }
 
-// newEvidence is nil where there are no runs.
+// newEvidence returns nil if there are no runs.
 func newEvidence(all []export.Benchmark) *evidence {
 	var columns []column
 	for _, b := range all {
@@ -87,7 +87,7 @@ func newEvidence(all []export.Benchmark) *evidence {
 			e.Same = append(e.Same, row)
 		}
 	}
-	// What must be equal and is not comes first.
+	// Conditions that must be equal and are not come first.
 	rank := func(r evidenceRow) int {
 		switch {
 		case r.Rounds && r.Fingerprint:
@@ -110,10 +110,10 @@ func (c *column) add(d result.Document, number int32) {
 	c.conditions = append(c.conditions, joinCells(result.Conditions(d)))
 }
 
-// ofCell begins the conditions that are reported of each cell.
+// ofCell is the prefix of conditions that are reported for each cell.
 const ofCell = "cell."
 
-// joinCells puts one in the place of what all cells have alike: of twenty cells each has a duration.
+// joinCells replaces conditions that all cells have in common by one, such as the duration of twenty cells.
 func joinCells(conditions map[string]string) map[string]string {
 	joined := map[string]string{}
 	values := map[string]map[string]bool{}
@@ -139,7 +139,7 @@ func joinCells(conditions map[string]string) map[string]string {
 	return joined
 }
 
-// conditionRow holds all columns against each other.
+// conditionRow compares all columns.
 func conditionRow(key string, columns []column) evidenceRow {
 	known, _ := result.FindKey(key)
 	row := evidenceRow{Key: key, Meaning: known.Meaning, Fingerprint: known.Fingerprint}
@@ -148,7 +148,7 @@ func conditionRow(key string, columns []column) evidenceRow {
 	for _, c := range columns {
 		text, several := c.value(key)
 		row.Rounds = row.Rounds || several
-		// The tool and its cells are reported by the client alone.
+		// Only the client reports the tool and its cells.
 		clientsOnly := (strings.HasPrefix(key, "tool.") || strings.HasPrefix(key, ofCell)) && c.Role == v1alpha1.RoleServer && text == missing
 		if first, seen := byRole[c.Role]; seen && first != text {
 			row.Variants = true
@@ -165,10 +165,10 @@ func conditionRow(key string, columns []column) evidenceRow {
 	return row
 }
 
-// missing is in the place of a value that was not set or could not be read.
+// missing stands for a value that was not set or could not be read.
 const missing = "–"
 
-// value is that of all rounds, or each with the rounds that have it.
+// value returns the value that all rounds have, or each value with its rounds.
 func (c column) value(key string) (text string, several bool) {
 	var values []string
 	rounds := map[string][]int32{}
@@ -192,7 +192,7 @@ func (c column) value(key string) (text string, several bool) {
 	return strings.Join(told, "; "), true
 }
 
-// roundList writes numbers in ascending order short: r1–3, r7.
+// roundList abbreviates a list of numbers in ascending order: r1–3, r7.
 func roundList(numbers []int32) string {
 	var parts []string
 	for i := 0; i < len(numbers); {
@@ -210,7 +210,8 @@ func roundList(numbers []int32) string {
 	return strings.Join(parts, ", ")
 }
 
-// counters have, of each end, the median round and between which the rounds lie. What is nothing everywhere is left out.
+// counters returns the median and the range of each counter over the rounds of each endpoint. Counters that are zero
+// everywhere are omitted.
 func counters(columns []column) []evidenceRow {
 	keys := map[string]bool{}
 	count := func(d result.Document, key string) (int64, bool) {
@@ -253,13 +254,13 @@ func counters(columns []column) []evidenceRow {
 	return rows
 }
 
-// The counters that stand beside the Deltas.
+// Counters that are not among Deltas.
 const (
 	voluntary   = "tool.voluntary-switches"
 	involuntary = "tool.involuntary-switches"
 )
 
-// spread is the median with the extremes, where they are not all the same.
+// spread formats the median, with the extremes unless all values are equal.
 func spread(values []int64) string {
 	if len(values) == 0 {
 		return missing
@@ -273,7 +274,7 @@ func spread(values []int64) string {
 	return text
 }
 
-// signed is a counter, which can have been set back meanwhile.
+// signed formats a counter, which is negative if it was reset in between.
 func signed(n int64) string {
 	if n < 0 {
 		return fmt.Sprint(n)

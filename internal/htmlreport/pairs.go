@@ -11,18 +11,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// matrix is a percentile of a cell of all pairs: clients down, servers across.
+// matrix is a percentile of a cell of all pairs, with clients as rows and servers as columns.
 type matrix struct {
 	Cell, Variant, Percentile string
-	// Small is true where there are too many nodes for a number in each field.
+	// Small is true if there are too many nodes for a number in each field.
 	Small   bool
 	Servers []string
 	Rows    []matrixRow
-	// Lowest and Highest are those of all pairs.
+	// Lowest and Highest are the extremes of all pairs.
 	Lowest, Highest string
-	// Worst are the pairs with the highest figures.
+	// Worst holds the pairs with the highest figures.
 	Worst []worstPair
-	// Waiting are the pairs without results, with what they wait for.
+	// Waiting holds the pairs without results, with their state.
 	Waiting []string
 }
 
@@ -31,7 +31,7 @@ type matrixRow struct {
 	Fields []matrixField
 }
 
-// matrixField is a pair: with a figure, with none yet, or none that is measured.
+// matrixField is a pair: with a figure, without a figure yet, or not measured.
 type matrixField struct {
 	// Class is h0 (the lowest) to h8 (the highest), lost, wait or none.
 	Class, Text string
@@ -44,15 +44,15 @@ type worstPair struct {
 }
 
 const (
-	// levels of colour.
+	// levels is the number of colours.
 	levels = 9
-	// mostNumbered are the nodes of a matrix with a number in each field.
+	// mostNumbered is the largest number of nodes of a matrix with a number in each field.
 	mostNumbered = 16
-	// mostWorst are the pairs that are listed.
+	// mostWorst is the largest number of pairs that are listed.
 	mostWorst = 10
 )
 
-// matricesOf are p50, p99 and p99.9 of each cell, as far as some pair has them.
+// matricesOf returns matrices of p50, p99 and p99.9 of each cell, for the percentiles that any pair has.
 func matricesOf(b export.Benchmark) []matrix {
 	if b.Matrix == nil {
 		return nil
@@ -84,7 +84,7 @@ func matricesOf(b export.Benchmark) []matrix {
 	return all
 }
 
-// fill puts in what the pairs have; it is false when none has a figure.
+// fill adds the figures of the pairs; it returns false if no pair has a figure.
 func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairResult, p v1alpha1.Percentile, nodes []string) bool {
 	of := map[v1alpha1.Pair]*report.PairResult{}
 	for _, b := range pairs {
@@ -124,7 +124,7 @@ func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairRe
 	return true
 }
 
-// row is that of a client; any says whether it is the client of a pair.
+// row returns the row of a client; any reports whether it is the client of a pair.
 func (m *matrix) row(of map[v1alpha1.Pair]*report.PairResult, client string, p v1alpha1.Percentile, lowest, highest int64) (row matrixRow, any bool) {
 	row.Client = client
 	for _, server := range m.Servers {
@@ -147,7 +147,7 @@ func (m *matrix) row(of map[v1alpha1.Pair]*report.PairResult, client string, p v
 	return row, any
 }
 
-// worst is the line of a pair in the list of the slowest.
+// worst returns the line of a pair in the list of the slowest.
 func worst(r *report.PairResult) worstPair {
 	w := worstPair{Client: r.Pair.ClientNode, Server: r.Pair.ServerNode, Benchmark: r.Benchmark, Verified: r.Placement == v1alpha1.PlacementVerified}
 	for _, q := range v1alpha1.HeadlinePercentiles() {

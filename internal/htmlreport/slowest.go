@@ -9,25 +9,25 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// slowest is the table of a variant's slowest samples one by one, and what was left out of it.
+// slowest is the table of a variant's slowest samples, with the number of samples that it omits.
 type slowest struct {
-	// Shown are in the table, of Stored ones, which are the slowest of Examined samples.
+	// The table shows Shown of Stored samples, which are the slowest of Examined samples.
 	Shown, Stored int
 	Examined      string
-	// Halved is whether the strip shows half of each round trip; Blind whether an end slept while it waited.
+	// Halved is true if the strip shows half of each round trip, Blind if an endpoint slept while it waited.
 	Halved, Blind bool
 	Rounds        []slowRound
 
 	examined int64
 }
 
-// slowRound are the slowest samples of a round, the slowest first.
+// slowRound holds the slowest samples of a round, the slowest first.
 type slowRound struct {
 	Round   int32
 	Samples []slowSample
 }
 
-// slowSample is one of them. Times are in microseconds, but for At, which is in seconds from the round's start.
+// slowSample is a slow sample. Times are in microseconds, except At, which is in seconds from the start of the round.
 type slowSample struct {
 	At, RTT        string
 	For            string
@@ -35,20 +35,21 @@ type slowSample struct {
 	Client, Server string
 }
 
-// places are with whose interruption a slow sample coincides, in the order in which the script has their shapes.
+// places holds the possible locations of the interruption with which a slow sample coincides, in the order of their shapes
+// in the script.
 var places = []tool.Where{tool.WhereClient, tool.WhereServer, tool.WhereBoth, tool.WhereNeither, tool.WhereUndetermined}
 
-// placeNames are what the page says, in the order of places.
+// placeNames holds the names on the page, in the order of places.
 var placeNames = []string{"client", "server", "both ends", "neither", "unknown"}
 
-// A page has about so many slow samples, but of each round at least the fewest: a report of twenty cells in ten rounds has to
-// stay below a megabyte, of which their courses take nine tenths.
+// A page shows about slowSamplesOfAPage slow samples, but at least fewestSlowSamples of each round: a report of twenty cells
+// in ten rounds must stay below one megabyte, and the courses take nine tenths of it.
 const (
 	slowSamplesOfAPage = 400
 	fewestSlowSamples  = 2
 )
 
-// slowestShown is how many slow samples of each round a page of these benchmarks has at most.
+// slowestShown returns the largest number of slow samples of each round that a page of these benchmarks shows.
 func slowestShown(all []export.Benchmark) int {
 	rounds := 0
 	for _, b := range all {
@@ -63,12 +64,12 @@ func slowestShown(all []export.Benchmark) int {
 	return max(fewestSlowSamples, slowSamplesOfAPage/max(rounds, 1))
 }
 
-// add puts the slowest samples of a round into the table, and returns them as the script draws them.
+// add adds the slowest samples of a round to the table, and returns them in the form that the script draws.
 func (s *slowest) add(round int32, a tool.Attribution, most int, shown func(int64) int64) [][3]int64 {
 	row := slowRound{Round: round}
 	var drawn [][3]int64
 	for _, o := range a.Slowest[:min(most, len(a.Slowest))] {
-		// A place that this version does not know is not one that it can tell.
+		// A place that this version does not know is shown as unknown.
 		place := slices.Index(places, o.Where)
 		if place < 0 {
 			place = slices.Index(places, tool.WhereUndetermined)

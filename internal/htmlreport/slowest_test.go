@@ -31,7 +31,7 @@ func TestSlowestAdds(t *testing.T) {
 	}
 }
 
-// How many of each round are shown depends on how many rounds a page has.
+// The number of samples shown for each round depends on the number of rounds of a page.
 func TestSlowestShown(t *testing.T) {
 	for name, want := range map[string]int{"percentile-ladder": 66, "fail": 400, "networks": 400} {
 		if got := slowestShown(samples()[name](t)); got != want {

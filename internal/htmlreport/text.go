@@ -14,14 +14,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// functions are those of the template.
+// functions holds the functions of the template.
 var functions = template.FuncMap{"plural": plural, "confidence": func() string { return stats.Confidence }}
 
-// figure is a number, or what stands in its place.
+// figure is a number, or a text in its place.
 type figure struct {
-	// Text is short; Title says it in full where that is not the same.
+	// Text is short; Title is the full text if it differs.
 	Text, Title string
-	// Muted is true for what is no number.
+	// Muted is true for a text that is not a number.
 	Muted bool
 }
 
@@ -30,11 +30,11 @@ var (
 	lost   = figure{Text: "lost", Title: "so many messages were lost that this percentile is one of them", Muted: true}
 )
 
-// latency is one in microseconds, exact to the nanosecond.
+// latency formats a latency in microseconds, exact to the nanosecond.
 func latency(ns int64) figure { return figure{Text: micros(ns)} }
 
-// rounded is a latency that may not be there, in microseconds with the decimals that its tool's step leaves: all three
-// where it is 0.
+// rounded formats a latency, which may be unknown, in microseconds with the decimals that its tool's step leaves: all three
+// if step is 0.
 func rounded(ns *int64, step int64) figure {
 	if ns == nil {
 		return absent
@@ -50,15 +50,15 @@ func rounded(ns *int64, step int64) figure {
 	return f
 }
 
-// micros is a latency in microseconds with three decimals: whole nanoseconds.
+// micros formats a latency in microseconds with three decimals.
 func micros(ns int64) string {
 	return thousands(ns/1000) + fmt.Sprintf(".%03d", ns%1000)
 }
 
-// number is a count.
+// number formats a count.
 func number(n int64) figure { return figure{Text: thousands(n)} }
 
-// thousands writes a number that is not negative with its digits in groups of three.
+// thousands formats a number, which must not be negative, with its digits in groups of three.
 func thousands(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	var groups []string
@@ -69,12 +69,12 @@ func thousands(n int64) string {
 	return strings.Join(append([]string{digits}, groups...), ",")
 }
 
-// needs is in the place of a percentile for which there are too few samples.
+// needs stands for a percentile for which there are too few samples.
 func needs(samples int64) figure {
 	return figure{Text: "needs " + power(samples), Title: fmt.Sprintf("needs %s samples", thousands(samples)), Muted: true}
 }
 
-// power writes powers of ten short.
+// power abbreviates powers of ten.
 func power(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	if len(digits) < 5 || strings.Trim(digits[1:], "0") != "" || digits[0] != '1' {
@@ -84,10 +84,10 @@ func power(n int64) string {
 		Replace(strconv.Itoa(len(digits)-1))
 }
 
-// bitRate is one of a stream.
+// bitRate formats the bit rate of a stream.
 func bitRate(n int64) figure { return figure{Text: stats.FormatBitRate(n)} }
 
-// at is a time for people; empty when there is none.
+// at formats a time for people; empty if there is none.
 func at(t *metav1.Time) string {
 	if t.IsZero() {
 		return ""
@@ -95,7 +95,7 @@ func at(t *metav1.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// duration is one between two times, to the second; empty when one is missing.
+// duration formats the duration between two times, to the second; empty if one is missing.
 func duration(from, to *metav1.Time) string {
 	if from.IsZero() || to.IsZero() {
 		return ""
@@ -112,7 +112,7 @@ func plural(n int, one string) string {
 
 func orDash(s string) string { return cmp.Or(s, "–") }
 
-// level puts a value into one of so many equal parts between the lowest and the highest, by its ratio to them: 0 to n-1.
+// level returns the part of the range from lowest to highest in which a value lies, of n equal parts: 0 to n-1.
 func level(value, lowest, highest int64, n int) int {
 	if highest <= lowest {
 		return 0

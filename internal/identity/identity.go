@@ -1,5 +1,5 @@
-// Package identity computes what a node is, as far as a LatencyGate counts it, and in what it differs from what it was. The
-// controllers, the command line and the HTTP verdict use the same computation. The package is pure.
+// Package identity computes the identity of a node, as far as a LatencyGate counts it, and the differences between
+// identities. The controllers, the command line and the HTTP verdict use the same computation. The package is pure.
 package identity
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// The prefixes of identity keys of which there may be several.
+// The prefixes of the identity keys that can occur several times.
 const (
 	labelPrefix  = "Label/"
 	devicePrefix = string(v1alpha1.IdentityDevices) + "/"
@@ -24,7 +24,7 @@ const (
 // Keys are the identity keys that a gate counts.
 type Keys []string
 
-// KeysOf returns the identity keys of a gate: those of labels are Label/NAME, those of devices Devices/RESOURCE.
+// KeysOf returns the identity keys of a gate: the key of a label is Label/NAME, the key of a device Devices/RESOURCE.
 func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 	var all Keys
 	for _, key := range gate.Spec.Identity.Keys {
@@ -86,7 +86,7 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	return all
 }
 
-// Since returns in what a node differs from a recorded identity, whose keys are those that count.
+// Since returns the changes of a node since a recorded identity, whose keys are the ones that count.
 func Since(recorded map[string]string, node *corev1.Node) []v1alpha1.IdentityChange {
 	keys := make(Keys, 0, len(recorded))
 	for key := range recorded {

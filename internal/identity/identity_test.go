@@ -10,7 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Each key that a gate can count is a change when the node differs in it, and nothing else is.
+// A difference in any key that a gate can count is a change, and nothing else is.
 func TestSince(t *testing.T) {
 	gate := &v1alpha1.LatencyGate{}
 	gate.Spec.Identity = v1alpha1.GateIdentity{

@@ -11,16 +11,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// values are the metrics of a round.
+// values holds the metrics of a round.
 type values = map[v1alpha1.Metric]stats.Observation
 
-// Cells are the results by variant and cell, in the order of the spec, with a round for each run of the variant. Every
-// cell of the spec is there, measured or not, and so is every captured one of a variant that captures. The rounds have the
-// given metrics only, or all of them without any: those of the largest benchmark would take 100 MiB.
+// Cells returns the results by variant and cell, in the order of the spec, with a round for each run of the variant. It
+// includes every cell of the spec, measured or not, and every captured cell of a variant that captures. The rounds have only
+// the given metrics, or all if none are given: all metrics of the largest benchmark would take 100 MiB.
 func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	var all []verdict.Cell
 	for _, v := range r.Variants {
-		// Each cell has blockers of its own, so that a change to those of one does not change those of another.
+		// Each cell has its own slice of blockers, so that a change to one does not affect another.
 		add := func(cell verdict.Cell) {
 			cell.Blockers = blockers(r, v)
 			if len(metrics) > 0 {
@@ -39,7 +39,7 @@ func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	return all
 }
 
-// narrow leaves the given metrics in rounds.
+// narrow removes all metrics but the given ones from rounds.
 func narrow(all []verdict.Round, metrics []v1alpha1.Metric) {
 	for i := range all {
 		left := make(values, len(metrics))
@@ -52,7 +52,7 @@ func narrow(all []verdict.Round, metrics []v1alpha1.Metric) {
 	}
 }
 
-// blockers are why nothing can be concluded from a variant's runs.
+// blockers returns the reasons why nothing can be concluded from a variant's runs.
 func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 	var all []verdict.Blocker
 	if r.Trouble != nil {
@@ -69,8 +69,8 @@ func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 	return all
 }
 
-// measured is a cell as the clients measured it. A run that does not have it, which agents do not let happen, gives a
-// round without values: nothing is concluded without it.
+// measured returns a cell as the clients measured it. A run without the cell, which agents do not allow, gives a round
+// without values, so that nothing is concluded.
 func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) verdict.Cell {
 	cell := verdict.Cell{
 		Variant: variant, Name: c.Name, Protocol: c.Protocol, MessageSize: c.MessageSize,
@@ -82,8 +82,8 @@ func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) 
 	return cell
 }
 
-// roundOf is what a run found in a cell. Latencies are of the full round trip, but those of a capture. Samples out of the
-// histogram's range count as lost.
+// roundOf returns the results of a run in a cell. Latencies are of the full round trip, except those of a capture. Samples
+// out of the histogram's range count as lost.
 func roundOf(r rounds.Round) verdict.Round {
 	switch {
 	case !r.Found:
@@ -100,13 +100,13 @@ func roundOf(r rounds.Round) verdict.Round {
 	return round
 }
 
-// histogramRound is a round of which the samples are known.
+// histogramRound returns a round whose samples are known.
 func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 	lost += s.OverRange
 	round := verdict.Round{Samples: s.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	if round.Samples > 0 {
 		for i, p := range rounds.Percentiles() {
-			// The API has a metric of each percentile but the highest.
+			// The API has a metric for each percentile but the highest.
 			if p != v1alpha1.P999999 {
 				round.Values[v1alpha1.Metric(p)] = s.Percentiles[i].Observed
 			}
@@ -120,8 +120,8 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 	return round
 }
 
-// ownRound is a round of a tool that tells no samples. What it did not tell is not there, and when messages were lost
-// none of its percentiles: they leave the lost ones out, and they cannot be added.
+// ownRound returns a round of a tool that reports no samples. Values that it did not report are absent. If messages were
+// lost, all its percentiles are absent, because they exclude the lost messages and cannot be corrected.
 func ownRound(own tool.Own, lost int64) verdict.Round {
 	round := verdict.Round{Samples: own.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	told := map[v1alpha1.Metric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs}
@@ -139,8 +139,8 @@ func ownRound(own tool.Own, lost int64) verdict.Round {
 	return round
 }
 
-// captured is the cell as the servers' agents took it from packets: how long the server's end had each message. A
-// capture that is not whole gives a round without values.
+// captured returns the cell as the agents of the servers captured it from packets: how long the server had each message. An
+// incomplete capture gives a round without values.
 func captured(cell verdict.Cell, c *rounds.Cell) verdict.Cell {
 	cell.Name, cell.HalfRTT, cell.Rounds = c.Name+result.CapturedSuffix, false, nil
 	for _, round := range c.Captured.Each {

@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// collected are the results of runs.
+// collected returns the results of runs.
 func collected(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) Results {
 	t.Helper()
 	c, err := rounds.Of(s, runs...)
@@ -27,7 +27,7 @@ func collected(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Sto
 	return Results{Collection: c}
 }
 
-// five are five runs of each variant, all with one histogram for each.
+// five returns five runs of each variant. All runs of a variant have the same histogram.
 func five(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, name string, of map[string]result.Histogram, change ...func(*result.Stored)) Results {
 	t.Helper()
 	var runs []result.Stored
@@ -73,7 +73,7 @@ func TestGate(t *testing.T) {
 		baseline  *Results
 		outcome   v1alpha1.VerdictOutcome
 		reason    string
-		// message has parts of the verdict's.
+		// message holds parts of the message of the verdict.
 		message []string
 	}{
 		"as quick as the baseline":    {against(), five(t, spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
@@ -112,7 +112,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// check judges a gate whose first rule is of interest.
+// check judges a gate and compares the verdict of its first rule.
 func check(t *testing.T, gate v1alpha1.Criteria, candidate Results, baseline *Results, outcome v1alpha1.VerdictOutcome, reason string, message ...string) {
 	t.Helper()
 	j, err := Gate(gate, candidate, baseline)

@@ -40,7 +40,7 @@ var (
 		"gate", "node", "identity", "kernel", "kubelet", "os_image", "container_runtime", "driver", "firmware")
 )
 
-// states of a node, in the order of NodeCounts.
+// states are the states of a node, in the order of NodeCounts.
 var states = []v1alpha1.VerificationState{
 	v1alpha1.VerificationVerified, v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring,
 	v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
@@ -48,7 +48,7 @@ var states = []v1alpha1.VerificationState{
 
 func collectGates(ch chan<- prometheus.Metric, all objects) {
 	namespaces := map[string]string{} // of gates' benchmarks
-	// A node is held back before its gate's status says so.
+	// A node is held back before the status of its gate shows it.
 	held := map[string]bool{}
 	for i := range all.verifications {
 		if v := &all.verifications[i]; v.Status.State != v1alpha1.VerificationVerified {
@@ -74,7 +74,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 	for i := range all.verifications {
 		v := &all.verifications[i]
 		if v.Name != v1alpha1.VerificationName(v.Spec.GateName, v.Spec.NodeName) {
-			continue // another owner's; two of one node would be the same series twice
+			continue // of another owner; two verifications of one node would be duplicate series
 		}
 		var last *v1alpha1.LatencyBenchmark
 		if len(v.Status.History) > 0 {
@@ -84,10 +84,10 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 	}
 }
 
-// collectNode sends the series of a node; last is its last finished benchmark, if that is still there.
+// collectNode sends the series of a node; last is its last finished benchmark, nil if that does not exist any more.
 func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, last *v1alpha1.LatencyBenchmark) {
 	gate, node, status := v.Spec.GateName, v.Spec.NodeName, &v.Status
-	// One that was just made has no state yet, and whatever is not known holds the node back.
+	// A new verification has no state yet; an unknown state holds the node back.
 	state := cmp.Or(status.State, v1alpha1.VerificationUnverified)
 	nodeVerified.sendBool(ch, state == v1alpha1.VerificationVerified, gate, node)
 	nodeState.send(ch, 1, gate, node, string(state))
@@ -118,21 +118,22 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	}
 }
 
-// isTrue says whether a condition is True for the generation of the spec. What the controller has not seen yet is not.
+// isTrue reports whether a condition is True for the generation of the spec. It is false for a spec that the controller has not
+// processed.
 func isTrue(conditions []metav1.Condition, conditionType string, generation int64) bool {
 	c := meta.FindStatusCondition(conditions, conditionType)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
 }
 
-// digest is the begin of the SHA-256 of an identity, in hex. JSON sorts the keys of maps.
+// digest returns the beginning of the SHA-256 of an identity, in hex. JSON sorts the keys of maps.
 func digest(identity map[string]string) string {
 	data, err := json.Marshal(identity)
-	if err != nil { // strings always can be encoded
+	if err != nil { // strings can always be encoded
 		return ""
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:4])
 }
 
-// bounded is a label's value that fits a table. Prometheus refuses values that are not valid UTF-8.
+// bounded returns a label value that fits a table. Prometheus refuses values that are not valid UTF-8.
 func bounded(value string) string { return text.Shorten(value, 64) }

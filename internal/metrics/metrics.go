@@ -1,14 +1,14 @@
-// Package metrics tells Prometheus what the API's objects say, and counts what happens to them.
+// Package metrics exports the state of the API's objects to Prometheus, and counts their events.
 //
-//	Collector  reads benchmarks, gates and verifications from the manager's cache at each scrape. Nothing is lost when the
-//	           manager restarts, and what is deleted is gone at the next scrape.
-//	Activity   counts attempts and waiting times as they end, which cannot be seen from the objects that are left.
+//	Collector  reads benchmarks, matrices, gates and verifications from the manager's cache at each scrape. Nothing is lost
+//	           when the manager restarts, and deleted objects are gone at the next scrape.
+//	Activity   counts attempts and waiting times when they end, which the remaining objects do not show.
 //
-// Only the manager that leads exports what the Collector knows, so that nothing is there twice.
+// Only the manager that leads exports the metrics of the Collector, so that no series exists twice.
 //
-// Every label is bounded. Per node there are at most PerNode series. Of benchmarks that users make, the newest
-// MaxBenchmarks are exported, and of each the first MaxCells cells; how many more there are is exported too. A gate's
-// benchmarks are reported by node, and those of pairs by their matrix: neither has series of its own.
+// Every label is bounded. Each node has at most PerNode series. At most MaxBenchmarks benchmarks that users create are exported,
+// and of each the first MaxCells cells; the number of dropped benchmarks and cells is exported too. A gate's benchmarks are
+// reported by node, and the benchmarks of pairs by their matrix: neither have series of their own.
 package metrics
 
 import (
@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// PerNode is how many series a gate has of each of its nodes, at most.
+	// PerNode is the largest number of series of one node of a gate.
 	PerNode = 9
-	// MaxBenchmarks is how many benchmarks are exported: those that are not finished first, then the newest.
+	// MaxBenchmarks is how many benchmarks are exported: unfinished ones first, then the newest.
 	MaxBenchmarks = 200
 	// MaxCells is how many cells of each benchmark are exported, the first ones in the order of status.results.
 	MaxCells = 16
-	// patience is how long a scrape waits for caches that are not filled yet.
+	// patience is how long a scrape waits for caches that are not yet filled.
 	patience = 5 * time.Second
 )
 
 // gauge is a metric whose value is computed at each scrape.
 type gauge struct{ *prometheus.Desc }
 
-// described are all of them, for Describe.
+// described holds the descriptions of all gauges, for Describe.
 var described []*prometheus.Desc
 
 func newGauge(name, help string, labels ...string) gauge {
@@ -60,14 +60,14 @@ func (g gauge) sendBool(ch chan<- prometheus.Metric, value bool, labels ...strin
 	g.send(ch, number, labels...)
 }
 
-// sendTime sends a time in seconds since 1970, if there is one.
+// sendTime sends a time in seconds since 1970, unless it is zero.
 func (g gauge) sendTime(ch chan<- prometheus.Metric, t time.Time, labels ...string) {
 	if !t.IsZero() {
 		g.send(ch, float64(t.UnixMilli())/1000, labels...)
 	}
 }
 
-// sendSeconds sends nanoseconds as seconds, if there are any.
+// sendSeconds sends nanoseconds as seconds, unless they are nil.
 func (g gauge) sendSeconds(ch chan<- prometheus.Metric, nanoseconds *int64, labels ...string) {
 	if nanoseconds != nil {
 		g.send(ch, float64(*nanoseconds)/1e9, labels...)
@@ -83,7 +83,7 @@ type Collector struct {
 	elected <-chan struct{}
 }
 
-// NewCollector reads from a cache. Until elected is closed it only tells that it exports nothing.
+// NewCollector returns a Collector that reads from a cache. Until elected is closed, it exports only tailgate_exporting, as 0.
 func NewCollector(cache client.Reader, elected <-chan struct{}) *Collector {
 	return &Collector{reader: cache, elected: elected}
 }
@@ -116,7 +116,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	collectBenchmarks(ch, world)
 }
 
-// objects are all that is exported, as the cache has them: they are only read.
+// objects holds all exported objects, which belong to the cache and must not be changed.
 type objects struct {
 	benchmarks    []v1alpha1.LatencyBenchmark
 	matrices      []v1alpha1.LatencyMatrix
@@ -130,7 +130,7 @@ func (c *Collector) read(ctx context.Context) (objects, error) {
 	var gates v1alpha1.LatencyGateList
 	var verifications v1alpha1.LatencyVerificationList
 	for _, list := range []client.ObjectList{&benchmarks, &matrices, &gates, &verifications} {
-		// Thousands of objects are not copied for what is only looked at.
+		// Do not copy thousands of objects that are only read.
 		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return objects{}, fmt.Errorf("listing %T: %w", list, err)
 		}

@@ -1,5 +1,5 @@
-// Package onload says how AMD's Onload gets into a benchmark's tools: which library is preloaded, and with which
-// settings. It is pure; whether Onload then really carried the sockets is for the agent to see.
+// Package onload describes how AMD's Onload is added to a benchmark's tools: which library is preloaded, and with which
+// settings. The package is pure; the agent determines whether Onload then really carried the sockets.
 package onload
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The libraries of the sources.
+// The default library of each source.
 const (
 	// DevicePluginLibrary is where the device plugin of AMD's Onload operator (kubernetes-onload) mounts the library,
 	// unless its Onload resource says otherwise.
@@ -30,20 +30,20 @@ const (
 	MaxValue = 256
 )
 
-// settingName is how Onload's settings are named.
+// settingName matches the names of Onload's settings.
 var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
-// defaults make Onload tell what it does. Without the first its messages go to the kernel's log, as the standard error
-// of a container is no terminal. The second makes it print its settings once, at its start. Without the third a socket
-// that it cannot accelerate because resources ran out is a socket of the kernel, without a message.
+// defaults make Onload report what it does. Without the first, its messages go to the kernel's log, because the standard
+// error of a container is not a terminal. The second makes it print its settings once, at its start. Without the third, a
+// socket that it cannot accelerate because resources ran out becomes a socket of the kernel, without a message.
 var defaults = map[string]string{
 	"EF_LOG_VIA_IOCTL": "0",
 	"EF_CONFIG_DUMP":   "1",
 	"EF_NO_FAIL":       "0",
 }
 
-// profiles are the built-in ones. They are Onload's own: what its scripts/onload_profiles/latency.opf sets in version
-// 9.0.0, and still sets in commit ef17681 of 2026-07-22, on the way to 10.0.0.
+// profiles are the built-in profiles. They are Onload's own: the settings of its scripts/onload_profiles/latency.opf in
+// version 9.0.0, which are still the same in commit ef17681 of 2026-07-22, during the development of 10.0.0.
 var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 	v1alpha1.OnloadProfileLatency: {
 		"EF_POLL_USEC":          "100000",
@@ -52,8 +52,8 @@ var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 	},
 }
 
-// Library returns what the tools have to preload, a path or a name that the loader finds; empty when the kernel's stack
-// is measured. The acceleration has to be complete, as plan.Variants returns it.
+// Library returns the library that the tools have to preload, as a path or a name that the loader finds; empty if the
+// kernel's stack is measured. The acceleration has to be complete, as plan.Variants returns it.
 func Library(a v1alpha1.Acceleration) string {
 	settings := a.OnloadSettings()
 	switch {
@@ -68,10 +68,10 @@ func Library(a v1alpha1.Acceleration) string {
 	}
 }
 
-// Environment returns the environment variables of a variant's tools: with Onload the defaults that make it tell what it
-// does, over them its profile, and over all the variant's own. The profile is the built-in one that the variant names,
-// or the data of the ConfigMap that it names, which the caller has read; an error then says which of its keys cannot be
-// used.
+// Environment returns the environment variables of a variant's tools. With Onload, these are the defaults that make it
+// report what it does, overridden by its profile; the variant's own variables override both. The profile is the built-in
+// one that the variant names, or the data of the ConfigMap that it names, which the caller has read; an error then says
+// which of its keys cannot be used.
 func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]string, error) {
 	env := map[string]string{}
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
@@ -91,7 +91,8 @@ func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]st
 	return env, nil
 }
 
-// validate returns what is wrong with the first key, in their order, that is no setting of Onload.
+// validate returns an error if there are too many settings, or for the first key, in order of names, that is not a valid
+// setting of Onload.
 func validate(settings map[string]string) error {
 	if len(settings) > MaxSettings {
 		return fmt.Errorf("it has %d keys; a profile has at most %d", len(settings), MaxSettings)

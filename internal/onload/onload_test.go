@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-// variant is complete, as the plan has it.
+// variant returns a complete variant, as plan.Variants does.
 func variant(a *v1alpha1.Acceleration, env ...v1alpha1.EnvVar) v1alpha1.Variant {
 	return plan.Variants(v1alpha1.LatencyBenchmarkSpec{Variants: []v1alpha1.Variant{{Name: "v", Acceleration: a, Env: env}}})[0]
 }
@@ -112,7 +112,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What one variant adds to its environment is not there for the next.
+// A variable that one variant adds to its environment is not in the next.
 func TestEnvironmentsAreApart(t *testing.T) {
 	v := variant(&v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}})
 	first, err := Environment(v, nil)

@@ -10,16 +10,16 @@ import (
 
 // Failure is a reason why a tool could not use Onload.
 type Failure struct {
-	// Outcome is AccelerationFailed, or ResourceUnavailable where another attempt may succeed.
+	// Outcome is AccelerationFailed, or ResourceUnavailable if another attempt may succeed.
 	Outcome string
-	// Why is the reason, Remedy what to do, and Words are Onload's own.
+	// Why is the reason, Remedy the advice, and Words the text that Onload printed.
 	Why, Remedy, Words string
 	// Device is true when Onload's device could not be opened.
 	Device bool
 }
 
-// How Onload begins a line on standard error: oo:sfnt-pingpong[9773]: Using Onload 9.0.2 [3]. The device's messages have
-// the name of a function instead.
+// prefix matches the beginning of a line that Onload prints on standard error, such as oo:sfnt-pingpong[9773]: Using Onload
+// 9.0.2 [3]. Messages of the device have the name of a function instead.
 var prefix = regexp.MustCompile(`^oo:[^\[\]]*\[\d+\]: `)
 
 var (
@@ -28,14 +28,14 @@ var (
 	chatter = []string{"Using ", "Copyright ", "GNU_LIB", "ci_glibc_uses_nptl", "ci_is_multithreaded"}
 )
 
-// words are what Onload said in a line, and whether it was Onload.
+// words returns the text that Onload printed in a line, and whether Onload printed the line.
 func words(line string) (string, bool) {
 	line = strings.TrimSpace(line)
 	start := prefix.FindString(line)
 	return line[len(start):], start != ""
 }
 
-// Chatter says whether a line is one that Onload prints whatever happens: its banner and its settings.
+// Chatter reports whether a line is one that Onload always prints: its banner and its settings.
 func Chatter(line string) bool {
 	said, ok := words(line)
 	if !ok {
@@ -49,7 +49,8 @@ func Chatter(line string) bool {
 	return setting.MatchString(said)
 }
 
-// Banner is the version of Onload in its banner, which the library prints when it makes a stack; empty without one.
+// Banner returns the version in Onload's banner, which the library prints when it makes a stack; empty if there is no
+// banner.
 func Banner(stderr []byte) string {
 	for line := range strings.Lines(string(stderr)) {
 		if said, ok := words(line); ok {
@@ -61,7 +62,7 @@ func Banner(stderr []byte) string {
 	return ""
 }
 
-// Settings are those in effect that Onload printed because of EF_CONFIG_DUMP.
+// Settings returns the settings in effect, which Onload printed because of EF_CONFIG_DUMP.
 func Settings(stderr []byte) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(string(stderr)) {
@@ -74,12 +75,12 @@ func Settings(stderr []byte) map[string]string {
 	return all
 }
 
-// stackSetting is a line of onload_stackdump's opts, EF_MAX_PACKETS: 4096 (default: 32768), without the second value when it
-// is the default (ci_netif_config_opts_dump in its netif_debug.c).
+// stackSetting matches a line of onload_stackdump's opts, such as EF_MAX_PACKETS: 4096 (default: 32768). The part in
+// parentheses is missing if the value is the default (ci_netif_config_opts_dump in its netif_debug.c).
 var stackSetting = regexp.MustCompile(`^\s*(EF_[A-Z0-9_]+): (.*?)( \(default: .*\))?$`)
 
-// StackSettings are those in effect of a stack that are not the defaults of its release, in what onload_stackdump printed,
-// and how many it printed in all.
+// StackSettings returns the settings in effect of a stack that differ from the defaults of its release, from the output of
+// onload_stackdump, and the number of all settings there.
 func StackSettings(dump []byte) (changed map[string]string, all int) {
 	changed = map[string]string{}
 	for line := range strings.Lines(string(dump)) {
@@ -95,16 +96,17 @@ func StackSettings(dump []byte) (changed map[string]string, all int) {
 	return changed, all
 }
 
-// stackInterface is a virtual interface of a stack, as onload_stackdump's netif begins it: its architecture (enum ef_vi_arch
-// in etherfabric/ef_vi.h), variant and revision.
+// stackInterface matches the line with which onload_stackdump's netif begins a virtual interface of a stack: its
+// architecture (enum ef_vi_arch in etherfabric/ef_vi.h), variant and revision.
 var stackInterface = regexp.MustCompile(`^ci_netif_dump_vi: .* hw=(\d+)\D\d+\s*$`)
 
-// architectures are their names by number. An X4 has two, each a datapath of its own.
+// architectures holds the names of the architectures by number. An X4 has two, each with its own datapath.
 var architectures = map[string]string{
 	"0": "Falcon", "1": "EF10 (on an X4: Enterprise)", "2": "EF100", "3": "EFCT", "4": "AF_XDP", "5": "EF10CT (on an X4: Express)",
 }
 
-// StackInterfaces are the architectures of a stack's virtual interfaces in what onload_stackdump printed, in its order.
+// StackInterfaces returns the architectures of a stack's virtual interfaces, in the order in which onload_stackdump printed
+// them.
 func StackInterfaces(dump []byte) []string {
 	var all []string
 	for line := range strings.Lines(string(dump)) {
@@ -125,8 +127,8 @@ const (
 	remedyAny    = "check the kernel's log of the node"
 )
 
-// known are the failures by parts of what Onload prints, as its sources have it (ci_log in src/lib/transport). Numbers are
-// those of errno.
+// known lists the failures by parts of Onload's messages, as its sources have them (ci_log in src/lib/transport). Numbers
+// are values of errno.
 var known = []struct {
 	says string
 	Failure
@@ -153,8 +155,8 @@ var known = []struct {
 	{"Unknown option \"EF_", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "a setting that it does not know", Remedy: "correct the profile or env"}},
 }
 
-// Explain finds the reason why a tool could not use Onload in what that printed. ok is false when nothing there says that
-// it could not.
+// Explain finds the reason why a tool could not use Onload in the standard error of the tool. ok is false if nothing there
+// says that it could not.
 func Explain(stderr []byte) (failure Failure, ok bool) {
 	for _, k := range known {
 		for line := range strings.Lines(string(stderr)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// What Onload printed in an emulated machine.
+// The output of Onload in an emulated machine.
 const (
 	start = "oo:sfnt-pingpong[9773]: Using Onload ef17681d 2026-07-22 master  [7]\n" +
 		"oo:sfnt-pingpong[9773]: Copyright (c) 2002-2026 Advanced Micro Devices, Inc.\n"
@@ -78,7 +78,7 @@ func TestWhatOnloadAlwaysPrints(t *testing.T) {
 }
 
 func TestStackSettings(t *testing.T) {
-	// As onload_stackdump printed it in an emulated machine.
+	// The output of onload_stackdump in an emulated machine.
 	const dump = "ci_netif_config_opts_dump: 2\n                        NDEBUG: 1\n" +
 		"                EF_MAX_PACKETS: 32768\n                  EF_SPIN_USEC: 100000 (default: 0)\n" +
 		"                 EF_INT_DRIVEN: 0 (default: 1)\n                       EF_NAME: \"\"\n                  EF_POLL_USEC 1\n"
@@ -91,7 +91,7 @@ func TestStackSettings(t *testing.T) {
 	}
 }
 
-// The first line is that of an emulated machine; those of an X4 are as the sources have them, and were not seen on hardware.
+// The first line is from an emulated machine; the lines of an X4 follow the sources, and were not seen on hardware.
 func TestStackInterfaces(t *testing.T) {
 	const seen = "  Onload ef17681d 2026-07-22 master  uid=65532 pid=13 ns_flags=a0\nci_netif_dump_vi: stack=2 intf=0 dev=? hw=4X0\n  vi=0 pd_owner=1 channel=0\n"
 	const x4 = "ci_netif_dump_vi: stack=2 intf=0 dev=0000:01:00.0 hw=1D0\nci_netif_dump_vi: stack=2 intf=1 dev=0000:01:00.0 hw=5A0\nci_netif_dump_vi: stack=2 intf=2 dev=? hw=9A0\n"

@@ -1,9 +1,9 @@
-// Package plan turns a benchmark into its ordered runs. It is pure and deterministic: the same spec and the
-// same nodes give the same runs with the same names, in the controller, in the command line and in tests.
+// Package plan turns a benchmark into its ordered runs. It is pure and deterministic: the same spec and the same nodes give the
+// same runs with the same names, in the controller, in the command line and in tests.
 //
-// Rounds are outermost, so that what drifts (temperature, neighbours) is spread over all cells alike, and
-// the order of the cells rotates from round to round, so that none is always measured first. Variants with devices of one
-// resource stay together in a round: see ordered.
+// Rounds are outermost, so that drift (temperature, neighbours) affects all cells alike, and the order of the cells rotates
+// from round to round, so that no cell is always measured first. Variants with devices of one resource stay together in a
+// round: see ordered.
 package plan
 
 import (
@@ -17,33 +17,32 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// DefaultVariant is the name of the only variant of a spec that has none.
+// DefaultVariant is the name of the only variant of a spec without variants.
 const DefaultVariant = "default"
 
-// DefaultOnloadResource gives a pod Onload's devices, under the name of AMD's device plugin.
+// DefaultOnloadResource is the resource of AMD's device plugin that gives a pod Onload's devices.
 const DefaultOnloadResource = "amd.com/onload"
 
-// DefaultMessageSize is measured when a spec names neither message sizes nor streams, in bytes.
+// DefaultMessageSize is the message size, in bytes, of a spec that sets neither message sizes nor streams.
 const DefaultMessageSize = 64
 
 // Run is one client pod and one server pod that measure every cell of one variant once.
 type Run struct {
 	// Name is unique in the benchmark's namespace; pods and the stored result are named after it.
 	Name string
-	// Round is counted from 1.
+	// Round counts from 1.
 	Round int32
-	// Variant is complete: what it inherits from the spec is filled in.
+	// Variant is complete: the settings that it inherits from the spec are filled in.
 	Variant v1alpha1.Variant
-	// Cells in the order in which they are measured.
+	// Cells are in the order of measurement.
 	Cells []tool.Cell
 }
 
-// Rounds is how many rounds are measured: those of the spec, and those by which the plan grew. The runs of the former are
-// the same with and without the latter.
+// Rounds returns the number of rounds: the spec's rounds and the rounds by which the plan was extended. Extending a plan does
+// not change the runs of the spec's rounds.
 func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Status.ExtendedRounds }
 
-// Runs returns all runs of a benchmark, in order: rounds outermost, the variants in an order that changes from
-// round to round.
+// Runs returns all runs of a benchmark in order: rounds outermost, with an order of variants that changes from round to round.
 func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	variants := Variants(b.Spec)
 	rounds := Rounds(b)
@@ -60,7 +59,7 @@ func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	return runs
 }
 
-// RoundNumbers are the rounds of a benchmark's runs, by the names of the runs.
+// RoundNumbers returns the round of each run of a benchmark, by the name of the run.
 func RoundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
 	numbers := map[string]int32{}
 	for _, run := range Runs(b) {
@@ -69,9 +68,10 @@ func RoundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
 	return numbers
 }
 
-// ordered is the order of the variants after so many rounds. Those whose networks have devices of one resource are a group,
-// and so are all that have none: AMD's device plugin of Onload exits when an interface of the node comes or goes, so that
-// devices should do so rarely. The groups rotate from round to round, and the variants of a group when each group was first.
+// ordered returns the variants in their order after a number of rounds. Variants whose networks have devices of one resource
+// form a group, and so do all variants without a resource: AMD's device plugin for Onload exits when an interface of the node
+// appears or disappears, so devices should do so rarely. The groups rotate from round to round, and the variants of a group
+// rotate whenever each group has been first.
 func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	var groups [][]v1alpha1.Variant
 	of := map[string]int{}
@@ -91,8 +91,8 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	return all
 }
 
-// Variants returns the variants of a spec with everything that they inherit filled in, in the order in which results
-// show them. A spec without variants has one, named default.
+// Variants returns the variants of a spec with all inherited settings filled in, in the order in which results show them. A
+// spec without variants has one, named default.
 func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 	given := spec.Variants
 	if len(given) == 0 {
@@ -117,7 +117,7 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 	return variants
 }
 
-// Resources returns the extended resources that the variants of a spec ask for.
+// Resources returns the extended resources that the variants of a spec request.
 func Resources(spec v1alpha1.LatencyBenchmarkSpec) []string {
 	var all []string
 	for _, v := range Variants(spec) {
@@ -130,7 +130,7 @@ func Resources(spec v1alpha1.LatencyBenchmarkSpec) []string {
 	return all
 }
 
-// acceleration fills in what a variant's acceleration leaves out.
+// acceleration returns a variant's acceleration with its defaults filled in.
 func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
 	if given == nil || given.Type != v1alpha1.AccelerationOnload {
 		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}
@@ -141,7 +141,7 @@ func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
 	return &v1alpha1.Acceleration{Type: given.Type, Onload: &settings}
 }
 
-// environment is that of a variant: its own variables after those of the template that it does not have itself.
+// environment returns the environment of a variant: the template's variables that the variant does not override, then its own.
 func environment(template *v1alpha1.PodSettings, own []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 	if template == nil {
 		return own
@@ -211,7 +211,7 @@ func Headline(spec v1alpha1.LatencyBenchmarkSpec) string {
 	return cells[i].Name
 }
 
-// MeasuringTime is how long the cells are measured, warm-ups included.
+// MeasuringTime returns how long measuring the cells takes, including warm-ups.
 func MeasuringTime(cells []tool.Cell) time.Duration {
 	var sum time.Duration
 	for _, c := range cells {
@@ -220,7 +220,7 @@ func MeasuringTime(cells []tool.Cell) time.Duration {
 	return sum
 }
 
-// Deadline is the longest that a client may take for all cells before something is certainly wrong.
+// Deadline returns the longest time that a client may take for all cells. After that, something is certainly wrong.
 func Deadline(d tool.Driver, cells []tool.Cell) time.Duration {
 	var sum time.Duration
 	for _, c := range cells {
@@ -229,7 +229,7 @@ func Deadline(d tool.Driver, cells []tool.Cell) time.Duration {
 	return sum
 }
 
-// prepareAllowance is the longest that a cell's server may take to listen, and its raw samples to be read.
+// prepareAllowance is the longest time for a cell's server to start listening and for its raw samples to be read.
 const prepareAllowance = 15 * time.Second
 
 func rotate[T any](all []T, by int) []T {

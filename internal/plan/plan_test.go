@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// benchmark has the protocols and sizes in this order, with a cell of 3.5 s.
+// benchmark returns a benchmark with the protocols and sizes in this order. A cell takes 3.5 s.
 func benchmark(rounds int32, protocols []v1alpha1.Protocol, sizes ...int32) *v1alpha1.LatencyBenchmark {
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "x2522", Namespace: "perf"},
@@ -58,7 +58,7 @@ func TestVariantsOfOneResourceStayTogether(t *testing.T) {
 	}
 }
 
-// What was measured already keeps its names and its order when the plan grows.
+// The runs that were already measured keep their names and their order when the plan is extended.
 func TestRunsOfAPlanThatGrew(t *testing.T) {
 	b := benchmark(3, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 1, 64)
 	b.Spec.Variants = []v1alpha1.Variant{{Name: "a"}, {Name: "b"}}
@@ -80,7 +80,7 @@ func TestRuns(t *testing.T) {
 	both := []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}
 	cases := map[string]struct {
 		benchmark *v1alpha1.LatencyBenchmark
-		// want is a line for each run: its name and its cells.
+		// want has a line for each run: its name and its cells.
 		want []string
 	}{
 		"one round of one cell": {
@@ -151,7 +151,7 @@ func TestEveryCellHasEveryPlaceOnce(t *testing.T) {
 	}
 }
 
-// A run must not share its cells with another: a change of one must not change all.
+// Runs must not share cells: changing one run must not change the others.
 func TestRunsShareNothing(t *testing.T) {
 	runs := Runs(benchmark(2, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 64))
 	runs[0].Cells[0].Name = "changed"
@@ -198,7 +198,7 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
-// What is measured when a workload names no message size.
+// The message size that is measured when a workload sets none.
 func TestDefaultMessageSize(t *testing.T) {
 	b := benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolTCP})
 	if got := cellNames(Runs(b)[0].Cells); got != "tcp-64" {
@@ -210,7 +210,7 @@ func TestDefaultMessageSize(t *testing.T) {
 	}
 }
 
-// Rounds are outermost; the variants take turns in being first, and each has its own runs.
+// Rounds are outermost; the variants take turns at being first, and each has its own runs.
 func TestRunsOfVariants(t *testing.T) {
 	b := benchmark(3, []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, 64)
 	b.Spec.Variants = []v1alpha1.Variant{{Name: "pod"}, {Name: "vf"}}
@@ -267,7 +267,7 @@ func TestVariantsInherit(t *testing.T) {
 	}
 }
 
-// deadlines is a driver of which only the deadline matters: twice the measuring time.
+// deadlines is a driver that implements Deadline only: twice the measuring time.
 type deadlines struct{ tool.Driver }
 
 func (deadlines) Deadline(c tool.Cell) time.Duration { return 2 * (c.Warmup + c.Duration) }

@@ -13,57 +13,57 @@ import (
 
 // The ports of a run, in the pods' own network namespaces (or the nodes', with network type Host).
 const (
-	// ControlPort is where the server's agent listens for the client's.
+	// ControlPort is the port on which the server's agent listens for the client's agent.
 	ControlPort = 22047
-	// ToolPort is where the tool's server listens. Some tools open ephemeral ports as well.
+	// ToolPort is the port on which the tool's server listens. Some tools also open ephemeral ports.
 	ToolPort = 22048
 )
 
-// What an agent finds in its container.
+// The inputs of an agent in its container.
 const (
-	// Scratch is where the tools write their raw samples.
+	// Scratch is the directory to which the tools write their raw samples.
 	Scratch = "/scratch"
-	// EnvTask holds the Task, EnvNode and EnvPodIP what the pod knows of itself, and EnvKey the key of the benchmark's Secret.
+	// EnvTask holds the Task, EnvNode and EnvPodIP the pod's node and address, and EnvKey the key of the benchmark's Secret.
 	EnvTask  = "TAILGATE_TASK"
 	EnvNode  = "TAILGATE_NODE"
 	EnvPodIP = "TAILGATE_POD_IP"
 	EnvKey   = "TAILGATE_KEY"
-	// EnvInterface is the interface that an agent inspects; empty: that of the pod's address.
+	// EnvInterface is the interface that an agent inspects; empty: the interface with the pod's address.
 	EnvInterface = "TAILGATE_INTERFACE"
 )
 
-// Task is what one agent has to do. The controller gives it to the pod as JSON in the environment.
+// Task is the work of one agent. The controller passes it to the pod as JSON in the environment.
 type Task struct {
-	// Run, Variant, Attempt and Role (client or server) say whose task this is.
+	// Run, Variant, Attempt and Role (client or server) identify the endpoint of the task.
 	Run     string `json:"run"`
 	Variant string `json:"variant"`
 	Attempt int32  `json:"attempt"`
 	Role    string `json:"role"`
-	// Tool measures Cells, in this order.
+	// Tool measures Cells in this order.
 	Tool  v1alpha1.Tool `json:"tool"`
 	Cells []tool.Cell   `json:"cells"`
-	// Interface is the measured interface where it has a known name: net1 of an attached network, or the one that a
-	// variant of the host's network names. Empty: the interface that has the pod's address.
+	// Interface is the measured interface if its name is known: net1 of an attached network, or the interface that a variant
+	// with the host's network names. Empty: the interface with the pod's address.
 	Interface string `json:"interface,omitempty"`
-	// Parent is the name, on the node, of the interface below Interface, where that is of type ipvlan or macvlan; empty when
-	// it is not, or when the network does not name it.
+	// Parent is the name, on the node, of the interface below Interface if Interface is of type ipvlan or macvlan; empty if it
+	// is not, or if the network does not name the parent.
 	Parent string `json:"parent,omitempty"`
-	// Acceleration says who carries the tools' messages; empty: the kernel.
+	// Acceleration is the stack that carries the tools' messages; empty: the kernel.
 	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`
-	// Library is Onload's library, which is preloaded into the tools: its path in the pod, or a name that the loader finds.
-	// With Onload only.
+	// Library is the Onload library that is preloaded into the tools: its path in the pod, or a name that the loader finds. It
+	// is set with Onload only.
 	Library string `json:"library,omitempty"`
-	// Env are variables of the tools' environment, by name: those of the variant and of its Onload profile. The kernel's
-	// sockets have none of Onload's (EF_*), wherever they were set.
+	// Env contains variables for the tools' environment, by name, from the variant and its Onload profile. With the kernel's
+	// sockets, no Onload variable (EF_*) is passed to the tools, wherever it was set.
 	Env map[string]string `json:"env,omitzero"`
-	// Capture makes the server's agent take latencies from packets, too.
+	// Capture makes the server's agent measure latencies from packets, too.
 	Capture bool `json:"capture,omitempty"`
-	// ServerAddress is the server's address on the measured network. For the client only.
+	// ServerAddress is the server's address on the measured network. It is set for the client only.
 	ServerAddress string `json:"serverAddress,omitempty"`
-	// Deadline bounds everything the agent does from its start until it has written its result.
+	// Deadline bounds the time from the agent's start until it has written its result.
 	Deadline time.Duration `json:"deadline"`
-	// Linger is for how long the agent runs on after that, unless it is stopped. A kubelet reports a container that it stops
-	// itself at once, and one that ends by itself up to a second later.
+	// Linger is how long the agent keeps running after that, unless it is stopped. The kubelet reports a container that it
+	// stops itself immediately, and a container that exits by itself up to a second later.
 	Linger time.Duration `json:"linger,omitempty"`
 }
 
@@ -78,8 +78,8 @@ func (t Task) Encode() (string, error) {
 	return string(data), nil
 }
 
-// DecodeTask reads a task and checks that it is complete. A manager of a later version may have added fields, which it sends
-// only with benchmarks that use them: an agent that does not know a field would measure something else, and refuses the task.
+// DecodeTask reads a task and checks that it is complete. A manager of a later version may add fields, which it sends only with
+// benchmarks that use them. An agent that does not know a field would measure something else, so it refuses the task.
 func DecodeTask(data string) (Task, error) {
 	var t Task
 	decoder := json.NewDecoder(strings.NewReader(data))

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// client is a complete task.
+// client returns a complete task.
 func client() Task {
 	return Task{
 		Run: "x2522-r1", Variant: DefaultVariant, Attempt: 2, Role: v1alpha1.RoleClient,
@@ -49,7 +49,7 @@ func TestTaskSurvivesItsEncoding(t *testing.T) {
 func TestDecodeTaskRefuses(t *testing.T) {
 	cases := map[string]struct {
 		change func(*Task)
-		// want is what the error names.
+		// want is part of the error.
 		want string
 	}{
 		"no variant":                          {func(t *Task) { t.Variant = "" }, "variant"},
@@ -96,7 +96,7 @@ func TestDecodeTaskRefuses(t *testing.T) {
 	}
 }
 
-// What DecodeTask accepts is complete, and comes through another encoding unchanged.
+// A task that DecodeTask accepts is complete, and survives another encoding unchanged.
 func FuzzDecodeTask(f *testing.F) {
 	data, err := client().Encode()
 	if err != nil {

@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// maxChanges is how many changes Changed lists, maxChange how long each may be, in bytes.
+	// maxChanges is the largest number of changes that Changed lists, and maxChange the largest length of each, in bytes.
 	maxChanges = 32
 	maxChange  = 200
-	// maxQuoted is how long a value may be to be quoted, in bytes.
+	// maxQuoted is the largest length of a value that is quoted, in bytes.
 	maxQuoted = 80
 )
 
-// Changed lists how a pod of ours in the API (got) differs from what we built (want), in what a measurement depends on
-// or what we promise of our pods: containers, and of ours image, command, environment, resources, privileges, mounts
-// and probes; networks and host namespaces; node and runtime class; host paths and API tokens. An admission webhook
-// makes such changes, or a user who adds a container to debug. docs/webhooks.md has what many clusters add to every pod
-// and what is no change for that reason; TestMutations holds that page against this function.
+// Changed lists the differences between a pod in the API (got) and the pod that the operator built (want), in everything that a
+// measurement depends on or that the operator promises about its pods: containers and, of the agent's container, the image,
+// command, environment, resources, privileges, mounts and probes; networks and host namespaces; node and runtime class; host
+// paths and API tokens. An admission webhook makes such changes, or a user who adds a container for debugging. docs/webhooks.md
+// lists the changes that many clusters make to every pod and that Changed therefore ignores; TestMutations checks that page
+// against this function.
 //
-// The list is sorted and bounded. An entry is one line, such as "requests amd.com/sf_vf: 2 instead of 1"; it has no
+// The list is sorted and bounded. An entry is one line, such as "requests amd.com/sf_vf: 2 instead of 1". It never contains
 // values of environment variables.
 func Changed(want, got *corev1.Pod) []string {
 	asked, found := traitsOf(want, want), traitsOf(got, want)
@@ -51,7 +52,7 @@ func Changed(want, got *corev1.Pod) []string {
 	return text.First(changes, maxChanges)
 }
 
-// change is an entry of Changed: what was done to the trait of this key, with its value where that can be shown.
+// change returns an entry of Changed: what happened to the trait with this key, and its value if that may be shown.
 func change(key, what, value string) string {
 	entry := key + ": " + what
 	if value != "" && quotable(key, value) {
@@ -60,12 +61,12 @@ func change(key, what, value string) string {
 	return text.OneLine(entry, maxChange)
 }
 
-// quotable says whether the value of a trait may be shown: it may be a secret, or long.
+// quotable reports whether the value of a trait may be shown. It may be a secret or too long.
 func quotable(key, value string) bool {
 	return !strings.HasPrefix(key, "env ") && len(value) <= maxQuoted
 }
 
-// traits are what of a pod must be as we built it, in words, by what it is.
+// traits holds the properties of a pod that must be as the operator built them: values in words, by the name of the property.
 type traits map[string]string
 
 func (t traits) set(key, value string) {
@@ -74,14 +75,14 @@ func (t traits) set(key, value string) {
 	}
 }
 
-// setIf notes what a pod has or has not.
+// setIf records a property that has no value, if the pod has it.
 func (t traits) setIf(key string, has bool) {
 	if has {
 		t[key] = ""
 	}
 }
 
-// setJSON notes each field of a value that has any.
+// setJSON records each field in the JSON of a value.
 func (t traits) setJSON(prefix string, value any) {
 	fields := map[string]json.RawMessage{}
 	// Types of the API can always be encoded, as objects or as null.
@@ -92,7 +93,8 @@ func (t traits) setJSON(prefix string, value any) {
 	}
 }
 
-// traitsOf describes a pod. Of its volumes those count that we have built, and those that no user may add.
+// traitsOf returns the traits of a pod. Of its volumes, it includes the ones that the operator built and the ones that no user
+// may add: host paths and API tokens.
 func traitsOf(pod, built *corev1.Pod) traits {
 	t := traits{}
 	for key, value := range pod.Annotations {
@@ -130,7 +132,7 @@ func traitsOf(pod, built *corev1.Pod) traits {
 		case ours:
 			source := v.VolumeSource.DeepCopy()
 			if source.EmptyDir != nil {
-				// The kubelet would evict the pod, which every attempt shows.
+				// If the pod exceeds the limit, the kubelet evicts it, and every attempt shows that.
 				source.EmptyDir.SizeLimit = nil
 			}
 			t.setJSON("volume "+v.Name+" ", source)
@@ -153,12 +155,12 @@ func traitsOf(pod, built *corev1.Pod) traits {
 	return t
 }
 
-// hasToken says whether a volume has a token of a service account.
+// hasToken reports whether a volume contains a service account token.
 func hasToken(v corev1.Volume) bool {
 	return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 }
 
-// setContainer notes the container in which the measurement runs.
+// setContainer records the traits of the container in which the measurement runs.
 func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.set("command", strings.Join(c.Command, " "))
 	t.set("args", strings.Join(c.Args, " "))
@@ -190,9 +192,9 @@ func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.setIf("lifecycle", c.Lifecycle != nil)
 }
 
-// setSecurity notes the privileges of the container, which its own context has or else the pod's. Which user and groups it
-// has is no matter as long as it is not root: policies, and the security context constraints of OpenShift, give every
-// namespace others. The default profiles are those that a container has without any.
+// setSecurity records the privileges of the container. Its own security context takes precedence over the pod's. All users
+// other than root are equal, and groups do not matter: policies, and OpenShift's security context constraints, assign different
+// ones to each namespace. The runtime's default AppArmor profile counts as no profile, because a container without one gets it.
 func (t traits) setSecurity(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) {
 	user, nonRoot := cmp.Or(c.RunAsUser, pod.RunAsUser), cmp.Or(c.RunAsNonRoot, pod.RunAsNonRoot)
 	switch {
@@ -215,14 +217,14 @@ func (t traits) setSecurity(pod *corev1.PodSecurityContext, c *corev1.SecurityCo
 		context.AppArmorProfile = nil
 	}
 	if all := context.Capabilities; all != nil && slices.Contains(all.Drop, "ALL") {
-		// Of what is dropped besides, only what is added as well makes a difference.
+		// With ALL dropped, any other dropped capability matters only if it is also added.
 		all.Drop = slices.DeleteFunc(all.Drop, func(c corev1.Capability) bool { return c != "ALL" && !slices.Contains(all.Add, c) })
 	}
 	t.setJSON("securityContext ", context)
 }
 
-// sameImage is the image that we built if the given one is the same: the same name with a digest, to which a policy
-// resolved its tag, or the same digest in another registry. Otherwise it is the given one.
+// sameImage returns the image of the built pod if the given image is the same: the same name with a digest to which a policy
+// resolved the tag, or the same digest in another registry. Otherwise it returns the given image.
 func sameImage(built *corev1.Pod, image string) string {
 	i := slices.IndexFunc(built.Spec.Containers, func(c corev1.Container) bool { return c.Name == Container })
 	if i < 0 {
@@ -241,8 +243,8 @@ func sameImage(built *corev1.Pod, image string) string {
 	return image
 }
 
-// setResources notes requests and limits, but for those of storage, of which a LimitRange may have defaults: a
-// measurement writes nothing that counts.
+// setResources records requests and limits, except for ephemeral storage, for which a LimitRange may set defaults: the little
+// that a measurement writes does not matter.
 func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
 	for kind, list := range map[string]corev1.ResourceList{"requests ": r.Requests, "limits ": r.Limits} {
 		for name, quantity := range list {

@@ -15,8 +15,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// returned is the server's pod of the benchmark "template" as it was built, and as kube-apiserver 1.36.3 returned it,
-// in a cluster with a RuntimeClass that selects nodes and a PriorityClass.
+// returned returns the server's pod of the benchmark "template" as it was built, and as kube-apiserver 1.36.3 returned it, in a
+// cluster with a RuntimeClass that selects nodes and a PriorityClass.
 func returned(t *testing.T) (built, pod *corev1.Pod) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "returned.yaml"))
@@ -28,15 +28,15 @@ func returned(t *testing.T) (built, pod *corev1.Pod) {
 		t.Fatal(err)
 	}
 	e := endpoint("template", v1alpha1.RoleServer)
-	// This server has a volume, as only clients have by now.
+	// This server has a volume, although only clients have one today.
 	e.Scratch = true
 	built = build(t, e)
-	// The task is whatever it is by now.
+	// The task may have changed since the pod was recorded.
 	pod.Spec.Containers[0].Env[0] = built.Spec.Containers[0].Env[0]
 	return built, pod
 }
 
-// inject does to a pod what the network resources injector does: see foreign.InjectedMount.
+// inject changes a pod as the network resources injector does: see foreign.InjectedMount.
 func inject(p *corev1.Pod, c *corev1.Container) {
 	field := func(path, of string) corev1.DownwardAPIVolumeFile {
 		return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: of}}
@@ -267,7 +267,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// A pod that was not changed is as it was built, whatever it is.
+// A pod that was not changed equals the pod that was built, for every benchmark and role.
 func TestUnchanged(t *testing.T) {
 	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		if changes := Changed(build(t, e), pod); changes != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// FuzzChanged compares our pod with any other of the API. The list is bounded, each entry is one line, and no entry has the
-// value of an environment variable.
+// FuzzChanged compares the operator's pod with any other pod of the API. The list is bounded, each entry is one line, and no
+// entry contains the value of an environment variable.
 func FuzzChanged(f *testing.F) {
 	const secret = "hunter2-of-the-user"
 	built := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -60,8 +60,8 @@ func FuzzChanged(f *testing.F) {
 	})
 }
 
-// FuzzStaticAddresses gives any range. The two addresses are of hosts: neither names the subnet or all of its hosts. The
-// blocks of several pairs share no address.
+// FuzzStaticAddresses tries arbitrary ranges. Both addresses are host addresses: neither is the subnet's or the broadcast
+// address. The blocks of several pairs share no address.
 func FuzzStaticAddresses(f *testing.F) {
 	f.Add("192.168.40.0/24", "192.168.40.253")
 	f.Add("0.0.0.0/0", "255.255.255.254")

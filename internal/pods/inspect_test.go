@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// After a wanted change: go test ./internal/pods -update, and read the difference.
+// After an intended change: go test ./internal/pods -update, and review the diff.
 func TestInspectGolden(t *testing.T) {
 	base := Inspection{
 		Namespace: "perf", Name: "tailgate-doctor-x-1", Call: "x", Node: "a", Image: "bench:v1", PullPolicy: corev1.PullIfNotPresent, Deadline: 3 * time.Minute,

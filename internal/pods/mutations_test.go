@@ -12,19 +12,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mutation is what an admission webhook or plugin of many clusters does to a pod, as a JSON patch.
+// mutation is a change that an admission webhook or plugin of many clusters makes to a pod, as a JSON patch.
 type mutation struct {
-	// name is that of its row in docs/webhooks.md.
+	// name is the name of its row in docs/webhooks.md.
 	name  string
 	patch string
-	// image is that of --bench-image, if it is another than usual.
+	// image is the value of --bench-image; empty: the usual one.
 	image string
-	// want are the changes; nil where PodUnchanged is proved.
+	// want lists the changes; nil where PodUnchanged is proved.
 	want []string
 }
 
-// The patches of the network resources injector are the output of its MutateHandler (commit 61d01b9) for
-// testdata/returned.yaml and a network with resource amd.com/sf_pf, with the options that the names have.
+// The patches of the network resources injector are the output of its MutateHandler (commit 61d01b9) for testdata/returned.yaml
+// and a network with resource amd.com/sf_pf, with the options in their names.
 const (
 	injectorMount  = `{"op":"add","path":"/spec/containers/0/volumeMounts/-","value":{"name":"podnetinfo","readOnly":true,"mountPath":"/etc/podnetinfo"}}`
 	injectorVolume = `{"op":"add","path":"/spec/volumes/-","value":{"name":"podnetinfo","downwardAPI":{"items":[` +
@@ -55,7 +55,7 @@ var injectorMutations = []mutation{
 
 const (
 	token = `{"op":"add","path":"/spec/volumes/-","value":{"name":"token","projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}}}`
-	// digest is that of an image.
+	// digest is the digest of an image.
 	digest = "sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171"
 )
 
@@ -156,8 +156,8 @@ var mutations = []mutation{
 		}},
 }
 
-// TestMutations applies what admission webhooks and plugins do to the pod as kube-apiserver returned it, and holds the
-// verdict of each against its row in docs/webhooks.md.
+// TestMutations applies the changes of admission webhooks and plugins to the pod as kube-apiserver returned it, and compares
+// each verdict with its row in docs/webhooks.md.
 func TestMutations(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "webhooks.md"))
 	if err != nil {

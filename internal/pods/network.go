@@ -15,9 +15,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a benchmark's variant with a secondary
-// network: the one that it names or, with ipam, the one that the operator makes. The latter is named after the
-// benchmark, and after the variant too if that has a network of its own.
+// NetworkName returns the namespace and name of the NetworkAttachmentDefinition for a benchmark's variant with a secondary
+// network: the definition that the network references or, with ipam, the one that the operator creates. The latter is named
+// after the benchmark, and also after the variant if the variant has its own network.
 func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, name string) {
 	if ref := v.Network.NetworkRef(); ref != nil {
 		return cmp.Or(ref.Namespace, b.Namespace), ref.Name
@@ -28,8 +28,8 @@ func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, n
 	return b.Namespace, b.Name
 }
 
-// Network returns the NetworkAttachmentDefinition that the operator makes for a benchmark's variant, and nil for a
-// variant whose network has no ipam. It belongs to the benchmark; variants that share spec.network share it.
+// Network returns the NetworkAttachmentDefinition that the operator creates for a benchmark's variant, and nil for a variant
+// whose network has no ipam. The benchmark owns it; variants that share spec.network share it.
 func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Unstructured, error) {
 	n, ipam := v.Network, v.Network.IPAM()
 	if ipam == nil {
@@ -61,7 +61,7 @@ func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Un
 	return definition, nil
 }
 
-// selection is what an endpoint's pod asks of Multus.
+// selection returns the network that an endpoint's pod requests from Multus.
 func selection(e Endpoint) (foreign.Selection, error) {
 	namespace, name := NetworkName(e.Benchmark, e.Variant)
 	s := foreign.Selection{Name: name, Namespace: namespace, Interface: Interface}
@@ -78,8 +78,8 @@ func selection(e Endpoint) (foreign.Selection, error) {
 	return s, nil
 }
 
-// StaticAddresses returns the addresses that server and client get from a range of type Static, with the prefix length
-// of the range. An error says which field leaves no two addresses that hosts can have.
+// StaticAddresses returns the addresses that server and client get from a range of type Static, with the prefix length of the
+// range. The error names the field that leaves no two valid host addresses.
 func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	subnet, err := netip.ParsePrefix(i.Range)
 	if err != nil {
@@ -102,8 +102,8 @@ func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	return netip.PrefixFrom(first, subnet.Bits()), netip.PrefixFrom(second, subnet.Bits()), nil
 }
 
-// StaticBlocks returns what rangeStart is for each of several pairs that have addresses of a range of type Static at the
-// same time, one block of two after the other: as many as there are, at most limit.
+// StaticBlocks returns the rangeStart of each of several pairs that use addresses of a range of type Static at the same time,
+// in consecutive blocks of two addresses: as many as the range has, at most limit.
 func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
 	var starts []string
 	for len(starts) < limit {
@@ -117,8 +117,8 @@ func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
 	return starts
 }
 
-// Address returns the address of the server pod of a benchmark's variant on the measured network, or "" and what is
-// still missing.
+// Address returns the address of the server pod of a benchmark's variant on the measured network, or "" and a description of
+// what is missing.
 func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {
 	if !v.Network.Type.Attached() {
 		// With host network the pod's address is the node's.
@@ -139,7 +139,8 @@ func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) 
 	if len(status.IPs) == 0 {
 		return "", fmt.Sprintf("network %s/%s gave the server no address; give its NetworkAttachmentDefinition an ipam section", namespace, name)
 	}
-	// Of two families IPv4 is measured, which every tool knows; the server's agent chooses alike.
+	// With addresses of both families, IPv4 is measured, because every tool supports it; the server's agent makes the same
+	// choice.
 	for _, ip := range status.IPs {
 		if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() != nil {
 			return ip, ""

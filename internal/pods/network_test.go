@@ -52,8 +52,8 @@ func TestNetworkName(t *testing.T) {
 	}
 }
 
-// Every network that the operator makes is one that a runtime of CNI can read, belongs to the benchmark, and can be
-// copied and written as the client does it.
+// Every network that the operator creates can be read by a CNI runtime, belongs to the benchmark, and can be copied and written
+// as the client does it.
 func TestNetwork(t *testing.T) {
 	made := 0
 	for name := range benchmarks {
@@ -178,19 +178,19 @@ func TestBuildRefusesARangeWithoutRoom(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	// One definition may be attached twice, and order means nothing.
+	// One definition may be attached twice, and the order has no meaning.
 	const status = `[{"name":"perf/macvlan","interface":"net2","ips":["192.168.100.99"]},
 		{"name":"cbr0","interface":"eth0","ips":["10.244.1.17"],"default":true},
 		{"name":"perf/macvlan","interface":"net1","ips":["fd00:100::12","192.168.100.12"]},
 		{"name":"perf/x2522","interface":"net1","ips":["fd00:40::100"]},
 		{"name":"networks/sf-vf","interface":"net1"}]`
 	cases := map[string]struct {
-		// benchmark is the name of one.
+		// benchmark is a key of benchmarks.
 		benchmark  string
 		podIP      string
 		annotation string
 		want       string
-		// wantMissing is part of what is still missing.
+		// wantMissing is part of the text about what is missing.
 		wantMissing string
 	}{
 		"the pod network's is the pod's":                     {benchmark: "pod", podIP: "10.244.1.17", want: "10.244.1.17"},

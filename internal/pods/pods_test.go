@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// benchmarks are those for which there are golden files, by their name: what they have beyond the simplest.
+// benchmarks are the benchmarks with golden files, by name: each function adds to the simplest benchmark.
 var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
 	"pod": func(*v1alpha1.LatencyBenchmark) {},
 	"host-interface": func(b *v1alpha1.LatencyBenchmark) {
@@ -120,9 +120,9 @@ func eachPod(t *testing.T, test func(t *testing.T, e Endpoint, pod *corev1.Pod))
 	}
 }
 
-// A golden file has the network that the operator makes, if there is one, then server and client.
+// A golden file contains the network that the operator creates, if there is one, then server and client.
 //
-// After a wanted change: go test ./internal/pods -update, and read the difference.
+// After an intended change: go test ./internal/pods -update, and review the diff.
 func TestGolden(t *testing.T) {
 	for name := range benchmarks {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A kubelet with the static CPU manager gives exclusive CPUs to guaranteed pods that ask for whole ones.
+// A kubelet with the static CPU manager gives exclusive CPUs to guaranteed pods that request whole CPUs.
 func TestPodsAreGuaranteedWholeCPUs(t *testing.T) {
 	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		if n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers); n != 1 {
@@ -188,7 +188,7 @@ func TestPodsAreGuaranteedWholeCPUs(t *testing.T) {
 	})
 }
 
-// Client and server may get different CPUs and memory, and tolerate different taints beside those of the template.
+// Client and server may get different CPUs and memory, and tolerate different taints in addition to the template's.
 func TestEndpointsDiffer(t *testing.T) {
 	common := corev1.Toleration{Key: "common", Operator: corev1.TolerationOpExists}
 	own := corev1.Toleration{Key: "own", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(5))}
@@ -223,7 +223,7 @@ func TestEndpointsDiffer(t *testing.T) {
 	}
 }
 
-// A device plugin may give Onload's devices with the VF.
+// One resource of a device plugin may provide both the VF and Onload's devices.
 func TestOneDeviceForBoth(t *testing.T) {
 	e := endpoint("vf-ref", v1alpha1.RoleServer)
 	e.Variant.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ResourceName: e.Variant.Network.ResourceName()}}
@@ -233,8 +233,8 @@ func TestOneDeviceForBoth(t *testing.T) {
 	}
 }
 
-// What the API server answers is decoded into the pod that was built. That must not reach the benchmark, which may be
-// in a cache.
+// The API server's response is decoded into the pod that was built. That must not change the benchmark, which may be in a
+// cache.
 func TestPodsShareNothingWithTheirBenchmark(t *testing.T) {
 	e := endpoint("template", v1alpha1.RoleServer)
 	before := e.Benchmark.DeepCopy()
@@ -248,7 +248,7 @@ func TestPodsShareNothingWithTheirBenchmark(t *testing.T) {
 	}
 }
 
-// The pods pass the restricted Pod Security Standard, but for the host's network where it was asked for.
+// The pods pass the restricted Pod Security Standard, except for the host's network where the spec requests it.
 func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
 	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
 		c, s := pod.Spec.Containers[0], pod.Spec.SecurityContext
@@ -360,7 +360,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// Capturing packets takes one capability, at the server's end only, and root to hold it.
+// Packet capture takes one capability, at the server's end only, and root to hold it.
 func TestCapture(t *testing.T) {
 	for role, want := range map[string][]corev1.Capability{v1alpha1.RoleServer: {"NET_RAW"}, v1alpha1.RoleClient: nil} {
 		e := endpoint("vf-ref", role)

@@ -1,8 +1,8 @@
 package pods
 
-// The kubelet's own words for pods that do not start, which the controller and the doctor read.
+// The reasons that the kubelet reports for pods that do not start. The controller and the doctor read them.
 
-// CannotPull says whether a container that waits for this reason waits for an image that cannot be had.
+// CannotPull reports whether this waiting reason of a container means that its image is not available.
 func CannotPull(reason string) bool {
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
@@ -13,7 +13,7 @@ func CannotPull(reason string) bool {
 	return false
 }
 
-// CannotRun says whether a container that waits for this reason cannot be made or started.
+// CannotRun reports whether this waiting reason of a container means that it cannot be created or started.
 func CannotRun(reason string) bool {
 	switch reason {
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
@@ -22,7 +22,7 @@ func CannotRun(reason string) bool {
 	return false
 }
 
-// CannotAttach says whether an event of this reason reports a network that Multus or a CNI plugin cannot set up.
+// CannotAttach reports whether an event with this reason means that Multus or a CNI plugin cannot set up a network.
 func CannotAttach(reason string) bool {
 	return reason == "FailedCreatePodSandBox" || reason == "NoNetworkFound"
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Seen is the state of an endpoint's pod in the API, with the fields that differ from the pod that Build makes for the endpoint. Of
-// the endpoint's task only the role counts, unless the pod's own cannot be read: what went into that may have been
-// different when the pod was made, such as a profile's settings.
+// Seen returns the state of an endpoint's pod in the API, with the fields that differ from the pod that Build makes for the
+// endpoint. Of the endpoint's task, only the role is compared, unless the pod's own task cannot be read: the inputs of the
+// task, such as a profile's settings, may have been different when the pod was created.
 func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
 	s := result.Seen{PodUID: string(pod.UID)}
 	for _, c := range pod.Spec.Containers {
@@ -39,7 +39,7 @@ func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
 	}
 	if e.Variant.Network.Type.Attached() {
 		namespace, name := NetworkName(e.Benchmark, e.Variant)
-		// Without it the proof says that nothing was reported.
+		// Without a status, the proof says that nothing was reported.
 		if status, err := foreign.FindStatus(pod.Annotations[foreign.AnnotationNetworkStatus], namespace+"/"+name, Interface); err == nil {
 			s.Network = &status
 		}

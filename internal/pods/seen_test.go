@@ -20,7 +20,7 @@ func TestSeen(t *testing.T) {
 	vf := map[string]string{"cpu": "2", "memory": "512Mi", "amd.com/sf_vf": "1"}
 	cases := map[string]struct {
 		benchmark string
-		// change is what is done to the pod, and to its task, after it was built.
+		// change and changeTask modify the pod and its task after it was built.
 		change     func(p *corev1.Pod)
 		changeTask func(task *plan.Task)
 		status     string

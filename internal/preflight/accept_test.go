@@ -15,18 +15,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// fourOnly is a driver of a tool that cannot use IPv6.
+// fourOnly is the driver of a tool that supports IPv4 only.
 type fourOnly struct{ only64 }
 
 func (fourOnly) IPv4Only() {}
 
-// only64 is a driver that measures messages of 64 bytes and no others.
+// only64 is a driver that supports messages of 64 bytes only.
 type only64 struct{ tool.Driver }
 
-// Memory is a mebibyte for each second.
+// Memory returns one MiB for each second.
 func (only64) Memory(c tool.Cell) int64 { return int64(c.Duration/time.Second) << 20 }
 
-// CPUs is one, and two with rates.
+// CPUs returns one, and two with rates.
 func (only64) CPUs(c tool.Cell) int {
 	if c.OpenLoop() {
 		return 2
@@ -34,7 +34,7 @@ func (only64) CPUs(c tool.Cell) int {
 	return 1
 }
 
-// MostSamples is what the rate gives.
+// MostSamples returns the number that the rate gives.
 func (only64) MostSamples(c tool.Cell) (int64, bool) {
 	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
 }
@@ -46,12 +46,12 @@ func (only64) Validate(c tool.Cell) error {
 	return nil
 }
 
-// every is a driver that measures everything.
+// every is a driver that supports every cell.
 type every struct{ only64 }
 
 func (every) Validate(tool.Cell) error { return nil }
 
-// node is ready, with four CPUs, 8Gi and its name as a label.
+// node returns a ready node with four CPUs, 8Gi and its name as a label.
 func node(name string, change ...func(*corev1.Node)) corev1.Node {
 	n := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name, "rack": "1"}},
@@ -107,7 +107,7 @@ func TestAccept(t *testing.T) {
 	memory := func(q string) func(*Observed) {
 		return func(o *Observed) { o.Benchmark.Spec.Placement.Memory = resource.MustParse(q) }
 	}
-	// secondary asks for a network with a resource, and finds a definition.
+	// secondary requests a network with a resource, and provides a definition.
 	secondary := func(resourceName string, found NetworkDefinition) func(*Observed) {
 		return func(o *Observed) {
 			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: resourceName}}}
@@ -115,7 +115,7 @@ func TestAccept(t *testing.T) {
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
 	}
-	// nad asks for a network without a device.
+	// nad requests a network without a device.
 	nad := func(found NetworkDefinition) func(*Observed) {
 		return func(o *Observed) {
 			o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "lan"}}}
@@ -123,7 +123,7 @@ func TestAccept(t *testing.T) {
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
 	}
-	// made asks for a network that the operator makes.
+	// made requests a network that the operator creates.
 	made := func(found NetworkDefinition, ipam v1alpha1.IPAM) func(*Observed) {
 		return func(o *Observed) {
 			o.Nodes = []corev1.Node{node("a", allocatable(vf, "1")), node("b", allocatable(vf, "1"))}
@@ -133,7 +133,7 @@ func TestAccept(t *testing.T) {
 		}
 	}
 	whereabouts := v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "192.168.40.0/24"}
-	// onload is on every node and asked for.
+	// onload provides the devices on every node and requests Onload.
 	onload := func(acceleration v1alpha1.Acceleration) func(*Observed) {
 		return func(o *Observed) {
 			acceleration.Type = v1alpha1.AccelerationOnload
@@ -169,7 +169,7 @@ func TestAccept(t *testing.T) {
 		// want is the pair, as client and server, or the reason.
 		want       string
 		wantReason string
-		// wantMessage are parts of the message, the field's path first.
+		// wantMessage contains parts of the message, starting with the field's path.
 		wantMessage []string
 	}{
 		"a duration for which the tool may need more memory than is asked": {

@@ -17,7 +17,7 @@ func (twoCPUs) CPUs(tool.Cell) int { return 2 }
 
 func cpu(n string) func(*corev1.Node) { return allocatable(corev1.ResourceCPU, n) }
 
-// A spec that does not say how many CPUs gets a whole core, where the nodes have one.
+// A spec without a number of CPUs gets a whole core if the nodes have one.
 func TestCPUsOfPair(t *testing.T) {
 	each := func(client, server int32) v1alpha1.EndpointCPUs {
 		return v1alpha1.EndpointCPUs{Client: client, Server: server}
@@ -67,7 +67,7 @@ func TestCPUsOfPair(t *testing.T) {
 	}
 }
 
-// What cannot be verified is said before anything is measured.
+// The notes list what cannot be verified before anything is measured.
 func TestNotes(t *testing.T) {
 	label := func(key, value string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Labels = map[string]string{key: value} }

@@ -17,7 +17,7 @@ func TestForeknown(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change []func(*v1alpha1.LatencyBenchmarkSpec)
-		// want are parts of what is known, in their order.
+		// want contains parts of the entries, in order.
 		want []string
 	}{
 		"small datagrams":                {},

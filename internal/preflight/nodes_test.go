@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// asking is a benchmark that asks for two CPUs, a gibibyte and a VF, on any two nodes.
+// asking returns a benchmark that requests two CPUs, 1Gi and a VF, on any two nodes.
 func asking(nodes ...corev1.Node) Observed {
 	return Observed{
 		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{
@@ -34,12 +34,12 @@ func asking(nodes ...corev1.Node) Observed {
 	}
 }
 
-// good is a node that has what asking asks for, unless it is changed.
+// good returns a node that has what asking requests, unless it is changed.
 func good(name string, change ...func(*corev1.Node)) corev1.Node {
 	return node(name, append([]func(*corev1.Node){allocatable(vf, "2")}, change...)...)
 }
 
-// pod takes quantities, given as name=quantity, of a node.
+// pod returns a pod that takes quantities, given as name=quantity, from a node.
 func pod(node, name string, requests ...string) Pod {
 	p := Pod{Name: "perf/" + name, Node: node, Requests: map[corev1.ResourceName]int64{}}
 	for _, r := range requests {
@@ -49,7 +49,7 @@ func pod(node, name string, requests ...string) Pod {
 	return p
 }
 
-// zone is a NUMA node with resources of which so many are available and so many there in all, as name=available/all.
+// zone returns a NUMA node with available and total amounts of resources, given as name=available/total.
 func zone(name string, resources ...string) foreign.Zone {
 	z := foreign.Zone{Name: name, Type: foreign.ZoneTypeNode}
 	for _, r := range resources {
@@ -62,7 +62,7 @@ func zone(name string, resources ...string) foreign.Zone {
 	return z
 }
 
-// state is what sriov-network-operator says of a node whose NICs have their settings.
+// state returns the report of sriov-network-operator about a node whose NICs are configured.
 func state(interfaces ...foreign.SriovInterface) foreign.SriovNetworkNodeState {
 	return foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{SyncStatus: foreign.SriovSucceeded, Interfaces: interfaces}}
 }
@@ -136,7 +136,7 @@ func TestNodes(t *testing.T) {
 		// want is the pair, as client and server, or the reason.
 		want       string
 		wantReason string
-		// wantMessage are parts of the message, notMessage what it must not say.
+		// wantMessage contains parts of the message, notMessage a text that it must not contain.
 		wantMessage []string
 		notMessage  string
 	}{
@@ -249,7 +249,7 @@ func TestNodes(t *testing.T) {
 			notMessage:  strings.Repeat("é", 100),
 		},
 
-		// What nodes have.
+		// The capacity of nodes.
 		"nodes that are too small": {
 			nodes:       []corev1.Node{good("a", allocatable(corev1.ResourceCPU, "1900m")), good("b", allocatable(corev1.ResourceMemory, "1000Mi")), good("c", allocatable(corev1.ResourceCPU, "1"))},
 			wantReason:  v1alpha1.ReasonInsufficientCPU,
@@ -283,7 +283,7 @@ func TestNodes(t *testing.T) {
 			wantMessage: []string{"node a: no amd.com/onload", "spec.acceleration.onload.resourceName", "device plugin"},
 		},
 
-		// VFs that sriov-network-operator should have made.
+		// VFs that sriov-network-operator should have created.
 		"a VF on a node of which it lists no Solarflare NIC": {
 			nodes:      []corev1.Node{good("a", noVF)},
 			change:     []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "eno1", Vendor: "8086", TotalVFs: 64}))},
@@ -338,7 +338,7 @@ func TestNodes(t *testing.T) {
 			notMessage:  "Solarflare",
 		},
 
-		// What others have taken.
+		// Resources that other pods use.
 		"nodes whose devices are taken are passed over": {
 			nodes:  []corev1.Node{good("a"), good("b"), good("c")},
 			change: []func(*Observed){pods(pod("a", "x", vf+"=1"), pod("a", "y", vf+"=1"), pod("b", "z", vf+"=1"))},
@@ -407,7 +407,7 @@ func TestNodes(t *testing.T) {
 			want:   "b a",
 		},
 
-		// What only one endpoint gets.
+		// Requests of one endpoint only.
 		"more CPUs for the server": {
 			nodes:  []corev1.Node{good("a", cpu("8")), good("b", cpu("2")), good("c", cpu("4"))},
 			change: []func(*Observed){others(map[string]int{"a": 1}), server(v1alpha1.EndpointPlacement{CPUs: 4})},
@@ -619,7 +619,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Whatever the order in which the API server lists nodes and pods, the answer is the same.
+// The answer does not depend on the order in which the API server lists nodes and pods.
 func TestOrderDoesNotMatter(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -704,7 +704,7 @@ func TestTolerates(t *testing.T) {
 	}
 }
 
-// cluster has so many nodes, and so many pods on them, and a benchmark that can have any two.
+// cluster returns a benchmark that may use any two nodes, in a cluster with these numbers of nodes and of pods.
 func cluster(nodes, pods int) Observed {
 	var all []corev1.Node
 	for i := range nodes {
@@ -728,7 +728,7 @@ func BenchmarkAccept(b *testing.B) {
 			}
 		})
 	}
-	// No node has what is asked: the message takes its time, too.
+	// No node has what is requested: composing the message takes time, too.
 	b.Run("5000NodesRejected", func(b *testing.B) {
 		o := cluster(5000, 0)
 		for i := range o.Nodes {

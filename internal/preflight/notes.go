@@ -11,14 +11,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-// Labels that node-feature-discovery gives to nodes.
+// Labels that node-feature-discovery sets on nodes.
 const (
 	labelThreads = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 	labelNUMA    = "feature.node.kubernetes.io/memory-numa"
 )
 
-// Notes lists what the proof may not be able to show for an accepted benchmark, with the remedies, before it is measured.
-// The benchmark uses a pair of nodes, with so many CPUs at each end.
+// Notes lists what the proof may be unable to show for an accepted benchmark, with remedies, before it is measured. The
+// benchmark uses a pair of nodes, with the given number of CPUs at each end.
 func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -58,7 +58,7 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 	return notes
 }
 
-// labelled says whether a node has a label with this value.
+// labelled reports whether a node has a label with this value.
 func (o Observed) labelled(node, label, value string) bool {
 	return slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool { return n.Name == node && n.Labels[label] == value })
 }

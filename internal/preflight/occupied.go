@@ -9,20 +9,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// Pod is what a pod takes of its node.
+// Pod describes what a pod takes from its node.
 type Pod struct {
 	// Name is namespace/name.
 	Name string
 	Node string
-	// Requests are those of all its containers together: of CPU in thousandths, of everything else in its own unit.
+	// Requests are the requests of all its containers together: CPU in thousandths, everything else in its own unit.
 	Requests map[corev1.ResourceName]int64
-	// Priority is the pod's: those of higher priority may take its place.
+	// Priority is the pod's priority: pods of higher priority may preempt it.
 	Priority int32
 }
 
-// Occupying returns what a pod takes of its node, and false if that is nothing, because it has no node or has ended. Pods
-// of benchmarks do not count, neither one's own nor those of others: they hold nothing any more before a run begins, which
-// is the queue's business.
+// Occupying returns what a pod takes from its node, and false if it takes nothing, because it has no node or has ended. Pods of
+// benchmarks, including the checked one, do not count: the queue ensures that they no longer hold anything when a run begins.
 func Occupying(p *corev1.Pod) (Pod, bool) {
 	_, benchmark := p.Labels[v1alpha1.LabelRole]
 	benchmark = benchmark && p.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByTailgate
@@ -36,7 +35,7 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 	return occupying, true
 }
 
-// requests is what the scheduler counts for a pod. A container that is being resized counts with what it will have.
+// requests returns the amounts that the scheduler counts for a pod. A container that is being resized counts with its new size.
 func requests(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	total := map[corev1.ResourceName]int64{}
 	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
@@ -45,7 +44,7 @@ func requests(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	return total
 }
 
-// amount is a quantity as Pod.Requests counts it.
+// amount returns a quantity in the unit of Pod.Requests.
 func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return q.MilliValue()

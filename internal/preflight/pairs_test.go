@@ -57,10 +57,10 @@ func TestAcceptMatrix(t *testing.T) {
 	cases := map[string]struct {
 		nodes  []corev1.Node
 		change []func(*Observed)
-		// want is the names, then the server and what was left out, or the reason.
+		// want contains the names, then the server and what was left out, or the reason.
 		want       string
 		wantReason string
-		// wantMessage are parts of the message.
+		// wantMessage contains parts of the message.
 		wantMessage []string
 	}{
 		"all nodes, by name": {nodes: nodes("c", "a", "b"), change: []func(*Observed){all}, want: "a b c"},

@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// drains is what sriov-network-operator is about to do with a node, or Idle.
+// drains returns the drain state that sriov-network-operator reports or requests for a node, or Idle.
 func drains(s foreign.SriovNetworkNodeState) string {
 	for _, annotation := range []string{foreign.AnnotationCurrentState, foreign.AnnotationDesiredState} {
 		if state := cmp.Or(s.Annotations[annotation], foreign.SriovIdle); state != foreign.SriovIdle {
@@ -41,7 +41,7 @@ func (c *choice) notSynced(n *corev1.Node) string {
 	return ""
 }
 
-// maxQuoted is how much of a foreign error a message has room for, in bytes.
+// maxQuoted is the length of a foreign error that fits in a message, in bytes.
 const maxQuoted = 200
 
 func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
@@ -53,8 +53,8 @@ func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
 	return fmt.Sprintf("it reports %q for node %s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`", text.OneLine(said, maxQuoted), n.Name, foreign.SriovSucceeded)
 }
 
-// deviceCure says why a node does not advertise a device. A VF that sriov-network-operator should have made is explained
-// by what it says of the node: Solarflare NICs are not among those that it knows by itself.
+// deviceCure explains why a node does not advertise a device. For a VF that sriov-network-operator should have created, it uses
+// that operator's report about the node: Solarflare NICs are not among the NICs that it supports by default.
 func (c *choice) deviceCure(a ask, n *corev1.Node) string {
 	plugin := fmt.Sprintf("%s: check that the device plugin of %s runs on node %s (`kubectl describe node %s`, Allocatable), or that a DeviceClass provides it (`kubectl get deviceclasses,resourceslices`)",
 		a.path, a.name, n.Name, n.Name)

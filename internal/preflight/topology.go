@@ -11,12 +11,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// Aligned says whether an endpoint of a variant has devices and requires the NUMA node of its CPUs.
+// Aligned reports whether an endpoint of a variant has devices and requires them on the NUMA node of its CPUs.
 func Aligned(o Observed) bool {
 	return len(aligned(o, v1alpha1.RoleClient)) > 0 || len(aligned(o, v1alpha1.RoleServer)) > 0
 }
 
-// aligned lists the devices of each variant that has some, if the endpoint with a role requires the NUMA node of its CPUs.
+// aligned lists the devices of each variant that has any, if the endpoint with a role requires them on the NUMA node of its
+// CPUs.
 func aligned(o Observed, role string) [][]corev1.ResourceName {
 	var all [][]corev1.ResourceName
 	for _, v := range o.variants() {
@@ -34,14 +35,14 @@ func aligned(o Observed, role string) [][]corev1.ResourceName {
 	return all
 }
 
-// misaligned is for nodes without a NUMA node that has enough CPUs and the devices of a variant. Devices of which no source
-// knows the NUMA node, such as Onload's, are not looked for.
+// misaligned rejects nodes without a NUMA node that has enough CPUs and the devices of a variant. Devices whose NUMA node no
+// source reports, such as Onload's, are ignored.
 func (c *choice) misaligned(n *corev1.Node) string {
 	topology, ok := c.o.Topologies[n.Name]
 	if !ok {
 		return ""
 	}
-	// What is available is reported late, and a benchmark that measures, or has just measured, is in it.
+	// The available amounts are reported late, and exclude what a benchmark uses that measures, or has just measured.
 	empty := c.o.Benchmark.Status.Pair != nil || c.o.Empty || c.o.Others[n.Name] > 0
 	for _, devices := range c.aligned {
 		if why := misaligned(topology, devices, c.o.leastCPUs().Of(c.role), empty); why != "" {
@@ -51,8 +52,8 @@ func (c *choice) misaligned(n *corev1.Node) string {
 	return ""
 }
 
-// misaligned looks for one NUMA node with as many CPUs and one of each device, of what is available or, if empty is
-// true, of what there is in all.
+// misaligned looks for a NUMA node with enough CPUs and one of each device: of the available amounts or, if empty is true, of
+// the total amounts.
 func misaligned(topology foreign.NodeResourceTopology, devices []corev1.ResourceName, cpus int32, empty bool) string {
 	zones, known := map[string]map[string]int64{}, map[string]bool{}
 	for _, z := range topology.Zones {

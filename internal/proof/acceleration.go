@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// word is what the tool said about the endpoint's socket in a cell.
+// word returns what the tool reported about the endpoint's socket in a cell.
 func (e endpoint) word(c result.Cell) tool.Acceleration {
 	if e.role == v1alpha1.RoleServer {
 		return c.Accelerated.Server
@@ -17,7 +17,7 @@ func (e endpoint) word(c result.Cell) tool.Acceleration {
 	return c.Accelerated.Client
 }
 
-// ways are the judgements of all cells.
+// ways returns the judgements of all cells.
 func (e endpoint) ways() []CellWay {
 	var all []CellWay
 	for _, c := range e.cells {
@@ -26,7 +26,7 @@ func (e endpoint) ways() []CellWay {
 	return all
 }
 
-// inCell is a judgement in a line.
+// inCell formats a judgement for a line.
 func (w CellWay) inCell() string {
 	if len(w.Witnesses) == 0 {
 		return w.Cell + ": " + w.Why
@@ -34,7 +34,7 @@ func (w CellWay) inCell() string {
 	return w.Cell + ": " + w.Why + " [" + strings.Join(w.Witnesses, "; ") + "]"
 }
 
-// onload asks, where Onload was asked for, whether the messages of every cell bypassed the kernel.
+// onload checks, if Onload was requested, that the messages of every cell bypassed the kernel.
 func onload(e endpoint) finding {
 	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload {
 		return finding{}
@@ -58,7 +58,7 @@ func onload(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("in all %d cells; module %s; %s", len(ways), orNotKnown(e.own.Facts["module.onload.version"]), ways[0].inCell()))
 }
 
-// kernel asks, where the kernel's stack was asked for, whether no message bypassed it, and nothing else was in the way.
+// kernel checks, if the kernel's stack was requested, that no message bypassed it and that nothing else interfered.
 func kernel(e endpoint) finding {
 	if e.variant.Acceleration.Type == v1alpha1.AccelerationOnload {
 		return finding{}
@@ -82,7 +82,7 @@ func kernel(e endpoint) finding {
 	}
 	host := e.network().Type == v1alpha1.NetworkHost
 	for i, w := range ways {
-		// On the host's network nothing that was counted excludes Onload, but it takes a library.
+		// On the host's network, the counters cannot exclude Onload, but Onload needs a library.
 		if w.Way == Unknown && !(host && len(e.own.Paths) > i) {
 			return unknown(expected, w.inCell(), advice)
 		}
@@ -93,7 +93,7 @@ func kernel(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
 }
 
-// replaced says where Onload's library was seen, whichever way the messages went; empty when nowhere.
+// replaced describes where Onload's library was seen, whichever way the messages went; empty if it was not seen.
 func (e endpoint) replaced() string {
 	if path := e.own.Facts["onload.preload-file"]; path != "" {
 		return "/etc/ld.so.preload names " + path

@@ -19,7 +19,7 @@ const (
 	isNoted   = v1alpha1.ProofNoted
 )
 
-// checkCase changes a good run, of which one line of the client is looked at.
+// checkCase changes a good run. The test checks one line of the client.
 type checkCase struct {
 	change func(*world)
 	state  v1alpha1.ProofState
@@ -34,7 +34,7 @@ func pod(change func(*result.Seen)) func(*world) {
 	return client(func(_ *result.Evidence, s *result.Seen) { change(s) })
 }
 
-// status changes what Multus reported.
+// status changes Multus's report.
 func status(change func(*foreign.Status)) func(*world) {
 	return pod(func(s *result.Seen) { change(s.Network) })
 }
@@ -43,7 +43,7 @@ func numa(policy v1alpha1.NUMAPolicy) func(*world) {
 	return func(w *world) { w.spec.Placement.NUMAPolicy = policy }
 }
 
-// numaOf is the policy of one endpoint.
+// numaOf sets the policy of one endpoint.
 func numaOf(role string, policy v1alpha1.NUMAPolicy) func(*world) {
 	return func(w *world) {
 		e := &w.spec.Placement.Client
@@ -54,22 +54,22 @@ func numaOf(role string, policy v1alpha1.NUMAPolicy) func(*world) {
 	}
 }
 
-// numaOfVariant is the policy of the only variant.
+// numaOfVariant sets the policy of the only variant.
 func numaOfVariant(policy v1alpha1.NUMAPolicy) func(*world) {
 	return func(w *world) {
 		w.spec.Variants = []v1alpha1.Variant{{Name: plan.DefaultVariant, NUMAPolicy: policy}}
 	}
 }
 
-// An endpoint and a variant may have a NUMA policy of their own, and what blocks a verdict is that of the endpoint that is
-// warned of, whichever was seen first.
+// An endpoint and a variant may have a NUMA policy of their own. Whether a warning blocks a verdict depends on the policy of
+// its endpoint, whichever endpoint was seen first.
 func TestNUMAPolicies(t *testing.T) {
 	farClient := client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = 0 })
 	farServer := server(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = 0 })
 	const role = v1alpha1.RoleClient
 	cases := map[string]struct {
 		change []func(*world)
-		// want is the endpoint that is warned of, empty without a warning.
+		// want is the endpoint of the warning; empty if there is no warning.
 		want   string
 		blocks bool
 	}{
@@ -102,7 +102,7 @@ func TestNUMAPolicies(t *testing.T) {
 	}
 }
 
-// Of several warnings with one reason the first is kept, unless a later one blocks and it does not.
+// Of several warnings with one reason, the first is kept, unless it does not block and a later one does.
 func TestAddWarning(t *testing.T) {
 	of := func(message string, blocks bool) Warning {
 		return Warning{v1alpha1.Warning{Reason: v1alpha1.WarningNUMAMismatch, Message: message}, blocks}
@@ -404,7 +404,7 @@ func TestVariable(t *testing.T) {
 	}
 }
 
-// FuzzEndpoints: what agents and Multus tell may be anything.
+// FuzzEndpoints tries arbitrary data of agents and Multus.
 func FuzzEndpoints(f *testing.F) {
 	f.Add("2-3", "0-7", "0000:65:02.1", "192.0.2.1/24", "00:0f:53:4a:81:01", "max 100000", int32(1))
 	f.Add("", "-", ",,", "fd00::1", "", "1", int32(-1))

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusExclusive holds the CPUs that the endpoint might use against those it asked for, and against the node's.
+// cpusExclusive compares the CPUs that the endpoint may use with the requested CPUs and with the node's.
 func cpusExclusive(e endpoint) finding {
 	const advice = "set cpuManagerPolicy: static in the kubelet's configuration"
 	expected := "1 exclusive CPU"
@@ -38,7 +38,7 @@ func cpusExclusive(e endpoint) finding {
 	if !allowed.Contains(int(e.own.MeasuringCPU)) {
 		return unknown(expected, fmt.Sprintf("%s, though it measured on CPU %d", found, e.own.MeasuringCPU), advice)
 	}
-	// An affinity that a process narrowed looks like exclusive CPUs, but leaves the cpuset as wide as it was.
+	// An affinity that a process narrowed looks like exclusive CPUs, but does not narrow the cpuset.
 	if list, ok := e.own.Facts["cgroup.cpus"]; ok {
 		if cpus, err := result.ParseCPUs(list); err != nil || !cpus.Equals(allowed) {
 			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, list), advice)
@@ -47,8 +47,8 @@ func cpusExclusive(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// cpus is how many CPUs the endpoint asked for. Where the spec leaves that to the operator, it is what its pod requests:
-// PodUnchanged says whether that is what the operator built. 0 when it is not known.
+// cpus returns the number of CPUs that the endpoint requested. If the spec leaves the number to the operator, it is the request
+// of the pod: PodUnchanged shows whether the operator built that. It returns 0 if the number is not known.
 func (e endpoint) cpus() int {
 	if n := e.spec.Placement.Of(e.role).CPUs; n != 0 {
 		return int(n)
@@ -65,7 +65,7 @@ func cpuIsolated(e endpoint) finding {
 	return noted(fmt.Sprintf("isolated: %s, nohz_full: %s", orNotKnown(e.own.Facts["cpu.isolated"]), orNotKnown(e.own.Facts["cpu.nohz-full"])))
 }
 
-// smtSiblings asks who may run on the measuring CPU's core beside the tool.
+// smtSiblings checks whether anything besides the tool may run on the core of the measuring CPU.
 func smtSiblings(e endpoint) finding {
 	const (
 		expected = "no SMT siblings, or only its own"
@@ -90,7 +90,8 @@ func smtSiblings(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// siblingsAgree says whether the lists of CPUs, where they are known, have siblings that are the endpoint's own, or none.
+// siblingsAgree reports whether the lists of CPUs, if they are known, confirm that the siblings are the endpoint's own, or that
+// there are no siblings.
 func siblingsAgree(e endpoint, told string) bool {
 	siblings, err := result.ParseCPUs(e.own.ThreadSiblings)
 	if err != nil {
@@ -103,7 +104,7 @@ func siblingsAgree(e endpoint, told string) bool {
 	return err == nil && siblings.IsSubsetOf(allowed)
 }
 
-// cpuQuota asks whether the kernel ever stopped the endpoint because it had used up its time.
+// cpuQuota checks whether the kernel ever throttled the endpoint because it had used up its CPU time.
 func cpuQuota(e endpoint) finding {
 	const (
 		expected = "no CFS quota, or never throttled"
@@ -129,7 +130,7 @@ func cpuQuota(e endpoint) finding {
 	return unknown(expected, found, advice)
 }
 
-// captureCPU asks whether what captured packets took time from what measured.
+// captureCPU checks that packet capture took no CPU time from the measurement.
 func captureCPU(e endpoint) finding {
 	if e.variant.Capture != v1alpha1.CaptureServer || e.role != v1alpha1.RoleServer {
 		return finding{}

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// interfaceAsked asks whether the messages went over the interface that was asked for.
+// interfaceAsked checks that the messages used the requested interface.
 func interfaceAsked(e endpoint) finding {
 	const advice = "find the component that changed the pod's networks, and measure again"
 	n, name := e.network(), e.own.Interface
@@ -39,7 +39,7 @@ func interfaceAsked(e endpoint) finding {
 	return proved(expected, name)
 }
 
-// addresses are those of the interface, without prefix lengths.
+// addresses returns the addresses of the interface, without prefix lengths.
 func addresses(e result.Evidence) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range e.Addresses {
@@ -50,8 +50,8 @@ func addresses(e result.Evidence) []netip.Addr {
 	return all
 }
 
-// contradiction is how network-status and the agent's evidence of the interface differ; empty if they agree. An earlier
-// network-status does not describe the interface that is there now.
+// contradiction describes the difference between network-status and the agent's evidence of the interface; empty if they agree.
+// An outdated network-status does not describe the present interface.
 func contradiction(e endpoint) string {
 	s := e.seen.Network
 	switch {
@@ -71,14 +71,14 @@ func contradiction(e endpoint) string {
 	return ""
 }
 
-// Variable is the name of the environment variable in which a device plugin tells the PCI addresses of a resource.
-// Hyphens stay in it.
+// Variable returns the name of the environment variable in which a device plugin passes the PCI addresses of a resource.
+// Hyphens are kept.
 func Variable(resource string) string {
 	return "PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(resource))
 }
 
-// allocated are the PCI addresses that the environment has of the network's resource. The variables of a driver of Dynamic
-// Resource Allocation do not name the resource: all of them count, as only the network asks for such a device.
+// allocated returns the PCI addresses that the environment contains for the network's resource. The variables of a driver of
+// Dynamic Resource Allocation do not name the resource: all of them count, because only the network requests such a device.
 func allocated(e endpoint) []string {
 	list := []string{e.own.AllocatedDevices[Variable(e.network().ResourceName())]}
 	if e.seen.ClaimedDevice != "" {
@@ -92,7 +92,7 @@ func allocated(e endpoint) []string {
 	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' })
 }
 
-// device asks whether the interface is the device that was allocated.
+// device checks that the interface is the allocated device.
 func device(e endpoint) finding {
 	n := e.network()
 	if !n.Type.HasDevice() {
@@ -138,14 +138,14 @@ func device(e endpoint) finding {
 		return failed(expected, all+", though "+conflict, advice)
 	case len(known) < 2:
 		return unknown(expected, all, "at least two of these must be known; check that the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
-	// Only sysfs looks at the interface itself: without it the MAC address is what ties the interface to the others.
+	// Only sysfs reads the interface itself: without it, the MAC address must tie the interface to the other sources.
 	case sysfs == "" && (e.seen.Network == nil || e.seen.Network.MAC == "" || e.own.MAC == ""):
 		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", is unknown: no MAC address in network-status, or of the interface", advice)
 	}
 	return proved(expected, fmt.Sprintf("%s, by %s", different[0], strings.Join(known, ", ")))
 }
 
-// function asks whether the device is a VF or PF as asked.
+// function checks that the device is a VF or PF as requested.
 func function(e endpoint) finding {
 	n := e.network()
 	found, port := e.own.Facts["nic.function"], e.own.Facts["nic.port"]
@@ -179,10 +179,10 @@ func function(e endpoint) finding {
 	return proved(expected, told)
 }
 
-// VariantWithoutVFs is the firmware variant of Solarflare's NICs that has no SR-IOV.
+// VariantWithoutVFs is the firmware variant of Solarflare NICs without SR-IOV.
 const VariantWithoutVFs = "ultra-low-latency"
 
-// mtu holds the interface's against that of the spec, or else of the other end.
+// mtu compares the interface's MTU with the spec's or, if the spec sets none, with the other end's.
 func mtu(e endpoint) finding {
 	asked, own := e.network().MTU(), e.own.MTU
 	expected, advice := fmt.Sprint(asked), "find the component that also sets the MTU of the interface"
@@ -201,7 +201,7 @@ func mtu(e endpoint) finding {
 	return proved(expected, bytes(own))
 }
 
-// bytes is an MTU.
+// bytes formats an MTU.
 func bytes(mtu int32) string {
 	if mtu <= 0 {
 		return notKnown
@@ -209,7 +209,7 @@ func bytes(mtu int32) string {
 	return fmt.Sprint(mtu)
 }
 
-// link asks whether the interface had a carrier all the time.
+// link checks that the interface had a carrier throughout the run.
 func link(e endpoint) finding {
 	const (
 		expected = "up throughout the run"
@@ -231,7 +231,7 @@ func link(e endpoint) finding {
 	return proved(expected, "up"+speed)
 }
 
-// same notes a property of the NIC, and the other end's when it is another.
+// same notes a property of the NIC, and the other end's if that is different.
 func same(own, peer string) finding {
 	if own == peer {
 		return noted(orNotKnown(own))

@@ -7,7 +7,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusOnNUMANode asks whether all CPUs of the endpoint are on one NUMA node.
+// cpusOnNUMANode checks that all CPUs of the endpoint are on one NUMA node.
 func cpusOnNUMANode(e endpoint) finding {
 	const (
 		expected = "all CPUs on one NUMA node"
@@ -18,7 +18,7 @@ func cpusOnNUMANode(e endpoint) finding {
 		nodes = fmt.Sprint(e.own.CPUNUMANode)
 	}
 	found := "NUMA node " + nodes
-	switch list, err := result.ParseCPUs(nodes); { // NUMA nodes are listed as CPUs are
+	switch list, err := result.ParseCPUs(nodes); { // lists of NUMA nodes have the format of CPU lists
 	case err != nil:
 		return e.numa(unknown(expected, notKnown, numaUnknown))
 	case list.Size() > 1:
@@ -29,7 +29,7 @@ func cpusOnNUMANode(e endpoint) finding {
 	return e.numa(proved(expected, found))
 }
 
-// numaLocal asks whether the measuring CPU is on the NUMA node of the device.
+// numaLocal checks that the measuring CPU is on the NUMA node of the device.
 func numaLocal(e endpoint) finding {
 	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
 	advice := "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
@@ -50,18 +50,18 @@ func numaLocal(e endpoint) finding {
 		return e.numa(failed(expected, found, advice))
 	case cpu >= 0 && nic >= 0:
 		return e.numa(proved(expected, found))
-	// Of machines with one NUMA node the firmware seldom tells to which a device belongs.
+	// On machines with one NUMA node, the firmware seldom reports the NUMA node of a device.
 	case err == nil && only.Size() == 1 && (cpu < 0 || only.Contains(int(cpu))) && (nic < 0 || only.Contains(int(nic))):
 		return e.numa(proved(expected, fmt.Sprintf("NUMA node %s is the only one of the node", only)))
 	}
 	return e.numa(unknown(expected, found, numaUnknown))
 }
 
-// numaUnknown is what to do where a NUMA node is not known.
+// numaUnknown is the advice if a NUMA node is not known.
 const numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
 
-// numa is a finding about NUMA nodes as the spec wants it: only noted where it wants none, or where the network is no
-// device of which there could be one.
+// numa returns a finding about NUMA nodes according to the spec: it is only noted if the NUMA policy is Ignore, or if the
+// network has no device that could be on a NUMA node.
 func (e endpoint) numa(f finding) finding {
 	if e.numaPolicy() == v1alpha1.NUMAIgnore || !e.hasDevice() {
 		return noted(f.found)
@@ -73,8 +73,8 @@ func (e endpoint) numaPolicy() v1alpha1.NUMAPolicy {
 	return e.spec.Placement.NUMAPolicyOf(e.variant, e.role)
 }
 
-// hasDevice says whether the network is on a PCI device: one that was asked for, a NIC of the node, or the parent of an
-// attached interface, whether or not its device was found.
+// hasDevice reports whether the network is on a PCI device: a requested device, a NIC of the node, or the parent of an attached
+// interface, whether or not the parent's device was found.
 func (e endpoint) hasDevice() bool {
 	switch n := e.variant.Network.Type; n {
 	case v1alpha1.NetworkHost:
@@ -86,7 +86,7 @@ func (e endpoint) hasDevice() bool {
 	}
 }
 
-// node is the number of a NUMA node.
+// node formats the number of a NUMA node.
 func node(n int32) string {
 	if n < 0 {
 		return notKnown

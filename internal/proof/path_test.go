@@ -12,9 +12,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// recorded is a cell that was measured under a real Onload, over AF_XDP in an emulated machine, or with the kernel beside
-// it: what the agents of both ends recorded of it, and which way the messages went by the counters of Onload's stacks. The
-// tests in test/lab/onload print recordings when LAB_RECORD is set.
+// recorded is a cell that was measured with a real Onload, over AF_XDP in an emulated machine, or with the kernel for
+// comparison: what the agents of both ends recorded, and which way the messages went by the counters of Onload's stacks. The
+// tests in test/lab/onload print recordings if LAB_RECORD is set.
 type recorded struct {
 	Name, Truth string
 	Protocol    v1alpha1.Protocol
@@ -23,8 +23,8 @@ type recorded struct {
 	Client      recordedEnd
 	Server      recordedEnd
 	Want        map[string]Way
-	// Bypassed is the share that is wanted of a cell that is accelerated in part. Kernel is the state of the line where the
-	// kernel was asked for; all others had asked for Onload.
+	// Bypassed is the expected share of a cell that is partly accelerated. Kernel is the state of the line if the kernel was
+	// requested; all other recordings requested Onload.
 	Bypassed float64
 	Kernel   v1alpha1.ProofState
 }
@@ -47,7 +47,7 @@ func recordings(t *testing.T) []recorded {
 	return all
 }
 
-// world is a run with the recorded cell alone.
+// world returns a run with only the recorded cell.
 func (r recorded) world() *world {
 	return good(func(w *world) {
 		if r.Kernel == "" {
@@ -69,7 +69,7 @@ func (w *world) ways() (client, server CellWay) {
 	return c[0], s[0]
 }
 
-// TestRecordings judges all that was recorded as it really was.
+// TestRecordings checks that every recording is judged as it really was.
 func TestRecordings(t *testing.T) {
 	for _, r := range recordings(t) {
 		t.Run(r.Name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// recordedAs is a recording by its name.
+// recordedAs returns a recording by its name.
 func recordedAs(t *testing.T, name string) recorded {
 	t.Helper()
 	for _, r := range recordings(t) {
@@ -110,7 +110,7 @@ func recordedAs(t *testing.T, name string) recorded {
 	return recorded{}
 }
 
-// TestWitnesses takes each witness away, or turns it, and sees the outcome change where it has to, and only there.
+// TestWitnesses removes or reverses each witness, and checks that the outcome changes where it must, and only there.
 func TestWitnesses(t *testing.T) {
 	const (
 		udp    = "pinger UDP"
@@ -221,8 +221,8 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
-// TestStreams: of messages that do not wait for an answer the payload is compared, as TCP and the kernel join them; of a stream
-// only the direction in which it flows.
+// TestStreams: the payload is compared for messages that do not wait for an answer, because TCP and the kernel join them; for a
+// stream, only in the direction in which it flows.
 func TestStreams(t *testing.T) {
 	const seconds = 2
 	tcp := func(rate int32, stream bool, size int32) result.Cell {
@@ -242,7 +242,7 @@ func TestStreams(t *testing.T) {
 	cases := map[string]struct {
 		cell  result.Cell
 		grown map[string]int64
-		// client and server are which share may have gone through the kernel, in percent; -1 when that is unknown.
+		// client and server are the shares that may have gone through the kernel, in percent; -1 if unknown.
 		client, server int64
 	}{
 		"a stream by Onload":                      {tcp(0, true, 65536), grown(4, 4, 600, 600), 0, 0},

@@ -2,7 +2,7 @@ package proof
 
 import "strings"
 
-// podUnchanged asks whether the pod was that which the operator made.
+// podUnchanged checks that the pod equals the one that the operator created.
 func podUnchanged(e endpoint) finding {
 	const (
 		expected = "the pod as the operator created it"
@@ -17,10 +17,10 @@ func podUnchanged(e endpoint) finding {
 	return proved(expected, "unchanged")
 }
 
-// image notes what ran.
+// image notes the image that ran.
 func image(e endpoint) finding { return noted(orNotKnown(e.seen.ImageID)) }
 
-// hypervisor notes what the machine is.
+// hypervisor notes whether the machine is virtual.
 func hypervisor(e endpoint) finding {
 	switch e.own.Facts["cpu.hypervisor"] {
 	case "yes":

@@ -1,9 +1,9 @@
-// Package proof tells whether a run measured where, and on what, its benchmark asked: "placement is proved, not hoped".
-// It is an ordered chain of checks, pure functions of what the agents observed, of what the API server said about their
-// pods, and of the spec. Each says what was expected and what was found.
+// Package proof determines whether a run measured on the nodes, CPUs and devices that its benchmark requested: "placement is
+// proved, not hoped". It is an ordered chain of checks, which are pure functions of the agents' observations, of the API
+// server's data about their pods, and of the spec. Each check reports what was expected and what was found.
 //
-// What no source reports is Unknown and as good as not found. Of several ways to know a thing all that are known have to
-// agree: evidence that contradicts itself proves nothing.
+// A fact that no source reports is Unknown, which counts as not found. If several sources report a fact, all of them must
+// agree: contradictory evidence proves nothing.
 package proof
 
 import (
@@ -14,20 +14,21 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// endpoint is all that is known of one end of a run, and what was requested of it.
+// endpoint holds everything that is known of one end of a run, and what was requested of it.
 type endpoint struct {
 	spec    v1alpha1.LatencyBenchmarkSpec
 	variant v1alpha1.Variant
 	// role is client or server.
 	role string
-	// own is what its agent observed, peer what the other end's did, and seen what the API server said about its pod.
+	// own is the observation of its agent, peer the observation of the other end's agent, and seen the API server's data about
+	// its pod.
 	own, peer result.Evidence
 	seen      result.Seen
-	// cells are what the client measured. What they say of acceleration they say of both ends.
+	// cells are the client's measurements. Their information about acceleration covers both ends.
 	cells []result.Cell
 }
 
-// endpoints are client and server of a run of a variant, which has everything filled in.
+// endpoints returns the client and server of a run of a variant, which must be complete.
 func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) [2]endpoint {
 	client := endpoint{
 		spec: spec, variant: v, role: v1alpha1.RoleClient, own: run.Client.Evidence, peer: run.Server.Evidence,
@@ -38,25 +39,25 @@ func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 	return [2]endpoint{client, server}
 }
 
-// network is the variant's.
+// network returns the variant's network.
 func (e endpoint) network() *v1alpha1.Network { return e.variant.Network }
 
-// check is one link of the chain.
+// check is one element of the chain.
 type check struct {
 	// name is one of the API's, v1alpha1.ProofCPUsExclusive and so on.
 	name string
-	// run is the check itself. A finding without a state is that of a check which does not apply; whether it does may
-	// depend on the spec, the variant and the role only.
+	// run is the check itself. If the check does not apply, its finding has no state. Whether it applies may depend only on the
+	// spec, the variant and the role.
 	run func(endpoint) finding
-	// failed and unknown are the reasons of the warnings; empty for checks that only note.
+	// failed and unknown are the reasons of the warnings; empty for checks that only note a value.
 	failed, unknown string
 }
 
-// finding is what a check came to.
+// finding is the result of a check.
 type finding struct {
 	state           v1alpha1.ProofState
 	expected, found string
-	// advice is what to do about it.
+	// advice is the remedy.
 	advice string
 }
 
@@ -74,10 +75,10 @@ func unknown(expected, found, advice string) finding {
 	return finding{v1alpha1.ProofUnknown, expected, found, advice}
 }
 
-// notKnown is what was found where there is nothing.
+// notKnown is the text for a value that is not known.
 const notKnown = "not known"
 
-// orNotKnown is a value, or that there is none.
+// orNotKnown returns the value, or notKnown if it is empty.
 func orNotKnown(value string) string {
 	if value == "" {
 		return notKnown
@@ -85,7 +86,7 @@ func orNotKnown(value string) string {
 	return value
 }
 
-// chain is all checks in the order in which they are reported.
+// chain contains all checks in the order in which they are reported.
 var chain = []check{
 	{v1alpha1.ProofCPUsExclusive, cpusExclusive, v1alpha1.WarningCPUsNotExclusive, v1alpha1.WarningCPUsNotExclusive},
 	{v1alpha1.ProofNUMALocal, numaLocal, v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown},
@@ -109,20 +110,20 @@ var chain = []check{
 	{v1alpha1.ProofHypervisor, hypervisor, "", ""},
 }
 
-// line is a finding as the status shows it.
+// line returns a finding as the status shows it.
 func (c check) line(f finding) v1alpha1.ProofLine {
 	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: text.Shorten(f.expected, maxText), Found: text.Shorten(f.found, maxText)}
 }
 
-// maxText is the longest that a line's expected and found may be, maxMessage a warning's message: those of the API, in
-// characters. What is found comes from agents and pods.
+// maxText is the maximum length of a line's expected and found, and maxMessage of a warning's message: the API's limits, in
+// characters. The text of found comes from agents and pods.
 const (
 	maxText    = 256
 	maxMessage = 1024
 )
 
-// Endpoints are the proof of the two ends of a run of a variant, which has everything filled in: a line for each check
-// that applies, in the order of the chain.
+// Endpoints returns the proof of the two ends of a run of a variant, which must be complete: a line for each check that
+// applies, in the order of the chain.
 func Endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) (client, server []v1alpha1.ProofLine) {
 	var lines [2][]v1alpha1.ProofLine
 	for i, e := range endpoints(spec, v, run) {
@@ -135,20 +136,20 @@ func Endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 	return lines[0], lines[1]
 }
 
-// Runs is the proof of a variant's two ends over all its runs; ready to use when zero.
+// Runs is the proof of a variant's two ends over all its runs. The zero value is ready to use.
 type Runs struct {
 	ends [2][]standing
 	last string
 }
 
-// standing is a line with the run that it is of.
+// standing is a line with its run.
 type standing struct {
 	v1alpha1.ProofLine
 	run string
 }
 
-// Add adds the run that was measured after those added before. All runs have the same checks: whether one applies follows
-// from the spec.
+// Add adds the run that was measured after the runs added before. All runs have the same checks: the spec determines whether a
+// check applies.
 func (r *Runs) Add(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) {
 	client, server := Endpoints(spec, v, run)
 	r.last = run.Client.Run
@@ -164,8 +165,8 @@ func (r *Runs) Add(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run r
 	}
 }
 
-// Lines are those of the last run, but where a check failed in an earlier one, or else came to nothing there, that line,
-// which names the run.
+// Lines returns the line of the last run for each check, except that a failure, or else an unknown result, in an earlier run
+// takes precedence: that line names its run.
 func (r *Runs) Lines() (client, server []v1alpha1.ProofLine) {
 	var ends [2][]v1alpha1.ProofLine
 	for end, all := range r.ends {
@@ -179,12 +180,12 @@ func (r *Runs) Lines() (client, server []v1alpha1.ProofLine) {
 	return ends[0], ends[1]
 }
 
-// badness orders the states.
+// badness orders the states from good to bad.
 func badness(s v1alpha1.ProofState) int {
 	return slices.Index([]v1alpha1.ProofState{v1alpha1.ProofUnknown, v1alpha1.ProofFailed}, s) + 1
 }
 
-// Verified says whether nothing that was asked was found otherwise, or could not be found out.
+// Verified reports whether every requested property was found as requested.
 func Verified(lines []v1alpha1.ProofLine) bool {
 	return len(lines) > 0 && !slices.ContainsFunc(lines, func(l v1alpha1.ProofLine) bool { return badness(l.State) > 0 })
 }

@@ -17,7 +17,7 @@ import (
 
 const sfVF = "amd.com/sf_vf"
 
-// world is a benchmark of one variant with a run of it.
+// world is a benchmark with one variant and a run of it.
 type world struct {
 	spec v1alpha1.LatencyBenchmarkSpec
 	run  result.Stored
@@ -28,8 +28,8 @@ func (w *world) client() *result.Evidence   { return &w.run.Client.Evidence }
 func (w *world) server() *result.Evidence   { return &w.run.Server.Evidence }
 func (w *world) network() *v1alpha1.Network { return &w.spec.Network }
 
-// evidence of an end that had everything it asked for: two CPUs and a VF on NUMA node 1, without Onload. The address
-// and so on end in its number.
+// evidence returns the evidence of an end that has everything it requested: two CPUs and a VF on NUMA node 1, without Onload.
+// Its address and similar values end in its number.
 func evidence(node, number string) result.Evidence {
 	return result.Evidence{
 		Node: node, BootID: "boot-" + node, CPUsAllowed: "2-3", OnlineCPUs: "0-7", MeasuringCPU: 2, AgentCPU: 3,
@@ -57,7 +57,7 @@ func seen(number string) result.Seen {
 	}
 }
 
-// good is a run over VFs of which everything is proved, and change makes it another.
+// good returns a run over VFs with everything proved; change modifies it.
 func good(change ...func(*world)) *world {
 	w := &world{
 		spec: v1alpha1.LatencyBenchmarkSpec{
@@ -81,7 +81,7 @@ func good(change ...func(*world)) *world {
 	return w
 }
 
-// cellOf is a measured cell of 1000 round trips with messages of 64 bytes.
+// cellOf returns a measured cell with 1000 round trips of messages of 64 bytes.
 func cellOf(name string, p v1alpha1.Protocol) result.Cell {
 	return result.Cell{
 		Cell:      tool.Cell{Name: name, Protocol: p, MessageSize: 64, Duration: time.Second},
@@ -89,7 +89,7 @@ func cellOf(name string, p v1alpha1.Protocol) result.Cell {
 	}
 }
 
-// network gives the run another way to the peer, with what both ends then show.
+// network changes the run's network, with the evidence that both ends then show.
 func network(t v1alpha1.NetworkType, iface string) func(*world) {
 	return func(w *world) {
 		w.spec.Network = v1alpha1.Network{Type: t}
@@ -104,7 +104,7 @@ func network(t v1alpha1.NetworkType, iface string) func(*world) {
 	}
 }
 
-// hostNIC is a Host network on a NIC.
+// hostNIC changes the network to Host on a NIC.
 func hostNIC(w *world) {
 	network(v1alpha1.NetworkHost, "enp59s0f0")(w)
 	w.spec.Network.Host = &v1alpha1.HostNetwork{Interface: "enp59s0f0"}
@@ -113,7 +113,7 @@ func hostNIC(w *world) {
 	}
 }
 
-// onLocalCluster makes of VFs the local cluster's: veths, of which sysfs knows no device.
+// onLocalCluster replaces VFs by the local cluster's devices: veths, for which sysfs has no device.
 func onLocalCluster(w *world) {
 	for _, e := range []*result.Evidence{w.client(), w.server()} {
 		e.PCISource, e.Driver, e.Firmware = "", "veth", ""
@@ -121,7 +121,7 @@ func onLocalCluster(w *world) {
 	}
 }
 
-// withOnload is a run in which Onload did what it was asked for.
+// withOnload makes a run in which Onload carried all messages as requested.
 func withOnload(w *world) {
 	w.spec.Acceleration = &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	for _, e := range []*result.Evidence{w.client(), w.server()} {
@@ -131,7 +131,7 @@ func withOnload(w *world) {
 	}
 }
 
-// client and server change what is known of an end.
+// client and server change the evidence of an end.
 func client(change func(*result.Evidence, *result.Seen)) func(*world) {
 	return func(w *world) { change(w.client(), &w.run.ClientSeen) }
 }
@@ -140,7 +140,7 @@ func server(change func(*result.Evidence, *result.Seen)) func(*world) {
 	return func(w *world) { change(w.server(), &w.run.ServerSeen) }
 }
 
-// fact sets one of the client's; empty: it is not known.
+// fact sets a fact of the client; empty: the fact is not known.
 func fact(key, value string) func(*world) {
 	return func(w *world) {
 		if w.client().Facts[key] = value; value == "" {
@@ -157,7 +157,7 @@ func all(changes ...func(*world)) func(*world) {
 	}
 }
 
-// line is a v1alpha1.ProofLine, to be written shortly.
+// line is a v1alpha1.ProofLine in a shorter form.
 type line struct {
 	Check           string
 	State           v1alpha1.ProofState
@@ -172,7 +172,7 @@ func linesOf(lines []v1alpha1.ProofLine) []line {
 	return all
 }
 
-// lineOf is the line of a check; without a state when there is none.
+// lineOf returns the line of a check; without a state if there is none.
 func lineOf(lines []v1alpha1.ProofLine, check string) v1alpha1.ProofLine {
 	for _, l := range lines {
 		if l.Check == check {
@@ -182,7 +182,7 @@ func lineOf(lines []v1alpha1.ProofLine, check string) v1alpha1.ProofLine {
 	return v1alpha1.ProofLine{}
 }
 
-// names of the checks in the order of their lines.
+// names returns the names of the checks in the order of their lines.
 func names(lines []v1alpha1.ProofLine) []string {
 	var all []string
 	for _, l := range lines {
@@ -191,7 +191,7 @@ func names(lines []v1alpha1.ProofLine) []string {
 	return all
 }
 
-// TestGood has all that is proved or noted of a good run, in order.
+// TestGood lists everything that is proved or noted for a good run, in order.
 func TestGood(t *testing.T) {
 	const proved, noted = v1alpha1.ProofProved, v1alpha1.ProofNoted
 	cases := map[string]struct {
@@ -256,7 +256,7 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// TestChecksThatApply has those that each network adds and lacks.
+// TestChecksThatApply lists the checks that each network adds and lacks.
 func TestChecksThatApply(t *testing.T) {
 	always := "CPUsExclusive CPUsOnNUMANode NUMALocal CPUIsolated SMTSiblings CPUQuota Interface MTU Link Driver Firmware FirmwareVariant " +
 		"Acceleration PodUnchanged Image Hypervisor"
@@ -302,7 +302,7 @@ func TestChecksThatApply(t *testing.T) {
 	}
 }
 
-// TestNothingKnownProvesNothing has the states of a run about which nothing was reported.
+// TestNothingKnownProvesNothing lists the states of a run about which nothing was reported.
 func TestNothingKnownProvesNothing(t *testing.T) {
 	blank := result.Evidence{MeasuringCPU: -1, AgentCPU: -1, CPUNUMANode: -1, DeviceNUMANode: -1}
 	for name, onload := range map[string]func(*world){"Kernel": func(*world) {}, "Onload": withOnload} {
@@ -331,7 +331,7 @@ func TestNothingKnownProvesNothing(t *testing.T) {
 	}
 }
 
-// TestRuns has what three runs come to.
+// TestRuns checks the combined proof of three runs.
 func TestRuns(t *testing.T) {
 	run := func(name string, change ...func(*world)) result.Stored {
 		w := good(change...)
@@ -378,7 +378,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// What agents and pods tell may be of any length.
+// Text from agents and pods may have any length.
 func TestLinesAreBounded(t *testing.T) {
 	long := strings.Repeat("ä", 400)
 	w := good(client(func(e *result.Evidence, s *result.Seen) { e.Interface, s.Changed = long, []string{long, "\xff"} }))

@@ -14,12 +14,12 @@ import (
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
-// shape is a node as far as it matters to which CPUs a kubelet with the static CPU manager gives to a pod. Its NUMA nodes have
-// four cores each; the first core is reserved. CPU c+cores is the second thread of core c.
+// shape describes a node as far as it determines which CPUs a kubelet with the static CPU manager gives to a pod. Its NUMA
+// nodes have four cores each; the first core is reserved. CPU c+cores is the second thread of core c.
 type shape struct {
 	smt, fullPCPUsOnly bool
 	numa               int
-	// nic is the NUMA node of the NIC, and aligned whether the topology manager enforces it where it has a hint.
+	// nic is the NUMA node of the NIC, and aligned is true if the topology manager enforces it where it has a hint.
 	nic     int
 	aligned bool
 	// fragmented is true if every core has one thread that another pod uses.
@@ -52,8 +52,8 @@ func (s shape) siblings(cpu int) []int {
 	return []int{core, core + s.cores()}
 }
 
-// give is what the kubelet gives to a pod that asks for so many CPUs; nothing if it rejects the pod. It fills core after core,
-// as the CPU manager does where whole cores are free.
+// give returns the CPUs that the kubelet gives to a pod that requests a number of CPUs; nil if it rejects the pod. It fills one
+// core after another, as the CPU manager does where whole cores are free.
 func (s shape) give(cpus int, hint bool) []int {
 	threads := len(s.siblings(0))
 	if s.fullPCPUsOnly && cpus%threads != 0 {
@@ -78,8 +78,8 @@ func list(cpus []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
 }
 
-// on puts both ends on nodes of a shape, with as many CPUs as the operator chooses when the spec leaves that open, or as the
-// spec says.
+// on places both ends on nodes of a shape, with the number of CPUs that the operator chooses if the spec leaves it open, or
+// that the spec sets.
 func (s shape) on(network v1alpha1.NetworkType, cpus int, given []int) func(*world) {
 	return func(w *world) {
 		w.spec.Placement = v1alpha1.Placement{}
@@ -107,7 +107,7 @@ func (s shape) on(network v1alpha1.NetworkType, cpus int, given []int) func(*wor
 	}
 }
 
-// ofType is a VF or PF.
+// ofType changes the network to a VF or PF.
 func ofType(t v1alpha1.NetworkType, function string) func(*world) {
 	return func(w *world) {
 		w.network().Type = t
@@ -117,7 +117,7 @@ func ofType(t v1alpha1.NetworkType, function string) func(*world) {
 	}
 }
 
-// ipvlan is a network on a NIC of the node.
+// ipvlan changes the network to one on a NIC of the node.
 func ipvlan(w *world) {
 	network(v1alpha1.NetworkNAD, "net1")(w)
 	other := *w.run.ClientSeen.Network
@@ -140,21 +140,21 @@ var ways = []struct {
 	{v1alpha1.NetworkHost, hostNIC},
 }
 
-// shapeCase is a kind of node, with so many CPUs of the spec; 0: as the operator chooses.
+// shapeCase is a kind of node with the spec's number of CPUs; 0: the operator chooses.
 type shapeCase struct {
 	shape
 	cpus int
-	// blocked are, by network, the lines for which there is no verdict, and warned those that only warn. Of all networks
-	// by "".
+	// blocked contains, by network, the lines that prevent a verdict, and warned the lines that only warn. The key "" stands
+	// for all networks.
 	blocked, warned map[v1alpha1.NetworkType]string
 }
 
 const far = "NUMALocal Failed"
 
 var (
-	// unaligned is where nothing ties CPUs to the NIC.
+	// unaligned is the result where nothing ties CPUs to the NIC.
 	unaligned = map[v1alpha1.NetworkType]string{v1alpha1.NetworkNAD: far, v1alpha1.NetworkHost: far}
-	// distant is a VF or PF that must be near and is not.
+	// distant is the result for a VF or PF that must be near and is not.
 	distant = map[v1alpha1.NetworkType]string{v1alpha1.NetworkVF: far, v1alpha1.NetworkPF: far}
 	shared  = map[v1alpha1.NetworkType]string{"": "SMTSiblings Failed"}
 )
@@ -182,10 +182,10 @@ var shapeCases = []shapeCase{
 	{shape: shape{numa: 2, smt: true, fullPCPUsOnly: true, nic: 1}, blocked: distant, warned: unaligned},
 }
 
-// asks is how many CPUs each endpoint requests.
+// asks returns the number of CPUs that each endpoint requests.
 func (c shapeCase) asks() int { return cmp.Or(c.cpus, 2) }
 
-// proofOn is the proof on such nodes: nil if the kubelet rejects the pods.
+// proofOn returns the proof on such nodes; nil if the kubelet rejects the pods.
 func (c shapeCase) proofOn(way v1alpha1.NetworkType, on func(*world)) (*world, []v1alpha1.ProofLine) {
 	given := c.give(c.asks(), way.HasDevice())
 	if given == nil {
@@ -196,8 +196,8 @@ func (c shapeCase) proofOn(way v1alpha1.NetworkType, on func(*world)) (*world, [
 	return w, lines
 }
 
-// A benchmark that says nothing about CPUs and NUMA gets a verdict on every kind of node, but where a VF or PF and its CPUs are
-// not aligned although they could be.
+// A benchmark that sets neither CPUs nor a NUMA policy gets a verdict on every kind of node, except where a VF or PF and its
+// CPUs are not aligned although they could be.
 func TestShapes(t *testing.T) {
 	for _, c := range shapeCases {
 		for _, way := range ways {
@@ -226,7 +226,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// markdown is a table of whether there can be a verdict, with the lines of the proof about CPUs and NUMA nodes that failed.
+// markdown returns a table that shows whether a verdict is possible, with the failed lines about CPUs and NUMA nodes.
 func markdown() string {
 	var out strings.Builder
 	out.WriteString("| node | `placement.cpus` | Pod | VF | PF | NAD | Host |\n|---|---|---|---|---|---|---|\n")
@@ -255,12 +255,12 @@ func markdown() string {
 	return out.String()
 }
 
-// TestShapesPage: docs/support.md has the table.
+// TestShapesPage checks that docs/support.md contains the table.
 func TestShapesPage(t *testing.T) {
 	docs.CheckTable(t, filepath.Join("..", ".."), "support.md", "internal/proof", markdown())
 }
 
-// blocks says whether there is no verdict on a run because of a check.
+// blocks reports whether a check prevents a verdict on a run.
 func blocks(w *world, check string) bool {
 	for _, c := range chain {
 		if e := endpoints(w.spec, w.variant(), w.run); c.name == check && !e[0].blocks(c.failed) && !e[1].blocks(c.failed) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// warned are the reasons of a run's warnings, and those of them that forbid a verdict.
+// warned returns the reasons of a run's warnings, and the reasons that prevent a verdict.
 func warned(t *testing.T, w *world) (reasons, blocking []string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -33,7 +33,7 @@ func TestSabotage(t *testing.T) {
 	cases := map[string]struct {
 		change func(*world)
 		want   []string
-		// message has parts of the first warning's.
+		// message contains parts of the first warning's message.
 		message []string
 	}{
 		"CPUs shared, without a static policy": {
@@ -63,7 +63,7 @@ func TestSabotage(t *testing.T) {
 			all(withOnload, func(w *world) { w.client().Paths = resulttest.ThroughKernel(w.run.Client.Cells) }),
 			[]string{"NotAccelerated"}, []string{"client on a: Acceleration: expected Onload carries the messages of every cell, found tcp-64: all messages went through the kernel"},
 		},
-		// Its device information files are gone, and Multus knows of no device.
+		// Its device information files are gone, and Multus does not know the device.
 		"the device plugin restarted between admission and start, on the local cluster": {
 			all(onLocalCluster, server(func(_ *result.Evidence, s *result.Seen) { s.Network.DeviceInfo = nil })),
 			[]string{"DeviceUnproved"}, []string{"server on b: Device: expected the one device of amd.com/sf_vf, found environment 0000:65:02.2, sysfs not known, network-status not known"},
@@ -178,7 +178,7 @@ func TestWhatDoesNotForbidAVerdict(t *testing.T) {
 	}
 }
 
-// A check that can prove something can also fail to, and then has a reason to warn.
+// A check that can prove something can also fail to, and then has a reason for the warning.
 func TestChain(t *testing.T) {
 	for _, c := range chain {
 		for name, w := range map[string]*world{"good": good(), "Onload": good(withOnload), "captured": good(func(w *world) { w.spec.Capture = v1alpha1.CaptureServer })} {

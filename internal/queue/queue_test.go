@@ -10,7 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// entry is created at a second, and wants a client's and a server's node.
+// entry returns an entry that is created at a second and wants the nodes of a client and a server.
 func entry(name string, second int, client, server string) Entry {
 	return Entry{
 		Name: "perf/" + name, UID: "uid-" + name, Created: time.Unix(int64(second), 0),
@@ -142,7 +142,7 @@ func TestAdmit(t *testing.T) {
 			if !slices.Equal(before, c.others) {
 				t.Error("the entries were changed")
 			}
-			// The answer is the same in whatever order the API lists.
+			// The answer does not depend on the order in which the API lists the entries.
 			slices.Reverse(c.others)
 			if again, same := Admit(c.candidate, c.others); again != ok || same != blocker {
 				t.Errorf("in another order: got %t (%s), before %t (%s)", again, same, ok, blocker)
@@ -151,16 +151,16 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// A benchmark waits while others of a higher priority come forever, faster than they can be measured.
+// A benchmark waits while others with a higher priority keep arriving, faster than they can be measured.
 func TestNobodyWaitsForEver(t *testing.T) {
 	const (
-		higher    = 10          // by how much the others' priority is higher
-		every     = time.Minute // comes one of them
+		higher    = 10          // the difference to the priority of the others
+		every     = time.Minute // the interval at which the others arrive
 		measuring = 3 * time.Minute
 	)
 	start := time.Unix(0, 0)
 	waiting := []Entry{entry("waiting", 0, "a", "b")}
-	var free time.Time // when the one that measures is finished
+	var free time.Time // when the current measurement ends
 	overtook := 0
 	for now := start; ; now = now.Add(every) {
 		if now.Sub(start) > 24*time.Hour {
@@ -181,13 +181,13 @@ func TestNobodyWaitsForEver(t *testing.T) {
 		free = now.Add(measuring)
 		overtook++
 	}
-	// The ten that were created in its first ten minutes; after those its wait counts for more than their priority.
+	// The ten that were created in its first ten minutes; for later ones, its waiting time outweighs their priority.
 	if overtook != higher {
 		t.Errorf("%d went before, want %d", overtook, higher)
 	}
 }
 
-// The answer is what sorting everything by the rules, as they are documented, comes to, at whatever time one looks.
+// The answer equals the result of sorting all entries by the documented rules, at any time.
 func TestAdmitAgreesWithSorting(t *testing.T) {
 	fresh := rand.Uint64()
 	for _, seed := range []uint64{1, 2, 3, fresh} {
@@ -206,7 +206,7 @@ func TestAdmitAgreesWithSorting(t *testing.T) {
 	}
 }
 
-// randomEntries are some entries on few nodes, of close ages and priorities, in every state.
+// randomEntries returns some entries on few nodes, with similar ages and priorities, in every state.
 func randomEntries(random *rand.Rand) []Entry {
 	nodes := []string{"a", "b", "c", "d", "e", "f"}[:2+random.IntN(5)]
 	all := make([]Entry, 1+random.IntN(12))
@@ -223,7 +223,7 @@ func randomEntries(random *rand.Rand) []Entry {
 	return all
 }
 
-// bySorting is the plainest way to the answer: sort, and take those that stand before the candidate.
+// bySorting is the simplest implementation: sort, and take the entries before the candidate.
 func bySorting(candidate Entry, all []Entry, now time.Time) (ok bool, blocker string) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Entry) int { return order(a, b, now) })
@@ -266,7 +266,7 @@ func bySorting(candidate Entry, all []Entry, now time.Time) (ok bool, blocker st
 	return false, blocker
 }
 
-// order is negative when a goes before b, by what they have at that time.
+// order is negative if a goes before b, by their effective priorities at that time.
 func order(a, b Entry, now time.Time) int {
 	state := func(e Entry) int {
 		switch {
@@ -293,13 +293,13 @@ func order(a, b Entry, now time.Time) int {
 	return 1
 }
 
-// effective is the effective priority, in sixtieths, so that it is whole.
+// effective returns the effective priority in sixtieths, so that it is an integer.
 func effective(e Entry, now time.Time) int64 {
 	return int64(e.Priority)*60 + int64(now.Sub(e.Created)/time.Second)
 }
 
-// Random sequences of benchmarks that come, claim, release and finish are replayed, some always the same, some new
-// each time; the seed of a failure is in its test's name.
+// Replays random sequences of benchmarks that arrive, claim, release and finish. Some seeds are fixed, one is new each time;
+// the seed of a failure is in its test's name.
 func TestReplay(t *testing.T) {
 	fresh := rand.Uint64()
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 7, 8, fresh} {
@@ -316,17 +316,17 @@ func TestReplay(t *testing.T) {
 type contender struct {
 	Entry
 	arrived, finished bool
-	left              int // runs
+	left              int // the remaining runs
 }
 
-// replay lets contenders come at random and claim their nodes for run after run, each only as Admit allows.
+// replay lets contenders arrive at random and claim their nodes for run after run, but only when Admit allows it.
 func replay(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	nodes := []string{"a", "b", "c", "d", "e"}[:2+random.IntN(4)]
 	all := make([]*contender, 1+random.IntN(10))
 	for i := range all {
 		pair := random.Perm(len(nodes))
-		// Creation times in seconds, as the API gives them, so that there are ties.
+		// Creation times are in seconds, as in the API, so that there are ties.
 		e := entry(fmt.Sprintf("n%d", random.IntN(1000)*10+i), i/3*20, nodes[pair[0]], nodes[pair[1]])
 		all[i] = &contender{Entry: e.priority(int32(random.IntN(3))), left: 1 + random.IntN(4)}
 	}
@@ -338,7 +338,7 @@ func replay(t *testing.T, random *rand.Rand) {
 		c := all[random.IntN(len(all))]
 		switch {
 		case !c.arrived:
-			// They arrive in the order of their creation.
+			// Contenders arrive in the order of their creation.
 			if next := slices.IndexFunc(all, func(o *contender) bool { return !o.arrived }); all[next] == c {
 				c.arrived = true
 			}
@@ -362,7 +362,7 @@ func replay(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// present is what the controller hands to Admit: who came and is not finished.
+// present returns the entries that the controller passes to Admit: the contenders that have arrived and are not finished.
 func present(all []*contender) []Entry {
 	var entries []Entry
 	for _, c := range all {
@@ -373,7 +373,7 @@ func present(all []*contender) []Entry {
 	return entries
 }
 
-// checkExclusive says that no node is held by two that have begun: neither at once, nor round by round in turns.
+// checkExclusive checks that no two started benchmarks hold a node: neither at the same time nor in alternating rounds.
 func checkExclusive(t *testing.T, all []*contender) {
 	t.Helper()
 	holder := map[string]string{}
@@ -390,7 +390,7 @@ func checkExclusive(t *testing.T, all []*contender) {
 	}
 }
 
-// checkTurn says that no benchmark starts while one that has precedence waits for one of its nodes.
+// checkTurn checks that no benchmark starts while one that has precedence waits for one of its nodes.
 func checkTurn(t *testing.T, starting Entry, waiting []Entry) {
 	t.Helper()
 	if starting.Started {
@@ -407,7 +407,8 @@ func checkTurn(t *testing.T, starting Entry, waiting []Entry) {
 	}
 }
 
-// One decision, and one for each of those that wait, on 5,000 nodes: scattered, and all for the same two.
+// BenchmarkAdmit measures one decision, with benchmarks scattered over 5,000 nodes and with all on the same two.
+// BenchmarkAdmitEach measures one decision for each waiting benchmark, on 5,000 nodes.
 func BenchmarkAdmit(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000} {
 		for name, nodes := range map[string]int{"scattered": 5_000, "same nodes": 2} {
@@ -432,7 +433,7 @@ func BenchmarkAdmitEach(b *testing.B) {
 	}
 }
 
-// queued are benchmarks that came one a second and are listed by name, on pairs of that many nodes.
+// queued returns benchmarks that were created one per second and are listed by name, on pairs of that many nodes.
 func queued(n, nodes int) []Entry {
 	random := rand.New(rand.NewPCG(1, 0))
 	all := make([]Entry, n)

@@ -18,14 +18,14 @@ import (
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// oneCell is a spec of a single cell.
+// oneCell returns a spec of a single cell.
 func oneCell(workload v1alpha1.Workload) v1alpha1.LatencyBenchmarkSpec {
 	s := spec()
 	s.Workload = workload
 	return s
 }
 
-// stored is a run of a variant with one cell.
+// stored returns a run of a variant with one cell.
 func stored(variant string, c result.Cell) result.Stored {
 	s := result.Stored{
 		Client:     result.Document{Run: "b-r1", Variant: variant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"), Cells: []result.Cell{c}},
@@ -46,11 +46,11 @@ func summarize(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Sto
 	return summary.Summarize(collected)
 }
 
-// A lost message is slower than any sample: the percentiles that it reaches are unknown, and the others count it.
+// A lost message counts as slower than any sample: the percentiles that it reaches are unknown, and the others count it.
 func TestLostMessagesReachPercentiles(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}})
 	s.LatencyType = v1alpha1.LatencyRTT
-	// Of 100,000 messages 200 were lost: 0.2 %, which is beyond p99 and within p99.9.
+	// 200 of 100,000 messages were lost: 0.2 %, which does not reach p99 but reaches p99.9.
 	c := result.Cell{Cell: tool.Cell{Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}, Histogram: histogram(t, 1, 1, 99_800), Lost: 200}
 	got := summarize(t, s, stored(plan.DefaultVariant, c))
 	r := got.Results[0]
@@ -92,7 +92,7 @@ func TestSummarizeKeepsVariantsApart(t *testing.T) {
 	}
 }
 
-// A tool without samples: the mean is over all round trips, the percentiles are the medians of the rounds'.
+// The tool reports no samples: the mean covers all round trips, the percentiles are medians over the rounds.
 func TestSummarizeOwnStatistics(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	s.LatencyType = v1alpha1.LatencyRTT
@@ -164,7 +164,7 @@ func TestSummarizeOutliers(t *testing.T) {
 	}
 }
 
-// Each warning of a tool is reported once, however many measurements have it, and not more of them than can be read.
+// Each warning of a tool is reported once, however many measurements have it, and the number of warnings is limited.
 func TestToolWarnings(t *testing.T) {
 	cell := func(warnings ...string) result.Stored {
 		return stored(plan.DefaultVariant, result.Cell{Cell: tool.Cell{Name: "tcp-64"}, Warnings: warnings})
@@ -186,7 +186,8 @@ func TestToolWarnings(t *testing.T) {
 	}
 }
 
-// What the server captured has a line of its own, whole and not halved; a capture that missed packets has none.
+// The captures of the server have a line of their own, with whole and not halved times; a capture that missed packets has
+// none.
 func TestSummarizeCaptured(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}})
 	cell := tool.Cell{Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}
@@ -210,7 +211,7 @@ func TestSummarizeCaptured(t *testing.T) {
 	}
 }
 
-// A percentile that was requested and is unknown is reported, once all rounds are there.
+// A requested percentile that is unknown is reported once all rounds are present.
 func TestSummarizeMissesThePercentile(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	s.HighestPercentile = v1alpha1.P999

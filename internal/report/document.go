@@ -20,41 +20,41 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// What says which shape a Document has. Fields may be added to a version; what is there keeps its name, its unit and its
-// meaning.
+// DocumentFormat and DocumentVersion identify the shape of a Document. Fields may be added to a version; existing fields
+// keep their name, unit and meaning.
 const (
 	DocumentFormat  = "tailgate-results"
 	DocumentVersion = 1
 )
 
-// Document is a benchmark's results for programs, as the forms json and yaml write them. Times are whole nanoseconds. A
-// figure that is not known is absent.
+// Document holds a benchmark's results for programs, as the forms json and yaml write them. Times are whole nanoseconds.
+// Unknown figures are absent.
 type Document struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Namespace and Name are those of the LatencyBenchmark.
+	// Namespace and Name identify the LatencyBenchmark or LatencyMatrix.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// State is the reason of condition Succeeded, such as Complete.
 	State       string               `json:"state,omitempty"`
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Notes are those of the spec.
+	// Notes holds spec.notes.
 	Notes []v1alpha1.Note `json:"notes,omitempty"`
-	// Pair are the nodes, of a benchmark of one pair.
+	// Pair holds the nodes of a benchmark of one pair.
 	Pair *v1alpha1.Pair `json:"pair,omitempty"`
-	// RunsMeasured are those of which results are stored, RunsPlanned those of the spec; both 0 for a LatencyMatrix.
+	// RunsMeasured counts the runs whose results are stored, RunsPlanned the runs of the spec; both are 0 for a LatencyMatrix.
 	RunsMeasured int `json:"runsMeasured"`
 	RunsPlanned  int `json:"runsPlanned"`
-	// Variants are the ways to the peer, in a few words.
+	// Variants describes the variants in a few words.
 	Variants []DocumentVariant `json:"variants,omitempty"`
-	// Cells are the results of each cell of each variant.
+	// Cells holds the result of each cell of each variant.
 	Cells []DocumentCell `json:"cells,omitempty"`
 	// Endpoints, Warnings and Verdict are as in the status.
 	Endpoints []v1alpha1.Endpoint `json:"endpoints,omitempty"`
 	Warnings  []v1alpha1.Warning  `json:"warnings,omitempty"`
 	Verdict   *v1alpha1.Verdict   `json:"verdict,omitempty"`
-	// Pairs are the results of each pair, of a benchmark of many, in the order of their names. They have no eachRound.
+	// Pairs holds the results of each pair of a LatencyMatrix, in the order of their names. They have no eachRound.
 	Pairs []Document `json:"pairs,omitempty"`
 }
 
@@ -64,23 +64,23 @@ type DocumentVariant struct {
 	Way  string `json:"way"`
 }
 
-// DocumentCell is the result of a cell over all rounds, with the fields of status.results, and of each round.
+// DocumentCell holds the result of a cell over all rounds, with the fields of status.results, and the result of each round.
 type DocumentCell struct {
 	v1alpha1.CellResult `json:",inline"`
 	EachRound           []DocumentRound `json:"eachRound,omitempty"`
 }
 
-// DocumentRound is the result of a cell in one round, with the fields of status.results.
+// DocumentRound holds the result of a cell in one round, with the fields of status.results.
 type DocumentRound struct {
-	// Round counts from 1, Run is the name of the run.
+	// Round counts from 1; Run is the name of the run.
 	Round int32  `json:"round"`
 	Run   string `json:"run"`
-	// StartedAt is when the tool was started.
+	// StartedAt is the time at which the tool was started.
 	StartedAt           time.Time `json:"startedAt"`
 	v1alpha1.CellResult `json:",inline"`
 }
 
-// documentOf is what a status has for a document.
+// documentOf returns the document of a status.
 func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	d := Document{
 		Format: DocumentFormat, Version: DocumentVersion, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
@@ -102,7 +102,7 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	return d
 }
 
-// noted are notes as text.
+// noted returns a line of text for each note.
 func noted(notes []v1alpha1.Note) []string {
 	var lines []string
 	for _, n := range notes {
@@ -131,7 +131,7 @@ func (s sheet) document() (Document, error) {
 	return d, nil
 }
 
-// documentOfMatrix is the document of a matrix, from the status of the benchmark of each pair.
+// documentOfMatrix returns the document of a matrix, computed from the status of the benchmark of each pair.
 func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) Document {
 	d := documentOf(m.Overview())
 	d.Pair, d.RunsPlanned = nil, 0
@@ -165,18 +165,18 @@ func writeYAML(w io.Writer, d Document) error {
 
 // The values of the column scope.
 const (
-	// ScopeRound is a line of one round, ScopeAll one of all rounds together.
+	// ScopeRound marks a line of one round, ScopeAll a line of all rounds together.
 	ScopeRound = "round"
 	ScopeAll   = "all"
 )
 
-// csvColumn is one of the form csv. Without a round the line is of all rounds.
+// csvColumn is a column of the form csv. If round is nil, the line is for all rounds.
 type csvColumn struct {
 	name  string
 	value func(of Document, round *DocumentRound, r v1alpha1.CellResult) string
 }
 
-// csvColumns are all columns; the first ones identify the cell. A figure that is not known is empty.
+// csvColumns returns all columns; the first ones identify the cell. Unknown figures are empty.
 func csvColumns() []csvColumn {
 	text := func(name string, of func(v1alpha1.CellResult) string) csvColumn {
 		return csvColumn{name, func(_ Document, _ *DocumentRound, r v1alpha1.CellResult) string { return of(r) }}
@@ -255,7 +255,8 @@ func csvColumns() []csvColumn {
 	)
 }
 
-// writeCSV writes a line for each cell in each round, and one of all rounds together; of a matrix the latter, for each pair.
+// writeCSV writes a line for each cell in each round and a line for each cell over all rounds. A matrix has only the latter,
+// for each pair.
 func writeCSV(w io.Writer, d Document) error {
 	columns := csvColumns()
 	out := csv.NewWriter(w)
@@ -264,7 +265,7 @@ func writeCSV(w io.Writer, d Document) error {
 		for i, c := range columns {
 			values[i] = value(c)
 		}
-		_ = out.Write(values) // Error returns the error.
+		_ = out.Write(values) // out.Error returns the error.
 	}
 	line(func(c csvColumn) string { return c.name })
 	for _, of := range append([]Document{d}, d.Pairs...) {

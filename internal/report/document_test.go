@@ -20,7 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// twoWays is a benchmark of two variants in two rounds that answers, loses and streams.
+// twoWays returns a benchmark of two variants in two rounds that measures round trips and a stream, and loses messages.
 func twoWays(t *testing.T) (*v1alpha1.LatencyBenchmark, []result.Stored) {
 	t.Helper()
 	b := experiment("ways", v1alpha1.ToolSockperf, v1alpha1.Workload{
@@ -52,7 +52,7 @@ func twoWays(t *testing.T) (*v1alpha1.LatencyBenchmark, []result.Stored) {
 	return b, runs
 }
 
-// What programs and reports rely on is in the files: names, units, columns.
+// The golden files hold what programs and reports rely on: names, units, columns.
 func TestForms(t *testing.T) {
 	b, runs := twoWays(t)
 	for form, file := range map[string]string{"wide": "wide.txt", "json": "results.json", "csv": "results.csv", "markdown": "results.md"} {
@@ -78,7 +78,7 @@ func TestFormYAMLIsJSON(t *testing.T) {
 	}
 }
 
-// Every line of CSV has every column, and those of all rounds are the results of the table.
+// Every line of CSV has every column, and the lines of all rounds hold the results of the table.
 func TestFormCSVIsOfTheResults(t *testing.T) {
 	b, runs := twoWays(t)
 	lines, err := csv.NewReader(strings.NewReader(printed(t, "csv", b, runs))).ReadAll()

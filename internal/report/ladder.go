@@ -9,9 +9,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// ladder prints the percentiles of each round, and of all together, up to the highest that a stored histogram can give:
-// a table for each variant and cell. An open loop whose tool keeps both has a table counted from the intended and one
-// from the actual send; what the server captured has one of its own.
+// ladder prints a table for each variant and cell, with the percentiles of each round and of all rounds together, up to the
+// highest that a stored histogram can give. An open loop whose tool keeps both start times has a table counted from the
+// intended send and one counted from the actual send. Captures of the server have a table of their own.
 func ladder(w io.Writer, s sheet) error {
 	all := AllSeries(s.benchmark, s.runs)
 	if len(all) == 0 {
@@ -27,16 +27,17 @@ func ladder(w io.Writer, s sheet) error {
 	return nil
 }
 
-// Column is a round, or all of them together.
+// Column holds the distribution of a round, or of all rounds together.
 type Column struct {
-	// Round is the number of the round; 0 for all of them.
+	// Round is the number of the round; 0 for all rounds.
 	Round int32
 	result.Distribution
-	// Lost does not count what is out of the histograms' range.
+	// Lost excludes samples that are out of the histograms' range.
 	Lost int64
 }
 
-// Columns are the rounds and, where there are several, all of them together. The error wraps result.ErrCorrupt.
+// Columns returns a column for each round and, if there are several, one for all rounds together. The error wraps
+// result.ErrCorrupt.
 func (s Series) Columns() ([]Column, error) {
 	var columns []Column
 	for _, r := range s.Rounds {
@@ -89,7 +90,7 @@ func (s Series) ladder(w io.Writer) error {
 	return nil
 }
 
-// step is a percentile, or why there is none.
+// step formats a percentile, or the reason why there is none.
 func (s Series) step(c Column, p stats.Percentile) string {
 	switch r := c.Percentile(p, c.Lost); {
 	case r.Lost:
@@ -101,7 +102,7 @@ func (s Series) step(c Column, p stats.Percentile) string {
 	}
 }
 
-// extreme is the smallest or the largest sample; a dash where there is none.
+// extreme formats the smallest or the largest sample; a dash if there are no samples.
 func (s Series) extreme(c Column, ns int64) string {
 	if c.Count+c.OverRange == 0 {
 		return "-"

@@ -10,8 +10,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// markdown writes what Table does for a document or a ticket, without the lines of the proof: of each variant its way to
-// the peer, its nodes, and whether its placement was verified.
+// markdown writes the same as Table for a document or a ticket, but without the checks of the placement: for each variant it
+// writes its description, its nodes, and whether its placement was verified.
 func markdown(w io.Writer, s sheet) error {
 	b := s.benchmark
 	fmt.Fprintf(w, "## %s\n\n", Escape(s.title()))
@@ -39,7 +39,7 @@ func markdown(w io.Writer, s sheet) error {
 	return nil
 }
 
-// markdownPairs writes, of a matrix, a line for each cell of each.
+// markdownPairs writes a line for each cell of each pair of a matrix.
 func markdownPairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) {
 	fmt.Fprintf(w, "## %s\n", Escape(fmt.Sprintf("%s/%s: %s, %s, %s of %d pairs", m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs))))
 	columns := []tableColumn{variantColumn, cellColumn, roundsColumn, samplesColumn, lostColumn,
@@ -71,7 +71,7 @@ const (
 	AlignRight = "---:|"
 )
 
-// MarkdownTable writes a table with a heading, its first line the titles.
+// MarkdownTable writes a table with a heading. The first line holds the titles.
 func MarkdownTable(w io.Writer, heading string, lines [][]string, alignment string) {
 	fmt.Fprintf(w, "\n%s\n\n", Escape(heading))
 	for i, values := range lines {
@@ -86,7 +86,7 @@ func MarkdownTable(w io.Writer, heading string, lines [][]string, alignment stri
 	}
 }
 
-// MarkdownList writes a list, with a blank line before it.
+// MarkdownList writes a list after a blank line.
 func MarkdownList(w io.Writer, lines []string) {
 	for i, line := range lines {
 		if i == 0 {
@@ -96,7 +96,7 @@ func MarkdownList(w io.Writer, lines []string) {
 	}
 }
 
-// Escape makes of a text one that Markdown shows as it is.
+// Escape escapes a text so that Markdown shows it unchanged.
 func Escape(text string) string {
 	return strings.NewReplacer("|", `\|`, "~", `\~`, "*", `\*`, "<", "&lt;", "_", `\_`, "[", `\[`, "`", "\\`").Replace(text)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// networks prints the mean latency and the bandwidth of each network: a table for each protocol, a row for each
-// network, a column for each cell and MTU. A second table shows how far the rounds lie apart.
+// networks prints the mean latency and the bandwidth of each network: a table for each protocol, a row for each network, a
+// column for each cell and MTU. A second table shows the range of the rounds.
 //
-// A network measured at several MTUs is several variants, named after it and its MTU: vf-1500 and vf-9000 are row vf.
-// MTUs are those that the endpoints saw, of unequal ones the smaller.
+// A network measured at several MTUs has several variants, named after the network and its MTU: vf-1500 and vf-9000 form the
+// row vf. The MTU of a variant is the one that its endpoints observed; if they differ, the smallest.
 func networks(w io.Writer, s sheet) error {
 	if len(s.benchmark.Status.Results) == 0 {
 		return fmt.Errorf("%w: no cell has a result", ErrNothingToShow)
@@ -43,25 +43,25 @@ func networks(w io.Writer, s sheet) error {
 	return nil
 }
 
-// grid is what the tables are made of.
+// grid holds the contents of the tables.
 type grid struct {
-	// variants that have results, in the order of the spec.
+	// variants holds the variants that have results, in the order of the spec.
 	variants []networkVariant
-	// results by variant and cell.
+	// results is indexed by variant and cell.
 	results map[[2]string]figures
-	// order is that of the cells in the spec.
+	// order holds the cells in the order of the spec.
 	order []v1alpha1.CellResult
-	// notes are what the tables cannot say.
+	// notes holds remarks that the tables cannot show.
 	notes []string
 }
 
-// networkVariant is where a variant stands in the tables.
+// networkVariant is the place of a variant in the tables.
 type networkVariant struct {
 	name, row string
 	mtu       int32
 }
 
-// figures are a cell's result, with the means of its rounds in nanoseconds.
+// figures holds the result of a cell, and the mean of each round in nanoseconds.
 type figures struct {
 	v1alpha1.CellResult
 	roundMeans []int64
@@ -84,7 +84,7 @@ func (s sheet) networkGrid() grid {
 		seen := mtus(runs)
 		placed := networkVariant{name: v.Name, mtu: seen[0]}
 		placed.row = strings.TrimSuffix(v.Name, fmt.Sprintf("-%d", placed.mtu))
-		// Two variants cannot have one place.
+		// Two variants cannot share a place.
 		if place := fmt.Sprint(placed.row, placed.mtu); taken[place] {
 			placed.row = v.Name
 		} else {
@@ -107,7 +107,7 @@ func (s sheet) networkGrid() grid {
 	return g
 }
 
-// mtus are those of all endpoints of the runs, in ascending order, each once.
+// mtus returns the distinct MTUs of all endpoints of the runs in ascending order.
 func mtus(runs []result.Stored) []int32 {
 	seen := map[int32]bool{}
 	for _, run := range runs {
@@ -116,7 +116,7 @@ func mtus(runs []result.Stored) []int32 {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// roundMeans are the means of each round's round trips, as they are shown.
+// roundMeans returns the mean of the round trips of each round, converted by shown.
 func roundMeans(r v1alpha1.CellResult, runs []result.Stored, shown func(int64) int64) []int64 {
 	var means []int64
 	for i := range runs {
@@ -131,7 +131,7 @@ func roundMeans(r v1alpha1.CellResult, runs []result.Stored, shown func(int64) i
 	return means
 }
 
-// columns are the cells of a protocol at every MTU at which any variant has them, latencies first.
+// columns returns the cells of a protocol at every MTU at which any variant has them, latencies first.
 func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
 	var latencies, bandwidths []networkColumn
 	for _, cell := range g.order {
@@ -193,7 +193,7 @@ func (g grid) write(w io.Writer, heading string, columns []networkColumn, show f
 	return nil
 }
 
-// typical is the mean latency, or the median bandwidth.
+// typical formats the mean latency, or the median bandwidth.
 func (f figures) typical() string {
 	if f.Bandwidth != nil {
 		return megabits(f.Bandwidth.BitsPerSecond)
@@ -201,7 +201,7 @@ func (f figures) typical() string {
 	return known(f.MeanNanoseconds, micros)
 }
 
-// between is the lowest and the highest of the rounds.
+// between formats the lowest and the highest value of the rounds.
 func (f figures) between() string {
 	switch {
 	case f.Bandwidth != nil:
@@ -212,5 +212,5 @@ func (f figures) between() string {
 	return micros(slices.Min(f.roundMeans)) + "-" + micros(slices.Max(f.roundMeans))
 }
 
-// megabits is a bit rate in whole megabits a second.
+// megabits formats a bit rate in whole megabits per second.
 func megabits(bitsPerSecond int64) string { return fmt.Sprintf("%.0f", float64(bitsPerSecond)/1e6) }

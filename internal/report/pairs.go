@@ -14,25 +14,24 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// The most nodes that a matrix shows, and the most pairs of a list.
+// mostNodes is the largest number of nodes for which a matrix is shown, mostPairs the largest number of pairs in a list.
 const (
 	mostNodes = 20
 	mostPairs = 20
 )
 
-// PairResult is what one pair found in one cell.
+// PairResult is the result of one pair in one cell.
 type PairResult struct {
 	v1alpha1.CellResult
 	Pair v1alpha1.Pair
-	// Benchmark is the name of the pair's own.
+	// Benchmark is the name of the pair's LatencyBenchmark.
 	Benchmark string
 	Placement v1alpha1.PlacementState
 }
 
-// Pairs writes, of a LatencyMatrix, for each cell and variant p50 and p99 of every pair, from the
-// status of the pairs' own benchmarks: as matrices of up to 20 nodes, then what they are over all pairs, and the worst
-// pairs. Pairs without results come last, with what they wait for. The error wraps ErrNothingToShow when no cell measured
-// round trips.
+// Pairs writes p50 and p99 of every pair of a LatencyMatrix for each cell and variant, from the status of the benchmarks of
+// the pairs: matrices of up to 20 nodes, the distribution over all pairs, and the slowest pairs. Pairs without results come
+// last, with their state. The error wraps ErrNothingToShow if no cell measured round trips.
 func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
 	cells := PairCells(pairs)
 	waiting := WithoutResults(pairs)
@@ -68,7 +67,8 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBench
 	return nil
 }
 
-// PairCells are the pairs' results of round trips, in blocks of one cell and variant, those of a cell together.
+// PairCells returns the round-trip results of the pairs in blocks of one cell and variant. The blocks of a cell are
+// adjacent.
 func PairCells(pairs []v1alpha1.LatencyBenchmark) [][]PairResult {
 	type key struct{ cell, variant string }
 	of := map[key][]PairResult{}
@@ -100,7 +100,7 @@ func PairCells(pairs []v1alpha1.LatencyBenchmark) [][]PairResult {
 	return all
 }
 
-// NodesOf are the names of all nodes of the pairs, in order.
+// NodesOf returns the names of all nodes of the pairs, sorted.
 func NodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
 	nodes := map[string]bool{}
 	for _, b := range pairs {
@@ -111,7 +111,8 @@ func NodesOf(pairs []v1alpha1.LatencyBenchmark) []string {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-// pairMatrix has a row for each node as a client and a column for each as a server, by its number.
+// pairMatrix writes a matrix with a row for each client node and a column, titled with the number of the node, for each
+// server node.
 func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1alpha1.LatencyBenchmark, results []PairResult) error {
 	values := map[v1alpha1.Pair]string{}
 	servers := map[string]bool{}
@@ -144,10 +145,10 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 	return writeLines(w, fmt.Sprintf("%s in µs, clients are rows, servers are columns; -: no pair, ?: not known yet", p), lines)
 }
 
-// Rank is a percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
+// Rank returns a percentile for comparisons with other pairs: Infinite if it is lost, -1 if it is unknown.
 func (r PairResult) Rank(p v1alpha1.Percentile) int64 { return summary.Rank(&r.CellResult, p) }
 
-// overPairs says how the percentiles of the pairs are distributed.
+// overPairs writes how the percentiles of the pairs are distributed.
 func overPairs(w io.Writer, results []PairResult) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w)
@@ -183,7 +184,7 @@ func orLost(ns int64) string {
 	return stats.FormatLatency(ns)
 }
 
-// worstPairs lists those of the highest p99, or p50 where no pair has samples enough for a p99.
+// worstPairs lists the pairs with the highest p99, or p50 if no pair has enough samples for p99.
 func worstPairs(w io.Writer, results []PairResult) error {
 	by := v1alpha1.P99
 	if !slices.ContainsFunc(results, func(r PairResult) bool { return r.Rank(by) >= 0 }) {
@@ -206,7 +207,7 @@ func worstPairs(w io.Writer, results []PairResult) error {
 	return t.Flush()
 }
 
-// WithoutResults are the lines that say what the pairs without results wait for.
+// WithoutResults returns lines that describe the state of the pairs without results.
 func WithoutResults(pairs []v1alpha1.LatencyBenchmark) []string {
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(p v1alpha1.LatencyBenchmark) bool { return len(p.Status.Results) > 0 })
 	var lines []string

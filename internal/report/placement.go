@@ -12,11 +12,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// foundWidth is how many characters of what an end found stand in a line: two ends and a check fit into 120 columns.
+// foundWidth is the width, in characters, of the column of an endpoint: a check and two endpoints fit into 120 columns.
 const foundWidth = 36
 
-// placements has a line for each variant: where it was measured, and whether that is what was requested. All of them, or else
-// those that are not verified, also have both ends side by side, with every check.
+// placements writes a line for each variant: where it was measured, and whether the placement is as requested. Variants
+// whose placement is not verified, or all variants if all is true, also have a table with every check of both endpoints.
 func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.Endpoint, all bool) error {
 	separator := "\n"
 	for _, v := range variants {
@@ -59,7 +59,7 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 	return nil
 }
 
-// checked says in one line how many checks of verified ends were proved, and on which CPUs they measured.
+// checked summarizes in one line how many checks of verified endpoints were proved, and on which CPUs they measured.
 func checked(client, server v1alpha1.Endpoint) string {
 	proved := 0
 	for _, line := range slices.Concat(client.Proof, server.Proof) {
@@ -70,12 +70,12 @@ func checked(client, server v1alpha1.Endpoint) string {
 	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", proved, client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
 }
 
-// placementRow is a line of the table: what both ends say of one thing.
+// placementRow is a line of the table: what both endpoints report about one item.
 type placementRow struct {
 	mark, name, state, client, server string
 }
 
-// write breaks what does not fit into its column.
+// write writes the row and wraps text that does not fit into its column.
 func (r placementRow) write(w io.Writer) {
 	client, server := wrap(r.client, foundWidth), wrap(r.server, foundWidth)
 	at := func(lines []string, i int) string {
@@ -92,10 +92,10 @@ func (r placementRow) write(w io.Writer) {
 	}
 }
 
-// Fact is what both ends report of where they were.
+// Fact is what both endpoints report about one property of their placement.
 type Fact struct{ Name, Client, Server string }
 
-// Facts are where the ends were.
+// Facts returns the properties of the placement of both endpoints.
 func Facts(client, server v1alpha1.Endpoint) []Fact {
 	var all []Fact
 	for _, fact := range []struct {
@@ -121,8 +121,8 @@ func Facts(client, server v1alpha1.Endpoint) []Fact {
 	return all
 }
 
-// checkRows has every check of the ends: first, marked and with what was expected, those that failed and those that could
-// not be made.
+// checkRows returns every check of the endpoints. Failed checks and then unknown ones come first, marked and with the
+// expected value.
 func checkRows(client, server v1alpha1.Endpoint) []placementRow {
 	var failed, unknown, others []placementRow
 	for _, c := range Checks(client.Proof, server.Proof) {
@@ -147,13 +147,13 @@ func checkRows(client, server v1alpha1.Endpoint) []placementRow {
 	return slices.Concat(failed, unknown, others)
 }
 
-// Check is what both ends report of one check; an end that does not have it has no State.
+// Check holds what both endpoints report about one check; an endpoint without the check has no State.
 type Check struct {
 	Name           string
 	Client, Server v1alpha1.ProofLine
 }
 
-// Checks are those of both ends, in the order of the client's and then of the server's.
+// Checks returns the checks of both endpoints: first in the order of the client, then those that only the server has.
 func Checks(client, server []v1alpha1.ProofLine) []Check {
 	var all []Check
 	at := func(name string) *Check {
@@ -172,7 +172,7 @@ func Checks(client, server []v1alpha1.ProofLine) []Check {
 	return all
 }
 
-// wrap breaks a text into lines of at most so many characters, between words where it can. There is at least one line.
+// wrap breaks a text into lines of at most width characters, between words where possible. It returns at least one line.
 func wrap(text string, width int) []string {
 	lines := []string{""}
 	length := 0

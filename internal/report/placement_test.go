@@ -31,7 +31,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestTableOfVariants prints what is compared, and its proof, into 120 columns.
+// TestTableOfVariants checks that the comparison and its proof fit into 120 columns.
 func TestTableOfVariants(t *testing.T) {
 	b := compared(t, 5, 200_000, func(run plan.Run, c *result.Cell) {
 		if run.Variant.Name == "pod" && run.Round == 2 {

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// waysToPeer are three variants, of which the first is what the others are compared with.
+// waysToPeer returns three variants. The first is the reference of the others.
 func waysToPeer() []v1alpha1.Variant {
 	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}}
 	return []v1alpha1.Variant{
@@ -22,10 +22,10 @@ func waysToPeer() []v1alpha1.Variant {
 	}
 }
 
-// slower is how many percent of the first variant's latencies a variant has.
+// slower holds the latency of each variant in percent of that of the first.
 var slower = map[string]int64{"host-kernel": 100, "pod": 154, "vf-onload": 31}
 
-// compared is a benchmark of UDP round trips and a stream over three ways, with its status. Rounds differ by 2 %.
+// compared returns a benchmark of UDP round trips and a stream over three variants, with its status. Rounds differ by 2 %.
 func compared(t *testing.T, rounds int32, count int64, change ...func(plan.Run, *result.Cell)) *v1alpha1.LatencyBenchmark {
 	t.Helper()
 	b := experiment("ways", v1alpha1.ToolSockperf, v1alpha1.Workload{
@@ -49,7 +49,7 @@ func compared(t *testing.T, rounds int32, count int64, change ...func(plan.Run, 
 	return b
 }
 
-// tailed has count samples, of which one in eight is slower than most, one of eight of these slower still, and so on.
+// tailed returns count samples: one in eight is slower than the others, one in eight of these is slower still, and so on.
 func tailed(t *testing.T, ns, count int64) result.Histogram {
 	t.Helper()
 	r := result.NewRecorder()
@@ -65,7 +65,7 @@ func tailed(t *testing.T, ns, count int64) result.Histogram {
 	return h
 }
 
-// ofVariant are the ratios of a variant's first cell.
+// ofVariant returns the ratios of a variant's first cell.
 func ofVariant(b *v1alpha1.LatencyBenchmark, variant string) []v1alpha1.Ratio {
 	for _, r := range b.Status.Results {
 		if r.Variant == variant {
@@ -85,13 +85,13 @@ func TestRatios(t *testing.T) {
 		change func(plan.Run, *result.Cell)
 		want   []v1alpha1.Ratio
 	}{
-		// Of 4+4 rounds the bounds are the extremes: 1.54*100/106 and 1.54*106/100, and a thousandth more for the buckets.
+		// With 4+4 rounds the bounds are the extremes: 1.54*100/106 and 1.54*106/100, widened by a thousandth for the buckets.
 		"four rounds have bounds": {
 			rounds: 4, count: 10_000,
 			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "1.64"), ratio("p99.9", "1.54", "1.45", "1.64")},
 		},
-		// Of 10+10 rounds the 23 smallest and largest ratios are left out: 1.456 and 1.629 are next, and outwards from
-		// them the hundredths and the buckets. All rounds together have samples enough for p99.9.
+		// With 10+10 rounds the 23 smallest and largest ratios are excluded. The next are 1.456 and 1.629, widened by the
+		// rounding to hundredths and by the buckets. All rounds together have enough samples for p99.9.
 		"ten rounds have no rare values": {
 			rounds: 10, count: 1_000,
 			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.63"), ratio("p99", "1.54", "1.45", "1.63"), ratio("p99.9", "1.54", "", "")},
@@ -102,12 +102,12 @@ func TestRatios(t *testing.T) {
 		"nor has one": {
 			rounds: 1, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.54", "", ""), ratio("p99", "1.54", "", "")},
 		},
-		// 4 x 4,000 samples are enough for p99.9, those of a round are not.
+		// 4 x 4,000 samples are enough for p99.9; the samples of one round are not.
 		"rounds with too few samples are put together": {
 			rounds: 4, count: 4_000,
 			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "1.64"), ratio("p99.9", "1.54", "", "")},
 		},
-		// A round is not left out: what the others show may be what it lacks.
+		// A round with too few samples is not excluded: it may be the one that contradicts the others.
 		"one round with too few samples, too": {
 			rounds: 4, count: 1_000,
 			change: func(run plan.Run, c *result.Cell) {

@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// spec measures TCP and UDP in one size over a VF.
+// spec returns a spec that measures TCP and UDP in one size over a VF.
 func spec() v1alpha1.LatencyBenchmarkSpec {
 	return v1alpha1.LatencyBenchmarkSpec{
 		Tool: v1alpha1.ToolSockperf,
@@ -32,7 +32,7 @@ func spec() v1alpha1.LatencyBenchmarkSpec {
 	}
 }
 
-// histogram has count samples from first on, each a step more than the one before, in nanoseconds of RTT.
+// histogram returns count samples that start at first and increase by step, in nanoseconds of RTT.
 func histogram(t *testing.T, first, step, count int64) result.Histogram {
 	t.Helper()
 	r := result.NewRecorder()
@@ -46,7 +46,7 @@ func histogram(t *testing.T, first, step, count int64) result.Histogram {
 	return h
 }
 
-// evidence is that of an end of which everything is proved that a spec asks for, but for Onload.
+// evidence returns the evidence of an endpoint that proves everything that a spec can request, except Onload.
 func evidence(node, boot string) result.Evidence {
 	return result.Evidence{
 		Node: node, Kernel: "6.1.0", BootID: boot, CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3, CPUNUMANode: 1, DeviceNUMANode: 1,
@@ -59,10 +59,10 @@ func evidence(node, boot string) result.Evidence {
 	}
 }
 
-// looked is what was seen of a pod that was not changed.
+// looked returns the observation of a pod that was not changed.
 func looked(pod string) result.Seen { return result.Seen{PodUID: pod, ImageID: "sha256:ab"} }
 
-// run is a stored run in which each protocol has the given histogram; change makes it another.
+// run returns a stored run in which each protocol has the given histogram; change modifies it.
 func run(h result.Histogram, change ...func(*result.Stored)) result.Stored {
 	cell := func(name string, p v1alpha1.Protocol) result.Cell {
 		return result.Cell{Cell: tool.Cell{Name: name, Protocol: p, MessageSize: 64}, ToolVersion: "3.7", Histogram: h}
@@ -88,7 +88,7 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 		t.Fatalf("results %+v; want tcp-64, then udp-64", got.Results)
 	}
 	r := got.Results[0]
-	// Halves of 10,000 values from 2000 to 21998: p50 is the half of 11998, to three digits.
+	// Halves of 10,000 values from 2000 to 21998: p50 is half of 11998, to three digits.
 	within := func(name string, got *int64, want int64) {
 		t.Helper()
 		if got == nil || *got < want || float64(*got) > float64(want)*1.001 {
@@ -106,7 +106,7 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 		Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: "HalfRTT",
 		Rounds: 2, Samples: 10_000, NeedsSamples: 100_000,
 		MinNanoseconds: new(int64(1_000)), MaxNanoseconds: new(int64(10_999)), MeanNanoseconds: new(int64(5_999)), StddevNanoseconds: new(int64(2_887)),
-		// Each round alone has half of the samples, and so no p99.9. Values are those of buckets.
+		// Each round alone has half of the samples and therefore no p99.9. Values are those of buckets.
 		Spread: []v1alpha1.Spread{
 			{Percentile: v1alpha1.P50, Rounds: 2, MinNanoseconds: 3_499, MedianNanoseconds: 3_499, MaxNanoseconds: 8_503},
 			{Percentile: v1alpha1.P75, Rounds: 2, MinNanoseconds: 4_751, MedianNanoseconds: 4_751, MaxNanoseconds: 9_751},
@@ -178,7 +178,7 @@ func TestSummarizeWarns(t *testing.T) {
 	}
 }
 
-// What failed in any run is still reported, whatever the last run was.
+// A check that failed in any run is still reported after later runs.
 func TestSummarizeProvesEveryRun(t *testing.T) {
 	h := histogram(t, 2_000, 1, 1_000)
 	shared := run(h, func(s *result.Stored) {
@@ -195,7 +195,7 @@ func TestSummarizeProvesEveryRun(t *testing.T) {
 	}
 }
 
-// overRange has a sample of more than a histogram holds.
+// overRange returns a histogram with a sample above its range.
 func overRange(t *testing.T) result.Histogram {
 	t.Helper()
 	r := result.NewRecorder()

@@ -11,13 +11,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Series are the stored latencies of a cell of a variant, round by round. A cell may have several: those of its
-// result, those counted from the actual send, and those that the server captured.
+// Series holds the stored latencies of a cell of a variant, round by round. A cell may have several series: the latencies of
+// its result, those counted from the actual send, and those that the server captured.
 type Series struct {
 	Variant v1alpha1.Variant
-	// Cell is the name of the cell. Name is the same; of those counted from the actual send, and of those captured, with an end that says so.
+	// Cell is the name of the cell. Name adds a suffix to it for latencies counted from the actual send and for captures.
 	Cell, Name string
-	// LatencyType is what the latencies count, CountedFrom from when those at a rate do: Intended or Actual.
+	// LatencyType is the interval that the latencies measure. CountedFrom is the send from which latencies at a rate are
+	// counted: Intended or Actual.
 	LatencyType v1alpha1.ResultLatencyType
 	CountedFrom string
 	// Rounds are in the order in which they were measured.
@@ -28,22 +29,23 @@ type Series struct {
 type SeriesRound struct {
 	Number                int32
 	StartedAt, FinishedAt time.Time
-	// Histogram is as it is stored, of whole round trips or of what was captured: see Series.Shown.
+	// Histogram is the stored histogram, of whole round trips or of captured times: see Series.Shown.
 	Histogram result.Histogram
 	// Lost messages have no sample.
 	Lost int64
-	// Intervals are the course of the round, counted as Histogram is; nil where the tool kept none.
+	// Intervals holds the course of the round, counted like Histogram; nil if the tool kept none.
 	Intervals []tool.Interval
 	// Attribution describes the interruptions with which the slowest samples of Histogram coincide; nil if the tool does not
 	// report them.
 	Attribution *tool.Attribution
 }
 
-// FromActualSuffix ends the name of latencies counted from the actual send, where there are others.
+// FromActualSuffix ends the name of a series counted from the actual send, if the cell also has one counted from the
+// intended send.
 const FromActualSuffix = "-from-actual"
 
-// AllSeries are those of all variants and cells of a benchmark, of which these runs are stored; none of cells of which no
-// samples are stored.
+// AllSeries returns the series of all variants and cells of a benchmark, from its stored runs. Cells without stored samples
+// have none.
 func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
 	var all []Series
 	for _, v := range plan.Variants(b.Spec) {
@@ -54,7 +56,7 @@ func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
 	return all
 }
 
-// seriesOf are those of one cell of a variant.
+// seriesOf returns the series of one cell of a variant.
 func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, runs []result.Stored) []Series {
 	numbers := plan.RoundNumbers(b)
 	latencyType := v1alpha1.ResultLatencyType(b.Spec.LatencyType)
@@ -102,11 +104,11 @@ func (s Series) Counts() string {
 	return string(s.LatencyType) + countedFrom(s.CountedFrom)
 }
 
-// Shown converts a time of the histogram to the one that is displayed, in nanoseconds: half of a round trip that is reported as
-// HalfRTT, otherwise the same time.
+// Shown converts a time of the histogram to the displayed time, in nanoseconds: half of it for round trips that are reported
+// as HalfRTT, otherwise the same time.
 func (s Series) Shown(ns int64) int64 { return summary.Shown(v1alpha1.LatencyType(s.LatencyType))(ns) }
 
-// Merged returns all rounds together. The error wraps result.ErrCorrupt.
+// Merged returns the distribution of all rounds together. The error wraps result.ErrCorrupt.
 func (s Series) Merged() (result.Distribution, error) {
 	var histograms []result.Histogram
 	for _, r := range s.Rounds {
@@ -119,7 +121,7 @@ func (s Series) Merged() (result.Distribution, error) {
 	return d, nil
 }
 
-// Lost returns the number of messages that were lost in all rounds together, without those that are out of a histogram's range.
+// Lost returns the number of messages lost in all rounds together, excluding samples that are out of a histogram's range.
 func (s Series) Lost() int64 {
 	var lost int64
 	for _, r := range s.Rounds {
@@ -128,7 +130,7 @@ func (s Series) Lost() int64 {
 	return lost
 }
 
-// label is the series with its variant, where there is more than one.
+// label names the series, with its variant if there is more than one.
 func (s Series) label() string {
 	return summary.Label(v1alpha1.CellResult{Variant: s.Variant.Name, Name: s.Name})
 }

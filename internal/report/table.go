@@ -17,12 +17,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// Table writes a benchmark's results for people: a line for each cell, what limits the numbers, the verdict, and where
-// each variant was measured, with all checks of one whose placement is not verified. Of several variants each cell has a
-// table of its own, with ratios to the first variant.
+// Table writes a benchmark's results for people: a line for each cell, the limits of the numbers, the verdict, and the
+// placement of each variant, with all checks if the placement is not verified. If there are several variants, each cell has
+// a table of its own with ratios to the first variant.
 func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error { return table(w, b, false) }
 
-// table is Table; with all it shows the checks of every variant.
+// table does the work of Table; if all is true, it shows the checks of every variant.
 func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType)
 	for _, line := range noted(b.Spec.Notes) {
@@ -38,8 +38,8 @@ func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	return placements(w, plan.Variants(b.Spec), b.Status.Endpoints, all)
 }
 
-// tables are those of a benchmark's results: of round trips one of all cells or, of several variants, one for each, and
-// one of bandwidths.
+// tables returns the tables of a benchmark's results: one table of the round trips of all cells or, if there are several
+// variants, one for each cell; and one of the bandwidths.
 func tables(b *v1alpha1.LatencyBenchmark) []resultTable {
 	variants := plan.Variants(b.Spec)
 	var all []resultTable
@@ -51,7 +51,7 @@ func tables(b *v1alpha1.LatencyBenchmark) []resultTable {
 	return append(all, bandwidths(variants[0].Name, b.Status.Results)...)
 }
 
-// limits are the lines that say what limits the numbers, or explains them.
+// limits returns the lines that explain the numbers or state their limits.
 func limits(b *v1alpha1.LatencyBenchmark) []string {
 	var lines []string
 	for _, r := range b.Status.Results {
@@ -62,7 +62,7 @@ func limits(b *v1alpha1.LatencyBenchmark) []string {
 	return append(lines, warningLines(b)...)
 }
 
-// verdict has a line for the whole and one for each rule, with the numbers that made it.
+// verdict returns a line for the overall verdict and a line for each rule, with the numbers that decided it.
 func verdict(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil
@@ -74,13 +74,13 @@ func verdict(v *v1alpha1.Verdict) []string {
 	return lines
 }
 
-// tableColumn is one of a table of results.
+// tableColumn is a column of a table of results.
 type tableColumn struct {
 	title string
 	value func(v1alpha1.CellResult) string
 }
 
-// The columns that several tables have.
+// Columns that several tables have.
 var (
 	variantColumn = tableColumn{"VARIANT", func(r v1alpha1.CellResult) string { return r.Variant }}
 	cellColumn    = tableColumn{"CELL", func(r v1alpha1.CellResult) string { return r.Name }}
@@ -107,7 +107,7 @@ func rateColumn(title string, of func(*v1alpha1.BandwidthResult) int64) tableCol
 	}}
 }
 
-// figureColumns are those of all figures of round trips.
+// figureColumns returns the columns of all figures of round trips.
 func figureColumns(percentiles []v1alpha1.Percentile, format func(int64) string, deviation bool) []tableColumn {
 	column := func(title string, of func(v1alpha1.CellResult) *int64) tableColumn {
 		return latencyColumn(title, format, of)
@@ -124,7 +124,7 @@ func figureColumns(percentiles []v1alpha1.Percentile, format func(int64) string,
 	return columns
 }
 
-// TablePercentiles are those that have a column in the tables of results. The other forms also have p75 and p95.
+// TablePercentiles returns the percentiles that have a column in the tables of results. Other forms also have p75 and p95.
 func TablePercentiles() []v1alpha1.Percentile {
 	return slices.DeleteFunc(rounds.Percentiles(), func(p v1alpha1.Percentile) bool { return p == v1alpha1.P75 || p == v1alpha1.P95 })
 }
@@ -140,7 +140,7 @@ type resultTable struct {
 	rows    []v1alpha1.CellResult
 }
 
-// lines are the titles of the columns and then the values of each row.
+// lines returns the titles of the columns, followed by the values of each row.
 func (t resultTable) lines() [][]string {
 	titles := make([]string, len(t.columns))
 	for i, c := range t.columns {
@@ -157,10 +157,10 @@ func (t resultTable) lines() [][]string {
 	return all
 }
 
-// write writes the table for a terminal, with a blank line and the heading before it.
+// write writes the table for a terminal, after a blank line and the heading.
 func (t resultTable) write(w io.Writer) error { return writeLines(w, t.heading, t.lines()) }
 
-// writeLines writes columns that are aligned to the right, with a blank line and a heading before them.
+// writeLines writes right-aligned columns, after a blank line and a heading.
 func writeLines(w io.Writer, heading string, lines [][]string) error {
 	fmt.Fprintf(w, "\n%s\n", heading)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -170,7 +170,7 @@ func writeLines(w io.Writer, heading string, lines [][]string) error {
 	return t.Flush()
 }
 
-// latencies has a line for each cell that was answered.
+// latencies returns a table with a line for each cell that measured round trips.
 func latencies(results []v1alpha1.CellResult) []resultTable {
 	rows := slices.DeleteFunc(slices.Clone(results), summary.Streams)
 	if len(rows) == 0 {
@@ -180,7 +180,7 @@ func latencies(results []v1alpha1.CellResult) []resultTable {
 	return []resultTable{{"LATENCY", columns, rows}}
 }
 
-// byCell puts the results of each cell together, in the order in which the cells appear.
+// byCell groups the results by cell, in the order in which the cells first appear.
 func byCell(results []v1alpha1.CellResult) []block {
 	var blocks []block
 	for _, r := range results {
@@ -193,9 +193,9 @@ func byCell(results []v1alpha1.CellResult) []block {
 	return blocks
 }
 
-// comparison has a table for each cell that was answered: the variants one below the other, with ratios to the
-// reference. It has the percentiles that any of them has, and fits into 120 columns with those up to p99.999; form
-// matrix has the rest.
+// comparison returns a table for each cell that measured round trips: a line for each variant, with ratios to the reference.
+// A table has the percentiles that any of the variants has; with those up to p99.999 it fits into 120 columns. The form
+// matrix has the others.
 func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
 	for _, rows := range byCell(slices.DeleteFunc(slices.Clone(results), summary.Streams)) {
@@ -212,7 +212,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 		if some(func(r v1alpha1.CellResult) bool { return r.Lost > 0 }) {
 			columns = append(columns, lostColumn)
 		}
-		// Of a tool without samples only the mean is exact.
+		// If a tool reports no samples, only the mean is exact.
 		if some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds > 0 }) {
 			columns = append(columns, meanColumn)
 		}
@@ -233,8 +233,8 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	return all
 }
 
-// bandwidths has a line for each cell that streamed; of several variants they stand one below the other, with ratios to
-// the reference.
+// bandwidths returns a table with a line for each cell that streamed, grouped by cell, with ratios to the reference if there
+// are several variants.
 func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	cells := byCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
 	rows := slices.Concat(cells...)
@@ -266,7 +266,7 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	return []resultTable{{"BANDWIDTH", columns, rows}}
 }
 
-// percentile shows a percentile in a format, or why there is none.
+// percentile formats a percentile, or the reason why there is none.
 func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns int64) string) string {
 	p, _ := stats.Named(string(name))
 	switch ns := r.Percentile(name); {
@@ -281,7 +281,7 @@ func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns 
 	}
 }
 
-// known is a figure in a format, or a dash where there is none.
+// known formats a figure; a dash if it is unknown.
 func known(ns *int64, format func(int64) string) string {
 	if ns == nil {
 		return "-"
@@ -296,7 +296,7 @@ func muxer(m v1alpha1.Muxer) string {
 	return " with " + strings.ToLower(string(m))
 }
 
-// network names a way to the peer: its type, what it is made of, and the device's resource.
+// network describes a network: its type, its NetworkRef or interface, and the resource of its device.
 func network(n *v1alpha1.Network) string {
 	text := string(n.Type)
 	if ref := n.NetworkRef(); ref != nil {
@@ -327,7 +327,7 @@ func numa(n int32) string {
 
 func orDash(s string) string { return cmp.Or(s, "-") }
 
-// ratioText is a ratio for people, such as 1.54 (1.49..1.60), or a dash.
+// ratioText formats a ratio for people, such as 1.54 (1.49..1.60); a dash if it is unknown.
 func ratioText(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) string {
 	switch ratio, found := summary.RatioOf(r, reference, p); {
 	case !found:

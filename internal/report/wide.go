@@ -12,8 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// wide writes what Table does with all checks, and of each cell and variant a table with a line for each round, with all
-// figures.
+// wide writes the same as Table but with all checks, followed by a table for each cell and variant that has a line with all
+// figures for each round.
 func wide(w io.Writer, s sheet) error {
 	if err := table(w, s.benchmark, true); err != nil {
 		return err

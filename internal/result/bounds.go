@@ -5,30 +5,30 @@ import (
 	"fmt"
 )
 
-// What a document may be made of. The limits follow from what a legal run can hold: 400 cells, each with 128 intervals, 64
-// slow samples and about 60 strings, and some 400 facts. A reader checks them before it decodes: a few kilobytes of
-// compressed text can stand for structures of gigabytes.
+// The limits of a document. They follow from the contents of a legal run: 400 cells, each with 128 intervals, 64 slow samples
+// and about 60 strings, and some 400 facts. A reader checks them before it decodes: a few kilobytes of compressed text can
+// expand to structures of gigabytes.
 const (
-	// maxCompressed bounds a document as it travels and is stored, in bytes: a ConfigMap keeps no more.
+	// maxCompressed is the maximum size of a document in transit and in storage, in bytes: the limit of a ConfigMap.
 	maxCompressed = maxStored
-	// maxPlain bounds the JSON of a document, in bytes.
+	// maxPlain is the maximum size of the JSON of a document, in bytes.
 	maxPlain = 8 << 20
-	// maxOuter bounds the members of objects and the elements of arrays that are in no array: among them the cells and the
-	// entries of all maps.
+	// maxOuter is the maximum number of members of objects and elements of arrays that are in no array: including the cells and
+	// the entries of all maps.
 	maxOuter = 4096
-	// maxMembers bounds the members of objects in arrays that are in no other array: the fields of the cells, and the entries
-	// of the maps that paths have.
+	// maxMembers is the maximum number of members of objects in arrays that are in no other array: the fields of the cells, and
+	// the entries of the maps in paths.
 	maxMembers = 128 << 10
-	// maxInner bounds the elements of arrays within arrays, all together: intervals, slow samples, strings of commands.
+	// maxInner is the maximum total number of elements of arrays within arrays: intervals, slow samples, strings of commands.
 	maxInner = 128 << 10
-	// maxConditions bounds the JSON of what is left of a document without its measurements, in bytes: the conditions of
-	// its end, of which agents tell at most 8 KiB of facts, and those of 400 cells.
+	// maxConditions is the maximum size of the JSON of a document without its measurements, in bytes: the conditions of its
+	// end, which include at most 8 KiB of facts, and the conditions of 400 cells.
 	maxConditions = 512 << 10
-	// maxDepth bounds how deep objects and arrays are nested.
+	// maxDepth is the maximum depth of nested objects and arrays.
 	maxDepth = 16
 )
 
-// checkPlain returns an error if the JSON of a document is more than a reader decodes.
+// checkPlain returns an error if the JSON of a document is larger or more complex than a reader decodes.
 func checkPlain(plain []byte) error {
 	if len(plain) > maxPlain {
 		return fmt.Errorf("it has more than %d MiB of JSON", maxPlain>>20)
@@ -36,7 +36,7 @@ func checkPlain(plain []byte) error {
 	return checkStructure(plain)
 }
 
-// checkConditions returns an error if the conditions of a document are more than a reader keeps in memory.
+// checkConditions returns an error if the conditions of a document are larger than a reader keeps in memory.
 func checkConditions(d Document) error {
 	text, err := json.Marshal(d.withoutMeasurements())
 	if err == nil && len(text) > maxConditions {
@@ -45,11 +45,11 @@ func checkConditions(d Document) error {
 	return err
 }
 
-// checkStructure counts what a JSON text is made of and returns an error if that is more than a document may have. It does
-// not allocate and takes one pass. Text that is not JSON is left to the decoder, which refuses it.
+// checkStructure counts the elements of a JSON text and returns an error if it has more than a document may have. It does not
+// allocate and takes one pass. The decoder rejects text that is not JSON.
 func checkStructure(plain []byte) error {
 	var (
-		inArray               [maxDepth + 1]int // how many of the enclosing containers are arrays
+		inArray               [maxDepth + 1]int // the number of enclosing containers that are arrays
 		array                 [maxDepth + 1]bool
 		depth                 int
 		outer, members, inner int
@@ -79,7 +79,7 @@ func checkStructure(plain []byte) error {
 		default:
 			continue
 		}
-		// The first element of a container is counted with its opening, each other one with the comma before it.
+		// The first element of a container is counted at its opening bracket, every other element at the comma before it.
 		switch {
 		case inArray[depth] == 0 || inArray[depth] == 1 && array[depth]:
 			outer++

@@ -12,8 +12,8 @@ import (
 	"k8s.io/cri-client/pkg/logs"
 )
 
-// Container runtimes write a log in chunks, with the mark P where a chunk ends within a line, and kubelets put the lines together.
-// containerd reads lines of up to 16 KiB. conmon, which writes the logs of CRI-O, reads 8 KiB at a time, whatever they end with.
+// Container runtimes write a log in chunks, with the mark P where a chunk ends within a line, and kubelets join the lines.
+// containerd reads lines of up to 16 KiB. conmon, which writes the logs of CRI-O, reads 8 KiB at a time, wherever a line ends.
 func TestFrameInLogsOfContainerRuntimes(t *testing.T) {
 	want := clientDocument(t)
 	log, _ := framed(t, want)
@@ -46,7 +46,7 @@ func TestFrameInLogsOfContainerRuntimes(t *testing.T) {
 			if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// As for kubectl logs.
+			// Read the log as the kubelet does for kubectl logs.
 			limit := int64(MaxLog)
 			var read bytes.Buffer
 			if err := logs.ReadLogs(t.Context(), path, "", &logs.LogOptions{LimitBytes: &limit}, nil, &read, &read); err != nil {

@@ -2,28 +2,28 @@ package result
 
 import "strings"
 
-// Key is the name of something that an agent observes.
+// Key is the name of a value that an agent observes.
 type Key struct {
-	// Name in lower case, from the general to the particular, parted by dots; names that Linux or Onload gave are kept
-	// as they are. With a * at its end it stands for all names that begin so.
+	// Name is in lower case, from the general to the particular, separated by dots; names from Linux or Onload are kept
+	// unchanged. A * at its end makes it match all names with that prefix.
 	Name string
-	// Fingerprint is true when the values must be equal for two results to be comparable. All other keys explain a
+	// Fingerprint is true if the values must be equal for two results to be comparable. All other keys help to explain a
 	// difference.
 	Fingerprint bool
-	// Meaning says what the value is, in which unit, and where it is read.
+	// Meaning describes the value, its unit, and where it is read.
 	Meaning string
 }
 
-// Keys are the conditions of a measurement, by which results are compared: the fields of Evidence, those of the cells,
-// and Evidence.Facts. A key that is not here explains.
+// Keys are the conditions of a measurement by which results are compared: the fields of Evidence, the fields of the cells, and
+// Evidence.Facts. A key that is not listed here is not part of the fingerprint.
 //
-// "The CPU" is the one on which the tool was pinned, "the NIC" the interface that carries the messages. What cannot be
-// read has no key: many files are absent in virtual machines, from virtual interfaces, or hidden from pods.
+// "The CPU" is the CPU to which the tool was pinned, "the NIC" the interface that carries the messages. A value that cannot be
+// read has no key: many files are absent in virtual machines or for virtual interfaces, or hidden from pods.
 //
-// In the fingerprint stand what the measurement consists of, and what was set up on purpose and changes latency. Not in
-// it stand what a scheduler or a device plugin deals out again for each pod (which CPU, and with it its siblings and
-// caches; of a VF its number is not even compared), what only names the place of something else, and what the machine
-// changes by itself.
+// The fingerprint contains the definition of the measurement, and settings that were made on purpose and change latency. It
+// does not contain values that a scheduler or a device plugin assigns to each pod (the CPU, and with it its siblings and
+// caches; the number of a VF is not compared at all), values that only name the place of something else, and values that the
+// machine changes by itself.
 var Keys = []Key{
 	{"role", true, "client or server"},
 	{"tool.name", true, "the tool; of the client only, like all that begins with tool or cell, but for tool.sha256"},
@@ -156,8 +156,8 @@ var Keys = []Key{
 	{"facts.omitted", false, "number of facts that were left out because there were too many"},
 }
 
-// DeltaKeys are the keys of Evidence.Deltas: by how much the kernel's counters grew while the endpoint's tools ran,
-// from before a tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
+// DeltaKeys are the keys of Evidence.Deltas: the growth of the kernel's counters while the endpoint's tools ran, from before a
+// tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
 var DeltaKeys = []Key{
 	{Name: "elapsed-ms", Meaning: "the time itself, warm-ups included"},
 	{Name: "tool.run-delay-ns", Meaning: "time that the tool's main thread was ready to run and did not"},
@@ -184,7 +184,7 @@ var DeltaKeys = []Key{
 	{Name: "ip6.*", Meaning: "ip6.NAME: the same over IPv6"},
 }
 
-// find returns the entry for a name: its own, or else the longest that stands for all names that begin so.
+// find returns the entry for a name: the entry with that name, or else the longest matching entry with a *.
 func find(keys []Key, name string) (Key, bool) {
 	var best Key
 	for _, k := range keys {
@@ -199,8 +199,8 @@ func find(keys []Key, name string) (Key, bool) {
 	return best, best.Name != ""
 }
 
-// FindKey returns what is known of a key of a condition, and whether it is known.
+// FindKey returns the entry for the key of a condition, and whether there is one.
 func FindKey(name string) (Key, bool) { return find(Keys, name) }
 
-// FindDeltaKey returns what is known of a key of Evidence.Deltas, and whether it is known.
+// FindDeltaKey returns the entry for a key of Evidence.Deltas, and whether there is one.
 func FindDeltaKey(name string) (Key, bool) { return find(DeltaKeys, name) }

@@ -12,33 +12,33 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Difference is a key that has not the same value in two results.
+// Difference is a key with different values in two results.
 type Difference struct {
 	// Key is one of Keys.
 	Key string
-	// A and B are the values; empty where a result does not have the key: it was not set, or could not be read.
+	// A and B are the values; empty if a result does not have the key: it was not set, or could not be read.
 	A, B string
-	// Fingerprint is true when the results are not comparable because of it.
+	// Fingerprint is true if the difference makes the results incomparable.
 	Fingerprint bool
 }
 
-// String is the difference in a sentence's part, such as: nic.mtu "1500", then "9000".
+// String returns the difference as part of a sentence, such as: nic.mtu "1500", then "9000".
 func (d Difference) String() string {
 	return fmt.Sprintf("%s %s, then %s", d.Key, shown(d.A), shown(d.B))
 }
 
-// keyBoot is new with each boot of the node.
+// keyBoot changes with each boot of the node.
 const keyBoot = "kernel.boot-id"
 
-// BetweenRounds says whether two rounds of one benchmark are not comparable because of the difference: those share the
-// boot, too, which results of different days need not.
+// BetweenRounds reports whether the difference makes two rounds of one benchmark incomparable. Rounds must also share the boot,
+// which results of different days need not.
 func (d Difference) BetweenRounds() bool { return d.Fingerprint || d.Key == keyBoot }
 
-// maxNamed is how many differences a sentence names.
+// maxNamed is the number of differences that a sentence lists.
 const maxNamed = 3
 
-// Unequal names the first of the differences between two results of one role that matter, and how many more there are;
-// it is empty when none does.
+// Unequal lists the first relevant differences between two results of one role, and the number of further ones; it is empty if
+// there are none.
 func Unequal(a, b Document, matters func(Difference) bool) string {
 	var found []string
 	for _, d := range Differences(a, b) {
@@ -49,7 +49,7 @@ func Unequal(a, b Document, matters func(Difference) bool) string {
 	return text.List(found, maxNamed, "; ")
 }
 
-// maxShown bounds a value in a sentence, in bytes.
+// maxShown is the maximum length of a value in a sentence, in bytes.
 const maxShown = 60
 
 func shown(value string) string {
@@ -59,8 +59,8 @@ func shown(value string) string {
 	return strconv.Quote(text.Shorten(value, maxShown))
 }
 
-// Differences are the conditions that differ between two results of one role, those of the fingerprint first, then by
-// key. It is empty for two pods on a machine that did not change, but for what they were dealt: see Keys.
+// Differences returns the conditions that differ between two results of one role, the fingerprint's first, then by key. It is
+// empty for two pods on an unchanged machine, except for what is assigned to each pod: see Keys.
 func Differences(a, b Document) []Difference {
 	ca, cb := Conditions(a), Conditions(b)
 	var all []Difference
@@ -89,9 +89,10 @@ func Differences(a, b Document) []Difference {
 	return all
 }
 
-// Conditions are all that an agent reported about the conditions of its measurement, under one set of keys. Unknown values
-// have no key. Left out is what names one pod and never equals another's: addresses, the number of a VF, the devices
-// that were allocated; and what proves the placement and the acceleration that the spec asks for.
+// Conditions returns all conditions of its measurement that an agent reported, under one set of keys. Unknown values have no
+// key. It omits values that identify one pod and never equal another's: addresses, the number of a VF, the allocated devices.
+// It also omits BootedAt, because two readings of it differ, and the events of the run: the growth of counters, context switches
+// and the sockets of the tool's server.
 func Conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)
@@ -157,8 +158,8 @@ const cellPrefix = "cell."
 
 func cellKey(cell, field string) string { return cellPrefix + cell + "." + field }
 
-// fields are the fields of a value by the names that they have in JSON, so that none can be forgotten here; those that
-// are left out of the JSON are left out here.
+// fields returns the fields of a value by their names in JSON, so that it covers every field; fields that are omitted from the
+// JSON are omitted here.
 func fields(v any) map[string]string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -179,8 +180,8 @@ func fields(v any) map[string]string {
 	return all
 }
 
-// ofOneOnly says whether a key is of a cell that only one of two results has: there is nothing to compare it with. The
-// tool is compared where both have cells.
+// ofOneOnly reports whether a key belongs to a cell that only one of two results has: there is nothing to compare it with. The
+// tool is compared if both results have cells.
 func ofOneOnly(key string, a, b Document) bool {
 	if strings.HasPrefix(key, "tool.") && key != "tool.sha256" {
 		return len(a.Cells) == 0 || len(b.Cells) == 0

@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// measured is a client's result over a VF.
+// measured returns a client's result over a VF.
 func measured(change ...func(*Document)) Document {
 	d := Document{
 		Version: Version, Run: "b-r1", Attempt: 1, Role: v1alpha1.RoleClient,
@@ -51,7 +51,7 @@ func TestDifferences(t *testing.T) {
 		want   []Difference
 	}{
 		"the same": {change: func(*Document) {}},
-		// What the kubelet and the device plugin may deal out again on a machine that did not change.
+		// Values that the kubelet and the device plugin may assign differently on an unchanged machine.
 		"a round on fresh pods": {
 			change: func(d *Document) {
 				d.Run, d.Attempt = "b-r2", 2
@@ -157,7 +157,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// change makes a value another.
+// change modifies a value.
 func change(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -175,9 +175,9 @@ func change(v reflect.Value) {
 	}
 }
 
-// A field that is added is compared, or left out on purpose.
+// A new field is compared, or left out on purpose.
 func TestEveryFieldIsComparedOrLeftOutOnPurpose(t *testing.T) {
-	// BootedAt says once more which boot it was; two readings of it differ.
+	// BootedAt identifies the boot, as BootID does; two readings of it differ.
 	leftOut := []string{"BootedAt", "Address", "Addresses", "MAC", "PCIAddress", "PCISource", "AllocatedDevices", "Deltas", "VoluntarySwitches", "InvoluntarySwitches"}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Evidence]()) {
 		other := measured()

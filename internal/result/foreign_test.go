@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// foreignSamples are those of testdata/foreign/README.md.
+// foreignSamples returns the samples of testdata/foreign/README.md.
 func foreignSamples() []int64 {
 	out := []int64{1, 255, 256, 2_047, 2_048, 59_999_999_999}
 	for i := range int64(10_000) {
@@ -20,8 +20,8 @@ func foreignSamples() []int64 {
 	return out
 }
 
-// TestForeignLibraries holds what other libraries wrote and read against what this package makes of the same strings,
-// and of the same samples.
+// TestForeignLibraries compares what other libraries wrote and read with this package's results for the same strings and the
+// same samples.
 func TestForeignLibraries(t *testing.T) {
 	fine := recorded(t, foreignSamples()...)
 	coarse, err := fine.coarse()

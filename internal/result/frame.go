@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// What can be wrong with a result, for errors.Is.
+// The kinds of errors of a result, for errors.Is.
 var (
-	// ErrMissing is returned where no result was found.
+	// ErrMissing is returned if no result was found.
 	ErrMissing = errors.New("no result")
-	// ErrCorrupt is returned where a result is not whole, not the one that was announced, or of another format.
+	// ErrCorrupt is returned if a result is incomplete, differs from the announced one, or has another format.
 	ErrCorrupt = errors.New("corrupt result")
 	// ErrVersion is returned for a result in the format of another version. It wraps ErrCorrupt: neither can be used.
 	ErrVersion = fmt.Errorf("%w of another version", ErrCorrupt)
-	// ErrTooLarge is returned for a result that does not fit where it should be kept.
+	// ErrTooLarge is returned for a result that does not fit in its storage.
 	ErrTooLarge = errors.New("result too large")
 )
 
@@ -29,7 +29,7 @@ var (
 type Framed struct {
 	// Document is the content.
 	Document Document
-	// Compressed is the document as it travelled: JSON in gzip.
+	// Compressed is the document in transit: JSON in gzip.
 	Compressed []byte
 	// Digest is the SHA-256 of Compressed, in hex.
 	Digest string
@@ -50,8 +50,9 @@ func WriteFrame(w io.Writer, d Document) error {
 // frameResult names the frame of a document.
 const frameResult = "result"
 
-// AwaitFrame reads a log that may still be written until a result ends in it, and keeps nothing of it: whether that result is whole, ReadFrame
-// says. The error wraps ErrMissing when the log ends before a result does; any other error is the reader's own.
+// AwaitFrame reads a log that may still be written until a result ends in it, and keeps none of it: ReadFrame determines
+// whether that result is complete. The error wraps ErrMissing if the log ends before a result does; any other error is the
+// reader's own.
 func AwaitFrame(log io.Reader) error {
 	begun := false
 	for r, err := range records(log, MaxLog) {
@@ -67,15 +68,15 @@ func AwaitFrame(log io.Reader) error {
 	return fmt.Errorf("%w in the log", ErrMissing)
 }
 
-// ReadFrame finds the first result in a log whose content has the digest at its end. The error wraps ErrMissing when there is no
-// frame, ErrCorrupt when there is one and it is not whole, or has another digest, ErrVersion when it is of another version; any
-// other error is the reader's own, and says nothing of the result.
+// ReadFrame returns the first result in a log whose content matches the digest at its end. The error wraps ErrMissing if there
+// is no frame, ErrCorrupt if a frame is incomplete or has another digest, and ErrVersion if it has another version; any other
+// error is the reader's own and says nothing about the result.
 //
-// Fields that this version does not know are ignored: a newer agent may say more, as long as what it says means
-// the same. What changes the meaning changes the version, and is refused.
+// Unknown fields are ignored: a newer agent may report more, as long as the meaning of the known fields is the same. A change
+// of the meaning changes the version, and is rejected.
 func ReadFrame(r io.Reader) (Framed, error) { return readFrame(r, frameResult, Version, expand) }
 
-// compress makes a document ready to travel. The error wraps ErrTooLarge when its JSON is more than a reader takes.
+// compress prepares a document for transit. The error wraps ErrTooLarge if its JSON is larger than a reader accepts.
 func compress(d Document) (Framed, error) {
 	plain, err := json.Marshal(d)
 	if err != nil {
@@ -104,8 +105,8 @@ func deflate(plain []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inflate verifies compressed JSON of a version against its digest and decodes it. Its errors wrap ErrCorrupt, and ErrVersion if the
-// JSON is of another version.
+// inflate verifies compressed JSON of a version against its digest and decodes it. Its errors wrap ErrCorrupt, and ErrVersion
+// if the JSON has another version.
 func inflate(compressed []byte, wantDigest string, wantVersion int, into any) error {
 	if len(compressed) > maxCompressed {
 		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxCompressed>>10)
@@ -121,7 +122,7 @@ func inflate(compressed []byte, wantDigest string, wantVersion int, into any) er
 	if err == nil {
 		err = checkPlain(plain)
 	}
-	// First, because a field of another version may have another type.
+	// The version is decoded first, because a field of another version may have another type.
 	var format struct{ Version int }
 	if err == nil {
 		err = json.Unmarshal(plain, &format)
@@ -138,12 +139,12 @@ func inflate(compressed []byte, wantDigest string, wantVersion int, into any) er
 	return nil
 }
 
-// otherVersion is the error for a format.
+// otherVersion returns the error for a document in another format.
 func otherVersion(format string, want int) error {
 	return fmt.Errorf("%w: its format is %.20q, not %d: use a manager, a bench image and a command of the same minor version", ErrVersion, format, want)
 }
 
-// expand verifies a compressed document against its digest and reads it. Its errors wrap ErrCorrupt.
+// expand verifies a compressed document against its digest and decodes it. Its errors wrap ErrCorrupt.
 func expand(compressed []byte, wantDigest string) (Framed, error) {
 	framed := Framed{Compressed: compressed, Digest: wantDigest}
 	if err := inflate(compressed, wantDigest, Version, &framed.Document); err != nil {

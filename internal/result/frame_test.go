@@ -67,7 +67,7 @@ func TestFrame(t *testing.T) {
 	}
 	for name, log := range cases {
 		t.Run(name, func(t *testing.T) {
-			// One byte at a time is the worst that a network can do to a log.
+			// One byte at a time is the worst case of reading a log over a network.
 			got, err := ReadFrame(iotest.OneByteReader(strings.NewReader(log)))
 			if err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ const (
 	markEnd   = mark + "end "
 )
 
-// A size that no frame may have makes the frame wrong at its first line, so that none of its content is kept.
+// An illegal size invalidates the frame at its first line, so that none of its content is kept.
 func TestReadFrameRefusesTheSizeFirst(t *testing.T) {
 	for _, size := range []int{maxCompressed + 1, -1} {
 		if f := begin(fmt.Sprintf("result %d %d", Version, size), "result", Version); f == nil || !errors.Is(f.wrong, ErrCorrupt) {
@@ -176,7 +176,7 @@ func gzipped(s string) []byte {
 	return b.Bytes()
 }
 
-// frameOf is a well-made frame with any content, which is therefore refused for its content.
+// frameOf returns a well-formed frame with arbitrary content, which is therefore rejected because of its content.
 func frameOf(content []byte) (c struct {
 	log  string
 	want error
@@ -195,7 +195,7 @@ func frameOf(content []byte) (c struct {
 	return c
 }
 
-// Of a line that is too long to be of a frame no more than the beginning is kept.
+// Only the beginning is kept of a line that is too long for a frame.
 func TestLinesAreBounded(t *testing.T) {
 	lines := bufio.NewReader(strings.NewReader(strings.Repeat("x", 1<<20) + "\nnext\n"))
 	if line, err := readLine(lines); err != nil || len(line) != maxLine {

@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// FuzzOpen opens ConfigMaps of any content of which the status names the digests, so that all of it is decoded.
+// FuzzOpen opens ConfigMaps with arbitrary content. The status names their digests, so that everything is decoded.
 func FuzzOpen(f *testing.F) {
 	small := clientDocument(f)
 	small.Cells[0].Histogram = recorded(f, 1, 2, 3)
@@ -42,7 +42,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzParseTermination reads messages of any content. What was read can be written and read again.
+// FuzzParseTermination reads arbitrary messages. A message that was read can be written and read again.
 func FuzzParseTermination(f *testing.F) {
 	f.Add(`{"reason":"ToolFailed","message":"it failed"}`)
 	f.Add("OOMKilled")
@@ -62,8 +62,8 @@ func FuzzParseTermination(f *testing.F) {
 	})
 }
 
-// FuzzOpenPods opens a result with valid documents and any content of pods.json. What is opened can be stored and opened
-// again, and is the same.
+// FuzzOpenPods opens a result with valid documents and arbitrary content of pods.json. An opened result can be stored and
+// opened again, and is the same.
 func FuzzOpenPods(f *testing.F) {
 	framed := func(role string) Framed {
 		made, err := compress(Document{Version: Version, Run: "first-p0-r1", Attempt: 1, Role: role})
@@ -101,7 +101,7 @@ func FuzzOpenPods(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(kept.pods) > maxPods { // Escapes take more room than what they stand for.
+		if len(kept.pods) > maxPods { // Escapes are longer than the characters that they represent.
 			return
 		}
 		again, err := open(string(kept.pods))

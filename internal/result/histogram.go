@@ -16,8 +16,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs. One that
-// was made smaller has buckets of at most 1 %, and 1 ns below 256 ns; each is made of whole finer ones.
+// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs. A reduced histogram
+// has buckets of at most 1 %, and 1 ns below 256 ns; each of them consists of whole finer buckets.
 const (
 	lowest      = 1
 	highest     = 60_000_000_000
@@ -25,25 +25,25 @@ const (
 	fewerDigits = 2
 )
 
-// Histogram is a distribution of latencies as it travels and is stored. It is complete with what the encoded
-// buckets cannot tell exactly: the true extremes (a bucket knows only its edges) and the sums.
+// Histogram is a distribution of latencies in transit and in storage. It adds to the encoded buckets what they cannot represent
+// exactly: the true extremes (a bucket has only its edges) and the sums.
 type Histogram struct {
-	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, three significant digits, or two after Fit.
-	// Its header says which.
+	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, with three significant digits, or two after Fit,
+	// as its header says.
 	Encoded string `json:"encoded"`
-	// Count is the number of samples in the buckets, OverRange of those that were out of the range and are
-	// in no bucket.
+	// Count is the number of samples in the buckets, and OverRange the number of samples that were out of range and are in no
+	// bucket.
 	Count     int64 `json:"count"`
 	OverRange int64 `json:"overRange"`
-	// MinNs and MaxNs are the exact extremes of all samples, those out of range included; 0 without samples.
+	// MinNs and MaxNs are the exact extremes of all samples, including samples out of range; 0 without samples.
 	MinNs int64 `json:"minNs"`
 	MaxNs int64 `json:"maxNs"`
-	// SumNs and SumOfSquaresNs2 are those of the samples in the buckets, exact but for the rounding of floats.
+	// SumNs and SumOfSquaresNs2 are the sums of the samples in the buckets, exact except for the rounding of floats.
 	SumNs           int64   `json:"sumNs"`
 	SumOfSquaresNs2 float64 `json:"sumOfSquaresNs2"`
 }
 
-// Recorder collects samples. It does not allocate after it was made.
+// Recorder collects samples. It does not allocate after its creation.
 type Recorder struct {
 	buckets   *hdr.Histogram
 	overRange int64
@@ -52,12 +52,12 @@ type Recorder struct {
 	squares   float64
 }
 
-// NewRecorder makes an empty recorder.
+// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
 	return &Recorder{buckets: hdr.New(lowest, highest, digits), min: math.MaxInt64, max: math.MinInt64}
 }
 
-// Record adds a sample in nanoseconds. One that is not between 1 ns and 60 s is counted as out of range.
+// Record adds a sample in nanoseconds. A sample that is not between 1 ns and 60 s counts as out of range.
 func (r *Recorder) Record(ns int64) { r.RecordN(ns, 1) }
 
 // RecordN adds count samples of the same length.
@@ -71,11 +71,11 @@ func (r *Recorder) RecordN(ns, count int64) {
 	r.squares += float64(ns) * float64(ns) * float64(count)
 }
 
-// SetSums replaces the sums of the samples in range by exact ones, where what was recorded stands for all samples of a
-// bucket. The histogram is held against them when it is read.
+// SetSums replaces the sums of the samples in range by exact sums, if each recorded value stands for all samples of a bucket.
+// The sums are checked against the buckets when the histogram is read.
 func (r *Recorder) SetSums(sum int64, squares float64) { r.sum, r.squares = sum, squares }
 
-// Histogram is what was recorded so far.
+// Histogram returns the samples recorded so far.
 func (r *Recorder) Histogram() (Histogram, error) {
 	encoded, err := r.buckets.Encode(hdr.V2CompressedEncodingCookieBase)
 	if err != nil {
@@ -88,28 +88,28 @@ func (r *Recorder) Histogram() (Histogram, error) {
 	return h, nil
 }
 
-// Distribution is one or more histograms together.
+// Distribution combines one or more histograms.
 type Distribution struct {
-	// Buckets hold the samples in range, in ascending order, none of them empty. The edges of the first and
-	// of the last are drawn in to the exact extremes.
+	// Buckets hold the samples in range, in ascending order, without empty buckets. The edges of the first and the last bucket
+	// are narrowed to the exact extremes.
 	Buckets []stats.Bucket
-	// Count is the number of samples in the buckets, OverRange of those in none of them.
+	// Count is the number of samples in the buckets, and OverRange the number of samples in no bucket.
 	Count, OverRange int64
-	// Min and Max are the exact extremes of all samples in nanoseconds, those out of range included.
+	// Min and Max are the exact extremes of all samples in nanoseconds, including samples out of range.
 	Min, Max int64
-	// Sum and SumOfSquares are those of the samples in the buckets, in ns and ns².
+	// Sum and SumOfSquares are the sums of the samples in the buckets, in ns and ns².
 	Sum          int64
 	SumOfSquares float64
 }
 
-// Mean of the samples in the buckets, in nanoseconds.
+// Mean returns the mean of the samples in the buckets, in nanoseconds.
 func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 
-// StdDev is the standard deviation of the samples in the buckets, in nanoseconds.
+// StdDev returns the standard deviation of the samples in the buckets, in nanoseconds.
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
-// Percentile of the samples and of lost messages besides, in nanoseconds; samples out of range count as lost, for they
-// were slower than 60 s.
+// Percentile returns a percentile of the samples and the lost messages, in nanoseconds; samples out of range count as lost,
+// because they were slower than 60 s.
 func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported {
 	r := stats.Report(d.Buckets, lost+d.OverRange, p)
 	if r.Needs == 0 && !r.Lost {
@@ -118,8 +118,8 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 	return r
 }
 
-// Merge decodes histograms and puts them together, with the fewest digits that one of them has. It returns an error
-// wrapping ErrCorrupt for a histogram whose buckets are not what it says of them.
+// Merge decodes histograms and combines them, with the fewest digits of any of them. The error wraps ErrCorrupt if the buckets
+// of a histogram contradict its other fields.
 func Merge(hs ...Histogram) (Distribution, error) {
 	m := NewMerger()
 	for i, h := range hs {
@@ -130,13 +130,13 @@ func Merge(hs ...Histogram) (Distribution, error) {
 	return m.Distribution(), nil
 }
 
-// Merger puts histograms together one by one. It keeps only the buckets that hold samples.
+// Merger combines histograms one by one. It keeps only the buckets that hold samples.
 type Merger struct {
 	all *hdr.PackedHistogram
 	sum Distribution
 }
 
-// NewMerger makes an empty one.
+// NewMerger returns an empty merger.
 func NewMerger() *Merger {
 	return &Merger{
 		all: hdr.NewPacked(lowest, highest, digits),
@@ -144,7 +144,7 @@ func NewMerger() *Merger {
 	}
 }
 
-// Add decodes a histogram, adds it, and returns it alone. The error wraps ErrCorrupt.
+// Add decodes a histogram, adds it, and returns it as a distribution. The error wraps ErrCorrupt.
 func (m *Merger) Add(h Histogram) (Distribution, error) {
 	decoded, err := h.decode()
 	if err != nil {
@@ -169,12 +169,12 @@ func (m *Merger) Add(h Histogram) (Distribution, error) {
 	d.Sum += h.SumNs
 	d.SumOfSquares += h.SumOfSquaresNs2
 	d.Min, d.Max = min(d.Min, h.MinNs), max(d.Max, h.MaxNs)
-	// What stays in memory takes no more room than its samples need.
+	// Keep no more memory than the samples need.
 	m.all.Compact()
 	return alone.Distribution(), nil
 }
 
-// Distribution is all that was added so far.
+// Distribution returns everything that was added so far.
 func (m *Merger) Distribution() Distribution {
 	d := m.sum
 	d.Count = m.all.TotalCount()
@@ -189,8 +189,8 @@ func (m *Merger) Distribution() Distribution {
 	return d
 }
 
-// bucketsOf lists the buckets that hold samples. Below 2^precision each is 1 ns wide, and twice as wide with each further
-// power of two.
+// bucketsOf lists the buckets that hold samples. Below 2^precision each bucket is 1 ns wide, and the width doubles with each
+// further power of two.
 func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 	precision := 11
 	if h.SignificantFigures() == fewerDigits {
@@ -204,11 +204,11 @@ func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 	return out
 }
 
-// maxEncoded bounds the text of an encoded histogram, in bytes: one that has samples in each of its 27,648 buckets, 9 bytes
-// each, which do not compress, and a third more in base64.
+// maxEncoded is the maximum length of the text of an encoded histogram, in bytes: with samples in each of its 27,648 buckets, 9
+// incompressible bytes each, and a third more in base64.
 const maxEncoded = 340 << 10
 
-// decode reads the buckets and holds them against the numbers beside them.
+// decode reads the buckets and checks them against the other fields.
 func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	if len(h.Encoded) > maxEncoded {
 		return nil, fmt.Errorf("its text has %d KiB, and %d KiB are possible", len(h.Encoded)>>10, maxEncoded>>10)
@@ -232,7 +232,7 @@ func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	return decoded, nil
 }
 
-// checkHeader reads the range and the resolution, by which the library bounds what it expands, before anything else is.
+// checkHeader checks the range and the resolution, which bound the library's memory, before anything else is expanded.
 func (h Histogram) checkHeader() error {
 	compressed := base64.NewDecoder(base64.StdEncoding, strings.NewReader(h.Encoded))
 	if _, err := io.CopyN(io.Discard, compressed, 8); err != nil {
@@ -256,7 +256,7 @@ func (h Histogram) checkHeader() error {
 	return nil
 }
 
-// coarse is the histogram with fewer digits. What stands beside the buckets stays as it is.
+// coarse returns the histogram with fewer digits. The other fields do not change.
 func (h Histogram) coarse() (Histogram, error) {
 	fine, err := h.decode()
 	if err != nil {
@@ -274,7 +274,7 @@ func (h Histogram) coarse() (Histogram, error) {
 	return h, nil
 }
 
-// checkExtremes says whether extremes and sums are possible for samples in these buckets.
+// checkExtremes returns an error if the extremes and sums are impossible for samples in these buckets.
 func (h Histogram) checkExtremes(buckets []stats.Bucket) error {
 	outside := h.MinNs < lowest || h.MaxNs > highest
 	switch {
@@ -302,7 +302,7 @@ func (h Histogram) checkExtremes(buckets []stats.Bucket) error {
 		least += float64(b.Low) * float64(b.Count)
 		most += float64(b.High) * float64(b.Count)
 	}
-	// Floats add up with an error far below this part of the sum.
+	// The error of adding floats is far below this part of the sum.
 	slack := most * 1e-9
 	if sum := float64(h.SumNs); h.SumNs < 0 || sum < least-slack || sum > most+slack {
 		return fmt.Errorf("the sum is %d ns, but the buckets add up to %.0f to %.0f ns", h.SumNs, least, most)

@@ -32,7 +32,7 @@ func recorded(t testing.TB, samples ...int64) Histogram {
 	return h
 }
 
-// skewed makes samples that look like latencies: a narrow body and a long tail.
+// skewed returns samples that resemble latencies: a narrow body and a long tail.
 func skewed(seed uint64, n int) []int64 {
 	random := rand.New(rand.NewPCG(seed, 7))
 	out := make([]int64, n)
@@ -53,7 +53,7 @@ func TestMerge(t *testing.T) {
 		"buckets add up": {[][]int64{{1, 2}, {2, 3}},
 			Distribution{Buckets: []stats.Bucket{{Low: 1, High: 1, Count: 1}, {Low: 2, High: 2, Count: 2}, {Low: 3, High: 3, Count: 1}},
 				Count: 4, Min: 1, Max: 3, Sum: 8, SumOfSquares: 18}},
-		// The library calls 2494463 the largest here, which is the edge of its bucket.
+		// The library reports 2494463 as the maximum here, which is the edge of its bucket.
 		"the edges are drawn in to the exact extremes": {[][]int64{{4_097, 2_492_566}},
 			Distribution{Buckets: []stats.Bucket{{Low: 4_097, High: 4_099, Count: 1}, {Low: 2_492_416, High: 2_492_566, Count: 1}},
 				Count: 2, Min: 4_097, Max: 2_492_566, Sum: 2_496_663, SumOfSquares: 4_097*4_097 + 2_492_566*2_492_566}},
@@ -82,7 +82,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeAgainstSorting holds quantiles of merged rounds against those of all their samples sorted.
+// TestMergeAgainstSorting compares quantiles of merged rounds with the quantiles of all their samples, sorted.
 func TestMergeAgainstSorting(t *testing.T) {
 	var hs []Histogram
 	var all []int64
@@ -176,7 +176,7 @@ var otherGeometry = func() string {
 	return base64.StdEncoding.EncodeToString(out.Bytes())
 }()
 
-// oneDigit has the samples of TestMergeRefuses with one significant digit.
+// oneDigit contains the samples of TestMergeRefuses with one significant digit.
 var oneDigit = func() string {
 	h := hdr.New(lowest, highest, 1)
 	for _, ns := range []int64{10, 20, 5_000} {
@@ -186,8 +186,8 @@ var oneDigit = func() string {
 	return string(encoded)
 }()
 
-// TestForeignDecoder reads a stored histogram with a decoder that shares nothing with the library that wrote it
-// and compares the percentiles.
+// TestForeignDecoder reads a stored histogram with a decoder that is independent of the library that wrote it and compares the
+// percentiles.
 func TestForeignDecoder(t *testing.T) {
 	samples := append(skewed(42, 100_000), 1, 2_047, 2_048, 59_999_999_999)
 	h := recorded(t, samples...)
@@ -207,8 +207,8 @@ func TestForeignDecoder(t *testing.T) {
 	}
 }
 
-// decodeV2 is the format as its specification has it: base64 of a cookie, a length and a zlib stream of a header
-// of 40 bytes and ZigZag LEB128 numbers, of which a negative one is a run of zeros.
+// decodeV2 implements the format's specification: base64 of a cookie, a length and a zlib stream with a header of 40 bytes and
+// ZigZag LEB128 numbers. A negative number is a run of zeros.
 func decodeV2(t *testing.T, encoded string) []stats.Bucket {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(encoded)
@@ -325,8 +325,8 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// BenchmarkMillionSamples is what becomes of a million samples after a tool's parser has read them: recorded one by one,
-// encoded, and decoded again for the whole ladder of percentiles.
+// BenchmarkMillionSamples measures the processing of a million samples after a tool's parser has read them: they are recorded
+// one by one, encoded, and decoded again for the whole ladder of percentiles.
 func BenchmarkMillionSamples(b *testing.B) {
 	samples := skewed(1, 1_000_000)
 	for b.Loop() {

@@ -6,50 +6,51 @@ import (
 	"io"
 )
 
-// InspectionVersion is that of Inspection. A reader refuses any other: the bench image is then of another version than the
-// command.
+// InspectionVersion is the version of Inspection's format. A reader rejects any other version: the bench image then has another
+// version than the command.
 const InspectionVersion = 1
 
-// Inspection is what the agent of an inspect pod saw.
+// Inspection contains the observations of the agent in an inspect pod.
 type Inspection struct {
 	Version int `json:"version"`
-	// Evidence is as that of a benchmark's endpoint, of the first of the pod's CPUs and of one interface. Interface is
-	// empty when the pod has none of the name that was asked for.
+	// Evidence is like that of a benchmark's endpoint, for the first of the pod's CPUs and for one interface. Interface is
+	// empty if the pod has no interface with the requested name.
 	Evidence Evidence `json:"evidence"`
-	// NUMA are the CPUs of each of the machine's NUMA nodes, as lists such as 0-7,16-23, by the number of the node.
+	// NUMA contains the CPUs of each of the machine's NUMA nodes, as lists such as 0-7,16-23, by the number of the NUMA node.
 	NUMA map[string]string `json:"numa,omitempty"`
 	// NICs are the machine's network cards, without their VFs.
 	NICs []NIC `json:"nics,omitempty"`
-	// Onload is what the container has of Onload.
+	// Onload describes the parts of Onload in the container.
 	Onload Onload `json:"onload,omitzero"`
 }
 
 // NIC is a PF, or a network card that has no VFs, as the machine's PCI bus shows it.
 type NIC struct {
-	// PCIAddress is such as 0000:65:00.0, ID vendor:device, Driver the kernel's; the last may be empty.
+	// PCIAddress has the form 0000:65:00.0, ID is vendor:device, and Driver is the kernel's driver, which may be empty.
 	PCIAddress string `json:"pciAddress"`
 	ID         string `json:"id"`
 	Driver     string `json:"driver,omitempty"`
-	// NUMANode is -1 when the firmware does not tell.
+	// NUMANode is -1 if the firmware does not report it.
 	NUMANode int32 `json:"numaNode"`
-	// VFs is how many it has, TotalVFs how many it may have: 0 without SR-IOV.
+	// VFs is the number of its VFs, and TotalVFs the largest possible number: 0 without SR-IOV.
 	VFs      int32 `json:"vfs"`
 	TotalVFs int32 `json:"totalVFs"`
 }
 
-// Onload is what a container has of Onload.
+// Onload describes the parts of Onload in a container.
 type Onload struct {
 	// Preload is the container's LD_PRELOAD, as its device plugin sets it.
 	Preload string `json:"preload,omitempty"`
-	// Library is the path of the library where it is in the container, and empty where it is not.
+	// Library is the path of the library in the container, and empty if it is not there.
 	Library string `json:"library,omitempty"`
-	// Devices are those of Onload's device files that the container has.
+	// Devices are the Onload device files in the container.
 	Devices []string `json:"devices,omitempty"`
-	// ControlPlane is the program by which the kernel module starts Onload's control plane on the node; empty: its own.
+	// ControlPlane is the program with which the kernel module starts Onload's control plane on the node; empty: the module's
+	// default.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// Fact is a condition as the agent found it; empty where there is no inspection, or none of that condition.
+// Fact returns a condition as the agent found it; empty if there is no inspection or no such condition.
 func (i *Inspection) Fact(key string) string {
 	if i == nil {
 		return ""
@@ -57,13 +58,13 @@ func (i *Inspection) Fact(key string) string {
 	return i.Evidence.Facts[key]
 }
 
-// Virtual says whether the machine is known to be a virtual one.
+// Virtual reports whether the machine is known to be virtual.
 func (i *Inspection) Virtual() bool { return i.Fact("cpu.hypervisor") == "yes" }
 
 // frameInspection names the frame of an inspection.
 const frameInspection = "inspection"
 
-// Write frames an inspection on a log.
+// Write writes a framed inspection to a log.
 func (i Inspection) Write(w io.Writer) error {
 	plain, err := json.Marshal(i)
 	if err != nil {
@@ -76,7 +77,7 @@ func (i Inspection) Write(w io.Writer) error {
 	return writeFrame(w, frameInspection, InspectionVersion, content)
 }
 
-// ReadInspection finds the inspection on the log of a pod.
+// ReadInspection finds the inspection in the log of a pod.
 func ReadInspection(log io.Reader) (Inspection, error) {
 	i, err := readFrame(log, frameInspection, InspectionVersion, func(content []byte, digest string) (i Inspection, err error) {
 		err = inflate(content, digest, InspectionVersion, &i)

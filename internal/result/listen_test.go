@@ -66,7 +66,7 @@ func TestParseListen(t *testing.T) {
 	}
 }
 
-// endless is a log that goes on and on.
+// endless is an endless log.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -76,7 +76,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What is accepted is an address that the agent would have reported in the same words.
+// An accepted address is one that the agent would have reported in the same format.
 func FuzzParseListen(f *testing.F) {
 	f.Add("tailgate-log listening 192.0.2.1\n")
 	f.Add("x\ntailgate-log listening fd00::1\r\ntailgate-log listening 127.0.0.1\n")

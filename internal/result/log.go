@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Lines of an agent's log that are for a program begin with one mark, so that others may stand before, after and even
-// between them (the log of a container is two streams in one). What takes more than a line is framed:
+// Lines of an agent's log that are for a program begin with a mark, so that other lines may precede, follow and even separate
+// them (the log of a container merges two streams). Content that needs more than one line is framed:
 //
 //	tailgate-log listening <address>
 //	tailgate-log begin <what is framed> <version> <bytes>
@@ -24,25 +24,25 @@ const (
 	kindBegin     = "begin"
 	kindData      = "data"
 	kindEnd       = "end"
-	// bytesPerLine in base64, with the mark and the line's end, stay within 4 KiB.
+	// bytesPerLine in base64, with the mark and the line ending, stay within 4 KiB.
 	bytesPerLine = 3030
 	maxLine      = 4096
-	// MaxLog is how much of a pod's log is read, in bytes: a result takes at most 1.3 MiB of it, and agents write little
-	// besides. What comes later is not read, so that a result which stands there is missing.
+	// MaxLog is the number of bytes of a pod's log that are read: a result takes at most 1.3 MiB, and agents write little else.
+	// The rest of the log is not read, so a result in it is missing.
 	MaxLog = 8 << 20
 )
 
-// Framing says whether a line of a log is for a program, and not for people.
+// Framing reports whether a line of a log is for a program, and not for people.
 func Framing(line string) bool { return strings.HasPrefix(line, mark) }
 
 // record is a line of a log that is for a program.
 type record struct {
 	kind, content string
-	// whole is false where the log ends before the line does.
+	// whole is false if the log ends before the line does.
 	whole bool
 }
 
-// records are those of the first bytes of a log. The error is the reader's own; nothing comes after it.
+// records yields the records in the first bytes of a log. The error is the reader's own; nothing follows it.
 func records(log io.Reader, limit int64) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		lines := bufio.NewReader(io.LimitReader(log, limit))
@@ -65,7 +65,7 @@ func records(log io.Reader, limit int64) iter.Seq2[record, error] {
 	}
 }
 
-// readLine reads a line without its end. Of one that is too long to be ours it returns the beginning only.
+// readLine reads a line without its line ending. It returns only the beginning of a line that is too long for a record.
 func readLine(r *bufio.Reader) (string, error) {
 	var line []byte
 	for {
@@ -79,10 +79,10 @@ func readLine(r *bufio.Reader) (string, error) {
 	}
 }
 
-// writeFrame frames content on a log.
+// writeFrame writes framed content to a log.
 func writeFrame(w io.Writer, what string, version int, content []byte) error {
 	b := bufio.NewWriter(w)
-	// A new line first: what is on the log before need not have ended its own.
+	// Start with a new line: the text before it may not end in one.
 	fmt.Fprintf(b, "\n%s%s %s %d %d\n", mark, kindBegin, what, version, len(content))
 	for rest := content; len(rest) > 0; {
 		n := min(len(rest), bytesPerLine)
@@ -96,9 +96,9 @@ func writeFrame(w io.Writer, what string, version int, content []byte) error {
 	return nil
 }
 
-// readFrame finds the first frame of a log that open takes, which is given the content and the digest that the frame has
-// of it. The error wraps ErrMissing when there is no frame of this, ErrCorrupt when there is one and it is not whole or not
-// of this version; any other error is open's or the reader's own.
+// readFrame returns the first frame of a log that open accepts. It calls open with the content and the frame's digest of the
+// content. The error wraps ErrMissing if there is no such frame, and ErrCorrupt if a frame is incomplete or of another version;
+// any other error is open's or the reader's own.
 func readFrame[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) (T, error) {
 	var (
 		none    T
@@ -137,7 +137,7 @@ func readFrame[T any](log io.Reader, what string, version int, open func(content
 	return none, fmt.Errorf("%w in the log", ErrMissing)
 }
 
-// frame is a frame that is being read; nil is one that is not asked for.
+// frame is a frame that is being read; nil is a frame that is skipped.
 type frame struct {
 	size    int
 	content []byte
@@ -164,7 +164,7 @@ func begin(header, what string, want int) *frame {
 	return f
 }
 
-// add appends a line. What does not decode, or is too much, makes the whole frame wrong.
+// add appends a line. A line that cannot be decoded, or exceeds the size, invalidates the whole frame.
 func (f *frame) add(line string) {
 	if f == nil || f.wrong != nil {
 		return
@@ -177,7 +177,7 @@ func (f *frame) add(line string) {
 	}
 }
 
-// whole returns an error unless all of the content was read.
+// whole returns an error unless the complete content was read.
 func (f *frame) whole() error {
 	if f.wrong == nil && len(f.content) != f.size {
 		return fmt.Errorf("%w: %d bytes of %d", ErrCorrupt, len(f.content), f.size)

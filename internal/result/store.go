@@ -12,47 +12,47 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// What the ConfigMap of a run is made of.
+// The content of a run's ConfigMap.
 const (
 	// KeyClient and KeyServer hold the two documents, JSON in gzip, as the agents sent them.
 	KeyClient = "client.json.gz"
 	KeyServer = "server.json.gz"
-	// KeyPods holds what the API server said about both pods: JSON, two Seen under client and server.
+	// KeyPods holds the API server's data about both pods: JSON, two Seen under client and server.
 	KeyPods = "pods.json"
-	// AnnotationFormat holds the version of their format.
+	// AnnotationFormat holds the version of the documents' format.
 	AnnotationFormat = "tailgate.dev/result-format"
-	// maxStored bounds both documents together, maxPods what is kept of the pods, in bytes. The API server takes
-	// ConfigMaps of up to 1 MiB.
+	// maxStored is the maximum size of both documents together, and maxPods of the data about the pods, in bytes. The API
+	// server accepts ConfigMaps of up to 1 MiB.
 	maxStored = 900 << 10
 	maxPods   = 32 << 10
 )
 
-// Seen is what the API server said about an endpoint's pod. An agent knows nothing of it, and it nothing of what an agent
-// tells: that is why one can be held against the other.
+// Seen contains the API server's data about an endpoint's pod. It is independent of the agent's report, so that each can be
+// checked against the other.
 type Seen struct {
-	// PodUID is the pod's; empty when the pod was not read.
+	// PodUID is the pod's UID; empty if the pod was not read.
 	PodUID string `json:"podUID,omitempty"`
-	// ImageID is the digest of the image that ran, as the container runtime names it.
+	// ImageID is the digest of the image that ran, as the container runtime reports it.
 	ImageID string `json:"imageID,omitempty"`
-	// Requests are those of the agent's container, quantities by resource, as the pod was created.
+	// Requests are the requests of the agent's container when the pod was created: quantities by resource.
 	Requests map[string]string `json:"requests,omitempty"`
-	// Changed is what an admission webhook changed of what the pod was made with and may change what is measured, each
-	// in a few words, such as: requests amd.com/sf_vf: 2 instead of 1.
+	// Changed lists the changes that an admission webhook made to the pod and that may affect the measurement, each in a few
+	// words, such as: requests amd.com/sf_vf: 2 instead of 1.
 	Changed []string `json:"changed,omitempty"`
-	// Network is what Multus reported about the measured interface; nil on networks that it does not attach, and when it reported
-	// nothing.
+	// Network is Multus's report about the measured interface; nil for networks that Multus does not attach, and if there is no
+	// report.
 	Network *foreign.Status `json:"network,omitempty"`
-	// ClaimedDevice is the PCI address of the device that the pod's ResourceClaim had of the network's resource; empty
-	// when a device plugin provided it.
+	// ClaimedDevice is the PCI address of the device that the pod's ResourceClaim provides for the network's resource; empty if
+	// a device plugin provides it.
 	ClaimedDevice string `json:"claimedDevice,omitempty"`
 }
 
-// Stored is the result of a run: what both ends had to say, and what was seen of their pods, as it is kept.
+// Stored is the stored result of a run: the reports of both ends, and the API server's data about their pods.
 type Stored struct {
 	Client, Server         Document
 	ClientSeen, ServerSeen Seen
-	// ClientDigest and ServerDigest are the SHA-256 of the documents as the agents sent them, PodsDigest is that of what
-	// was seen of the pods, in hex.
+	// ClientDigest and ServerDigest are the SHA-256 of the documents as the agents sent them, and PodsDigest of the data about
+	// the pods, in hex.
 	ClientDigest, ServerDigest, PodsDigest string
 
 	client, server, pods []byte
@@ -64,8 +64,8 @@ type seenPods struct {
 	Server Seen `json:"server"`
 }
 
-// NewStored puts the results of the two ends of one attempt together, and what was seen of their pods. The error wraps
-// ErrCorrupt when they are not that.
+// NewStored combines the results of the two ends of one attempt with the data about their pods. The error wraps ErrCorrupt if
+// they are not the two ends of one attempt.
 func NewStored(client, server Framed, clientSeen, serverSeen Seen) (Stored, error) {
 	pods, err := json.Marshal(seenPods{clientSeen, serverSeen})
 	if err != nil {
@@ -93,8 +93,8 @@ func newStored(client, server Framed, pods []byte) (Stored, error) {
 	}, nil
 }
 
-// ConfigMap makes the immutable ConfigMap that keeps the result. The error wraps ErrTooLarge when it would not
-// be accepted.
+// ConfigMap returns the immutable ConfigMap that stores the result. The error wraps ErrTooLarge if the API server would not
+// accept it.
 func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owner metav1.OwnerReference) (*corev1.ConfigMap, error) {
 	if n := len(s.client) + len(s.server); n > maxStored {
 		return nil, fmt.Errorf("%w: %d KiB, and a ConfigMap keeps %d KiB", ErrTooLarge, (n+1023)>>10, maxStored>>10)
@@ -113,14 +113,14 @@ func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owne
 	}, nil
 }
 
-// Named is how a status names the result that a ConfigMap keeps: only its digests say what the result is.
+// Named returns the reference to the result in a status: its digests, not the ConfigMap, identify the result.
 func (s Stored) Named(configMap string) v1alpha1.StoredResult {
 	return v1alpha1.StoredResult{ConfigMap: configMap, Run: s.Client.Run, SHA256: s.ClientDigest, ServerSHA256: s.ServerDigest, PodsSHA256: s.PodsDigest}
 }
 
-// Verify says whether a ConfigMap holds, byte by byte, the result that a benchmark's status names. It decodes nothing, so
-// that a ConfigMap of another author costs no more than its digest. The error wraps ErrMissing when the ConfigMap lacks a
-// part of the result, ErrCorrupt when a part is not the one that the status names.
+// Verify checks whether a ConfigMap holds, byte by byte, the result that a benchmark's status names. It decodes nothing, so
+// that a ConfigMap from another author costs no more than computing its digests. The error wraps ErrMissing if the ConfigMap
+// lacks a part of the result, and ErrCorrupt if a part differs from the one that the status names.
 func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
 	pods, ok := cm.Data[KeyPods]
 	parts := []struct {
@@ -143,9 +143,9 @@ func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
 	return nil
 }
 
-// Open reads the result that a benchmark's status names from its ConfigMap. Who made the ConfigMap does not matter, and
-// neither does what else it says: Verify compares its content with the status before anything is decompressed or decoded.
-// The errors are those of Verify, and ErrCorrupt when the result is not of the run that the status names.
+// Open reads the result that a benchmark's status names from its ConfigMap. The author and the other content of the ConfigMap
+// do not matter: Verify compares its content with the status before anything is decompressed or decoded. The errors are
+// Verify's, and ErrCorrupt if the result cannot be decoded or belongs to another run than the status names.
 func Open(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
 	if err := Verify(cm, named); err != nil {
 		return Stored{}, err
@@ -171,15 +171,15 @@ func Open(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
 	return s, nil
 }
 
-// WithoutMeasurements is the result without what was measured: the conditions of both ends and of each cell are left.
+// WithoutMeasurements returns the result without the measurements: only the conditions of both ends and of each cell remain.
 func (s Stored) WithoutMeasurements() Stored {
 	s.Client, s.Server = s.Client.withoutMeasurements(), s.Server.withoutMeasurements()
 	s.client, s.server, s.pods = nil, nil, nil
 	return s
 }
 
-// Cell returns what a run has of a cell: the client's measurement, and what the server captured if that is complete; nil
-// for what it does not have. All readers of stored results find a cell by it.
+// Cell returns a run's data about a cell: the client's measurement, and the server's capture if it is complete; nil for data
+// that the run does not have. All readers of stored results use it to find a cell.
 func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 	for i := range s.Client.Cells {
 		if s.Client.Cells[i].Name == name {
@@ -194,7 +194,7 @@ func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 	return measured, captured
 }
 
-// OfVariant are the runs of one variant, in the order given.
+// OfVariant returns the runs of one variant, in the given order.
 func OfVariant(runs []Stored, variant string) []Stored {
 	var own []Stored
 	for _, run := range runs {

@@ -34,7 +34,7 @@ func ends(t *testing.T) (client, server Framed) {
 	return client, server
 }
 
-// What was seen of the pods of both ends.
+// The API server's data about the pods of both ends.
 var (
 	clientSeen = Seen{
 		PodUID: "uid-c", ImageID: "sha256:ab", Requests: map[string]string{"cpu": "2", "amd.com/sf_vf": "2"},
@@ -47,7 +47,7 @@ var (
 	serverSeen = Seen{PodUID: "uid-s"}
 )
 
-// podsDigest is that of podsJSON.
+// podsDigest is the digest of podsJSON.
 const (
 	podsJSON = `{"client":{"podUID":"uid-c","imageID":"sha256:ab","requests":{"amd.com/sf_vf":"2","cpu":"2"},` +
 		`"changed":["requests amd.com/sf_vf: 2 instead of 1"],"network":{"name":"perf/sf-vf","interface":"net1","ips":["192.0.2.1"],` +
@@ -87,7 +87,7 @@ func TestConfigMap(t *testing.T) {
 	}
 }
 
-// named is how a status names the result of storedMap.
+// named returns the reference of a status to the result of storedMap.
 func named(t *testing.T) v1alpha1.StoredResult {
 	t.Helper()
 	client, server := ends(t)
@@ -99,7 +99,7 @@ func named(t *testing.T) v1alpha1.StoredResult {
 func TestOpen(t *testing.T) {
 	client, server := ends(t)
 	cm := storedMap(t)
-	// Who owns it, and what it says of itself, does not matter.
+	// The owner and the metadata of the ConfigMap do not matter.
 	cm.OwnerReferences, cm.Labels, cm.Annotations = nil, nil, nil
 	got, err := Open(cm, named(t))
 	if err != nil {
@@ -182,7 +182,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// notCompressed is a document in a gzip stream that does not compress, with as many blanks behind it.
+// notCompressed returns a document in a gzip stream without compression, followed by a number of blanks.
 func notCompressed(t *testing.T, d Document, blanks int) []byte {
 	t.Helper()
 	plain, err := json.Marshal(d)
@@ -203,7 +203,7 @@ func notCompressed(t *testing.T, d Document, blanks int) []byte {
 	return b.Bytes()
 }
 
-// Verify alone decides whether a ConfigMap counts before the result is opened, so that it compares each part.
+// Verify alone decides whether a ConfigMap counts before the result is opened, so it must compare each part.
 func TestVerifyComparesEachPart(t *testing.T) {
 	if err := Verify(storedMap(t), named(t)); err != nil {
 		t.Error(err)
@@ -221,7 +221,8 @@ func TestVerifyComparesEachPart(t *testing.T) {
 	}
 }
 
-// A ConfigMap that replaces a result is compared with the digests before it is expanded: expanding this one takes 8 MiB and more.
+// A ConfigMap that replaces a result is compared with the digests before it is expanded: expanding this one takes 8 MiB and
+// more.
 func TestOpenExpandsNothingThatIsNotNamed(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)

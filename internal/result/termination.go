@@ -9,18 +9,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// maxTermination is how much of a termination message the kubelet keeps, in bytes.
+// maxTermination is the size of a termination message that the kubelet keeps, in bytes.
 const maxTermination = 4096
 
-// Termination is an agent's last word. It becomes the termination message of its container.
+// Termination is an agent's final report. It becomes the termination message of its container.
 type Termination struct {
-	// Reason is why there is no result in the log: one of the API's reasons of an attempt's outcome. It is empty when there is one.
+	// Reason is why there is no result in the log: one of the API's reasons for an attempt's outcome. It is empty if there is a
+	// result.
 	Reason string `json:"reason,omitempty"`
-	// Message says more.
+	// Message contains details.
 	Message string `json:"message,omitempty"`
 }
 
-// Encode writes it as JSON of at most 4096 bytes. A message that is too long ends in "…".
+// Encode returns the termination as JSON of at most 4096 bytes. A message that is too long is cut and ends in "…".
 func (t Termination) Encode() ([]byte, error) {
 	b, err := json.Marshal(t)
 	if err != nil {
@@ -29,7 +30,7 @@ func (t Termination) Encode() ([]byte, error) {
 	if len(b) <= maxTermination {
 		return b, nil
 	}
-	// JSON makes some characters longer, so the length that fits is searched for.
+	// JSON escapes make some characters longer, so the longest message that fits is searched for.
 	message := t.Message
 	fits := func(limit int) bool {
 		t.Message = text.Shorten(message, limit)
@@ -42,7 +43,7 @@ func (t Termination) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// WriteFile writes it where the kubelet looks for the container's termination message.
+// WriteFile writes the termination to the file from which the kubelet reads the container's termination message.
 func (t Termination) WriteFile(path string) error {
 	b, err := t.Encode()
 	if err != nil {
@@ -54,8 +55,8 @@ func (t Termination) WriteFile(path string) error {
 	return nil
 }
 
-// ParseTermination reads a container's termination message. It is an error if an agent did not write it: the
-// runtime leaves messages of its own there, and a process that was killed leaves none.
+// ParseTermination reads a container's termination message. It returns an error for a message that is not an agent's: the
+// runtime writes messages of its own, and a process that was killed leaves none.
 func ParseTermination(message string) (Termination, error) {
 	var t Termination
 	if len(message) > maxTermination {

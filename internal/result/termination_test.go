@@ -13,7 +13,7 @@ import (
 func TestTermination(t *testing.T) {
 	cases := map[string]struct {
 		in   Termination
-		want string // the message read back; "cut" for a beginning of the one that was given
+		want string // the message that is read back; "cut" for the beginning of the given message
 	}{
 		"a failure":      {Termination{Reason: "ToolFailed", Message: "it \"failed\"\nbadly"}, "it \"failed\"\nbadly"},
 		"nothing":        {Termination{}, ""},

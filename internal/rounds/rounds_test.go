@@ -42,7 +42,7 @@ func TestAddRefusesWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Nothing is kept of a run that grows with its samples, its intervals or its slow samples.
+// The collection keeps nothing that grows with a run's samples, intervals or slow samples.
 func TestMeasurementsAreNotKept(t *testing.T) {
 	r := result.NewRecorder()
 	r.Record(1000)
@@ -68,7 +68,7 @@ func TestMeasurementsAreNotKept(t *testing.T) {
 	}
 }
 
-// Runs of a variant that the spec does not have, which agents do not let happen, do not count.
+// Runs of a variant that the spec does not have do not count. Agents do not let this happen.
 func TestAddLeavesOutOtherVariants(t *testing.T) {
 	run := stored(result.Cell{Own: &tool.Own{}})
 	run.Client.Variant = "another"

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// mostTold is how many different warnings of the tools are reported, maxTold how long each may be, in bytes.
+	// mostTold is the number of different warnings of the tools that are reported, and maxTold the maximum length of each, in
+	// bytes.
 	mostTold, maxTold = 4, 400
-	// maxTexts is how many different warnings are kept apart, to count those that are not reported.
+	// maxTexts is the number of different warnings that are distinguished, to count those that are not reported.
 	maxTexts = 1024
 )
 
-// toolWarnings are the tools' own warnings, each different one once.
+// toolWarnings holds the tools' own warnings, each different text once.
 type toolWarnings struct {
 	known map[[sha256.Size]byte]int
 	texts []toolWarning
 }
 
-// toolWarning is one of them, with the first measurement that has it and how many more do.
+// toolWarning is one text, with the first measurement that has it and the number of further ones.
 type toolWarning struct {
 	text, first string
 	more        int
@@ -47,8 +48,8 @@ func (w *toolWarnings) add(said, from string) {
 	}
 }
 
-// ToolWarnings has the first different warnings of the tools, with the first measurement that has each and how many more
-// do; all of them are in the stored results. Empty when no tool warned.
+// ToolWarnings returns the first different warnings of the tools, each with the first measurement that has it and the number of
+// further ones; the stored results contain all warnings. It is empty if no tool warned.
 func (c *Collection) ToolWarnings() string {
 	var told []string
 	for _, w := range c.tools.texts {
@@ -64,7 +65,7 @@ func (c *Collection) ToolWarnings() string {
 	return strings.Join(told, "; ")
 }
 
-// note keeps what a run says besides its measurements.
+// note records what a run reports besides its measurements.
 func (c *Collection) note(run result.Stored) {
 	for _, cell := range run.Client.Cells {
 		for _, said := range cell.Warnings {

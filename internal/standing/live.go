@@ -15,14 +15,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
-// unseen ends the message about a node that changed without the operator's having noticed.
+// unseen ends a message about a change of a node that the operator has not processed.
 const unseen = "the operator has not processed this yet; is it running?"
 
 // page is how many objects one request lists, so that a large cluster does not need much memory.
 const page = 250
 
-// OfNode returns the standing of a LatencyVerification, given its Node as it is now. What the status says holds for the Node
-// that it names only: one that was replaced or has changed since is not verified, whether or not an operator runs.
+// OfNode returns the standing of a LatencyVerification, given its current Node. The status applies only to the Node that it
+// names: a Node that was replaced or has changed since is not verified, whether or not an operator runs.
 func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
 	if v.Status.State == "" {
 		return OfVerification(v)
@@ -39,7 +39,7 @@ func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
 }
 
 // OfGateNow returns the standing of a LatencyGate. A Pass counts only if every Node that the gate has or selects is still
-// the one that was verified: the gate's condition stays as it was while no operator runs.
+// the one that was verified: the gate's condition does not change while no operator runs.
 func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) (Standing, error) {
 	s := OfGate(g)
 	if s.Outcome != v1alpha1.VerdictPass {
@@ -57,13 +57,13 @@ func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) 
 	return s, nil
 }
 
-// changedNode is a node of a gate that is not verified as it is now.
+// changedNode is a node of a gate that is not verified in its current state.
 type changedNode struct {
 	name string
 	Standing
 }
 
-// changedNodes returns the nodes of a gate that are not verified as they are now. They are read from the API server.
+// changedNodes returns the nodes of a gate that are not verified in their current state, which it reads from the API server.
 func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) ([]changedNode, error) {
 	known := map[string]*v1alpha1.LatencyVerification{}
 	err := each(ctx, api, func(list *v1alpha1.LatencyVerificationList) {
@@ -102,7 +102,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", g.Name, err)
 	}
-	// What is left belongs to the gate, and does not have its label any more. The gate's condition counts its states.
+	// The remaining nodes belong to the gate, but its selector no longer selects them. The gate's condition counts their states.
 	for name, v := range known {
 		node := &corev1.Node{}
 		switch err := api.Get(ctx, client.ObjectKey{Name: name}, node); {
@@ -116,13 +116,13 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	return changed, nil
 }
 
-// each lists objects in pages.
+// each lists objects in pages and calls look with each page.
 func each[T any, L interface {
 	*T
 	client.ObjectList
 }](ctx context.Context, api client.Reader, look func(L), options ...client.ListOption) error {
 	for next := ""; ; {
-		// A list of its own for each page: what was looked at stays as it is.
+		// Each page has its own list, so that the objects of earlier pages do not change.
 		list := L(new(T))
 		if err := api.List(ctx, list, append([]client.ListOption{client.Limit(page), client.Continue(next)}, options...)...); err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
-// makeNode makes a node that the gate selects.
+// makeNode returns a node that the gate selects.
 func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"role": "fast"}}}
 	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion = "boot-1", "6.1.0"
@@ -29,7 +29,7 @@ func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-// makeVerified makes the verification of a node that is verified as makeNode makes it.
+// makeVerified returns the verification of a node in the state that makeNode returns.
 func makeVerified(gate, node string, changes ...func(*v1alpha1.LatencyVerification)) *v1alpha1.LatencyVerification {
 	v := &v1alpha1.LatencyVerification{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(gate, node)},
@@ -45,7 +45,7 @@ func makeVerified(gate, node string, changes ...func(*v1alpha1.LatencyVerificati
 	return v
 }
 
-// clusterOf is an API server with objects. It answers in pages of one object, as far as a limit is asked for.
+// clusterOf returns an API server with objects. It answers in pages of one object if a request has a limit.
 func clusterOf(t *testing.T, fails error, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -97,7 +97,7 @@ func TestOfGateNow(t *testing.T) {
 	going := func(o client.Object) { o.SetFinalizers([]string{"x/y"}); o.SetDeletionTimestamp(new(metav1.Now())) }
 	cases := map[string]struct {
 		objects []client.Object
-		// reason is empty for a Pass; detail is in the first of the details otherwise.
+		// reason is empty for a Pass; otherwise the first of the details contains detail.
 		reason, detail string
 	}{
 		"as they were verified": {objects: []client.Object{makeNode("a"), makeNode("b"), makeVerified("up", "a"), makeVerified("up", "b")}},
@@ -141,7 +141,7 @@ func TestOfGateNow(t *testing.T) {
 	}
 }
 
-// A standing that is no Pass needs nothing besides the gate, and one that would be is not given when nodes cannot be read.
+// A standing other than Pass needs only the gate; a Pass is not given if the nodes cannot be read.
 func TestOfGateNowReads(t *testing.T) {
 	down := errors.New("down")
 	api := clusterOf(t, down, makeVerified("up", "a"))

@@ -9,23 +9,24 @@ import (
 // fractions of this form: 3 rounds against 3 can decide at one in 20, but at no lower probability.
 type OneIn int64
 
-// The probabilities of errors of the gate.
+// The error probabilities of the gate.
 const (
-	// OneLook is that of a verdict on data that are looked at once.
+	// OneLook is the probability for a verdict on data that are judged once.
 	OneLook OneIn = 20
 	// TwoLooks is the probability of each of two verdicts, the second of which evaluates more rounds because the first did
 	// not decide.
 	TwoLooks OneIn = 40
 )
 
-// Among returns the probability for each of a number of comparisons that keeps p for all of them together (Bonferroni).
+// Among returns the probability for each of a number of comparisons that limits the probability of all of them together to a
+// (Bonferroni).
 func (a OneIn) Among(comparisons int) OneIn { return a * OneIn(max(comparisons, 1)) }
 
 // MannWhitney returns the largest k with P(U <= k) <= alpha, where U is the Mann-Whitney statistic of m and n observations
 // of one distribution: the number of pairs in which the first is larger. It is -1 if even U = 0 is more probable
 // than alpha: there are too few observations to show a difference.
 //
-// The distribution is exact, for observations without ties. How ties are treated follows from how k is used: see Tally.
+// The distribution is exact for observations without ties. How ties are treated depends on how k is used: see Tally.
 func MannWhitney(m, n int, alpha OneIn) int {
 	key := mannWhitneyKey{min(m, n), max(m, n), alpha}
 	if k, known := mannWhitneyKnown.Load(key); known {
@@ -41,8 +42,7 @@ type mannWhitneyKey struct {
 	alpha OneIn
 }
 
-// mannWhitneyKnown keeps what was computed: 20 and 20 take half a millisecond, and every comparison of a benchmark asks
-// the same.
+// mannWhitneyKnown caches results: 20 and 20 take half a millisecond, and all comparisons of a benchmark need the same values.
 var mannWhitneyKnown sync.Map
 
 func mannWhitney(m, n int, alpha OneIn) int {
@@ -71,7 +71,7 @@ func Sign(n int, alpha OneIn) int {
 	return largest(alpha, all, n, func(a int) *big.Int { return new(big.Int).Binomial(int64(n), int64(a)) })
 }
 
-// largest is the largest k up to last with (ways(0) + ... + ways(k)) / all <= alpha, or -1.
+// largest returns the largest k up to last with (ways(0) + ... + ways(k)) / all <= alpha, or -1.
 func largest(alpha OneIn, all *big.Int, last int, ways func(int) *big.Int) int {
 	var sum, scaled big.Int
 	scale := big.NewInt(int64(alpha))
@@ -94,7 +94,7 @@ func FewestRoundsForLevel(alpha OneIn) int {
 	return fewest(func(n int) bool { return Sign(n, alpha) >= 0 })
 }
 
-// fewest is the smallest n that is enough. 64 rounds are, for any probability that 64 bits can hold.
+// fewest returns the smallest sufficient n. 64 rounds are sufficient for any probability that fits in 64 bits.
 func fewest(enough func(n int) bool) int {
 	n := 1
 	for n < 64 && !enough(n) {

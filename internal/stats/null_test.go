@@ -13,9 +13,9 @@ func TestMannWhitney(t *testing.T) {
 		alpha OneIn
 		want  int
 	}{
-		// The table of the method.
+		// The table in the description of the method.
 		{5, 5, OneLook, 4}, {8, 8, OneLook, 15}, {10, 10, OneLook, 27}, {5, 10, OneLook, 11},
-		// Exactly one in 20, which a float would have to hit by luck.
+		// Exactly one in 20, which a float would represent only by luck.
 		{3, 3, OneLook, 0}, {3, 3, 21, -1}, {3, 3, TwoLooks, -1},
 		// Published tables: one-sided 0.05 and 0.025.
 		{20, 20, OneLook, 138}, {20, 20, TwoLooks, 127}, {4, 4, TwoLooks, 0}, {10, 10, TwoLooks, 23}, {7, 9, OneLook, 15},
@@ -23,7 +23,7 @@ func TestMannWhitney(t *testing.T) {
 		{0, 10, OneLook, -1}, {0, 0, OneLook, -1}, {1, 1, OneLook, -1},
 	}
 	for _, c := range cases {
-		for range 2 { // The second answer is a kept one.
+		for range 2 { // The second answer comes from the cache.
 			if got := MannWhitney(c.m, c.n, c.alpha); got != c.want {
 				t.Errorf("%d and %d at one in %d: got %d, want %d", c.m, c.n, c.alpha, got, c.want)
 			}
@@ -34,7 +34,7 @@ func TestMannWhitney(t *testing.T) {
 	}
 }
 
-// TestMannWhitneyAgainstEnumeration counts U in every order that m and n observations can have.
+// TestMannWhitneyAgainstEnumeration counts U in every possible order of m and n observations.
 func TestMannWhitneyAgainstEnumeration(t *testing.T) {
 	for m := 1; m <= 7; m++ {
 		for n := m; n <= 8; n++ {
@@ -63,7 +63,7 @@ func TestMannWhitneyAgainstEnumeration(t *testing.T) {
 					}
 					want = u
 				}
-				// Half of the distribution is as far as any alpha reaches.
+				// No alpha reaches beyond half of the distribution.
 				want = min(want, m*n/2)
 				if got := mannWhitney(m, n, alpha); got != want {
 					t.Errorf("%d and %d at one in %d: got %d, enumerated %d", m, n, alpha, got, want)

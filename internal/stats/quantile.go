@@ -1,16 +1,16 @@
-// Package stats computes what is reported from distributions of latencies. It is pure: it knows neither where
-// the samples came from nor how they are stored.
+// Package stats computes the values that are reported for distributions of latencies. It is pure: it knows neither where the
+// samples came from nor how they are stored.
 //
-// A percentile here is the nearest-rank one: the smallest value that at least that share of the samples does
-// not exceed. Shares are ratios of integers, so that no floating-point error can move a rank: 99.9 % of 1000
-// samples is rank 999, which is not what 0.999*1000 rounded up has to give.
+// A percentile here is a nearest-rank percentile: the smallest value that at least that share of the samples does not exceed.
+// Shares are ratios of integers, so that no floating-point error can move a rank: 99.9 % of 1000 samples is rank 999, and
+// rounding up 0.999*1000 need not give that.
 package stats
 
 import (
 	"math/bits"
 )
 
-// Bucket is a number of samples whose range is known, but not their values.
+// Bucket is a number of samples with a known range, but unknown values.
 type Bucket struct {
 	// Low and High are the smallest and the largest value of the bucket, both inclusive, in nanoseconds.
 	Low, High int64
@@ -56,15 +56,15 @@ func Named(name string) (Percentile, bool) {
 	return Percentile{}, false
 }
 
-// samplesBeyond is how many samples must lie beyond a percentile before it is reported. With ten, the true
-// share beyond the reported value is, with 95 % confidence, between 0.48 and 1.84 times the nominal one; with
-// fewer, the "percentile" is one of the few largest samples of this very run.
+// samplesBeyond is the number of samples that must be beyond a percentile before it is reported. With ten, the true share
+// beyond the reported value is, with 95 % confidence, between 0.48 and 1.84 times the nominal one; with fewer, the "percentile"
+// is one of the few largest samples of this particular run.
 const samplesBeyond = 10
 
 // Needs returns the smallest number of samples with which a percentile is eligible.
 func (p Percentile) Needs() int64 { return p.needs(samplesBeyond) }
 
-// needs is the smallest number of samples of which at least so many lie beyond the percentile.
+// needs returns the smallest number of samples with at least beyond samples beyond the percentile.
 func (p Percentile) needs(beyond int64) int64 {
 	share := p.Den - p.Num
 	return (beyond*p.Den + share - 1) / share
@@ -73,21 +73,21 @@ func (p Percentile) needs(beyond int64) int64 {
 // Eligible reports whether a percentile of count samples may be reported.
 func (p Percentile) Eligible(count int64) bool { return count >= p.Needs() }
 
-// rank is the number, from 1, of the sample that is the percentile of count samples in ascending order.
+// rank returns the number, counted from 1 in ascending order, of the sample that is the percentile of count samples.
 func (p Percentile) rank(count int64) int64 {
-	// 128 bits, because counts of merged rounds times 10^8 leave 64.
+	// 128 bits are needed, because the counts of merged rounds times 10^8 exceed 64 bits.
 	hi, lo := bits.Mul64(uint64(count), uint64(p.Num))
 	lo, carry := bits.Add64(lo, uint64(p.Den-1), 0)
 	quotient, _ := bits.Div64(hi+carry, lo, uint64(p.Den))
 	return max(int64(quotient), 1)
 }
 
-// Quantile returns the percentile of the samples in buckets, which are in ascending order: the largest value that
-// the bucket of its rank can hold. It is never less than the true one, and more by at most the width of that
-// bucket. Without samples it is 0. It does not judge eligibility.
+// Quantile returns the percentile of the samples in buckets, which must be in ascending order: the largest value of the bucket
+// that contains its rank. It is never less than the true percentile, and exceeds it by at most the width of that bucket. It is
+// 0 without samples. It does not check whether the percentile is eligible.
 func Quantile(buckets []Bucket, p Percentile) int64 { return at(buckets, p.rank(Count(buckets))) }
 
-// at is the largest value that the bucket of the sample with this rank can hold; 0 beyond the last.
+// at returns the largest value of the bucket that contains the sample with this rank; 0 beyond the last sample.
 func at(buckets []Bucket, rank int64) int64 {
 	for _, b := range buckets {
 		rank -= b.Count
@@ -102,14 +102,14 @@ func at(buckets []Bucket, rank int64) int64 {
 type Reported struct {
 	// Ns is the percentile in nanoseconds; meaningless when it needs more samples or is lost.
 	Ns int64
-	// Needs is how many samples it needs; 0 when there are enough.
+	// Needs is the number of samples that the percentile needs; 0 if there are enough.
 	Needs int64
-	// Lost reports that so many messages were lost that the percentile is one of them.
+	// Lost is true if so many messages were lost that the percentile is one of them.
 	Lost bool
 }
 
-// Report returns a percentile of the samples in buckets and of lost messages, which count as slower than any sample: if they
-// were left out, a network that loses its slowest messages would look fast.
+// Report returns a percentile of the samples in buckets and the lost messages. Lost messages count as slower than any sample:
+// without them, a network that loses its slowest messages would look fast.
 func Report(buckets []Bucket, lost int64, p Percentile) Reported {
 	samples := Count(buckets)
 	total := samples + lost

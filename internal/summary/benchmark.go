@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// PairOf are the nodes of a pair's benchmark: those that were chosen, or as long as none are those that it names.
+// PairOf returns the nodes of a pair's benchmark: the chosen nodes or, until they are chosen, the nodes that its spec names.
 func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
 	if b.Status.Pair != nil {
 		return *b.Status.Pair
@@ -24,7 +24,7 @@ func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
 	return p
 }
 
-// Rank is a pair's percentile for comparisons with other pairs: Infinite when it is lost, -1 when it is unknown.
+// Rank returns a pair's percentile for comparisons with other pairs: Infinite if it is lost, -1 if it is unknown.
 func Rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
 	switch ns := c.Percentile(p); {
 	case ns != nil:
@@ -35,7 +35,7 @@ func Rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
 	return -1
 }
 
-// Standing says where a benchmark without results stands.
+// Standing describes the state of a benchmark without results.
 func Standing(b *v1alpha1.LatencyBenchmark) string {
 	for _, conditionType := range []string{v1alpha1.ConditionSucceeded, v1alpha1.ConditionAccepted} {
 		if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
@@ -45,10 +45,10 @@ func Standing(b *v1alpha1.LatencyBenchmark) string {
 	return "the operator has not processed it yet; is it running?"
 }
 
-// Streams says whether a cell measured bandwidth, and not round trips.
+// Streams reports whether a cell measured bandwidth and not round trips.
 func Streams(r v1alpha1.CellResult) bool { return r.LatencyType == "" }
 
-// Shown is what is shown of a round-trip time in nanoseconds: all of it, or its half.
+// Shown returns the conversion of a round-trip time to the displayed time, in nanoseconds: the whole time, or half of it.
 func Shown(t v1alpha1.LatencyType) func(rtt int64) int64 {
 	if t == v1alpha1.LatencyHalfRTT {
 		return stats.HalfRTT

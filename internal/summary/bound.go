@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// maxStatus bounds a status as JSON, in bytes. etcd takes objects of up to 1.5 MiB, of which the API server's own record
-	// of who wrote which field takes up to as much as the status.
+	// maxStatus is the largest size of a status as JSON, in bytes. etcd accepts objects of up to 1.5 MiB, and the API
+	// server's own record of which client wrote which field can be as large as the status.
 	maxStatus = 512 << 10
-	// fewAttempts is how many attempts a status that is too large keeps.
+	// fewAttempts is the number of attempts that a status that is too large keeps.
 	fewAttempts = 50
 )
 
-// fewPercentiles are those that the results of a status that is too large keep.
+// fewPercentiles holds the percentiles that the results of a status that is too large keep.
 var fewPercentiles = []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999}
 
-// shed are the parts that a status can do without, in the order in which it loses them. All but the attempts can be computed
+// shed holds the parts that a status can omit, in the order in which it omits them. All but the attempts can be computed
 // from the stored results.
 var shed = []struct {
 	what     string
@@ -58,8 +58,8 @@ var shed = []struct {
 	}},
 }
 
-// Bound leaves out of a status what makes it larger than the API server stores, and a warning says what. A status that
-// cannot be written would keep its nodes forever.
+// Bound omits parts of a status that is too large for the API server, and adds a warning that names them. A benchmark whose
+// status cannot be written would hold its nodes forever.
 func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 	isShortened := func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningStatusShortened }
 	before := ""
@@ -68,7 +68,7 @@ func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 	}
 	leftOut := map[string]bool{}
 	for _, part := range shed {
-		// What was left out at an earlier time still is, unless the results were computed again.
+		// Parts that were omitted earlier are still missing, unless the results were computed again.
 		leftOut[part.what] = strings.Contains(before, part.what)
 	}
 	for _, part := range shed {

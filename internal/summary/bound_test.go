@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// largestStatus is that of a legal benchmark of 400 runs and 400 cells whose attempts failed with long messages.
+// largestStatus returns the status of a legal benchmark of 400 runs and 400 cells whose attempts failed with long messages.
 func largestStatus() *v1alpha1.LatencyBenchmarkStatus {
 	s := &v1alpha1.LatencyBenchmarkStatus{}
 	number := func() *int64 { return new(int64(12_345_678)) }
@@ -102,7 +102,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// The status of a matrix never needs to leave anything out.
+// The status of a matrix never needs to omit anything.
 func TestLargestStatusOfAMatrix(t *testing.T) {
 	name := strings.Repeat("n", 253)
 	pair := v1alpha1.Pair{ClientNode: name, ServerNode: name}
@@ -135,7 +135,7 @@ func TestLargestStatusOfAMatrix(t *testing.T) {
 	}
 }
 
-// shortened is what a status says that it leaves out.
+// shortened returns the warning of a status about the parts that it omits.
 func shortened(s *v1alpha1.LatencyBenchmarkStatus) string {
 	for _, w := range s.Warnings {
 		if w.Reason == v1alpha1.WarningStatusShortened {
@@ -145,7 +145,7 @@ func shortened(s *v1alpha1.LatencyBenchmarkStatus) string {
 	return ""
 }
 
-// A status says what it leaves out, also after more attempts than it has room for, and nothing else.
+// A status names exactly the parts that it omits, also after more attempts are added.
 func TestBoundSaysWhatIsLeftOut(t *testing.T) {
 	s := largestStatus()
 	s.Results, s.Endpoints = s.Results[:100], nil

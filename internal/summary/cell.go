@@ -19,7 +19,7 @@ func IsLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
 	return c.LostFrom != "" && slices.Index(all, p) >= slices.Index(all, c.LostFrom)
 }
 
-// Label is a cell with its variant, where there is more than one.
+// Label names a cell, with its variant if there is more than one.
 func Label(c v1alpha1.CellResult) string {
 	if c.Variant == plan.DefaultVariant {
 		return c.Name
@@ -27,14 +27,14 @@ func Label(c v1alpha1.CellResult) string {
 	return c.Variant + " " + c.Name
 }
 
-// cell is a line of the results, and what comparing it with another takes.
+// cell is a line of the results, with the data for a comparison with another cell.
 type cell struct {
 	v1alpha1.CellResult
-	// rounds are the percentiles of which every round has samples enough, round by round, of the full round trip.
+	// rounds holds the percentiles for which every round has enough samples, round by round, of the full round trip.
 	rounds map[v1alpha1.Percentile][]stats.Observation
 }
 
-// summarizeCell puts one cell of all runs of a variant together. It is not found when no run has it.
+// summarizeCell combines one cell of all runs of a variant. It returns false if no run has it.
 func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.Cell) (cell, bool) {
 	each := of.Measured.Found()
 	line := newCell(v1alpha1.CellResult{Variant: variant, Name: of.Name, Rounds: int32(len(each))})
@@ -67,7 +67,7 @@ func newCell(line v1alpha1.CellResult) cell {
 	return cell{CellResult: line, rounds: map[v1alpha1.Percentile][]stats.Observation{}}
 }
 
-// summarizeCaptured puts together what the servers captured of a cell. It is not found when no run has it whole.
+// summarizeCaptured combines the captures of a cell by the servers. It returns false if no run has a complete one.
 func summarizeCaptured(variant string, of *rounds.Cell) (cell, bool) {
 	each := of.Captured.Found()
 	line := newCell(v1alpha1.CellResult{
@@ -84,7 +84,7 @@ func summarizeCaptured(variant string, of *rounds.Cell) (cell, bool) {
 	return line, true
 }
 
-// distribution fills in what follows from the samples of all rounds, which are d together.
+// distribution sets the figures computed from the samples of all rounds, whose merged distribution is d.
 func distribution(line *cell, each []rounds.Round, d result.Distribution, shown func(int64) int64) {
 	line.Samples = d.Count
 	line.Lost += d.OverRange
@@ -130,14 +130,14 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 	}
 }
 
-// observe keeps a percentile for comparisons, if every round has it: those that lack something are seldom the quick ones.
+// observe keeps a percentile for comparisons if every round has it: rounds that lack one are rarely the fast ones.
 func (c *cell) observe(p v1alpha1.Percentile, each []stats.Observation) {
 	if len(each) == int(c.Rounds) {
 		c.rounds[p] = each
 	}
 }
 
-// appendSpread adds what the rounds' values of a percentile differ by. One value alone tells nothing.
+// appendSpread adds the spread of a percentile over the rounds. A single value has none.
 func appendSpread(all []v1alpha1.Spread, p v1alpha1.Percentile, values []int64) []v1alpha1.Spread {
 	if len(values) < 2 {
 		return all
@@ -149,11 +149,12 @@ func appendSpread(all []v1alpha1.Spread, p v1alpha1.Percentile, values []int64) 
 	})
 }
 
-// median is the value in the middle of a sorted list, of an even number the lower one: a value that was measured.
+// median returns the middle value of a sorted list, or the lower of two middle values, so that it is always a measured
+// value.
 func median(sorted []int64) int64 { return sorted[(len(sorted)-1)/2] }
 
-// ownStatistics fills in what a tool without samples says itself: the mean over all round trips, and of the rest the
-// median of the rounds, as percentiles of rounds cannot be merged.
+// ownStatistics sets the statistics that a tool without samples reports itself: the mean over all round trips, and otherwise
+// the median over the rounds, because percentiles of rounds cannot be merged.
 func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 	var sum float64
 	var least, most, deviations []int64
@@ -206,7 +207,7 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 	}
 }
 
-// bandwidth is the median of the rounds, with their extremes.
+// bandwidth returns the median bandwidth of the rounds, with their extremes.
 func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 	var received, sent []int64
 	b := &v1alpha1.BandwidthResult{}
@@ -230,7 +231,8 @@ func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 	return b
 }
 
-// outliers says in one sentence with what the slowest samples of all rounds coincide; empty when no round knows.
+// outliers returns a sentence about the interruptions with which the slowest samples of all rounds coincide; empty if no
+// round has an attribution.
 func outliers(a *tool.Attribution) string {
 	if a == nil {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The API bounds the line, whatever the variants are called and however they differ.
+// The line stays within the limit of the API for the longest names and ratios.
 func TestSummaryOfVariantsIsBounded(t *testing.T) {
 	var s v1alpha1.LatencyBenchmarkSpec
 	var results []v1alpha1.CellResult

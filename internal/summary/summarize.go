@@ -1,5 +1,6 @@
-// Package summary computes from stored results what statuses and reports show: a line for each cell over all rounds, what the
-// endpoints were, what limits the numbers, and how the pairs of a matrix differ. It prints nothing.
+// Package summary computes from stored results what statuses and reports show: a line for each cell over all rounds, the
+// observations of the endpoints, the limits of the numbers, and the differences between the pairs of a matrix. It prints
+// nothing.
 package summary
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Summary is the part of a benchmark's status that follows from its stored results.
+// Summary is the part of a benchmark's status that is computed from its stored results.
 type Summary struct {
 	Results   []v1alpha1.CellResult
 	Warnings  []v1alpha1.Warning
@@ -64,7 +65,7 @@ func Summarize(c *rounds.Collection) Summary {
 	return s
 }
 
-// headline is one cell of every variant for kubectl get: the one with a name, or the first.
+// headline summarizes one cell of every variant for kubectl get: the cell with the name, or the first.
 func headline(name string, results ...v1alpha1.CellResult) *v1alpha1.Summary {
 	first := results[max(0, slices.IndexFunc(results, func(r v1alpha1.CellResult) bool { return r.Name == name }))]
 	results = slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Name != first.Name })
@@ -100,7 +101,7 @@ func headline(name string, results ...v1alpha1.CellResult) *v1alpha1.Summary {
 	return h
 }
 
-// Placement is Verified when every endpoint is; empty without any.
+// Placement returns Verified if every endpoint is verified; empty without endpoints.
 func Placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
 	if len(endpoints) == 0 {
 		return ""
@@ -108,7 +109,7 @@ func Placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
 	return PlacementState(!slices.ContainsFunc(endpoints, func(e v1alpha1.Endpoint) bool { return e.Placement != v1alpha1.PlacementVerified }))
 }
 
-// PlacementState is Verified or Unverified.
+// PlacementState returns Verified or Unverified.
 func PlacementState(verified bool) v1alpha1.PlacementState {
 	if verified {
 		return v1alpha1.PlacementVerified
@@ -116,7 +117,7 @@ func PlacementState(verified bool) v1alpha1.PlacementState {
 	return v1alpha1.PlacementUnverified
 }
 
-// The longest texts that the API takes, in characters. Agents tell what they found, of any length.
+// The longest texts that the API accepts, in characters. Agents report texts of any length.
 const (
 	maxName    = 64
 	maxNode    = 253
@@ -124,7 +125,7 @@ const (
 	maxMessage = 1024
 )
 
-// endpoint is what an agent observed, with the proof of its end.
+// endpoint returns the observations of an agent, with the proof of its endpoint.
 func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 	e := d.Evidence
 	return v1alpha1.Endpoint{
@@ -136,7 +137,7 @@ func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 	}
 }
 
-// toolVersion is known from the client only: it is the end that measures.
+// toolVersion returns the version of the tool. Only the client reports it, because it measures.
 func toolVersion(d result.Document) string {
 	for _, c := range d.Cells {
 		if c.ToolVersion != "" {
@@ -146,7 +147,7 @@ func toolVersion(d result.Document) string {
 	return ""
 }
 
-// warnings gathers what limits the numbers, each reason once: the message of the first run that has it.
+// warnings returns the limits of the numbers, each reason once, with the message of the first run that has it.
 func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Warning {
 	var all []v1alpha1.Warning
 	add := func(reason, message string) {
@@ -177,7 +178,7 @@ func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Wa
 	return all
 }
 
-// messagesLost counts them, and says what they mean for percentiles, where there are any.
+// messagesLost states the number of lost messages and, if the cell has percentiles, how they count them.
 func messagesLost(r v1alpha1.CellResult) string {
 	if r.LatencyType == "" {
 		return fmt.Sprintf("%d messages were lost", r.Lost)

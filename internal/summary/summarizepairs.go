@@ -9,15 +9,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// PairsSummary is the part of the status of a LatencyMatrix that follows from their results.
+// PairsSummary is the part of the status of a LatencyMatrix that is computed from the results of its pairs.
 type PairsSummary struct {
 	Slowest  []v1alpha1.MatrixPair
 	Cells    []v1alpha1.MatrixCell
 	Headline *v1alpha1.Summary
 }
 
-// SummarizePairs compares pairs that were measured alike, given by their benchmarks in the order of the plan: which are
-// the slowest in the cell of the headline, and how much they differ in every one. The first of them says which cells there are.
+// SummarizePairs compares pairs that were measured under equal conditions, given by their benchmarks in the order of the
+// plan: the slowest pairs in the cell of the headline, and the spread of every cell. The first pair with results determines
+// the cells.
 func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	var s PairsSummary
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(b *v1alpha1.LatencyBenchmark) bool { return len(b.Status.Results) == 0 })
@@ -38,7 +39,7 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	return s
 }
 
-// measuredIn returns the results of one cell, which is mostly at a place, in the pairs that have it.
+// measuredIn returns the results of one cell in the pairs that have it. The cell is usually at the index place.
 func measuredIn(pairs []*v1alpha1.LatencyBenchmark, place int, cell *v1alpha1.CellResult) []cellOfPair {
 	var measured []cellOfPair
 	for order := range pairs {
@@ -49,7 +50,7 @@ func measuredIn(pairs []*v1alpha1.LatencyBenchmark, place int, cell *v1alpha1.Ce
 	return measured
 }
 
-// headlineOf is that of the worst pair, but for the placement, which is Verified when that of every pair is.
+// headlineOf returns the headline of the worst pair, with a placement that is Verified only if that of every pair is.
 func headlineOf(measured []cellOfPair) *v1alpha1.Summary {
 	worst := measured[0]
 	h := headline(worst.result.Name, *worst.result)
@@ -65,7 +66,8 @@ func headlineOf(measured []cellOfPair) *v1alpha1.Summary {
 	return h
 }
 
-// resultOf finds a cell in a pair's results. All have them in one order, so it is mostly at the same place.
+// resultOf returns a cell of a pair's results. All pairs have the same order, so that the cell is usually at the index
+// place.
 func resultOf(results []v1alpha1.CellResult, place int, cell *v1alpha1.CellResult) *v1alpha1.CellResult {
 	same := func(r *v1alpha1.CellResult) bool { return r.Variant == cell.Variant && r.Name == cell.Name }
 	if place < len(results) && same(&results[place]) {
@@ -83,7 +85,7 @@ func resultOf(results []v1alpha1.CellResult, place int, cell *v1alpha1.CellResul
 type cellOfPair struct {
 	// order is the pair's place in the plan.
 	order int
-	// benchmark is the pair's.
+	// benchmark is the benchmark of the pair.
 	benchmark *v1alpha1.LatencyBenchmark
 	result    *v1alpha1.CellResult
 }
@@ -103,7 +105,8 @@ func (c cellOfPair) line() v1alpha1.MatrixPair {
 	return r
 }
 
-// worseFirst orders pairs by the highest p99, then p50; streams by the lowest bandwidth; equal ones as they are planned.
+// worseFirst orders pairs by the highest p99, then p50; streams by the lowest bandwidth. Equal pairs keep the order of the
+// plan.
 func worseFirst(a, b cellOfPair) int {
 	if x, y := a.result.Bandwidth, b.result.Bandwidth; x != nil && y != nil {
 		return cmp.Or(cmp.Compare(x.BitsPerSecond, y.BitsPerSecond), cmp.Compare(a.order, b.order))
@@ -136,7 +139,7 @@ func cellOfPairs(c *v1alpha1.CellResult, pairs []cellOfPair) v1alpha1.MatrixCell
 	return line
 }
 
-// spreadOfPairs is how a percentile differs between pairs; nil if none has it.
+// spreadOfPairs returns the spread of a percentile over the pairs; nil if no pair has it.
 func spreadOfPairs(pairs []cellOfPair, p v1alpha1.Percentile) *v1alpha1.PairsLatency {
 	var all []int64
 	highest, benchmark := int64(-1), ""

@@ -10,7 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// pairWith makes the benchmark of the pair of that number, with results.
+// pairWith returns the benchmark of the pair with a number, with results.
 func pairWith(number int, results ...v1alpha1.CellResult) *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{}
 	b.Name = fmt.Sprintf("x-p%d", number)
@@ -19,7 +19,7 @@ func pairWith(number int, results ...v1alpha1.CellResult) *v1alpha1.LatencyBench
 	return b
 }
 
-// cellWith makes a result with a median and a p99; a negative one is lost, 0 has too few samples.
+// cellWith returns a result with a median and a p99. A negative value is lost; 0 has too few samples.
 func cellWith(cell string, p50, p99 int64) v1alpha1.CellResult {
 	c := v1alpha1.CellResult{Variant: "default", Name: cell, LatencyType: v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT), Samples: 2000}
 	for _, p := range []struct {
@@ -58,7 +58,7 @@ func slowestLines(s PairsSummary) []string {
 	return lines
 }
 
-// spreadLine writes what pairs differ by as "min median max benchmark".
+// spreadLine formats the spread of pairs as "min median max benchmark".
 func spreadLine(l *v1alpha1.PairsLatency) string {
 	if l == nil {
 		return "unknown"
@@ -159,7 +159,7 @@ func TestSummarizePairsByHeadline(t *testing.T) {
 	}
 }
 
-// The headline says of which placement nothing is to be concluded, whichever pair has it.
+// The placement in the headline is unverified if that of any pair is.
 func TestSummarizePairsPlacement(t *testing.T) {
 	with := func(number int, p99 int64, placement v1alpha1.PlacementState) *v1alpha1.LatencyBenchmark {
 		b := pairWith(number, cellWith("tcp-64", 5, p99))
@@ -178,7 +178,7 @@ func TestSummarizePairsPlacement(t *testing.T) {
 	}
 }
 
-// What the status lists is Bounded by the API.
+// The API limits the lists of the status.
 func TestSummarizePairsIsBounded(t *testing.T) {
 	var pairs []*v1alpha1.LatencyBenchmark
 	for number := range 20 {
@@ -187,7 +187,7 @@ func TestSummarizePairsIsBounded(t *testing.T) {
 			results = append(results, cellWith(fmt.Sprintf("tcp-%d", cell), int64(number+1), int64(number+cell+1)))
 		}
 		if number == 7 {
-			// One cell is missing, so that the others are elsewhere.
+			// One cell is missing, so that the others have different indexes.
 			results = results[1:]
 		}
 		pairs = append(pairs, pairWith(number, results...))
@@ -206,7 +206,8 @@ func TestSummarizePairsIsBounded(t *testing.T) {
 	}
 }
 
-// The status of a LatencyMatrix is read into by the API's client, and what it is made of belongs to a cache.
+// The summary shares no memory with its input: the API client decodes into the status of a LatencyMatrix, and the input
+// belongs to a cache.
 func TestSummarizePairsSharesNothing(t *testing.T) {
 	pairs := []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 20))}
 	got := SummarizePairs(pairs)
@@ -234,7 +235,7 @@ func BenchmarkSummarizePairs(b *testing.B) {
 	}
 }
 
-// The percentiles of all variants are in the headline, and those of the first are numbers, too.
+// The headline has the percentiles of all variants as text, and those of the first variant also as numbers.
 func TestHeadlineOfVariants(t *testing.T) {
 	result := func(variant, name string, p50, p99 int64) v1alpha1.CellResult {
 		r := cellWith(name, p50, p99)

@@ -6,17 +6,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// What would decide is an estimate: that the bounds draw together as one over the square root of the rounds, around an
-// estimate that stays where it is, and are to be on one side of the limit in four of five cases.
+// The number of rounds that would decide is an estimate. It assumes that the width of the bounds falls with the square root
+// of the number of rounds while the estimate stays the same, and requires the bound to be on one side of the limit in four
+// of five cases.
 
-// zPower is the normal quantile of four in five: without it the bound would be expected at the limit itself, and be
-// beyond it in half of the cases.
+// zPower is the normal quantile of four in five. Without it, the bound would be expected at the limit itself, and beyond it
+// in half of the cases.
 const zPower = 0.8416
 
-// mostRounds is from where on a number of rounds is no advice.
+// mostRounds is the largest number of rounds that is suggested.
 const mostRounds = 1000
 
-// fewestRounds with which anything can be shown.
+// fewestRounds returns the smallest number of rounds with which anything can be shown.
 func (e *evidence) fewestRounds(alpha stats.OneIn) int {
 	if e.rule.kind == absolute {
 		return stats.FewestRoundsForLevel(alpha)
@@ -24,7 +25,7 @@ func (e *evidence) fewestRounds(alpha stats.OneIn) int {
 	return stats.FewestRounds(alpha)
 }
 
-// scaledLimit is the limit in the unit of the bounds.
+// scaledLimit returns the limit in the unit of the bounds.
 func (e *evidence) scaledLimit() float64 {
 	switch {
 	case e.rule.kind != byRatio:
@@ -35,16 +36,17 @@ func (e *evidence) scaledLimit() float64 {
 	return e.rule.tolerance.Above().Float64()
 }
 
-// tooCoarse says whether the limit lies within what rounding leaves open, which no number of rounds draws together.
+// tooCoarse reports whether the limit lies within the uncertainty due to rounding, which more rounds do not reduce.
 func (e *evidence) tooCoarse() bool {
 	limit := e.scaledLimit()
 	return e.bounds.Lowest < e.bounds.Highest && e.bounds.Lowest <= limit && limit <= e.bounds.Highest
 }
 
-// needsRounds is about how many rounds on each side would decide, or 0 when that is not known or more than mostRounds.
+// needsRounds returns the approximate number of rounds on each side that would decide, or 0 if it is unknown or larger than
+// mostRounds.
 func (e *evidence) needsRounds() int {
 	limit := e.scaledLimit()
-	// The side on which the estimate lies is the one that could be shown.
+	// More rounds could show the side on which the estimate lies.
 	within := e.bounds.Highest < limit
 	if e.rule.lowerIsWorse() {
 		within = e.bounds.Lowest > limit
@@ -59,7 +61,7 @@ func (e *evidence) needsRounds() int {
 	var needs float64
 	switch {
 	case k < 0:
-		// Without a bound nothing can be reckoned: the fewest rounds that give one are all that can be said.
+		// Without a bound there is no estimate; the result is the smallest number of rounds that gives a bound.
 	case e.rule.kind == absolute:
 		needs = e.needsForLevel(within, normalQuantile(alpha))
 	default:
@@ -71,10 +73,10 @@ func (e *evidence) needsRounds() int {
 	return max(int(math.Ceil(needs)), rounds+1, e.fewestRounds(alpha))
 }
 
-// normalQuantile is the value that a normal variable exceeds with a probability of alpha.
+// normalQuantile returns the value that a standard normal variable exceeds with a probability of 1/alpha.
 func normalQuantile(alpha stats.OneIn) float64 { return math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) }
 
-// needsForPairs is with how many rounds on each side the bound that points to the limit would keep clear of it. The
+// needsForPairs returns the number of rounds on each side with which the bound towards the limit would stay clear of it. The
 // bound is z standard errors away from the estimate.
 func (e *evidence) needsForPairs(limit float64, limitIsAbove bool, z float64) float64 {
 	scale := math.Log
@@ -90,8 +92,8 @@ func (e *evidence) needsForPairs(limit float64, limitIsAbove bool, z float64) fl
 	return 2 * m * n / (m + n) * ratio * ratio
 }
 
-// needsForLevel is with how many rounds the share of those on the wrong side of the limit would be shown to be less
-// than a half.
+// needsForLevel returns the number of rounds with which the share of rounds on the wrong side of the limit would be shown to
+// be less than a half.
 func (e *evidence) needsForLevel(within bool, z float64) float64 {
 	wrong := float64(e.tally.All-e.tally.Surely) / float64(e.tally.All)
 	if within {

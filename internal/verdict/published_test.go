@@ -19,7 +19,7 @@ type publishedRound struct {
 	ns     map[string]int64
 }
 
-// readPublished reads the published ladders: three rounds without, and three with Onload.
+// readPublished reads the published ladders: three rounds without Onload and three with it.
 func readPublished(t *testing.T) (off, on []publishedRound) {
 	t.Helper()
 	file, err := os.Open("testdata/published-ladder.txt")
@@ -51,7 +51,7 @@ func readPublished(t *testing.T) (off, on []publishedRound) {
 	return off, on
 }
 
-// publishedCell has the rounds as a cell, known to the step.
+// publishedCell returns the rounds as a cell whose values are known to the step.
 func publishedCell(rounds []publishedRound, step int64) Cell {
 	c := Cell{Variant: "ember", Name: "tcp", Protocol: v1alpha1.ProtocolTCP}
 	names := map[string]v1alpha1.Metric{"50.0%": "p50", "90.0%": "p90", "99.0%": "p99", "99.9%": "p99.9", "99.99%": "p99.99", "99.999%": "p99.999"}
@@ -81,10 +81,10 @@ func TestPublishedLadder(t *testing.T) {
 	ten := stats.Tolerance(10_000).Above()
 	for _, c := range []struct {
 		metric string
-		// estimate, lower and upper as the method's facts have them, of the whole microseconds as printed.
+		// estimate, lower and upper are the expected results for the whole microseconds as printed.
 		estimate, lower, upper float64
-		// within and improved say what the bounds show at a tolerance of 10 %; stepped the same with half a microsecond
-		// on each side.
+		// within and improved state what the bounds show at a tolerance of 10 %; the fields with stepped state the same with
+		// half a microsecond of uncertainty on each side.
 		within, improved               bool
 		steppedWithin, steppedImproved bool
 	}{
@@ -124,8 +124,8 @@ func TestPublishedLadder(t *testing.T) {
 	}
 }
 
-// TestPublishedVerdict judges the published rounds as a gate would, that turning Onload on makes nothing slower by 10 %:
-// shown to p99.99. Beyond it 2.15 million events are too few to judge: 21 lie beyond p99.999.
+// TestPublishedVerdict judges the published rounds as a gate would: turning Onload on makes nothing slower by 10 %, which is
+// shown up to p99.99. Beyond that, 2.15 million events are too few: 21 lie beyond p99.999.
 func TestPublishedVerdict(t *testing.T) {
 	off, on := readPublished(t)
 	metrics := []v1alpha1.Metric{"p50", "p90", "p99", "p99.9", "p99.99", "p99.999"}
@@ -136,8 +136,8 @@ func TestPublishedVerdict(t *testing.T) {
 		want                string
 	}{
 		"Onload turned on": {off, on, 1000, "10%", "Pass Pass Pass Pass Pass TooFewSamples"},
-		// Six comparisons of 3+3 rounds cannot fail: one in 20 is the least probability that they know, and that is
-		// divided among six. The same rounds alone do.
+		// Six comparisons of 3+3 rounds cannot fail: the smallest probability of 3+3 rounds is one in 20, and the permitted
+		// one is divided among six. A single comparison of the same rounds fails.
 		"Onload turned off": {on, off, 1000, "10%", "LimitInsideBounds LimitInsideBounds LimitInsideBounds LimitInsideBounds StepTooCoarse TooFewSamples"},
 	} {
 		t.Run(name, func(t *testing.T) {

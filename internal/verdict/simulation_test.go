@@ -15,8 +15,8 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// The simulation draws rounds whose truth is known, judges them with Judge, and counts the errors. All is seeded: the
-// table in testdata is what this code does, and the documentation shows it.
+// The simulation draws rounds with known true values, judges them with Judge, and counts the errors. It is seeded: the table
+// in testdata is the result of this code, and the documentation shows it.
 
 // The tolerance of the simulated gate, and the limits of the errors in percent.
 const (
@@ -24,7 +24,7 @@ const (
 	mostFalsePass  = 5.5
 	mostFalseFail  = 0.5
 	centerNs       = 20_000
-	falsePassDraws = 10_000 // The standard error of 4.8 % is 0.21 %: 5.5 % is three of them above what is to be expected.
+	falsePassDraws = 10_000 // The standard error of 4.8 % is 0.21 %: 5.5 % is three of them above the expected value.
 	otherDraws     = 2_000
 	levelDraws     = 5_000
 )
@@ -37,7 +37,7 @@ type shape struct {
 
 var shapes = []shape{
 	{"normal", (*rand.Rand).NormFloat64},
-	// Rounds that are sometimes much slower and never much quicker.
+	// Rounds that are sometimes much slower and never much faster.
 	{"skewed (exponential)", func(r *rand.Rand) float64 { return r.ExpFloat64() - 1 }},
 	// Student's t with three degrees of freedom, whose variance is 3.
 	{"heavy-tailed (t3)", func(r *rand.Rand) float64 {
@@ -48,7 +48,7 @@ var shapes = []shape{
 		}
 		return r.NormFloat64() / math.Sqrt(chi/3) / math.Sqrt(3)
 	}},
-	// Two modes, as a machine has that comes up in one of two states: 30 % of the rounds are slow.
+	// Two modes, like a machine that boots into one of two states: 30 % of the rounds are slow.
 	{"bimodal", func(r *rand.Rand) float64 {
 		const p, within = 0.3, 0.2
 		mode := 0.0
@@ -62,19 +62,19 @@ var shapes = []shape{
 // arm draws the rounds of one side.
 type arm func(random *rand.Rand, center float64, n int) []int64
 
-// independent draws rounds that know nothing of each other.
+// independent draws rounds that are independent of each other.
 func independent(s shape, deviation float64) arm {
 	return func(random *rand.Rand, center float64, n int) []int64 {
 		out := make([]int64, n)
 		for i := range out {
-			// A latency is never negative, however heavy the tail.
+			// A latency is never negative, even with a heavy tail.
 			out[i] = int64(math.Round(center * max(1+deviation*s.draw(random), 0.01)))
 		}
 		return out
 	}
 }
 
-// sharing draws rounds of which so many share a session (a boot, a pod, a connection) that has a deviation of its own.
+// sharing draws groups of rounds that share a session (a boot, a pod, a connection) with a deviation of its own.
 func sharing(rounds int, session, deviation float64) arm {
 	return func(random *rand.Rand, center float64, n int) []int64 {
 		out := make([]int64, n)
@@ -89,7 +89,7 @@ func sharing(rounds int, session, deviation float64) arm {
 	}
 }
 
-// design is how many rounds there are, and how many more at a second look.
+// design is the number of rounds on each side, and the number of additional rounds for a second judgement.
 type design struct{ baseline, candidate, extend int }
 
 func (d design) String() string {
@@ -104,7 +104,7 @@ type outcomes struct{ pass, fail, all int }
 
 func percent(n, of int) float64 { return 100 * float64(n) / float64(of) }
 
-// simulate judges cells whose candidates are truly so many times the baselines, draws times.
+// simulate judges cells draws times. The true ratio of candidates to baselines is truth.
 func simulate(t *testing.T, seed uint64, draws, cells int, d design, baseline, candidate arm, truth float64) outcomes {
 	t.Helper()
 	gate := against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"})
@@ -147,15 +147,15 @@ func simulate(t *testing.T, seed uint64, draws, cells int, d design, baseline, c
 	return o
 }
 
-// set gives a cell's rounds new values.
+// set sets the values of a cell's rounds.
 func (c Cell) set(values []int64) {
 	for i, v := range values {
 		c.Rounds[i].Values[v1alpha1.MetricP99] = stats.Exact(v)
 	}
 }
 
-// TestErrorRates is the promise of the gate: of rounds that are independent of each other, whatever their distribution,
-// a candidate that is truly slower by just the tolerance passes in at most 5.5 % of all cases, and one that is no slower
+// TestErrorRates checks what the gate promises: for rounds that are independent of each other, whatever their distribution,
+// a candidate that is truly slower by exactly the tolerance passes in at most 5.5 % of all cases, and one that is not slower
 // fails in less than 0.5 %.
 func TestErrorRates(t *testing.T) {
 	type simulated struct {
@@ -191,7 +191,7 @@ func TestErrorRates(t *testing.T) {
 				if falseFail >= mostFalseFail {
 					t.Errorf("%.2f %% of those without a change fail, not less than %g", falseFail, mostFalseFail)
 				}
-				// A rate that is far too low would be an error of the simulation: at the tolerance the distribution is known.
+				// A rate that is far too low would be an error in the simulation: at the tolerance the distribution is known.
 				if expected := 100 * passesAtTolerance(r.design); r.extend == 0 && math.Abs(falsePass-expected) > 0.75 {
 					t.Errorf("%.2f %% of those at the tolerance pass, %.2f %% are to be expected", falsePass, expected)
 				}
@@ -210,10 +210,10 @@ func TestErrorRates(t *testing.T) {
 	golden.Check(t, "error-rates.md", table.String())
 }
 
-// passesAtTolerance is the probability of U <= k, by the counts of small cases: see stats.MannWhitney.
+// passesAtTolerance returns the probability of U <= k by enumeration: see stats.MannWhitney.
 func passesAtTolerance(d design) float64 {
 	k := stats.MannWhitney(d.baseline, d.candidate, stats.OneLook)
-	// The chance that at most k of all pairs are in the wrong order, by the recursion on who is the largest.
+	// ways counts the orders in which u of all pairs are in the wrong order, by recursion on the side of the largest value.
 	memo := map[[3]int]float64{}
 	var ways func(m, n, u int) float64
 	ways = func(m, n, u int) float64 {
@@ -245,8 +245,8 @@ func passesAtTolerance(d design) float64 {
 	return sum / all
 }
 
-// TestManyComparisons simulates gates of many cells: the more there are, the more chances of a wrong Fail, unless the
-// probability is divided among them.
+// TestManyComparisons simulates gates of many cells: more cells mean more chances of a wrong Fail, unless the probability is
+// divided among them.
 func TestManyComparisons(t *testing.T) {
 	draw := independent(shapes[0], 0.03)
 	var table strings.Builder
@@ -261,8 +261,8 @@ func TestManyComparisons(t *testing.T) {
 	golden.Check(t, "error-rates-cells.md", table.String())
 }
 
-// TestWhatBreaksIt shows what the error rates do not hold for: rounds that share what differs from session to session,
-// and sides that are unequally noisy. It is no promise but a warning, and fails when the warning is no longer true.
+// TestWhatBreaksIt shows cases in which the error rates do not hold: rounds that share a deviation per session, and sides
+// with unequal noise. It documents a warning, and fails if the warning is no longer true.
 func TestWhatBreaksIt(t *testing.T) {
 	cases := []struct {
 		name                string
@@ -288,13 +288,14 @@ func TestWhatBreaksIt(t *testing.T) {
 	golden.Check(t, "error-rates-broken.md", table.String())
 }
 
-// TestErrorRatesOfLevels is the promise for absolute limits: of rounds whose true median is the limit, at most 5.5 % pass.
+// TestErrorRatesOfLevels checks what absolute limits promise: if the true median of the rounds is the limit, at most 5.5 %
+// pass.
 func TestErrorRatesOfLevels(t *testing.T) {
 	medians := map[string]float64{"normal": 0, "skewed (exponential)": math.Ln2 - 1, "heavy-tailed (t3)": 0}
 	for _, s := range shapes {
 		median, known := medians[s.name]
 		if !known {
-			continue // The median of the bimodal shape is a matter of its slow mode's width.
+			continue // The median of the bimodal shape depends on the width of its slow mode.
 		}
 		for _, n := range []int{5, 10, 20} {
 			random := newRandom(uint64(n))

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tokenReviews is an API server that takes every token for a user of that name.
+// tokenReviews is an API server that accepts every token as that of a user with the same name.
 type tokenReviews struct {
 	client.Client
 	asked []string
@@ -25,8 +25,8 @@ func (r *tokenReviews) Create(_ context.Context, o client.Object, _ ...client.Cr
 	return nil
 }
 
-// FuzzToken sends any Authorization header. What is reviewed is part of the header, or the password in it, and of limited
-// length; a password comes through as it is, and errors contain nothing of the header.
+// FuzzToken sends any Authorization header. The reviewed token is part of the header, or the password in it, and of limited
+// length; a password is not changed, and errors contain nothing of the header.
 func FuzzToken(f *testing.F) {
 	f.Add("Bearer good")
 	f.Add("bearer  good ")

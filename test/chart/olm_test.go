@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestOLMBundle: the bundle grants the manager the rights of the kustomization, no more and no less, and has all its other objects.
+// TestOLMBundle: the bundle grants the manager exactly the rights of the kustomization, and has all its other objects.
 func TestOLMBundle(t *testing.T) {
 	stdout, stderr, err := run(t, kustomizeTool, "build", filepath.Join(root, "config/default"))
 	if err != nil {
@@ -83,7 +83,7 @@ func TestOLMBundle(t *testing.T) {
 	for name, o := range all {
 		switch o.GetKind() {
 		case "Namespace", "NetworkPolicy", "ServiceAccount", "RoleBinding", "ClusterRoleBinding", "Deployment":
-			continue // OLM makes these, or takes none
+			continue // OLM creates these, or does not accept them
 		case "CustomResourceDefinition":
 			crds++
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/admit"
 )
 
-// TestExperimentOverlays: the published experiments for Solarflare NICs are taken by the API server, have nothing of the local
-// cluster, and compare each way to the peer by the kernel and by Onload.
+// TestExperimentOverlays: the API server accepts the published experiments for Solarflare NICs. They contain nothing of the
+// local cluster, and compare each network with kernel sockets and with Onload.
 func TestExperimentOverlays(t *testing.T) {
 	ways := []string{"host-kernel", "host-onload", "pf-kernel", "pf-onload", "vf-kernel", "vf-onload", "ipvlan-kernel", "ipvlan-onload"}
 	variants := map[string]map[string][]string{
@@ -36,7 +36,7 @@ func TestExperimentOverlays(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Whole numbers become those that rules know.
+				// Integers get the type that validation rules expect.
 				if err := u.UnmarshalJSON(text); err != nil {
 					t.Fatal(err)
 				}

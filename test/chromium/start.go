@@ -18,7 +18,7 @@ func Start(t *testing.T, patience time.Duration) context.Context {
 	}
 	options := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(b.Path), chromedp.Env(b.Env...), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
-		// Tests run as root, where there is no sandbox; what is opened was written by them.
+		// Tests run as root, for which there is no sandbox. They open only pages that they wrote themselves.
 		chromedp.NoSandbox, chromedp.Flag("no-zygote", true), chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("font-render-hinting", "none"), chromedp.Flag("hide-scrollbars", true),
 		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience),

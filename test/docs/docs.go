@@ -1,11 +1,11 @@
-// Package docs reads the pages of the documentation, README.md and docs/*.md, as tests need them: the commands that run
-// on the local cluster, the files that they use, and where links lead.
+// Package docs reads the pages of the documentation, README.md and docs/*.md, for tests: the commands that run on the
+// local cluster, the files that they use, and the targets of links.
 //
-// Every fenced block has one of these languages, so that none is left out by mistake:
+// Every fenced block has one of these languages, so that no block is omitted by mistake:
 //
 //   - sh is run, in the page's order, on the local cluster;
 //   - yaml becomes a file if its first line is a comment with a name, such as `# vf.yaml`;
-//   - console, text and json are only read: what needs another cluster, and what a command prints.
+//   - console, text and json are only read: commands that need another cluster, and the output of commands.
 package docs
 
 import (
@@ -27,25 +27,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Page is one page.
+// Page is a page of the documentation.
 type Page struct {
-	// Path is that of the file from the repository's root, with slashes.
+	// Path is the path of the file from the repository's root, with slashes.
 	Path string
-	// Steps are what its blocks do, in order.
+	// Steps holds the blocks that become files or run commands, in order.
 	Steps []Step
-	// YAML are its yaml blocks, those that become files among them; File is the name of these.
+	// YAML holds its yaml blocks, including those that become files, whose File is set.
 	YAML []Step
-	// Links are where its links lead, as they are written, images included.
+	// Links holds its links as they are written, including images.
 	Links []Link
-	// Anchors are the names of its headings in links, such as a-first-benchmark.
+	// Anchors holds the names of its headings in links, such as a-first-benchmark.
 	Anchors []string
-	// Terms are what stands as code in the first column of its tables, such as `Queued`.
+	// Terms holds the code in the first column of its tables, such as `Queued`.
 	Terms []Term
 }
 
 // Step is a block that becomes a file or runs commands.
 type Step struct {
-	// Line is that of the block's first line in the page, from 1.
+	// Line is the number of the block's first line in the page, from 1.
 	Line int
 	// File is the name of the file that the block becomes; otherwise empty.
 	File string
@@ -53,23 +53,23 @@ type Step struct {
 	Text string
 }
 
-// Link is where a link leads.
+// Link is a link.
 type Link struct {
-	// Line is that of the paragraph or table cell with the link, from 1.
+	// Line is the line of the paragraph or table cell with the link, from 1.
 	Line int
 	// To is its destination.
 	To string
 }
 
-// Term is what a table's row is about.
+// Term is the subject of a table's row.
 type Term struct {
-	// Line is that of the row, from 1.
+	// Line is the line of the row, from 1.
 	Line int
 	// Name is its text without the backticks.
 	Name string
 }
 
-// Commands says whether a test has anything to run.
+// Commands reports whether a page has commands to run.
 func (p Page) Commands() bool {
 	for _, s := range p.Steps {
 		if s.File == "" {
@@ -79,10 +79,10 @@ func (p Page) Commands() bool {
 	return false
 }
 
-// fileName is the first line of a block that becomes a file.
+// fileName matches the first line of a block that becomes a file.
 var fileName = regexp.MustCompile(`^# ([a-z0-9][-a-z0-9.]*\.yaml)\n`)
 
-// Parse reads a page. An error has the path and line of the block that it is about.
+// Parse parses a page. An error names the path and line of its block.
 func Parse(path string, source []byte) (Page, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	page := Page{Path: path}
@@ -129,7 +129,7 @@ func Parse(path string, source []byte) (Page, error) {
 	return page, err
 }
 
-// start is the offset at which a node, or the innermost block around it, begins in its page.
+// start returns the offset at which a node, or the innermost block around it, begins in its page.
 func start(n ast.Node) int {
 	for ; n != nil; n = n.Parent() {
 		if n.Type() == ast.TypeBlock && n.Lines() != nil && n.Lines().Len() > 0 {
@@ -139,7 +139,7 @@ func start(n ast.Node) int {
 	return 0
 }
 
-// inFirstColumn says whether code is in the first cell of a table's row, its head not among them.
+// inFirstColumn reports whether code is in the first cell of a table's row, excluding the header.
 func inFirstColumn(n ast.Node) bool {
 	cell := n.Parent()
 	return cell.Kind() == tables.KindTableCell && cell.PreviousSibling() == nil && cell.Parent().Kind() == tables.KindTableRow
@@ -172,13 +172,13 @@ func Pages(root string) ([]Page, error) {
 
 // Object is an object of an API.
 type Object struct {
-	// From is where it is: a file, or a page with the line of its block.
+	// From is its location: a file, or a page with the line of its block.
 	From string
 	// Content is the object as maps, slices and values.
 	Content map[string]any
 }
 
-// Documents parses the objects of a manifest, which lines of three hyphens separate.
+// Documents parses the objects of a manifest, which are separated by lines of three hyphens.
 func Documents(from, manifest string) ([]Object, error) {
 	var objects []Object
 	for document := range strings.SplitSeq("\n"+manifest, "\n---\n") {
@@ -193,8 +193,8 @@ func Documents(from, manifest string) ([]Object, error) {
 	return objects, nil
 }
 
-// Objects reads the objects of a group of APIs from the samples and the pages of the repository at root. Parts of objects are not
-// among them.
+// Objects reads the objects of an API group from the samples and the pages of the repository at root. It excludes parts of
+// objects.
 func Objects(root, group string) ([]Object, error) {
 	var all []Object
 	samples := os.DirFS(filepath.Join(root, "config", "samples"))

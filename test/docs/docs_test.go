@@ -23,7 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// root of the repository.
+// root is the root of the repository.
 const root = "../.."
 
 func TestParse(t *testing.T) {
@@ -98,7 +98,7 @@ func TestPagesHaveCommands(t *testing.T) {
 	}
 }
 
-// TestLinks: each link to this repository leads to a file or folder that is there, and to a heading that it has.
+// TestLinks: each link to this repository leads to an existing file or folder, and to an existing heading in it.
 func TestLinks(t *testing.T) {
 	pages := pagesOf(t)
 	anchors := map[string][]string{}
@@ -125,8 +125,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// foreign are the kinds of other projects on the pages, besides those of Kubernetes itself. TestForeignSchemas validates the objects
-// whose CRD is in the repository.
+// foreign holds the kinds of other projects on the pages, except those of Kubernetes itself. TestForeignSchemas validates
+// the objects whose CRD is in the repository.
 var foreign = []string{
 	"cert-manager.io/v1 Certificate",
 	"machineconfiguration.openshift.io/v1 MachineConfig", "machineconfiguration.openshift.io/v1 MachineConfigPool",
@@ -135,8 +135,8 @@ var foreign = []string{
 	"sriovnetwork.openshift.io/v1 SriovNetwork", "sriovnetwork.openshift.io/v1 SriovNetworkNodePolicy", "sriovnetwork.openshift.io/v1 SriovOperatorConfig",
 }
 
-// TestYAML: every yaml block is YAML, and its objects are of known kinds and have no field that the API does not have. A part
-// of an object is that of a LatencyBenchmark's spec.
+// TestYAML: every yaml block is valid YAML, and its objects are of known kinds and have only fields of the API. A part of an
+// object is part of a LatencyBenchmark's spec.
 func TestYAML(t *testing.T) {
 	seen := 0
 	for _, p := range pagesOf(t) {
@@ -186,7 +186,7 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// record names the version whose objects are to be written for test/integration.
+// record names the version under which the objects are written for test/integration.
 var record = flag.String("record", "", "write Tailgate's objects of the samples and pages to test/integration/testdata/objects/NAME.yaml")
 
 // TestObjects: the samples and the pages have objects, and a release can record them.
@@ -215,7 +215,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestPagesAreListed: docs/README.md leads to every other page.
+// TestPagesAreListed: docs/README.md links to every other page.
 func TestPagesAreListed(t *testing.T) {
 	pages := pagesOf(t)
 	const index = "docs/README.md"
@@ -263,7 +263,7 @@ func TestCodeMap(t *testing.T) {
 	}
 }
 
-// TestErrorRates: the simulated error rates that users read are those that the tests of the verdict repeat.
+// TestErrorRates: the documented error rates are those that the tests of the verdict simulate.
 func TestErrorRates(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "verdicts.md"))
 	if err != nil {
@@ -282,7 +282,7 @@ func TestErrorRates(t *testing.T) {
 }
 
 // TestTroubleshooting: docs/troubleshooting.md has a row for every reason that a status, an attempt, a warning or an event
-// can have, and for none that there is no more. A word that is a reason of two things has two rows.
+// can have, and no rows for reasons that no longer exist. A reason with two meanings has two rows.
 func TestTroubleshooting(t *testing.T) {
 	rows := map[string]int{}
 	for _, p := range pagesOf(t) {
@@ -309,7 +309,7 @@ func TestTroubleshooting(t *testing.T) {
 	}
 }
 
-// reasons are the values of the constants of api/v1alpha1 that are reasons, by the constants' names.
+// reasons returns the values of the constants of api/v1alpha1 that are reasons, by the names of the constants.
 func reasons(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "api", "v1alpha1", "*.go"))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// examples are sentences that earlier texts of the project contained, and what was meant.
+// examples holds sentences that earlier texts of the project contained, with their meaning.
 var examples = []struct{ bad, good string }{
 	{"A LatencyBenchmark asks; the operator proves that the pods got what was asked.", "The operator verifies that the pods received the CPUs and devices they requested."},
 	{"All that follows works there as it stands.", "Every example below runs unchanged on that cluster."},
@@ -31,7 +31,7 @@ var examples = []struct{ bad, good string }{
 	{"It has a certificate which nobody can verify.", "The certificate is self-signed."},
 }
 
-// TestProse shows that the rules of hack/vale find each bad example, and nothing in the good ones.
+// TestProse checks that the rules of hack/vale find each bad example, and nothing in the good ones.
 func TestProse(t *testing.T) {
 	var paragraphs []string
 	for _, e := range examples {

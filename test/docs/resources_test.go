@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// resources are the extended resources of devices that pages, samples and the documentation of fields name, with the NICs that
-// they stand for. A reader who follows a page meets one name for one thing.
+// resources holds the extended resources of devices that pages, samples and the documentation of fields name, with the NICs
+// that they stand for. Readers of a page see one name for one thing.
 var resources = map[string]string{
 	"tailgate.test/sf_vf":   "VFs of the local cluster",
 	"tailgate.test/sf_pf":   "PFs of the local cluster",
@@ -20,9 +20,9 @@ var resources = map[string]string{
 	"amd.com/onload":        "Onload's devices, of AMD's device plugin",
 }
 
-// TestResourceNames: docs, samples and the documentation of fields have the resources above and no others.
+// TestResourceNames: docs, samples and the documentation of fields use exactly the resources above.
 func TestResourceNames(t *testing.T) {
-	// Of an image or a path the name goes on after it.
+	// In the name of an image or a path, more text follows.
 	named := regexp.MustCompile(`[a-z0-9][a-z0-9.-]*\.[a-z]+/(?:sf_[A-Za-z0-9_]+|onload)\b([-/:])?`)
 	used := map[string]bool{}
 	check := func(path string) {

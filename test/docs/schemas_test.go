@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestForeignSchemas: the objects of the samples and pages fit the CRDs of other projects in test/integration/testdata/crds.
+// TestForeignSchemas: the objects of the samples and pages are valid under the CRDs of other projects in
+// test/integration/testdata/crds.
 func TestForeignSchemas(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "test/integration/testdata/crds/*.yaml"))
 	if err != nil || len(files) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// CheckTable compares the table of a page, a name in docs/, with what a package prints, or writes it there. The root of the
-// repository is relative to the test's folder, and the package is where the test is, such as test/faults.
+// CheckTable compares the table of a page, a name in docs/, with the table that a package prints, or writes it there. root
+// is the root of the repository relative to the test's folder, and pkg is the package of the test, such as test/faults.
 func CheckTable(t testing.TB, root, page, pkg, table string) {
 	t.Helper()
 	begin, end := fmt.Sprintf("<!-- the table is printed from %s: go test ./%[1]s -update -->\n\n", pkg), "\n<!-- end of the table -->"

@@ -23,8 +23,9 @@ func hostname(node string) *v1alpha1.EndpointPlacement {
 	return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: node}}}}
 }
 
-// benchmark is a small one between the two nodes over the pod network; specs change what they are about. It sends at a rate
-// that leaves the CPUs idle for most of the time: specs of other clusters use the same ones, and ping-pong would occupy one.
+// benchmark returns a small benchmark between the two nodes over the pod network; specs change what they test. It sends at a
+// rate that leaves the CPUs idle most of the time: specs of other clusters use the same CPUs, and ping-pong would occupy
+// one.
 func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
@@ -45,7 +46,7 @@ func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1a
 	return b
 }
 
-// vfs is a network of the cluster's VFs.
+// vfs returns a network of the cluster's VFs.
 func vfs() v1alpha1.Network {
 	GinkgoHelper()
 	if here.VF == nil {
@@ -60,7 +61,7 @@ func pingPong(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.RatesPerSecond = ni
 // overVFs changes a benchmark to the cluster's VFs.
 func overVFs(s *v1alpha1.LatencyBenchmarkSpec) { s.Network = vfs() }
 
-// pfs is a network of the cluster's PFs, which the values must have.
+// pfs returns a network of the cluster's PFs, which the values must have.
 func pfs() v1alpha1.Network {
 	return v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: *here.PF.DeepCopy()}}
 }
@@ -82,7 +83,7 @@ func get(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBen
 	return fresh
 }
 
-// condition of a benchmark; the zero value when it has none of that type.
+// condition returns a condition of a benchmark; the zero value if it has none of that type.
 func condition(b *v1alpha1.LatencyBenchmark, conditionType string) metav1.Condition {
 	if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
 		return *c
@@ -90,19 +91,19 @@ func condition(b *v1alpha1.LatencyBenchmark, conditionType string) metav1.Condit
 	return metav1.Condition{}
 }
 
-// passed is condition Passed of a benchmark, now.
+// passed reads the current condition Passed of a benchmark.
 func passed(ctx context.Context, b *v1alpha1.LatencyBenchmark) metav1.Condition {
 	GinkgoHelper()
 	return condition(get(ctx, b), v1alpha1.ConditionPassed)
 }
 
-// eventuallyCompletes waits for the success of a benchmark of a few short runs and returns it.
+// eventuallyCompletes waits until a benchmark of a few short runs has succeeded, and returns it.
 func eventuallyCompletes(ctx context.Context, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	return completesWithin(ctx, measured, b)
 }
 
-// completesWithin waits for a benchmark's success and returns it. A failure ends the wait.
+// completesWithin waits until a benchmark has succeeded, and returns it. A failure ends the wait.
 func completesWithin(ctx context.Context, timeout time.Duration, b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	var fresh *v1alpha1.LatencyBenchmark
@@ -125,7 +126,7 @@ func eventuallyMeasures(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	}).WithTimeout(measured).WithPolling(50 * time.Millisecond).Should(Equal(v1alpha1.ReasonRunning))
 }
 
-// measuredOnce checks that every run was measured by exactly one attempt, and that no other pod ever was.
+// measuredOnce checks that every run was measured by exactly one attempt, and that no other pod was ever created.
 func measuredOnce(b *v1alpha1.LatencyBenchmark, w *podWatch) {
 	GinkgoHelper()
 	Expect(b.Status.Attempts).To(HaveLen(int(b.Spec.Rounds)))
@@ -137,21 +138,21 @@ func measuredOnce(b *v1alpha1.LatencyBenchmark, w *podWatch) {
 	Expect(w.overlaps).To(BeEmpty(), "two runs on one node")
 }
 
-// podWatch follows all benchmark pods from the moment it is made.
+// podWatch follows all benchmark pods from its creation.
 type podWatch struct {
 	stop func()
 	done chan struct{}
-	// all pods ever seen, by UID, as they were last seen.
+	// all holds all pods ever seen, by UID, in their last state.
 	all map[string]*corev1.Pod
-	// live pods by node: UID to name. A pod that was deleted and has ended holds nothing of its node, though its object
-	// is there for a moment more.
+	// live holds the live pods by node: UID to name. A deleted pod that has ended occupies nothing on its node, although its
+	// object exists for a moment more.
 	live map[string]map[string]string
-	// overlaps are the moments at which two runs had live pods on one node.
+	// overlaps lists the moments at which two runs had live pods on one node.
 	overlaps []string
 }
 
-// watchPods starts to follow all benchmark pods until the spec ends or end is called. When the API server ends the watch, it
-// begins again with a list.
+// watchPods follows all benchmark pods until the spec ends or end is called. When the API server ends the watch, it starts
+// again with a list.
 func watchPods(ctx context.Context) *podWatch {
 	GinkgoHelper()
 	stream, err := kube.Watch(ctx, &corev1.PodList{}, managed, ours)
@@ -189,7 +190,7 @@ func (w *podWatch) follow(ctx context.Context, stream watch.Interface) {
 	}
 }
 
-// again lists all benchmark pods, forgets the live ones that are gone, and watches from there.
+// again lists all benchmark pods, forgets live pods that no longer exist, and watches from there.
 func (w *podWatch) again(ctx context.Context) (watch.Interface, error) {
 	list := &corev1.PodList{}
 	if err := kube.List(ctx, list, managed, ours); err != nil {
@@ -220,13 +221,13 @@ func (w *podWatch) see(p *corev1.Pod, deleted bool) {
 	}
 }
 
-// end ends the watch; only then may what it saw be read.
+// end ends the watch. The fields may be read only after that.
 func (w *podWatch) end() {
 	w.stop()
 	<-w.done
 }
 
-// created are the names of all pods ever made for a benchmark.
+// created returns the names of all pods ever created for a benchmark.
 func (w *podWatch) created(benchmark string) []string {
 	var names []string
 	for _, p := range w.all {

@@ -27,14 +27,14 @@ import (
 )
 
 const (
-	// root of the repository, in which every spec runs.
+	// root is the root of the repository.
 	root = "../.."
-	// pageTime is for all commands of a page: a minute or two on an idle machine of two cores.
+	// pageTime is the time limit for all commands of a page, which take a minute or two on an idle machine of two cores.
 	pageTime = 8 * time.Minute
 )
 
-// The commands of README.md and docs/*.md run as users copy them: in a shell with kubectl and kubectl-tailgate in PATH, in
-// a folder with config/ and the files that the page itself gives, block by block, in an empty namespace.
+// The commands of README.md and docs/*.md run as users copy them: in a shell with kubectl and kubectl-tailgate in PATH, in a
+// folder with config/ and the files that the page itself contains, block by block, in an empty namespace.
 var _ = Describe("The commands of a page of the documentation run as they stand there", Label("docs"), needs("an empty namespace default"), func() {
 	AfterEach(emptyCluster)
 
@@ -77,10 +77,11 @@ var _ = Describe("The commands of a page of the documentation run as they stand 
 	}
 })
 
-// commands is PATH with the commands of the pages. This process builds them once, into the folder of its cluster, which ends with it.
+// commands returns PATH with the commands of the pages. The process builds them once, into the folder of its cluster, which
+// is removed with the cluster.
 var commands = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(filepath.Dir(kubeconfig), "commands")
-	// With the flags of the images, of which Go has the packages in its cache.
+	// The flags are those of the images, so that Go's cache already has the packages.
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags=-s -w", "-o", bin+"/", "./cmd/kubectl-tailgate")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -90,14 +91,14 @@ var commands = sync.OnceValues(func() (string, error) {
 	return strings.Join([]string{bin, assets, os.Getenv("PATH")}, string(filepath.ListSeparator)), err
 })
 
-// shell runs a block. It stops at the first command that fails, and what it printed then ends with that command and its
-// line in the page.
+// shell runs a block. It stops at the first command that fails, and the output then ends with that command and its line in
+// the page.
 func shell(ctx context.Context, dir string, environment []string, page string, step docs.Step) (string, error) {
-	// With as many empty lines before it as the page has, bash counts the page's lines.
+	// The empty lines before it make bash report line numbers of the page.
 	script := fmt.Sprintf(`trap 'echo "%s:$LINENO: exit code $?: $BASH_COMMAND"' ERR`, page) + strings.Repeat("\n", step.Line-1) + step.Text
 	c := exec.CommandContext(ctx, "bash", "-eEu", "-o", "pipefail", "-c", script)
 	c.Dir, c.Env = dir, environment
-	// Whatever the block started ends with it.
+	// All processes that the block started end with it.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = 5 * time.Second
@@ -108,7 +109,7 @@ func shell(ctx context.Context, dir string, environment []string, page string, s
 	return string(out), err
 }
 
-// emptyCluster removes what a page may leave: gates, which are of the cluster, and matrices, benchmarks and pods of
+// emptyCluster removes what a page may leave: gates, which are cluster-scoped, and matrices, benchmarks and pods in the
 // namespace default.
 func emptyCluster(ctx context.Context) {
 	GinkgoHelper()
@@ -124,7 +125,7 @@ func emptyCluster(ctx context.Context) {
 	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(corev1.NamespaceDefault))).To(Succeed())
 }
 
-// keepNodeLabels gives the nodes the labels back that they have now when the spec ends.
+// keepNodeLabels restores the current labels of the nodes when the spec ends.
 func keepNodeLabels(ctx context.Context) {
 	GinkgoHelper()
 	before := &corev1.NodeList{}

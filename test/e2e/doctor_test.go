@@ -27,7 +27,7 @@ import (
 // ward is the namespace of the doctor's pods, with the networks of a spec and no others.
 const ward = "doctor"
 
-// examine runs kubectl tailgate doctor in a namespace, and its pods must be gone when it ends.
+// examine runs kubectl tailgate doctor in a namespace, and checks that its pods are gone when it ends.
 func examine(ctx context.Context, namespace string, args ...string) (code int, r doctor.Report) {
 	GinkgoHelper()
 	var stdout, stderr bytes.Buffer
@@ -44,7 +44,7 @@ func examine(ctx context.Context, namespace string, args ...string) (code int, r
 	return code, r
 }
 
-// of finds a line of a report.
+// of returns a line of a report.
 func of(r doctor.Report, node, check, subject string) doctor.Line {
 	GinkgoHelper()
 	for _, l := range r.Lines {
@@ -56,18 +56,18 @@ func of(r doctor.Report, node, check, subject string) doctor.Line {
 	return doctor.Line{}
 }
 
-// found expects a line of a level, with some words in it, and with advice.
+// found expects a line with a level, with words in it, and with advice.
 func found(r doctor.Report, level doctor.Level, node, check, subject, words string) {
 	GinkgoHelper()
 	Expect(of(r, node, check, subject)).To(And(HaveField("Level", level), HaveField("Found", ContainSubstring(words)),
 		HaveField("Effect", Not(BeEmpty())), HaveField("Remedy", Not(BeEmpty()))))
 }
 
-// ofWard is the subject of a line about a network there.
+// ofWard returns the subject of a line about a network in ward.
 func ofWard(network string) string { return ward + "/" + network }
 
-// inWard makes a network there, until the spec ends: with the configuration of the local cluster's VFs or macvlan, if none is
-// given.
+// inWard creates a network in ward until the spec ends. Without a config it has the configuration of the local cluster's VFs
+// or macvlan.
 func inWard(ctx context.Context, name, resource, config string) {
 	GinkgoHelper()
 	network := nadNamed(name, resource)

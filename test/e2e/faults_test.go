@@ -44,7 +44,7 @@ var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), f
 			eventuallyMeasures(ctx, b)
 			Expect(localcluster.KillProcess(ctx, options, process)).To(Succeed())
 			began := time.Now()
-			time.Sleep(time.Second) // Everybody asks meanwhile.
+			time.Sleep(time.Second) // The other components send requests in the meantime.
 			Expect(localcluster.StartProcess(ctx, options, process)).To(Succeed())
 			Expect(localcluster.Up(ctx, options)).To(Succeed())
 			AddReportEntry(fmt.Sprintf("%s: answers again after %s", process, time.Since(began).Round(100*time.Millisecond)))
@@ -86,8 +86,8 @@ var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), f
 	})
 })
 
-// eventuallyReleases returns at the first word that a benchmark's first run is over. It watches, because the next run
-// is claimed a moment later.
+// eventuallyReleases returns as soon as a benchmark's first run is over. It watches, because the next run is claimed a
+// moment later.
 func eventuallyReleases(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, measured)
@@ -115,7 +115,7 @@ func deleteManagerPod(ctx context.Context) {
 	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(managerNamespace), client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// signalInNode signals all processes of a program in the containers of the local cluster, and says how many.
+// signalInNode signals all processes of a program in the containers of the local cluster, and returns their number.
 func signalInNode(program string, signal syscall.Signal) int {
 	GinkgoHelper()
 	signalled := 0
@@ -128,15 +128,15 @@ func signalInNode(program string, signal syscall.Signal) int {
 	return signalled
 }
 
-// processesIn are the processes of a program in the containers of one node of the local cluster, or, with "node-", of
-// all.
+// processesIn returns the processes of a program in the containers of one node of the local cluster or, with "node-", of all
+// nodes.
 func processesIn(node, program string) []int {
 	GinkgoHelper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	Expect(err).NotTo(HaveOccurred())
 	var found []int
 	for _, dir := range processes {
-		// A process may end at any moment; what cannot be read is not there any more.
+		// A process may end at any moment; one that cannot be read no longer exists.
 		exe, _ := os.Readlink(dir + "/exe")
 		cgroup, _ := os.ReadFile(dir + "/cgroup")
 		if filepath.Base(exe) != program || !strings.Contains(string(cgroup), localcluster.Cgroup(options, node)) {

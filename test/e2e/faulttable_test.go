@@ -25,36 +25,38 @@ import (
 
 const (
 	agentProgram = "tailgate-agent"
-	// lasting is how long a fault lasts that does not end the attempt; measuring is longer: containerd does not learn how a
-	// container ended meanwhile.
+	// lasting is the duration of a fault that does not end the attempt. measuring is longer, because containerd does not
+	// learn how a container ended in the meantime.
 	lasting, measuring = time.Second, 3 * time.Second
-	// nextWithin is the longest that the next benchmark of the same nodes may wait after the last fault.
+	// nextWithin is the longest time that the next benchmark of the same nodes may take after the last fault.
 	nextWithin = time.Minute
 )
 
-// trial is what the faults are tried on: benchmark x, with a run for each state, and benchmark next, which wants the same
-// nodes and waits until x is over, or until x waits for a device plugin. The scheduler is stopped and lets pods go to their
-// nodes one by one, so that a state lasts until the spec continues.
+// trial holds the objects of a fault: benchmark x, with a run for each state, and benchmark next, which needs the same nodes
+// and waits until x is over, or until x waits for a device plugin. The scheduler is stopped and only started to schedule
+// single pods, so that a state lasts until the spec continues.
 type trial struct {
 	fault   faults.Fault
 	x, next *v1alpha1.LatencyBenchmark
 	watch   *podWatch
-	// serverUp is true when the server of the first run has been let start to see what is absent then.
+	// serverUp is true if the server of the first run was started to check what is absent then.
 	serverUp bool
-	// attempts are how the attempts at a run must end, by its state: known when the fault is injected.
+	// attempts holds the outcomes that the attempts at a run must have, by its state. They are known when the fault is
+	// injected.
 	attempts map[faults.State][]string
 }
 
 // strike is a fault of the local cluster.
 type strike struct {
-	// change is what the fault needs of the benchmark; it may be nil.
+	// change modifies the benchmark as the fault requires; it may be nil.
 	change func(*v1alpha1.LatencyBenchmarkSpec)
 	begin  func(ctx context.Context, t *trial, state faults.State)
-	// heal may be nil, when what failed does not come back.
+	// heal is nil if the fault is permanent.
 	heal func(ctx context.Context, state faults.State)
 }
 
-// endOf is the node at which a fault is injected: that of the pod which is about to start, or else the client's.
+// endOf returns the node at which a fault is injected: the node of the pod that is about to start, otherwise the node of the
+// client.
 func endOf(state faults.State) string {
 	if state == faults.Claimed {
 		return "node-b"
@@ -62,7 +64,7 @@ func endOf(state faults.State) string {
 	return "node-a"
 }
 
-// processOf is a fault that kills a process of a node, and starts it again.
+// processOf returns a fault that kills a process of a node, and starts it again.
 func processOf(kind string, change func(*v1alpha1.LatencyBenchmarkSpec)) strike {
 	return strike{
 		change: change,
@@ -122,7 +124,7 @@ var _ = Describe("The fault table:", Label("faults"), needs("processes to kill")
 				switch {
 				case cell.Never != "":
 					t.expectAbsent(ctx, cell)
-				case state == faults.Waiting: // next waits while x meets the faults
+				case state == faults.Waiting: // next waits during the faults of x
 				case state == faults.Judging:
 					t.judge(ctx, s)
 				default:
@@ -162,7 +164,7 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 		}
 		s.Workload.Duration.Duration = measuring
 		if faults.Find(fault, faults.Judging).Never == "" {
-			// Five are the fewest for a verdict. It fails, so that a Pass can only be a mistake.
+			// A verdict needs at least five rounds. It must be Fail, so that a Pass can only be a mistake.
 			s.Rounds = 5
 			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Nanosecond}}}}
 		}
@@ -175,7 +177,7 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 	return t
 }
 
-// scheduler lets the scheduler go on, or stops it.
+// scheduler continues or stops the scheduler.
 func scheduler(ctx context.Context, on bool) {
 	GinkgoHelper()
 	if on {
@@ -185,7 +187,7 @@ func scheduler(ctx context.Context, on bool) {
 	}
 }
 
-// awaitPod waits until a pod of x exists and has no node yet. While x waits for a device plugin, next may take the nodes.
+// awaitPod waits until a pod of x exists that has no node yet. While x waits for a device plugin, next may take the nodes.
 func (t *trial) awaitPod(ctx context.Context, run int, attempt int32, role string) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -200,8 +202,8 @@ func (t *trial) awaitPod(ctx context.Context, run int, attempt int32, role strin
 	}).WithTimeout(measured).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
-// letNextGo schedules the pods of next if it has taken the nodes. The scheduler does not run while next measures: x may
-// create its pod at the moment when next is done.
+// letNextGo schedules the pods of next if it has taken the nodes. The scheduler does not run while next measures, because x
+// may create its pod at the moment next is done.
 func (t *trial) letNextGo(ctx context.Context) {
 	GinkgoHelper()
 	scheduled := func() bool {
@@ -230,7 +232,8 @@ func (t *trial) pod(ctx context.Context, run int, attempt int32, role string) (*
 	return p, kube.Get(ctx, key, p)
 }
 
-// schedule gives a pod of x its node. The client's pod may exist before the scheduler is stopped, and gets no node meanwhile.
+// schedule lets the scheduler bind a pod of x to its node. The client's pod may exist before the scheduler is stopped again,
+// and must not get a node then.
 func (t *trial) schedule(ctx context.Context, run int, attempt int32, role string) {
 	GinkgoHelper()
 	t.awaitPod(ctx, run, attempt, role)
@@ -242,7 +245,7 @@ func (t *trial) schedule(ctx context.Context, run int, attempt int32, role strin
 	Eventually(func(g Gomega) {
 		p, err := t.pod(ctx, run, attempt, role)
 		if apierrors.IsNotFound(err) {
-			return // Its kubelet refused it, and the attempt is over.
+			return // The kubelet refused it, and the attempt is over.
 		}
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(p.Spec.NodeName).NotTo(BeEmpty(), "%v", p.Status.Conditions)
@@ -250,7 +253,7 @@ func (t *trial) schedule(ctx context.Context, run int, attempt int32, role strin
 	scheduler(ctx, false)
 }
 
-// strikeIn lets a run of x reach a state, in which the fault is injected, and waits for the result of the run.
+// strikeIn lets a run of x reach a state, injects the fault there, and waits for the result of the run.
 func (t *trial) strikeIn(ctx context.Context, s strike, cell faults.Cell, run int) {
 	GinkgoHelper()
 	By(cell.Name())
@@ -267,7 +270,7 @@ func (t *trial) strikeIn(ctx context.Context, s strike, cell faults.Cell, run in
 			}
 		}
 	}
-	// over ends the fault: when the attempt has failed, or after a while.
+	// over ends the fault after the attempt has failed, or after a while.
 	over := func() {
 		if len(cell.Attempts) > 1 {
 			t.awaitAttempt(ctx, run, 1, cell.Attempts[0])
@@ -289,7 +292,7 @@ func (t *trial) strikeIn(ctx context.Context, s strike, cell faults.Cell, run in
 	AddReportEntry(fmt.Sprintf("%s: %v, %s after the fault", cell.Name(), attempts, time.Since(began).Round(100*time.Millisecond)))
 }
 
-// reach plays an attempt, calls hit in the state of the cell, and over when the cluster had time to notice.
+// reach runs an attempt, calls hit in the state of the cell, and calls over after the cluster had time to notice.
 func (t *trial) reach(ctx context.Context, cell faults.Cell, run int, hit, over func()) {
 	GinkgoHelper()
 	if cell.State == faults.Claimed {
@@ -329,7 +332,7 @@ func (t *trial) reach(ctx context.Context, cell faults.Cell, run int, hit, over 
 	}
 }
 
-// afterTool calls hit and over when the client's tool has ended, and its agent has not gone on yet.
+// afterTool calls hit and over after the client's tool has ended and before its agent continues.
 func (t *trial) afterTool(ctx context.Context, hit, over func()) {
 	GinkgoHelper()
 	signalOne("node-a", agentProgram, syscall.SIGSTOP)
@@ -342,7 +345,8 @@ func (t *trial) afterTool(ctx context.Context, hit, over func()) {
 	over()
 }
 
-// afterPods calls hit when both pods have ended, and the manager has not read their logs yet; and over when it tries to.
+// afterPods calls hit after both pods have ended and before the manager reads their logs, and calls over when the manager
+// tries to.
 func (t *trial) afterPods(ctx context.Context, run int, hit, over func()) {
 	GinkgoHelper()
 	Expect(signalInNode("manager", syscall.SIGSTOP)).To(BeNumerically(">=", 1))
@@ -374,7 +378,7 @@ func (t *trial) awaitAttempt(ctx context.Context, run int, attempt int32, reason
 	}).WithTimeout(2 * time.Minute).WithPolling(50 * time.Millisecond).Should(Equal(reason))
 }
 
-// expectAbsent checks what the table says of a fault that cannot occur: there is no such process.
+// expectAbsent checks a fault that cannot occur according to the table: there is no such process.
 func (t *trial) expectAbsent(ctx context.Context, cell faults.Cell) {
 	GinkgoHelper()
 	By(cell.Name())
@@ -385,13 +389,13 @@ func (t *trial) expectAbsent(ctx context.Context, cell faults.Cell) {
 		t.awaitPod(ctx, 1, 1, v1alpha1.RoleClient)
 		signalOne("node-b", agentProgram, 0)
 		t.serverUp = true
-	case faults.HandingOver: // all of it comes after the tool
+	case faults.HandingOver: // the whole state comes after the tool
 		return
 	}
 	Expect(processesIn("node-", program)).To(BeEmpty())
 }
 
-// finish lets the runs go by themselves that are left.
+// finish lets the remaining runs complete undisturbed.
 func (t *trial) finish(ctx context.Context) {
 	GinkgoHelper()
 	scheduler(ctx, true)
@@ -404,7 +408,7 @@ func (t *trial) finish(ctx context.Context) {
 	}
 }
 
-// judge has the rules changed while the fault lasts, which no node is needed for.
+// judge changes the rules while the fault lasts, which requires no node.
 func (t *trial) judge(ctx context.Context, s strike) {
 	GinkgoHelper()
 	By(faults.Find(t.fault, faults.Judging).Name())
@@ -425,7 +429,7 @@ func setRules(ctx context.Context, b *v1alpha1.LatencyBenchmark, rules ...v1alph
 	}).WithTimeout(soon).Should(Succeed())
 }
 
-// expect checks that every run was measured once, after the attempts that the table says.
+// expect checks that every run was measured once, after the attempts in the table.
 func (t *trial) expect(ctx context.Context) {
 	GinkgoHelper()
 	t.watch.end()
@@ -442,7 +446,7 @@ func (t *trial) expect(ctx context.Context) {
 	}
 	for run++; run <= int(t.x.Spec.Rounds); run++ {
 		reasons := []string{v1alpha1.OutcomeMeasured}
-		// The device plugin that was killed during the run before may not have been back when this one started.
+		// The device plugin that was killed during the previous run may not have returned when this run started.
 		if slices.ContainsFunc(t.x.Status.Attempts, func(a v1alpha1.Attempt) bool {
 			return t.fault == faults.DevicePlugin && a.Run == fmt.Sprintf("x-r%d", run) && a.Outcome.Reason == v1alpha1.OutcomeDevicePluginUnavailable
 		}) {

@@ -26,13 +26,14 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
 
-// gated labels the nodes of the gate.
+// gated is the label of the nodes of the gate.
 const gated = "e2e.tailgate.dev/gated"
 
-// latencyGate holds the nodes with that label to their own accepted minimum over the VFs. Other work of a busy machine
-// lengthens most round trips of a round, but not the shortest of the thousands in half a second. SlowCable lengthens all of them:
-// the minimum becomes some nine times as long. A tolerance of 100 % is far from both, so that other work makes no Fail of a
-// Pass, and no Pass of a Fail. Where it leaves a round hardly any time, the verdict is Inconclusive and the gate measures again.
+// latencyGate compares the nodes with that label with their own accepted minimum over the VFs. Other work on a busy machine
+// lengthens most round trips of a round, but not the shortest of the thousands in half a second. SlowCable lengthens all of
+// them, and the minimum about nine times. A tolerance of 100 % is far from both, so that other work turns no Pass into a
+// Fail and no Fail into a Pass. If other work leaves a round hardly any time, the verdict is Inconclusive and the gate
+// measures again.
 func latencyGate() *v1alpha1.LatencyGate {
 	template := benchmark("", overVFs, pingPong, func(s *v1alpha1.LatencyBenchmarkSpec) {
 		s.Rounds, s.Workload.Duration.Duration = 5, 500*time.Millisecond
@@ -60,7 +61,7 @@ func gateNode(ctx context.Context, name string) *corev1.Node {
 	return n
 }
 
-// labelNodes gives both nodes a label, or with nil takes it away.
+// labelNodes sets a label on both nodes, or removes it if the value is nil.
 func labelNodes(ctx context.Context, key string, value any) {
 	GinkgoHelper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, key)
@@ -72,7 +73,7 @@ func labelNodes(ctx context.Context, key string, value any) {
 	}
 }
 
-// verification reads that of a node.
+// verification reads the LatencyVerification of a node.
 func verification(ctx context.Context, node string) *v1alpha1.LatencyVerification {
 	GinkgoHelper()
 	v := &v1alpha1.LatencyVerification{}
@@ -80,7 +81,7 @@ func verification(ctx context.Context, node string) *v1alpha1.LatencyVerificatio
 	return v
 }
 
-// published is what a Node says of its verification: "True true -", of condition, label and taint.
+// published returns the condition, label and taint by which a Node shows its verification, such as "True true -".
 func published(ctx context.Context, node string) string {
 	GinkgoHelper()
 	return publishedOn(gateNode(ctx, node))
@@ -109,8 +110,8 @@ const (
 	heldBack   = "False false NoSchedule"
 )
 
-// watchLetIn watches every version of a Node from now on. letIn returns each one that lets the node in by its condition, label
-// or taint, while the version before held it back by all of them.
+// watchLetIn watches every version of a Node from now on. letIn returns each version that admits pods by its condition,
+// label or taint, while the previous version held the node back by all of them.
 func watchLetIn(ctx context.Context, node string) (letIn func() []string) {
 	GinkgoHelper()
 	versions, err := kube.Watch(context.WithoutCancel(ctx), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node})
@@ -154,7 +155,7 @@ func watchLetIn(ctx context.Context, node string) (letIn func() []string) {
 	}
 }
 
-// eventuallyConcludes waits for the end of a node's verification and returns it. Any other end fails.
+// eventuallyConcludes waits until a node's verification ends in a state, and returns it. Any other final state fails.
 func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 	GinkgoHelper()
 	var v *v1alpha1.LatencyVerification
@@ -179,7 +180,7 @@ func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.Verifi
 	return v
 }
 
-// holds is the phase of a node's hold pod, and its conditions ContainersReady and Ready.
+// holds returns the phase of a node's hold pod, and its conditions ContainersReady and Ready.
 func holds(ctx context.Context, node string) string {
 	GinkgoHelper()
 	list := &corev1.PodList{}
@@ -201,8 +202,8 @@ func holds(ctx context.Context, node string) string {
 	return strings.Join(all, "; ")
 }
 
-// asked is what a tool gets that asks for the verdict on the gate: the exit code of the job of the samples, and what the
-// manager answers by HTTP, both with the rights of the samples' service account.
+// asked returns the answers that a tool gets when it asks the gate for its verdict: the exit code of the job of the samples,
+// and the HTTP response of the manager, both with the rights of the samples' service account.
 func asked(ctx context.Context) string {
 	GinkgoHelper()
 	var all []byte
@@ -237,7 +238,7 @@ func asked(ctx context.Context) string {
 	return fmt.Sprintf("exit code %d, HTTP %d %s", code, status, answer.Verdict)
 }
 
-// change runs a command of the values on another cluster than the local one, which has a function instead.
+// change runs a command of the values, or on the local cluster the function.
 func change(ctx context.Context, command string, local func() error) {
 	GinkgoHelper()
 	if !elsewhere {
@@ -249,7 +250,7 @@ func change(ctx context.Context, command string, local func() error) {
 	Expect(c.Run()).To(Succeed(), command)
 }
 
-// upgrade upgrades the client's node, and waits until it is held back for that. It returns the new boot ID.
+// upgrade upgrades the client's node, waits until the node is held back for that, and returns the new boot ID.
 func upgrade(ctx context.Context) string {
 	GinkgoHelper()
 	before := gateNode(ctx, here.Client).Status.NodeInfo.BootID
@@ -266,7 +267,7 @@ func upgrade(ctx context.Context) string {
 	return after.BootID
 }
 
-// verifyAgain asks for a verification of the client's node, and waits until it has begun.
+// verifyAgain requests a verification of the client's node, and waits until it has begun.
 func verifyAgain(ctx context.Context) {
 	GinkgoHelper()
 	v := verification(ctx, here.Client)
@@ -338,7 +339,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 			Expect(kubectl(ctx, GinkgoWriter, "delete", "--ignore-not-found", "-f", policies)).To(Succeed())
 		})
 		labelNodes(ctx, gated, "")
-		// What the latency is does not matter here.
+		// The latency does not matter here.
 		g := latencyGate()
 		g.Spec.Template.Spec.Criteria.Baseline = nil
 		g.Spec.Template.Spec.Criteria.Rules = g.Spec.Template.Spec.Criteria.Rules[:1]
@@ -363,7 +364,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 			Expect(exitCode(ctx)).To(Equal(2), "the exit code knows at once, without a manager")
 			want := isVerified
 			if withPolicies {
-				// The taint comes with the next write of the Node, which the return of the kubelet may or may not need.
+				// The taint is added by the next write of the Node. The kubelet may or may not write it when it returns.
 				want = "False false"
 			}
 			t.until(func(at string) bool {
@@ -386,8 +387,8 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 	})
 })
 
-// slowUpgrade upgrades the client's node, which is then so slow that it fails, and returns its verification after the network is as
-// before.
+// slowUpgrade upgrades the client's node, which is then so slow that it fails. It returns the verification after the network
+// is restored.
 func slowUpgrade(ctx context.Context, second *v1alpha1.LatencyVerification) *v1alpha1.LatencyVerification {
 	GinkgoHelper()
 	By("an upgrade after which it is slow")
@@ -421,7 +422,7 @@ func slowUpgrade(ctx context.Context, second *v1alpha1.LatencyVerification) *v1a
 	return third
 }
 
-// scaleManager scales the manager, and waits until so many run.
+// scaleManager scales the manager, and waits until that number of pods is ready.
 func scaleManager(ctx context.Context, replicas int) {
 	GinkgoHelper()
 	Expect(kubectl(ctx, GinkgoWriter, "-n", managerNamespace, "scale", "deployment/manager", fmt.Sprint("--replicas=", replicas))).To(Succeed())
@@ -431,7 +432,7 @@ func scaleManager(ctx context.Context, replicas int) {
 	Eventually(managers).WithArguments(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Equal(replicas))
 }
 
-// managers is how many pods of the manager are ready, or more than any if some end.
+// managers returns the number of ready manager pods, or 1000 if any of them is terminating.
 func managers(ctx context.Context) int {
 	GinkgoHelper()
 	list := &corev1.PodList{}
@@ -450,13 +451,13 @@ func managers(ctx context.Context) int {
 	return ready
 }
 
-// exitCode is that of kubectl tailgate gate.
+// exitCode returns the exit code of kubectl tailgate gate.
 func exitCode(ctx context.Context) int {
 	var out bytes.Buffer
 	return cli.Run(ctx, []string{"gate", "lgate/e2e", "--kubeconfig", kubeconfig}, &out, &out)
 }
 
-// timeline records what happened in a spec, and when.
+// timeline records events of a spec with their times.
 type timeline struct {
 	start time.Time
 	lines []string
@@ -474,7 +475,7 @@ func (t *timeline) report(name string) {
 	AddReportEntry("timeline: "+name, "\n"+strings.Join(t.lines, "\n"))
 }
 
-// waysTimeline records what each way says of node-a, at each change of any.
+// waysTimeline records what each interface reports about node-a, whenever any of them changes.
 type waysTimeline struct {
 	*timeline
 	ctx   context.Context
@@ -489,12 +490,12 @@ func newWaysTimeline(ctx context.Context) *waysTimeline {
 	return &waysTimeline{timeline: newTimeline(), ctx: ctx, token: token.String()}
 }
 
-// look notes what each way says, if that has changed.
+// look records what each interface reports, if that has changed.
 func (t *waysTimeline) look() string {
 	GinkgoHelper()
 	said := "HTTP no manager"
 	if managers(t.ctx) == 1 {
-		// One that has just started may be ready before it serves.
+		// A manager that has just started may be ready before it serves.
 		err := InterceptGomegaFailure(func() {
 			code, body := managerGet(t.ctx, managerNamespace, anyManager, nil, "/verdict/latencygates/e2e", t.token)
 			var answer struct{ Verdict, Reason string }
@@ -513,7 +514,7 @@ func (t *waysTimeline) look() string {
 	return at
 }
 
-// until looks until it sees what it is to see.
+// until calls look until sees returns true.
 func (t *waysTimeline) until(sees func(at string) bool) {
 	GinkgoHelper()
 	Eventually(func() bool { return sees(t.look()) }).WithTimeout(measured).WithPolling(time.Second).

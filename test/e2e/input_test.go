@@ -49,7 +49,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 	})
 })
 
-// nadNamed is a NetworkAttachmentDefinition that takes its device from a resource.
+// nadNamed returns a NetworkAttachmentDefinition that takes its device from a resource.
 func nadNamed(name, resource string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(foreign.GroupVersionKind)
@@ -76,7 +76,7 @@ func setManagerArgs(ctx context.Context, args ...string) {
 	set(ctx, args)
 }
 
-// configOf is the CNI configuration of one of the local cluster's networks.
+// configOf returns the CNI configuration of one of the local cluster's networks.
 func configOf(ctx context.Context, name string) string {
 	GinkgoHelper()
 	network := nadNamed(name, "")
@@ -86,7 +86,7 @@ func configOf(ctx context.Context, name string) string {
 	return config
 }
 
-// vfNetwork makes a network of VFs of another resource than the local cluster's own, until the spec ends.
+// vfNetwork creates a network with VFs of another resource than the local cluster's own, until the spec ends.
 func vfNetwork(ctx context.Context, name, resource string) {
 	GinkgoHelper()
 	network := nadNamed(name, resource)

@@ -25,10 +25,10 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
-// chartNamespace is where the chart is installed.
+// chartNamespace is the namespace in which the chart is installed.
 const chartNamespace = "latency"
 
-// It takes Tailgate away from the other specs, and gives it back.
+// The spec removes Tailgate from the cluster, and installs it again for the other specs.
 var _ = Describe("An installation", Label("install"), needs("a Tailgate that it may remove"), SpecPriority(1), func() {
 	It("can be removed while a benchmark runs, replaced by install.yaml, then by the chart, upgraded and removed without a trace", func(ctx context.Context) {
 		defer func() { Expect(install.Install(ctx, options, built)).To(Succeed()) }()
@@ -37,7 +37,7 @@ var _ = Describe("An installation", Label("install"), needs("a Tailgate that it 
 			GinkgoHelper()
 			Expect(install.Kubectl(ctx, kubeconfig, GinkgoWriter, args...)).To(Succeed())
 		}
-		// As docs/install.md says: of benchmarks that go with their CRD, the garbage collector may keep what they own.
+		// As docs/install.md says: if benchmarks are deleted with their CRD, the garbage collector may keep their dependents.
 		deleteObjects := func() {
 			GinkgoHelper()
 			kubectl("delete", "lgate", "--all", "--timeout=2m")
@@ -57,7 +57,7 @@ var _ = Describe("An installation", Label("install"), needs("a Tailgate that it 
 		kubectl("apply", "--server-side", "-f", file)
 		kubectl("set", "resources", "-n", managerNamespace, "deployment/manager", "--requests=cpu=0")
 		kubectl("rollout", "status", "-n", managerNamespace, "deployment/manager", "--timeout=2m")
-		// It makes no object, which the garbage collector would know only after half a minute.
+		// It is suspended and creates no objects, because the garbage collector would learn of them only after half a minute.
 		b := benchmark("by-file", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true })
 		create(ctx, b)
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Reason }).
@@ -109,11 +109,11 @@ var _ = Describe("An installation", Label("install"), needs("a Tailgate that it 
 	})
 })
 
-// manifests are the manifests in one file, the chart, and the values with which the local cluster can run it: those of the release in
-// the folder that E2E_RELEASE names, with its images by their digests, or those of the work tree.
+// manifests returns the manifests in one file, the chart, and the values with which the local cluster can run it. They come
+// from the release in the folder that E2E_RELEASE names, with its images by digest, or from the work tree.
 func manifests(ctx context.Context) (file, chart string, values []string) {
 	GinkgoHelper()
-	// A node of the local cluster has a single CPU to give.
+	// A node of the local cluster has a single CPU for pods.
 	values = []string{"resources.requests.cpu=null"}
 	dist := os.Getenv("E2E_RELEASE")
 	if dist == "" {
@@ -132,7 +132,8 @@ func manifests(ctx context.Context) (file, chart string, values []string) {
 	return filepath.Join(dist, "install.yaml"), charts[0], values
 }
 
-// helm runs Helm as the cluster's administrator, without another --namespace in that of the chart, from the root of the repository.
+// helm runs Helm as the cluster's administrator from the root of the repository, in the namespace of the chart unless args
+// contain another --namespace.
 func helm(ctx context.Context, values []string, args ...string) {
 	GinkgoHelper()
 	path := exec.CommandContext(ctx, "go", "tool", "-n", "-modfile=hack/tools/helm.mod", "helm")
@@ -149,7 +150,7 @@ func helm(ctx context.Context, values []string, args ...string) {
 	Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
 }
 
-// eventuallyNoTrace waits until nothing cluster-wide is left of Tailgate, and nothing that benchmarks had.
+// eventuallyNoTrace waits until nothing cluster-wide is left of Tailgate, and no pods or results of benchmarks.
 func eventuallyNoTrace(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

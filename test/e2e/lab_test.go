@@ -18,14 +18,14 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
 
-// wholeCores changes a benchmark for nodes with two threads a core, one of which gives pods whole cores only.
+// wholeCores changes a benchmark for nodes with two threads per core, one of which gives pods whole cores only.
 func wholeCores(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Placement.CPUs = 2
 	s.Placement.Memory.Set(256 << 20)
 }
 
-// labGate is a gate of node-a alone, with node-b as its peer. Other work on the machine that emulates the nodes makes the minimum
-// several times as long. slowWire makes it several hundred times as long.
+// labGate returns a gate for node-a alone, with node-b as its peer. Other work on the machine that emulates the nodes makes
+// the minimum several times as long; slowWire makes it several hundred times as long.
 func labGate() *v1alpha1.LatencyGate {
 	g := latencyGate()
 	g.Spec.NodeSelector = *hostname("node-a").NodeSelector
@@ -38,13 +38,13 @@ func labGate() *v1alpha1.LatencyGate {
 	return g
 }
 
-// maxIncrease is between what a busy machine and what slowWire makes of a latency.
+// maxIncrease lies between the effects of a busy machine and of slowWire on a latency.
 const maxIncrease = "2500%"
 
 // slowWire delays every frame between the first card of node-a and the wire by up to its interval in microseconds.
 var slowWire = map[string]any{"qom-type": "filter-buffer", "id": "slow", "netdev": "n0", "interval": 200_000}
 
-// monitor sends a command to QEMU's monitor of node-a, as soon as it listens.
+// monitor sends a command to QEMU's monitor of node-a as soon as it listens.
 func monitor(ctx context.Context, command string, arguments map[string]any) {
 	GinkgoHelper()
 	Eventually(func() error { return localcluster.Monitor(ctx, options, "node-a", command, arguments) }).WithTimeout(soon).Should(Succeed())
@@ -63,7 +63,7 @@ func eventuallyReady(ctx context.Context, status corev1.ConditionStatus) {
 	}).WithTimeout(measured).WithPolling(200 * time.Millisecond).Should(Equal(status))
 }
 
-// roundTimes describes the last benchmark of a node: when each of its rounds began and ended, in seconds.
+// roundTimes describes the last benchmark of a node: the start and the end of each round, in seconds.
 func roundTimes(ctx context.Context, v *v1alpha1.LatencyVerification) string {
 	GinkgoHelper()
 	b := &v1alpha1.LatencyBenchmark{}
@@ -76,7 +76,7 @@ func roundTimes(ctx context.Context, v *v1alpha1.LatencyVerification) string {
 	return text
 }
 
-// upgradeWith does what an upgrade tool does to node-a: it drains the node, reboots it into another kernel and uncordons it.
+// upgradeWith upgrades node-a like an upgrade tool: it drains the node, reboots it into another kernel and uncordons it.
 func upgradeWith(ctx context.Context, t *timeline, kernel string, whileBooting func()) {
 	GinkgoHelper()
 	before := gateNode(ctx, "node-a").Status.NodeInfo
@@ -106,7 +106,7 @@ var _ = Describe("The lab", Label("lab"), func() {
 		}
 	})
 
-	// Not by DeferCleanup: the suite's own AfterEach, which expects that no pod is left, comes before that.
+	// DeferCleanup would be too late: the suite's own AfterEach, which expects that no pod is left, runs before it.
 	AfterEach(func(ctx context.Context) {
 		if !options.Lab {
 			return

@@ -25,7 +25,7 @@ import (
 
 var _ = Describe("The manager", Label("placement"), func() {
 	It("serves metrics to those who may read them, and to nobody else", func(ctx context.Context) {
-		// Two accounts, because the manager remembers a refusal for half a minute.
+		// There are two accounts, because the manager caches a refusal for half a minute.
 		stranger := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: namespace}}
 		reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "scraper", Namespace: namespace}}
 		binding := &rbacv1.ClusterRoleBinding{
@@ -45,7 +45,7 @@ var _ = Describe("The manager", Label("placement"), func() {
 		By("asking the manager that leads, the only one that exports what it does")
 		var leader string
 		Eventually(func(g Gomega) {
-			// Between two managers no manager leads, and the lease of one that was killed names it for a while.
+			// Between two managers none leads, and the lease names a killed manager for a while.
 			lease := &coordinationv1.Lease{}
 			g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: "manager.tailgate.dev"}, lease)).To(Succeed())
 			g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
@@ -66,7 +66,7 @@ var _ = Describe("The manager", Label("placement"), func() {
 	})
 })
 
-// manager is the manager's container.
+// manager returns the manager's container.
 func manager(ctx context.Context) corev1.Container {
 	GinkgoHelper()
 	deployment := &appsv1.Deployment{}
@@ -74,7 +74,7 @@ func manager(ctx context.Context) corev1.Container {
 	return deployment.Spec.Template.Spec.Containers[0]
 }
 
-// benchImage is the image of benchmark pods.
+// benchImage returns the image of benchmark pods.
 func benchImage(ctx context.Context) string {
 	GinkgoHelper()
 	for _, arg := range manager(ctx).Args {
@@ -86,12 +86,12 @@ func benchImage(ctx context.Context) string {
 	return ""
 }
 
-// anyManager serves verdicts.
+// anyManager is the target for requests that any manager can answer, such as verdicts.
 const anyManager = "deployment/manager"
 
-// managerGet reads a path of a manager in a namespace with a bearer token, or none, through a forwarded port, and returns
-// status and body. The CAs are those that may have signed its certificate; nil: it has signed it itself. The port is
-// forwarded again each time: kubectl gives up after a connection that one end has cut off.
+// managerGet requests a path of a manager in a namespace with a bearer token, or without one, through a forwarded port, and
+// returns the status and the body. cas are the CAs that may have signed its certificate; nil accepts a self-signed one. The
+// port is forwarded again each time, because kubectl stops after a connection that one side has cut off.
 func managerGet(ctx context.Context, namespace, target string, cas *x509.CertPool, path, token string) (int, string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, soon)
@@ -99,7 +99,7 @@ func managerGet(ctx context.Context, namespace, target string, cas *x509.CertPoo
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// It ends by being cancelled, which is an error that does not matter.
+		// It ends because it is cancelled; this error does not matter.
 		_ = kubectl(ctx, in, "-n", namespace, "port-forward", target, ":8443")
 		_ = in.Close()
 	}()

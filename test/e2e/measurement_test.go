@@ -26,7 +26,7 @@ import (
 
 var _ = Describe("A measurement", Label("measurement"), func() {
 	It("answers the samples of the documentation", func(ctx context.Context) {
-		// The demo measures them for as long as they say.
+		// The demo measures them for their full duration.
 		samples := []*v1alpha1.LatencyBenchmark{sample("first.yaml", time.Second, 100*time.Millisecond), sample("vf.yaml", time.Second, 100*time.Millisecond)}
 		for _, b := range samples {
 			b.Spec.Rounds = 2
@@ -42,7 +42,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 				Expect(r.Rounds).To(Equal(b.Spec.Rounds))
 				Expect(r.Lost).To(BeZero())
 				ladder := []int64{*r.MinNanoseconds, *r.Percentile(v1alpha1.P50), *r.Percentile(v1alpha1.P90), *r.Percentile(v1alpha1.P99)}
-				if r.Samples >= 10_000 { // or else too few to tell
+				if r.Samples >= 10_000 { // otherwise too few samples
 					ladder = append(ladder, *r.Percentile(v1alpha1.P999))
 				}
 				ladder = append(ladder, *r.MaxNanoseconds)

@@ -27,22 +27,22 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/dradriver"
 )
 
-// short makes a benchmark of one short round.
+// short changes a benchmark to one short round.
 func short(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Rounds = 1
 	s.Workload.Duration, s.Workload.Warmup = metav1.Duration{Duration: 300 * time.Millisecond}, metav1.Duration{Duration: 50 * time.Millisecond}
 }
 
-// slowest is a gate that any measurement passes whose placement was proved, with as many rounds as a verdict needs.
+// slowest adds a rule that any measurement with a proved placement passes, and as many rounds as a verdict needs.
 func slowest(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Rounds = 5
 	s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: time.Second}}}}
 }
 
-// single makes it one round: enough to see why nothing is concluded.
+// single changes a benchmark to one round, which is enough to see why nothing is concluded.
 func single(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds = 1 }
 
-// line finds a line of an endpoint's proof.
+// line returns a line of an endpoint's proof.
 func line(e v1alpha1.Endpoint, check string) v1alpha1.ProofLine {
 	GinkgoHelper()
 	i := slices.IndexFunc(e.Proof, func(l v1alpha1.ProofLine) bool { return l.Check == check })
@@ -50,7 +50,7 @@ func line(e v1alpha1.Endpoint, check string) v1alpha1.ProofLine {
 	return e.Proof[i]
 }
 
-// warning finds a warning of a benchmark by its reason; the zero value when there is none.
+// warning returns a warning of a benchmark by its reason; the zero value if there is none.
 func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
 	i := slices.IndexFunc(b.Status.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == reason })
 	if i < 0 {
@@ -59,12 +59,12 @@ func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
 	return b.Status.Warnings[i]
 }
 
-// tenant takes VFs of the near pool on a node, as another user's pod, and returns the PCI address of the one that is
-// attached to it, if the values name a network and the status has its device.
+// tenant creates another user's pod that takes VFs of the near pool on a node. It returns the PCI address of the VF that is
+// attached to the pod, if the values name a network and the status has its device.
 func tenant(ctx context.Context, node string, vfs int64) string {
 	GinkgoHelper()
 	resources := corev1.ResourceList{
-		// No CPU: a node has a single one to give, and that is for the benchmarks.
+		// No CPU is requested: a node has a single one for pods, which the benchmarks need.
 		corev1.ResourceMemory:                     resource.MustParse("16Mi"),
 		corev1.ResourceName(here.VF.ResourceName): *resource.NewQuantity(vfs, resource.DecimalSI),
 	}
@@ -97,13 +97,13 @@ func tenant(ctx context.Context, node string, vfs int64) string {
 	status, err := foreign.FindStatus(pod.Annotations[foreign.AnnotationNetworkStatus], namespace+"/"+here.VF.NetworkRef.Name, "net1")
 	Expect(err).NotTo(HaveOccurred())
 	if status.DeviceInfo == nil {
-		return "" // another Multus than the local cluster's tells it only if the device plugin left a file
+		return "" // Multus itself, unlike that of the local cluster, reports it only if the device plugin left a file
 	}
 	return status.DeviceInfo.PCI.Address
 }
 
-// classForClaimedVFs makes a DeviceClass that provides the local cluster's VFs of Dynamic Resource Allocation as an extended
-// resource, until the spec ends.
+// classForClaimedVFs creates a DeviceClass that provides the local cluster's VFs of Dynamic Resource Allocation as an
+// extended resource, until the spec ends.
 func classForClaimedVFs(ctx context.Context) {
 	GinkgoHelper()
 	class := &resourcev1.DeviceClass{
@@ -338,7 +338,8 @@ var _ = Describe("Placement", Label("placement"), func() {
 })
 
 var _ = Describe("Sabotage", Label("placement"), func() {
-	// caught waits for a benchmark whose gate any numbers pass, and expects a failed line of proof, and no verdict for that reason.
+	// caught waits for a benchmark whose rule any numbers pass, and expects a failed line of proof, and no verdict for that
+	// reason.
 	caught := func(ctx context.Context, b *v1alpha1.LatencyBenchmark, check, reason string) *v1alpha1.LatencyBenchmark {
 		GinkgoHelper()
 		b = eventuallyCompletes(ctx, b)
@@ -359,14 +360,14 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		create(ctx, b)
 		b = caught(ctx, b, v1alpha1.ProofMTU, v1alpha1.WarningMTUMismatch)
 		Expect(warning(b, v1alpha1.WarningMTUMismatch).Message).To(ContainSubstring("1400"))
-		// A device that a pod has cannot be given its MTU back.
+		// The MTU of a device cannot be restored while a pod has it.
 		Expect(kube.Delete(ctx, b)).To(Succeed())
 		eventuallyNothingLeft(ctx)
 	})
 
 	It("a network that attaches another device than the one allocated", needs("a device whose name it knows"), func(ctx context.Context) {
 		network := nadNamed("other-device", localcluster.ResourceVF)
-		// No device plugin has this VF: one of the resource's own may be the one that the kubelet allocates.
+		// No device plugin has this VF: the kubelet could allocate any VF of the resource itself.
 		network.Object["spec"] = map[string]any{"config": `{"cniVersion": "1.0.0", "name": "other-device", "type": "host-device", "device": "ens4f0v0",
 			"ipam": {"type": "host-local", "dataDir": "` + filepath.Dir(localcluster.Kubeconfig(options)) + `/ipam", "subnet": "198.18.79.0/24"}}`}
 		Expect(kube.Create(ctx, network)).To(Succeed())
@@ -400,7 +401,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 	})
 
 	It("an Onload library that is not there", needs("a device plugin without library"), func(ctx context.Context) {
-		// As a device plugin of Onload would advertise it, and mount nothing.
+		// The resource is advertised as by a device plugin of Onload that mounts nothing.
 		const onload = "tailgate.test/onload"
 		for _, node := range []string{"node-a", "node-b"} {
 			advertise(ctx, node, onload, "100")
@@ -436,11 +437,11 @@ var _ = Describe("Benchmarks that want the same nodes", Label("placement"), func
 			b := benchmark(fmt.Sprintf("crowd-%d", i), short, func(s *v1alpha1.LatencyBenchmarkSpec) {
 				switch i {
 				case 1:
-					// The other way round, over another network: the conflict is about nodes.
+					// The roles are swapped and the network differs: the conflict is about nodes.
 					overVFs(s)
 					s.Placement.Client, s.Placement.Server = s.Placement.Server, s.Placement.Client
 				case last:
-					// The last to come, and urgent: it overtakes all that only wait.
+					// It comes last but is urgent, and overtakes all that only wait.
 					s.Priority = 100
 				}
 			})
@@ -457,7 +458,7 @@ var _ = Describe("Benchmarks that want the same nodes", Label("placement"), func
 		for i, b := range all {
 			measuredOnce(b, w)
 			if i > 0 && i < last {
-				// Creation times have whole seconds; those of one are measured by name, which here is the same order.
+				// Creation times have whole seconds. Benchmarks of one second are ordered by name, which gives the same order here.
 				Expect(b.Status.StartTime.Before(all[i-1].Status.StartTime)).To(BeFalse(), "%s before %s", b.Name, all[i-1].Name)
 			}
 		}
@@ -475,7 +476,7 @@ var _ = Describe("Benchmarks that want the same nodes", Label("placement"), func
 	})
 })
 
-// span is the time from a pod's creation to the end of its container, by its own timestamps.
+// span returns the times of a pod's creation and of the end of its container, by its own timestamps.
 func span(p *corev1.Pod) (from, to time.Time) {
 	GinkgoHelper()
 	Expect(p.Status.ContainerStatuses).To(HaveLen(1), p.Name)
@@ -483,7 +484,7 @@ func span(p *corev1.Pod) (from, to time.Time) {
 	return p.CreationTimestamp.Time, p.Status.ContainerStatuses[0].State.Terminated.FinishedAt.Time
 }
 
-// advertise sets, or with an empty quantity removes, an extended resource of a node that no device plugin serves.
+// advertise sets an extended resource of a node that no device plugin serves, or removes it if the quantity is empty.
 func advertise(ctx context.Context, node, name, quantity string) {
 	GinkgoHelper()
 	op, value := "add", fmt.Sprintf(`, "value": %q`, quantity)
@@ -494,7 +495,7 @@ func advertise(ctx context.Context, node, name, quantity string) {
 	Expect(kubectl(ctx, GinkgoWriter, "patch", "node", node, "--subresource=status", "--type=json", "-p", patch)).To(Succeed())
 }
 
-// allocatable is how many devices of a resource a node gives to pods.
+// allocatable returns the number of devices of a resource that a node offers to pods.
 func allocatable(ctx context.Context, name string, of corev1.ResourceName) int64 {
 	GinkgoHelper()
 	node := &corev1.Node{}

@@ -1,9 +1,9 @@
 //go:build e2e
 
-// Package e2e tests Tailgate as its users have it: installed from its images in a cluster of real kubelets,
-// driven through the API. By default each process of the suite starts a local cluster of its own, and they are removed at
-// the end, even when specs failed. With E2E_VALUES a single process uses the cluster of KUBECONFIG, which that file describes,
-// and leaves it as it was; see docs/e2e.md. With E2E_LAB the nodes of its cluster are emulated machines (docs/lab.md).
+// Package e2e tests Tailgate as users have it: installed from its images in a cluster of real kubelets, driven through the
+// API. By default each process of the suite starts its own local cluster. The clusters are removed at the end, even if specs
+// failed. With E2E_VALUES a single process uses the cluster of KUBECONFIG, which that file describes, and leaves it
+// unchanged; see docs/e2e.md. With E2E_LAB the nodes of its cluster are emulated machines (docs/lab.md).
 package e2e
 
 import (
@@ -36,22 +36,22 @@ import (
 )
 
 var (
-	// soon is for what takes the controller a step or two.
+	// soon is the time limit for a step or two of the controller.
 	soon = 30 * time.Second
-	// measured is for a whole benchmark of a few short runs.
+	// measured is the time limit for a whole benchmark of a few short runs.
 	measured = 4 * time.Minute
-	// kube reads and writes the cluster's API, live.
+	// kube reads and writes the cluster's API without a cache.
 	kube client.WithWatch
-	// options of the local cluster of this process.
+	// options describes the local cluster of this process.
 	options = localcluster.Options{Log: GinkgoWriter, Lab: os.Getenv("E2E_LAB") != ""}
-	// built are the images of Tailgate, which the first process makes for all.
+	// built holds the images of Tailgate, which the first process builds for all processes.
 	built []images.Image
-	// elsewhere is true on another cluster than the local one; here describes the cluster.
+	// elsewhere is true on a cluster other than the local one; here describes the cluster.
 	elsewhere = os.Getenv("E2E_VALUES") != ""
 	here      values.Values
 	// kubeconfig, namespace and managerNamespace of the cluster.
 	kubeconfig, namespace, managerNamespace string
-	// ours are the namespaces whose benchmarks are the suite's: all of the local cluster.
+	// ours selects the namespaces whose benchmarks belong to the suite: all namespaces of the local cluster.
 	ours = client.InNamespace("")
 )
 
@@ -75,7 +75,7 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "e2e")
 }
 
-// needs labels specs that only run on the local cluster, which alone has what they need.
+// needs labels specs that run only on the local cluster, because no other cluster has what they need.
 func needs(what string) Labels { return Label("local", "needs "+what) }
 
 var _ = BeforeEach(func() {
@@ -88,12 +88,12 @@ var _ = BeforeEach(func() {
 	}
 })
 
-// kubectl runs kubectl as the cluster's administrator and copies what it prints.
+// kubectl runs kubectl as the cluster's administrator and writes its output to out.
 func kubectl(ctx context.Context, out io.Writer, args ...string) error {
 	return install.Kubectl(ctx, kubeconfig, out, args...)
 }
 
-// setUp makes the cluster ready for the specs of this process. The first process does so before the others; see
+// setUp prepares the cluster for the specs of this process. The first process does so before the others; see
 // localcluster.Options.
 func setUp(ctx context.Context) {
 	GinkgoHelper()
@@ -101,10 +101,10 @@ func setUp(ctx context.Context) {
 		options.Number, options.Log = GinkgoParallelProcess()-1, os.Stderr
 		began := time.Now()
 		if err := install.Install(ctx, options, built); err != nil {
-			Fail(err.Error()) // in a line, which says what is missing
+			Fail(err.Error()) // in one line that says what is missing
 		}
 		if options.Lab {
-			// How long emulated machines take depends on this one; a local cluster is installed in about half a minute.
+			// The speed of emulated machines depends on this machine; a local cluster is installed in about half a minute.
 			pace := 4 + time.Since(began)/(30*time.Second)
 			soon, measured = pace*soon, pace*measured
 			AddReportEntry(fmt.Sprintf("installed after %s", time.Since(began).Round(time.Second)))
@@ -127,7 +127,7 @@ func setUp(ctx context.Context) {
 var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if !elsewhere {
 		if !options.Lab {
-			// A cluster that the demo or a killed suite left has benchmarks that no spec expects.
+			// A cluster left by the demo or a killed suite has benchmarks that no spec expects.
 			Expect(localcluster.Down(ctx, localcluster.Options{Log: os.Stderr})).To(Succeed())
 		}
 		var err error
@@ -150,7 +150,7 @@ func createNamespace(ctx context.Context, name string, labels map[string]string)
 	GinkgoHelper()
 	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if !elsewhere {
-		// A lab that a killed suite left may have it. The cluster ends with the suite.
+		// A lab left by a killed suite may have it. The cluster ends with the suite.
 		Expect(client.IgnoreNotFound(kube.Delete(ctx, own.DeepCopy()))).To(Succeed())
 		eventuallyGone(ctx, own.DeepCopy())
 	} else {
@@ -162,7 +162,7 @@ func createNamespace(ctx context.Context, name string, labels map[string]string)
 	Expect(kube.Create(ctx, own)).To(Succeed(), "namespaces of the suite must not exist before")
 }
 
-// installChart installs Tailgate by the values until the suite ends.
+// installChart installs Tailgate with the chart's values until the suite ends.
 func installChart(ctx context.Context) {
 	GinkgoHelper()
 	chart, err := yaml.Marshal(here.Chart)
@@ -201,7 +201,7 @@ func eventuallyGone(ctx context.Context, object client.Object) {
 
 var _ = SynchronizedAfterSuite(func(ctx context.Context) {
 	if GinkgoParallelProcess() > 1 {
-		// The serial specs run when the other processes have ended. Their idle clusters would still use a third of a CPU.
+		// The serial specs run after the other processes have ended, whose idle clusters would still use a third of a CPU.
 		Expect(localcluster.Down(ctx, options)).To(Succeed())
 	}
 }, func(ctx context.Context) {
@@ -212,7 +212,7 @@ var _ = SynchronizedAfterSuite(func(ctx context.Context) {
 
 var _ = AfterEach(func(ctx context.Context) { deleteAll(ctx, namespace) })
 
-// deleteAll deletes all matrices and benchmarks of a namespace and waits until nothing of them is left.
+// deleteAll deletes all matrices and benchmarks of a namespace and waits until nothing is left of them.
 func deleteAll(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace))).To(Succeed())
@@ -231,7 +231,7 @@ func eventuallyNothingLeft(ctx context.Context) {
 
 var managed = client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}
 
-// benchmarkPods are the names of the benchmark pods of all specs.
+// benchmarkPods returns the names of the benchmark pods of all specs.
 func benchmarkPods(ctx context.Context) []string {
 	GinkgoHelper()
 	list := &corev1.PodList{}
@@ -243,7 +243,7 @@ func benchmarkPods(ctx context.Context) []string {
 	return names
 }
 
-// storedResults are the names of the stored results of all specs.
+// storedResults returns the names of the stored results of all specs.
 func storedResults(ctx context.Context) []string {
 	GinkgoHelper()
 	list := &corev1.ConfigMapList{}

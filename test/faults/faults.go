@@ -1,6 +1,6 @@
-// Package faults is the table of what becomes of a benchmark when something fails: twelve faults in six states. Each cell
-// says what its spec expects. The specs of test/integration and test/e2e take their expectations from here, each suite fails
-// if it has no spec for one of its cells, and the table in docs/faults.md is printed from here.
+// Package faults is the table of how a benchmark reacts to failures: twelve faults in six states. Each cell holds the
+// expectation of its spec. The specs of test/integration and test/e2e take their expectations from here, each suite fails if
+// it has no spec for one of its cells, and the table in docs/faults.md is printed from here.
 package faults
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Fault is what fails.
+// Fault is a failure of a component.
 type Fault string
 
 // The faults.
@@ -30,17 +30,17 @@ const (
 	Store        Fault = "results cannot be stored"
 )
 
-// Faults are all faults, in the order of the table.
+// Faults holds all faults, in the order of the table.
 var Faults = []Fault{Manager, Agent, Tool, Pod, Kubelet, Containerd, APIServer, Etcd, Node, Cable, DevicePlugin, Store}
 
-// State is how far a benchmark is.
+// State is the progress of a benchmark.
 type State string
 
 // The states.
 const (
-	// Waiting is before the claim: another benchmark has the nodes.
+	// Waiting is the state before the claim: another benchmark has the nodes.
 	Waiting State = "before the claim"
-	// Claimed: the nodes are this benchmark's, and the server's pod does not run yet.
+	// Claimed: this benchmark has claimed the nodes, and the server's pod does not run yet.
 	Claimed State = "claimed"
 	// ServerUp: the server's pod runs, and the client's does not yet.
 	ServerUp State = "server up"
@@ -52,31 +52,31 @@ const (
 	Judging State = "judging"
 )
 
-// States are all states, in the order of the table.
+// States holds all states, in the order of the table.
 var States = []State{Waiting, Claimed, ServerUp, Measuring, HandingOver, Judging}
 
-// Suite is whose specs inject the fault.
+// Suite is the test suite whose specs inject the fault.
 type Suite string
 
 // The suites.
 const (
-	// Integration has a real API server, and plays the kubelets.
+	// Integration has a real API server, and simulates the kubelets.
 	Integration Suite = "I"
 	// E2E kills the processes of the local cluster.
 	E2E Suite = "E"
 )
 
-// Outcome is what becomes of the benchmark: exactly one field is set.
+// Outcome is the expected result of the benchmark. Exactly one of Attempts, Verdict and Never is set.
 type Outcome struct {
-	// Attempts are how the attempts at the run end, in order. The last one always measures: the benchmark has its result
-	// when the fault has passed. Where it is for the kubelet to choose, there are two, as "A or B"; see Ends.
+	// Attempts holds the outcomes of the attempts at the run, in order. The last one always measures: the benchmark has its
+	// result after the fault is over. If the outcome depends on the kubelet, there are two, as "A or B"; see Ends.
 	Attempts []string
-	// Or are the attempts instead if the kubelet that is killed has not released the CPUs of an ended pod yet, and the others
-	// are too few for the pod that waits. The spec reads that from the kubelet's checkpoint.
+	// Or holds the attempts in place of Attempts if the killed kubelet has not yet released the CPUs of an ended pod, and
+	// the remaining CPUs are too few for the waiting pod. The spec reads that from the kubelet's checkpoint.
 	Or []string
-	// Verdict is the reason of condition Passed while the fault lasts. Afterwards it is the verdict on the results.
+	// Verdict is the reason of condition Passed while the fault lasts. Afterwards the reason is the verdict on the results.
 	Verdict string
-	// Never is why the fault cannot occur in this state. The spec checks that it is so.
+	// Never is the reason why the fault cannot occur in this state. The spec checks that reason.
 	Never string
 }
 
@@ -88,7 +88,7 @@ type Cell struct {
 	Outcome
 }
 
-// Name names the cell's spec.
+// Name returns the name of the cell's spec.
 func (c Cell) Name() string { return fmt.Sprintf("%s, %s", c.Fault, c.State) }
 
 // Kept is the Verdict of a fault that does not change it.
@@ -100,14 +100,15 @@ var (
 	noPod     = Outcome{Never: "no pod exists"}
 	noProcess = Outcome{Never: "the process does not exist yet"}
 	toolEnded = Outcome{Never: "the tool has ended"}
-	// rejected is by a kubelet that has lost the device, whose node says so within the operator's patience or not.
+	// rejected is the outcome of a kubelet that has lost the device. Its node may or may not report that within the
+	// operator's patience.
 	rejected = again(v1alpha1.OutcomeTopologyAffinity + " or " + v1alpha1.OutcomeDevicePluginUnavailable)
-	// restarted is a kubelet that admits its first pod after the start with what its checkpoint says. Until the device plugins
-	// have registered again its node has no devices, which may be what the operator sees.
+	// restarted is the outcome of a kubelet that admits its first pod after the start according to its checkpoint. Until the
+	// device plugins have registered again, its node has no devices, and the operator may observe that.
 	restarted = Outcome{Attempts: once.Attempts, Or: rejected.Attempts}
 )
 
-// again is an attempt that fails, and a second one that measures.
+// again returns the outcome of an attempt that fails, followed by one that measures.
 func again(reason string) Outcome {
 	return Outcome{Attempts: []string{reason, v1alpha1.OutcomeMeasured}}
 }
@@ -131,10 +132,10 @@ var table = []struct {
 	{Store, Integration, [6]Outcome{once, once, once, once, again(v1alpha1.OutcomeStoreRefused), {Verdict: v1alpha1.ReasonResultsMissing}}},
 }
 
-// Ends says whether an attempt that ended for a reason is what the table says of it.
+// Ends reports whether the reason for which an attempt ended is the one in the table, or one of two.
 func Ends(want, reason string) bool { return slices.Contains(strings.Split(want, " or "), reason) }
 
-// Cells are all cells of the table, row by row.
+// Cells returns all cells of the table, row by row.
 func Cells() []Cell {
 	var all []Cell
 	for _, row := range table {
@@ -145,7 +146,7 @@ func Cells() []Cell {
 	return all
 }
 
-// Find is a cell.
+// Find returns a cell.
 func Find(fault Fault, state State) Cell {
 	for _, c := range Cells() {
 		if c.Fault == fault && c.State == state {
@@ -155,7 +156,7 @@ func Find(fault Fault, state State) Cell {
 	panic(fmt.Sprintf("the table has no cell %q, %q", fault, state))
 }
 
-// Markdown is the table as docs/faults.md has it.
+// Markdown returns the table as in docs/faults.md.
 func Markdown() string {
 	var text strings.Builder
 	text.WriteString("| fault |")

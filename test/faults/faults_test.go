@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
-// TestTableIsWhole: there is one cell for each fault in each state, and each says exactly one thing.
+// TestTableIsWhole: there is one cell for each fault in each state, and each has exactly one kind of expectation.
 func TestTableIsWhole(t *testing.T) {
 	cells := Cells()
 	if want := len(Faults) * len(States); len(cells) != want || want != 72 {

@@ -1,4 +1,4 @@
-// Package golden compares what a test computes with a file of its testdata.
+// Package golden compares the output of a test with a file of its testdata.
 package golden
 
 import (

@@ -20,7 +20,7 @@ import (
 
 const vf = "amd.com/sf_vf"
 
-// multus is the kind NetworkAttachmentDefinition, as far as the tests read it.
+// multus returns the CRD of NetworkAttachmentDefinition with the fields that the tests use.
 func multus() *apiextensionsv1.CustomResourceDefinition {
 	preserve := true
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -52,8 +52,8 @@ func removeMultus(ctx context.Context) {
 	Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(multus()), multus()) }).ShouldNot(Succeed())
 }
 
-// createNetwork makes a NetworkAttachmentDefinition, of a device if resourceName is not empty. It is tried again while its
-// kind is young, also where it was made and a slow API server did not say so in time.
+// createNetwork creates a NetworkAttachmentDefinition, of a device if resourceName is not empty. It retries while the kind is
+// new, and also if a slow API server created the object but did not answer in time.
 func createNetwork(ctx context.Context, namespace, name, resourceName string) {
 	GinkgoHelper()
 	createConfiguredNetwork(ctx, namespace, name, resourceName, "")
@@ -75,7 +75,7 @@ func createConfiguredNetwork(ctx context.Context, namespace, name, resourceName,
 }
 
 var _ = Describe("A benchmark that the cluster cannot carry out", func() {
-	// change changes a node, its status too.
+	// change changes a node, including its status.
 	change := func(ctx context.Context, name string, how func(*corev1.Node)) {
 		GinkgoHelper()
 		node := &corev1.Node{}
@@ -158,7 +158,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 				return MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
 			},
 			func(context.Context, *World) { installMultus() },
-			// No controller watches networks: the benchmark is looked at again every ten seconds, without being woken.
+			// No controller watches networks: the benchmark is reconciled again every ten seconds, without an event.
 			func(ctx context.Context, w *World) { createNetwork(ctx, w.Namespace, "net", "") }),
 		Entry("the network takes another device", v1alpha1.ReasonNetworkMismatch, "set resourceName to that",
 			func(w *World) *BenchmarkBuilder {
@@ -166,7 +166,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			},
 			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", vf) },
 			func(ctx context.Context, w *World) {
-				// The spec may still change: nothing was accepted.
+				// The spec may still change, because the benchmark was not accepted.
 				b := &v1alpha1.LatencyBenchmark{}
 				key := client.ObjectKey{Namespace: w.Namespace, Name: "x"}
 				Expect(k8s.Get(ctx, key, b)).To(Succeed())

@@ -19,8 +19,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// smallest is the manifest with nothing but what is required. The specs change it below spec, as YAML, so that
-// no default of a Go type hides anything.
+// smallest is a manifest with only the required fields. The specs change it below spec, as YAML, so that no
+// default of a Go type hides anything.
 const smallest = `
 apiVersion: tailgate.dev/v1alpha1
 kind: LatencyBenchmark
@@ -30,7 +30,7 @@ spec:
   placement: {client: {}, server: {}}
 `
 
-// changesOfSpec are other values of the fields that cannot change once a spec was accepted.
+// changesOfSpec holds other values for the fields that cannot change once a spec was accepted.
 var changesOfSpec = map[string]any{
 	"tool": "pinger", "workload": map[string]any{"duration": "4s"}, "rounds": int64(8),
 	"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}, "cpus": int64(2)},
@@ -40,7 +40,7 @@ var changesOfSpec = map[string]any{
 	"notes": []any{map[string]any{"name": "bios", "value": "low latency"}},
 }
 
-// manifest is the smallest one with top-level fields of its spec replaced; null removes one.
+// manifest returns the smallest manifest with top-level fields of its spec replaced; null removes a field.
 func manifest(namespace, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
@@ -75,7 +75,7 @@ var _ = Describe("The API", func() {
 	manyLabels += "}}}}"
 
 	criteria := func(fields string) string { return "criteria: {" + fields + "}" }
-	// rule is criteria with rules that may compare with a baseline.
+	// rule returns criteria with rules that may compare with a baseline.
 	rule := func(rules string) string {
 		return criteria("rules: [" + rules + "], baseline: {benchmarkRef: {name: before}}")
 	}

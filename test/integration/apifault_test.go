@@ -17,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer is what a manager gets from an API server that fails. It may wait until the failure is over.
+// answer returns the response of a failing API server to a manager. It may wait until the failure is over.
 type answer func(r *http.Request, over <-chan struct{}) (*http.Response, error)
 
-// apiServerAnswers are those of an API server that is overloaded, being restarted, or hung.
+// apiServerAnswers are the answers of an API server that is overloaded, restarting, or hanging.
 var apiServerAnswers = []answer{
 	func(*http.Request, <-chan struct{}) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -28,7 +28,7 @@ var apiServerAnswers = []answer{
 	status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server has received too many requests", 1),
 	status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "apiserver is shutting down", 0),
 	status(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "request did not complete within the allotted timeout", 0),
-	// The connection is kept, and the answer never comes.
+	// The connection stays open, and the answer never arrives.
 	func(r *http.Request, over <-chan struct{}) (*http.Response, error) {
 		select {
 		case <-r.Context().Done():
@@ -39,7 +39,7 @@ var apiServerAnswers = []answer{
 	},
 }
 
-// etcdAnswers are those of an API server whose etcd fails.
+// etcdAnswers are the answers of an API server whose etcd fails.
 var etcdAnswers = []answer{
 	status(http.StatusInternalServerError, metav1.StatusReasonUnknown, "etcdserver: request timed out", 0),
 	status(http.StatusInternalServerError, metav1.StatusReasonUnknown, "etcdserver: leader changed", 0),
@@ -47,7 +47,7 @@ var etcdAnswers = []answer{
 	status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "storage is (re)initializing", 1),
 }
 
-// status answers with an error of the API.
+// status returns an answer with an error of the API.
 func status(code int, reason metav1.StatusReason, message string, retryAfter int32) answer {
 	return func(r *http.Request, _ <-chan struct{}) (*http.Response, error) {
 		s := metav1.Status{
@@ -67,7 +67,7 @@ func status(code int, reason metav1.StatusReason, message string, retryAfter int
 	}
 }
 
-// failure answers all requests, with each of its answers in turn.
+// failure answers all requests, with its answers in turn.
 type failure struct {
 	answers []answer
 	asked   atomic.Int64
@@ -79,8 +79,8 @@ func (f *failure) answer(r *http.Request) (*http.Response, error) {
 	return f.answers[int(n)%len(f.answers)](r, f.over)
 }
 
-// FailAPI makes all requests of managers fail, and ends the watches that they have, until heal is called. Managers have got
-// each answer then.
+// FailAPI makes all requests of managers fail, and ends their watches, until heal is called. heal waits until managers have
+// received each answer.
 func (w *World) FailAPI(answers []answer) (heal func()) {
 	GinkgoHelper()
 	f := &failure{answers: answers, over: make(chan struct{})}
@@ -98,7 +98,7 @@ func (w *World) FailAPI(answers []answer) (heal func()) {
 	}
 }
 
-// watches are the bodies of the responses that managers have been given, watches among them.
+// watches holds the bodies of the responses to managers, including watches.
 type watches struct {
 	mu   sync.Mutex
 	open map[*watched]bool
@@ -131,7 +131,7 @@ func (b *watched) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// cut closes them all.
+// cut closes all bodies.
 func (w *watches) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

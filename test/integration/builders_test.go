@@ -10,13 +10,13 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// nodeLabel selects the nodes of a spec: its value is the name of a node.
+// nodeLabel selects the nodes of a spec. Its value is the name of a node.
 const nodeLabel = "test.tailgate.dev/node"
 
-// BenchmarkBuilder makes a LatencyBenchmark.
+// BenchmarkBuilder builds a LatencyBenchmark.
 type BenchmarkBuilder struct{ v1alpha1.LatencyBenchmark }
 
-// MakeBenchmark begins with one round of one cell of sockperf.
+// MakeBenchmark returns a builder with one round of one cell of sockperf.
 func MakeBenchmark(namespace, name string) *BenchmarkBuilder {
 	return &BenchmarkBuilder{v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -63,13 +63,13 @@ func (b *BenchmarkBuilder) Sizes(sizes ...int32) *BenchmarkBuilder {
 	return b
 }
 
-// Host sets the nodes' own network.
+// Host selects the nodes' own network.
 func (b *BenchmarkBuilder) Host() *BenchmarkBuilder {
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost}
 	return b
 }
 
-// VF sets a network of VFs.
+// VF selects a network of VFs.
 func (b *BenchmarkBuilder) VF(network, resourceName string) *BenchmarkBuilder {
 	b.Spec.Network = v1alpha1.Network{
 		Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: network}, ResourceName: resourceName}},
@@ -77,13 +77,13 @@ func (b *BenchmarkBuilder) VF(network, resourceName string) *BenchmarkBuilder {
 	return b
 }
 
-// NAD sets an attached network without a device.
+// NAD selects an attached network without a device.
 func (b *BenchmarkBuilder) NAD(network string) *BenchmarkBuilder {
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: network}}}
 	return b
 }
 
-// Variants sets variants that wait in the same way.
+// Variants adds variants without differences.
 func (b *BenchmarkBuilder) Variants(names ...string) *BenchmarkBuilder {
 	for _, name := range names {
 		b.Spec.Variants = append(b.Spec.Variants, v1alpha1.Variant{Name: name})
@@ -91,7 +91,7 @@ func (b *BenchmarkBuilder) Variants(names ...string) *BenchmarkBuilder {
 	return b
 }
 
-// Rule adds a rule to the gate.
+// Rule adds a rule to the criteria.
 func (b *BenchmarkBuilder) Rule(r v1alpha1.Rule) *BenchmarkBuilder {
 	if b.Spec.Criteria == nil {
 		b.Spec.Criteria = &v1alpha1.Criteria{}
@@ -112,7 +112,7 @@ func (b *BenchmarkBuilder) AgainstVariant(name string) *BenchmarkBuilder {
 	return b
 }
 
-// AgainstGate makes what a gate has accepted of the client's node the baseline.
+// AgainstGate makes the result that a gate has accepted for the client's node the baseline.
 func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
 	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: name}}
 	return b
@@ -124,26 +124,26 @@ func (b *BenchmarkBuilder) Free() *BenchmarkBuilder {
 	return b
 }
 
-// Suspended suspends it from the beginning.
+// Suspended creates the benchmark suspended.
 func (b *BenchmarkBuilder) Suspended() *BenchmarkBuilder {
 	b.Spec.Suspend = true
 	return b
 }
 
-// TTL sets after how many seconds it is deleted.
+// TTL sets the number of seconds after which the finished benchmark is deleted.
 func (b *BenchmarkBuilder) TTL(seconds int32) *BenchmarkBuilder {
 	b.Spec.TTLSecondsAfterFinished = &seconds
 	return b
 }
 
-// Series sets the label of a series, and how many of it are kept.
+// Series sets the label of a series, and the number of its benchmarks that are kept.
 func (b *BenchmarkBuilder) Series(name string, limit int32) *BenchmarkBuilder {
 	b.Labels = map[string]string{v1alpha1.LabelSeries: name}
 	b.Spec.HistoryLimit = limit
 	return b
 }
 
-// ExtendRounds sets how many rounds are measured once more.
+// ExtendRounds sets the number of additional rounds.
 func (b *BenchmarkBuilder) ExtendRounds(n int32) *BenchmarkBuilder {
 	b.Spec.Criteria.ExtendRounds = n
 	return b
@@ -152,10 +152,10 @@ func (b *BenchmarkBuilder) ExtendRounds(n int32) *BenchmarkBuilder {
 // Obj returns the benchmark.
 func (b *BenchmarkBuilder) Obj() *v1alpha1.LatencyBenchmark { return b.DeepCopy() }
 
-// NodeBuilder makes a Node.
+// NodeBuilder builds a Node.
 type NodeBuilder struct{ corev1.Node }
 
-// MakeNode begins with a ready node of 4 CPUs and 8Gi that is labelled with its name.
+// MakeNode returns a builder with a ready node of 4 CPUs and 8Gi that is labelled with its name.
 func MakeNode(name string) *NodeBuilder {
 	return &NodeBuilder{corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeLabel: name}},

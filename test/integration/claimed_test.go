@@ -40,7 +40,7 @@ var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allo
 			Selectors:            []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "sriov.example.com"`}}},
 		}})
 
-		// claim does what the scheduler does for a pod.
+		// claim creates the claim of a pod, as the scheduler does.
 		claim := func(pod *corev1.Pod) {
 			GinkgoHelper()
 			c := &resourcev1.ResourceClaim{

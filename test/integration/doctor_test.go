@@ -90,7 +90,7 @@ var _ = Describe("kubectl tailgate doctor", func() {
 	})
 })
 
-// roleOf is a ClusterRole for users, from its manifest.
+// roleOf returns a ClusterRole for users from its manifest.
 func roleOf(name string) *rbacv1.ClusterRole {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "users.yaml"))

@@ -28,7 +28,7 @@ var _ = Describe("An attempt", func() {
 		b = w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
 	})
 
-	// start brings an attempt to where both pods run.
+	// start starts both pods of an attempt.
 	start := func(ctx context.Context, attempt int32) (server, peer *corev1.Pod) {
 		GinkgoHelper()
 		server = w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleServer)
@@ -38,7 +38,7 @@ var _ = Describe("An attempt", func() {
 		return server, peer
 	}
 
-	// spoil ends both pods well, and then changes the client's log before the manager can have read both.
+	// spoil ends both pods successfully, and changes the client's log before the manager can have read both.
 	spoil := func(ctx context.Context, server, peer *corev1.Pod, change func(string) string) {
 		GinkgoHelper()
 		w.Kubelet.Succeed(ctx, peer)
@@ -154,7 +154,7 @@ var _ = Describe("An attempt", func() {
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown
 		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
 		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
-		// It counts from when the operator sees it, whatever the node's clock says.
+		// The time counts from the moment when the operator sees the condition, whatever the node's clock says.
 		Eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadyTime }).ShouldNot(BeNil())
 		w.Advance(ctx, 30*time.Second, b)
 		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))

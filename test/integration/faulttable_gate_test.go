@@ -69,7 +69,7 @@ var _ = Describe("A node of a gate that is upgraded while it is measured after a
 	}
 })
 
-// playTo plays the pods of the first attempt at a run until a state.
+// playTo simulates the pods of the first attempt at a run until a state.
 func (w *World) playTo(ctx context.Context, run string, state faults.State) {
 	GinkgoHelper()
 	server := w.Kubelet.Pod(ctx, run, 1, v1alpha1.RoleServer)
@@ -87,7 +87,7 @@ func (w *World) playTo(ctx context.Context, run string, state faults.State) {
 	}
 }
 
-// everAccepted are the benchmarks that a node's verification has accepted, in all of its versions until it is asked.
+// everAccepted returns a function that returns the benchmarks that a node's verification has accepted in all of its versions since.
 func (w *World) everAccepted(ctx context.Context, node string) func() []string {
 	GinkgoHelper()
 	current := w.Verification(ctx, node)

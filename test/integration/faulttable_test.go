@@ -19,9 +19,9 @@ import (
 	"github.com/tailgate-dev/tailgate/test/faults"
 )
 
-// trial is what a cell of the fault table is tried on. Benchmark x goes from state to state as the spec plays its pods. Its
-// results are too slow for its rule; in all states but Judging there are too few rounds for a verdict, too. Benchmark next wants
-// the same nodes, and waits until x is over. Benchmark other is on nodes of its own, and its pods go by themselves.
+// trial is the set-up for a cell of the fault table. Benchmark x changes its state as the spec simulates its pods. Its results are
+// too slow for its rule; in all states except Judging, there are also too few rounds for a verdict. Benchmark next needs the same
+// nodes, and waits until x has finished. Benchmark other has its own nodes, and its pods run without the spec.
 type trial struct {
 	*World
 	manager        *Manager
@@ -29,7 +29,7 @@ type trial struct {
 	// server and client are the pods of the first attempt at the first run of x.
 	server, client *corev1.Pod
 	seen           *versions
-	// rounds of x, and verdict is what its condition Passed says when all are measured.
+	// rounds is the number of rounds of x, and verdict its condition Passed when all of them are measured.
 	rounds  int32
 	verdict string
 }
@@ -38,14 +38,14 @@ func newTrial(ctx SpecContext, state faults.State) *trial {
 	GinkgoHelper()
 	t := &trial{World: NewWorld(ctx), rounds: 2, verdict: "Unknown Inconclusive"}
 	if state == faults.Judging {
-		t.rounds, t.verdict = 5, "False Fail" // A verdict needs five.
+		t.rounds, t.verdict = 5, "False Fail" // A verdict needs five rounds.
 	}
 	c, d := t.Namespace+"-c", t.Namespace+"-d"
 	t.AddNode(ctx, MakeNode(c))
 	t.AddNode(ctx, MakeNode(d))
 	t.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 20_000 })
 	t.seen = watchVersions(ctx, t.Namespace)
-	// Pods have the API server's time, so that to one whose clock is put forward they look older than they are.
+	// Pods have creation times of the API server's clock, so they look older than they are to a manager whose clock is put forward.
 	t.Settings.StartTimeout = time.Hour
 	t.manager = t.Start()
 	t.x = t.Create(ctx, MakeBenchmark(t.Namespace, "x").Rounds(t.rounds).On(t.A, t.B).Rule(under("8us")))
@@ -54,7 +54,7 @@ func newTrial(ctx SpecContext, state faults.State) *trial {
 	return t
 }
 
-// reach brings x into a state. In Waiting, it is next that waits, while x measures.
+// reach brings x into a state. In Waiting, next waits while x measures.
 func (t *trial) reach(ctx SpecContext, state faults.State) {
 	GinkgoHelper()
 	t.server = t.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
@@ -79,13 +79,13 @@ func (t *trial) reach(ctx SpecContext, state faults.State) {
 	case faults.Judging:
 		t.Kubelet.Auto(ctx, "x", "next")
 		ExpectPassed(ctx, t.x, "^False Fail")
-		// The verdict on the rules that there were is over, and the next one is asked for while the fault lasts. The fault must
-		// not meet benchmark next in an arbitrary state.
+		// The verdict on the old rules is complete, and the next verdict is requested during the fault. The fault must not hit
+		// benchmark next in an arbitrary state.
 		ExpectSucceeded(ctx, t.next, "^True Complete")
 	}
 }
 
-// goOn plays the next step of the kubelets, which do not know of the fault.
+// goOn simulates the next step of the kubelets, which the fault does not affect.
 func (t *trial) goOn(ctx SpecContext, state faults.State) {
 	GinkgoHelper()
 	switch state {
@@ -103,7 +103,7 @@ func (t *trial) goOn(ctx SpecContext, state faults.State) {
 	}
 }
 
-// othersGoOn checks that the fault, which still lasts, does not keep a benchmark of other nodes waiting.
+// othersGoOn checks that the fault, which still lasts, does not delay a benchmark on other nodes.
 func (t *trial) othersGoOn(ctx SpecContext) {
 	GinkgoHelper()
 	t.Kubelet.Auto(ctx, "other")
@@ -111,7 +111,7 @@ func (t *trial) othersGoOn(ctx SpecContext) {
 	ExpectSucceeded(ctx, t.other, "^True Complete")
 }
 
-// inject begins a fault in a state, lets the kubelets go on where they can, and returns what ends the fault.
+// inject starts a fault in a state, lets the kubelets continue where they can, and returns a function that ends the fault.
 type inject func(ctx SpecContext, t *trial, state faults.State) (heal func())
 
 var injections = map[faults.Fault]inject{
@@ -151,7 +151,7 @@ var injections = map[faults.Fault]inject{
 	faults.Store: refuseStore,
 }
 
-// cutOff cuts off the node of the server: its kubelet reports nothing, and removes no pod.
+// cutOff disconnects the server's node: its kubelet reports nothing, and removes no pod.
 func cutOff(ctx SpecContext, t *trial, state faults.State) func() {
 	GinkgoHelper()
 	ready := func(status corev1.ConditionStatus) {
@@ -166,7 +166,7 @@ func cutOff(ctx SpecContext, t *trial, state faults.State) func() {
 		t.othersGoOn(ctx)
 		return func() { ready(corev1.ConditionTrue) }
 	}
-	// The time that a node may be unready counts from when the manager has seen it.
+	// The time for which a node may be unready counts from the moment when the manager has seen it.
 	Eventually(func() *metav1.MicroTime { return Get(ctx, t.x).Status.Active.NotReadyTime }).ShouldNot(BeNil())
 	t.Advance(ctx, 61*time.Second, t.x)
 	ExpectSucceeded(ctx, t.x, "^Unknown Ending")
@@ -181,7 +181,7 @@ func cutOff(ctx SpecContext, t *trial, state faults.State) func() {
 	}
 }
 
-// refuseStore makes the API server refuse ConfigMaps, by a quota. When all are stored, it deletes one.
+// refuseStore makes the API server reject ConfigMaps, by a quota. If all of them are stored already, it deletes one.
 func refuseStore(ctx SpecContext, t *trial, state faults.State) func() {
 	GinkgoHelper()
 	if state == faults.Judging {
@@ -251,8 +251,8 @@ var _ = Describe("The fault table:", func() {
 	}
 })
 
-// expect checks the end that all cells share: every run is measured once, the slow results never pass, nothing is left, and the
-// others are measured too.
+// expect checks the final state that all cells share: every run is measured once, the slow results never pass, nothing is left, and
+// the other benchmarks are measured, too.
 func (t *trial) expect(ctx SpecContext, cell faults.Cell) {
 	GinkgoHelper()
 	want := cell.Attempts
@@ -294,10 +294,10 @@ func (t *trial) expect(ctx SpecContext, cell faults.Cell) {
 	}
 }
 
-// versions are all versions of the benchmarks of a namespace.
+// versions records all versions of the benchmarks of a namespace.
 type versions struct {
 	mu      sync.Mutex
-	passed  []string // what condition Passed of x said, each time that it changed
+	passed  []string // condition Passed of x, each time that it changed
 	nodes   map[string]string
 	overlap []string
 	number  map[string]int // by benchmark
@@ -343,14 +343,14 @@ func (v *versions) see(b *v1alpha1.LatencyBenchmark) {
 	}
 }
 
-// of is how many versions of a benchmark were seen.
+// of returns the number of versions of a benchmark that were seen.
 func (v *versions) of(benchmark string) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.number[benchmark]
 }
 
-// expect checks what x said of its verdict until the last one, and that no two benchmarks ever had one node.
+// expect checks the sequence of the verdicts of x, and that no two benchmarks ever occupied the same node.
 func (v *versions) expect(verdict string, cell faults.Cell) {
 	GinkgoHelper()
 	v.mu.Lock()

@@ -31,7 +31,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 )
 
-// tally counts the writes of a client, and carries them out.
+// tally is a client that counts its writes.
 type tally struct {
 	client.Client
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ func (t *tally) count(verb string, o client.Object) {
 	t.writes[verb+" "+strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1."), "*v1.")]++
 }
 
-// Take returns what was counted since the last time.
+// Take returns the counts since the last call.
 func (t *tally) Take() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *tallyStatus) Patch(ctx context.Context, o client.Object, p client.Patch
 	return s.SubResourceWriter.Patch(ctx, o, p, options...)
 }
 
-// fakeRuns lets every benchmark of a namespace pass as soon as it is made, with a status as large as a real one's.
+// fakeRuns lets every benchmark of a namespace pass as soon as it is created, with a status of realistic size.
 func fakeRuns(ctx SpecContext, namespace string) {
 	GinkgoHelper()
 	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &v1alpha1.LatencyBenchmarkList{}, client.InNamespace(namespace))
@@ -127,7 +127,7 @@ func finished(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 	return b
 }
 
-// inParallel does something for each of many, eight at a time.
+// inParallel calls do for 0 to n-1, eight calls at a time.
 func inParallel(n int, do func(i int)) {
 	var group sync.WaitGroup
 	next := make(chan int)
@@ -146,7 +146,8 @@ func inParallel(n int, do func(i int)) {
 	group.Wait()
 }
 
-// reconcileTimes are the number of a controller's reconciles, and in words what bounds the 99th percentile of their time.
+// reconcileTimes returns the number of a controller's reconciles, and the upper bound of the 99th percentile of their duration, as
+// text.
 func reconcileTimes(controller string) (count uint64, p99 string) {
 	families, err := metrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
@@ -178,7 +179,7 @@ func reconcileTimes(controller string) (count uint64, p99 string) {
 	return count, p99
 }
 
-// memory is what the process has in use after a collection, in MiB.
+// memory returns the heap memory in use after a garbage collection, in MiB.
 func memory() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -186,8 +187,8 @@ func memory() uint64 {
 	return m.HeapAlloc >> 20
 }
 
-// The whole test takes half an hour with 5000 nodes on two CPUs: TAILGATE_SCALE=5000. Without it, a small number of nodes
-// shows that each is verified with as few writes.
+// With TAILGATE_SCALE=5000, this test takes half an hour for 5000 nodes on two CPUs. Without the variable, it checks with a small
+// number of nodes that each is verified with the same number of writes.
 var _ = Describe("A gate of many nodes", func() {
 	It("verifies each with at most twelve writes", func(ctx SpecContext) {
 		size := 40
@@ -196,7 +197,7 @@ var _ = Describe("A gate of many nodes", func() {
 			size, err = strconv.Atoi(text)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		// A machine that does other work takes long, and its figures are reported all the same.
+		// A busy machine takes long, and its figures are still reported.
 		patience := time.Minute + time.Duration(size)*2*time.Second
 		w := NewWorld(ctx)
 		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }
@@ -230,7 +231,7 @@ var _ = Describe("A gate of many nodes", func() {
 		mgr, err := ctrl.NewManager(config, ctrl.Options{
 			Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 			Controller: common, Cache: controllers.CacheOptions(),
-			// What is logged would stay in memory until the spec ends.
+			// The log would stay in memory until the spec ends.
 			Logger: zap.New(zap.WriteTo(io.Discard)),
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -265,10 +266,10 @@ var _ = Describe("A gate of many nodes", func() {
 			Expect(k8s.List(ctx, list)).To(Succeed())
 			return len(slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Kind != "LatencyVerification" }))
 		}
-		// settled waits until all are verified with a benchmark and nothing is written any more, and tells what it took.
+		// settled waits until all nodes are verified with a benchmark and the writes have stopped, and reports the writes and times.
 		settled := func(round, benchmark string, eventsBefore int) {
 			GinkgoHelper()
-			// A machine that is busy may leave a list of so many unanswered.
+			// On a busy machine, a list of so many objects may fail.
 			Eventually(func() (int, error) { return verifications(benchmark) }).WithTimeout(patience).WithPolling(time.Second).Should(Equal(size))
 			took := time.Since(began)
 			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(patience).Should(HavePrefix("True AllVerified"))
@@ -286,7 +287,7 @@ var _ = Describe("A gate of many nodes", func() {
 				AddReportEntry(fmt.Sprintf("%s: so far %d reconciles of %s, p99 %s", round, count, controller, p99))
 			}
 			AddReportEntry(fmt.Sprintf("%s: memory of caches and controllers: %d MiB", round, memory()-before))
-			// Of few nodes, the gate's own status is a part of what is written.
+			// With few nodes, the writes of the gate's own status are a part of the total.
 			Expect(float64(total) / float64(size)).To(BeNumerically("<=", 12.0))
 		}
 		settled("first", "-1", events())

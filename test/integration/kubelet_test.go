@@ -30,34 +30,34 @@ import (
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// samplesPerRun is the number of samples that each cell of a run has.
+// samplesPerRun is the number of samples in each cell of a run.
 const samplesPerRun = 2000
 
-// listenLine is what servers' agents write first.
+// listenLine is the first line that servers' agents write.
 var listenLine = result.ListenLine(netip.MustParseAddr("10.244.0.2"))
 
-// Kubelet plays scheduler, kubelets and agents of a namespace: pods do what the spec says, or, while Auto runs,
-// what agents do. It keeps their logs, and notes every pod that was ever created.
+// Kubelet simulates the scheduler, kubelets and agents of a namespace: pods follow the spec or, while Auto runs,
+// behave like agents. It keeps their logs, and records every pod that was ever created.
 type Kubelet struct {
 	namespace string
-	// now is the time of the nodes, which is that of the managers.
+	// now returns the time of the nodes, which is the time of the managers.
 	now func() time.Time
 
 	mu      sync.Mutex
 	logs    map[types.NamespacedName]string
 	history []PodEvent
-	// seen are the pods of the namespace as the watch saw them last; changed is closed, and replaced, when they change.
+	// seen holds the pods of the namespace as the watch saw them last; changed is closed, and replaced, when they change.
 	seen    map[types.UID]*corev1.Pod
 	changed chan struct{}
 	agents  func(*result.Document)
-	dead    string // the node of which no pod does anything
-	// threads says that the nodes have eight CPUs on four cores, wholeCores that their CPU managers give out whole cores only.
+	dead    string // the node whose pods do nothing
+	// threads: the nodes have eight CPUs on four cores. wholeCores: their CPU managers allocate only whole cores.
 	threads, wholeCores bool
-	// late is how much the nodes' clocks are late.
+	// late is the delay of the nodes' clocks.
 	late time.Duration
 }
 
-// PodEvent is the creation of a pod, or its end.
+// PodEvent is the creation or the deletion of a pod.
 type PodEvent struct {
 	Pod, Benchmark string
 	Gone           bool
@@ -70,7 +70,7 @@ func NewKubelet(ctx SpecContext, namespace string, now func() time.Time) *Kubele
 		namespace: namespace, now: now, logs: map[types.NamespacedName]string{},
 		seen: map[types.UID]*corev1.Pod{}, changed: make(chan struct{}),
 	}
-	// The context is that of the node of the spec's tree in which we are, and ends with it.
+	// The context belongs to the current node of the spec's tree, and ends with it.
 	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.PodList{}, client.InNamespace(namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watcher.Stop)
@@ -84,7 +84,7 @@ func NewKubelet(ctx SpecContext, namespace string, now func() time.Time) *Kubele
 	return k
 }
 
-// note records what happened to a pod.
+// note records an event of a pod.
 func (k *Kubelet) note(event watch.EventType, pod *corev1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,7 +101,7 @@ func (k *Kubelet) note(event watch.EventType, pod *corev1.Pod) {
 	k.changed = make(chan struct{})
 }
 
-// isOld says whether a version of a pod is known that is newer than this one.
+// isOld reports whether a newer version of a pod is known.
 func (k *Kubelet) isOld(pod *corev1.Pod) bool {
 	known := k.seen[pod.UID]
 	if known == nil {
@@ -111,7 +111,7 @@ func (k *Kubelet) isOld(pod *corev1.Pod) bool {
 	return err == nil && order > 0
 }
 
-// report updates a pod's status, which the next turn sees even before the watch does.
+// report updates a pod's status. The next turn sees the new status even before the watch does.
 func (k *Kubelet) report(ctx context.Context, pod *corev1.Pod) error {
 	err := k8s.Status().Update(ctx, pod)
 	k.mu.Lock()
@@ -122,7 +122,7 @@ func (k *Kubelet) report(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// present are copies of the pods that there are, and what is closed when they change.
+// present returns copies of the existing pods, and a channel that is closed when they change.
 func (k *Kubelet) present() (all []*corev1.Pod, changed <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,35 +132,35 @@ func (k *Kubelet) present() (all []*corev1.Pod, changed <-chan struct{}) {
 	return all, k.changed
 }
 
-// History is what happened to pods, in order.
+// History returns the events of pods, in order.
 func (k *Kubelet) History() []PodEvent {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.history)
 }
 
-// Agents changes the results that agents hand over from now on.
+// Agents changes the results that agents report from now on.
 func (k *Kubelet) Agents(change func(*result.Document)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.agents = change
 }
 
-// Threads gives the nodes two threads on each core, and their CPU managers the option full-pcpus-only or not.
+// Threads gives the nodes two threads per core, and sets the option full-pcpus-only of their CPU managers.
 func (k *Kubelet) Threads(fullPCPUsOnly bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.threads, k.wholeCores = true, fullPCPUsOnly
 }
 
-// rejects says whether the CPU manager cannot give a pod as many CPUs as it requests.
+// rejects reports whether the CPU manager cannot allocate as many CPUs as a pod requests.
 func (k *Kubelet) rejects(pod *corev1.Pod) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.wholeCores && pod.Spec.Containers[0].Resources.Requests.Cpu().Value()%2 != 0
 }
 
-// onThreads is what the agent of a pod observes of the CPUs that it got: core after core, of which the first is reserved.
+// onThreads sets the agent's observations of the CPUs of its pod, which are allocated core by core. The first core is reserved.
 func onThreads(pod *corev1.Pod, d *result.Document) {
 	var cpus []string
 	requested := int(pod.Spec.Containers[0].Resources.Requests.Cpu().Value())
@@ -175,7 +175,7 @@ func onThreads(pod *corev1.Pod, d *result.Document) {
 	}
 }
 
-// Created are the names of all pods that ever were, each as often as it was created.
+// Created returns the names of all pods that were ever created, with repetitions.
 func (k *Kubelet) Created() []string {
 	var names []string
 	for _, e := range k.History() {
@@ -186,7 +186,7 @@ func (k *Kubelet) Created() []string {
 	return names
 }
 
-// Logs is a LogReader of what agents wrote.
+// Logs is a LogReader of the agents' logs.
 func (k *Kubelet) Logs(_ context.Context, pod types.NamespacedName, _ bool) (io.ReadCloser, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -218,7 +218,7 @@ func (k *Kubelet) Pod(ctx context.Context, run string, attempt int32, role strin
 	return pod
 }
 
-// NoPod says that there is no pod of that name, now or however long benchmark b waits.
+// NoPod checks that there is no pod of that name, now or however long benchmark b waits.
 func (w *World) NoPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, run string, attempt int32, role string) {
 	GinkgoHelper()
 	w.Patiently(ctx, b, func() any {
@@ -268,7 +268,7 @@ func (k *Kubelet) attach(ctx context.Context, pod *corev1.Pod, network, address 
 	return k8s.Update(ctx, pod)
 }
 
-// attachAll does for a pod what Multus does.
+// attachAll attaches the networks of a pod, as Multus does.
 func (k *Kubelet) attachAll(ctx context.Context, pod *corev1.Pod) error {
 	asked := pod.Annotations[foreign.AnnotationNetworks]
 	if asked == "" || pod.Annotations[foreign.AnnotationNetworkStatus] != "" {
@@ -281,7 +281,7 @@ func (k *Kubelet) attachAll(ctx context.Context, pod *corev1.Pod) error {
 	return k.attach(ctx, pod, networks[0].Namespace+"/"+networks[0].Name, "192.168.100.12")
 }
 
-// Run starts a pod: its container runs, and listens if it is a server's.
+// Run starts a pod: its container runs. A server listens.
 func (k *Kubelet) Run(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(k.run(ctx, pod)).To(Succeed())
@@ -294,7 +294,7 @@ func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) error {
 	return k.report(ctx, pod)
 }
 
-// Succeed ends a pod well, with its result in its log.
+// Succeed ends a pod successfully, with its result in its log.
 func (k *Kubelet) Succeed(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(k.succeed(ctx, pod)).To(Succeed())
@@ -331,7 +331,7 @@ func (k *Kubelet) HandOver(pod *corev1.Pod) error {
 	return nil
 }
 
-// Fail ends a pod with the last words of its agent.
+// Fail ends a pod with the termination message of its agent.
 func (k *Kubelet) Fail(ctx context.Context, pod *corev1.Pod, reason, message string) {
 	GinkgoHelper()
 	Expect(k.end(ctx, pod, corev1.PodFailed, result.Termination{Reason: reason, Message: message})).To(Succeed())
@@ -352,7 +352,7 @@ func (k *Kubelet) end(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhas
 }
 
 func (k *Kubelet) setContainer(pod *corev1.Pod, started bool, state corev1.ContainerState) {
-	// Only hold pods have a probe. The agent's own tests are about what it compares.
+	// Only hold pods have a probe. The agent's own tests cover the comparison that the probe makes.
 	probe := pod.Spec.Containers[0].ReadinessProbe
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Started: &started, State: state,
@@ -360,7 +360,7 @@ func (k *Kubelet) setContainer(pod *corev1.Pod, started bool, state corev1.Conta
 	}}
 }
 
-// Measure plays one attempt to its end.
+// Measure simulates a successful attempt.
 func (k *Kubelet) Measure(ctx context.Context, run string, attempt int32) {
 	GinkgoHelper()
 	server := k.Pod(ctx, run, attempt, v1alpha1.RoleServer)
@@ -372,7 +372,7 @@ func (k *Kubelet) Measure(ctx context.Context, run string, attempt int32) {
 	k.Gone(ctx, server, client)
 }
 
-// Gone waits until pods are deleted; those that were not ended are let go, as by their kubelet.
+// Gone waits until pods are deleted. It removes pods that have not ended, as their kubelets do.
 func (k *Kubelet) Gone(ctx context.Context, all ...*corev1.Pod) {
 	GinkgoHelper()
 	for _, pod := range all {
@@ -380,7 +380,7 @@ func (k *Kubelet) Gone(ctx context.Context, all ...*corev1.Pod) {
 	}
 }
 
-// letGo says whether a pod is gone, and ends the wait of one that is being deleted.
+// letGo reports whether a pod was deleted, and removes a pod that is being deleted.
 func (k *Kubelet) letGo(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	current := &corev1.Pod{}
 	err := k8s.Get(ctx, client.ObjectKeyFromObject(pod), current)
@@ -398,8 +398,8 @@ func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) error {
 	return client.IgnoreNotFound(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 }
 
-// Auto lets the pods of some benchmarks, or of all if it is given none, start, measure, succeed and go by themselves, until
-// the spec ends. Both ends of an attempt end together, once both run.
+// Auto starts the pods of some benchmarks, or of all if none are given, lets them measure and succeed, and removes them, until the
+// spec ends. Both pods of an attempt end together, once both run.
 func (k *Kubelet) Auto(ctx SpecContext, benchmarks ...string) {
 	ctxAuto, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -409,7 +409,7 @@ func (k *Kubelet) Auto(ctx SpecContext, benchmarks ...string) {
 		for ctxAuto.Err() == nil {
 			all, changed := k.present()
 			var again <-chan time.Time
-			// What changed meanwhile is met again, or not, on the next turn.
+			// The next turn handles pods that have changed meanwhile.
 			if err := k.turn(ctxAuto, all, benchmarks); err != nil {
 				fmt.Fprintln(GinkgoWriter, "kubelet:", err)
 				again = time.After(20 * time.Millisecond)
@@ -423,7 +423,7 @@ func (k *Kubelet) Auto(ctx SpecContext, benchmarks ...string) {
 	}()
 }
 
-// Die lets nothing happen any more to the pods of a node.
+// Die stops the simulation of the pods of a node.
 func (k *Kubelet) Die(node string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -469,7 +469,7 @@ func (k *Kubelet) turn(ctx context.Context, all []*corev1.Pod, benchmarks []stri
 		}
 	}
 	for _, both := range running {
-		// One may have ended on a turn that was cut short.
+		// One of them may have ended in a turn that was interrupted.
 		if len(both) == 2 || peerEnded(all, both[0]) {
 			for _, pod := range both {
 				if err := k.succeed(ctx, pod); err != nil {
@@ -491,7 +491,7 @@ func peerEnded(all []*corev1.Pod, pod *corev1.Pod) bool {
 	return false
 }
 
-// taskOf reads the task from a pod's environment.
+// taskOf returns the task in a pod's environment.
 func taskOf(pod *corev1.Pod) (plan.Task, error) {
 	for _, v := range pod.Spec.Containers[0].Env {
 		if v.Name == plan.EnvTask {
@@ -501,7 +501,7 @@ func taskOf(pod *corev1.Pod) (plan.Task, error) {
 	return plan.Task{}, fmt.Errorf("pod %s has no task", pod.Name)
 }
 
-// documentOf is the result that a pod's agent would have.
+// documentOf returns the result of a pod's agent.
 func documentOf(pod *corev1.Pod) (result.Document, error) {
 	task, err := taskOf(pod)
 	if err != nil {
@@ -536,7 +536,7 @@ func documentOf(pod *corev1.Pod) (result.Document, error) {
 	return d, nil
 }
 
-// histogramFrom has a sample in each nanosecond from the first on.
+// histogramFrom returns a histogram with samplesPerRun samples, one in each nanosecond from first on.
 func histogramFrom(first int64) (result.Histogram, error) {
 	recorder := result.NewRecorder()
 	for i := range samplesPerRun {

@@ -23,7 +23,7 @@ func suspend(ctx context.Context, b client.Object, value bool) {
 	Expect(k8s.Patch(ctx, b.DeepCopyObject().(client.Object), patch)).To(Succeed())
 }
 
-// isGone says whether a benchmark does not exist.
+// isGone returns a function that reports whether a benchmark does not exist.
 func isGone(ctx context.Context, b client.Object) func() bool {
 	return func() bool {
 		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), b.DeepCopyObject().(client.Object)))
@@ -272,7 +272,7 @@ var _ = Describe("A namespace that is being deleted", func() {
 		w.Kubelet.Run(ctx, server)
 		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
 		Expect(k8s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})).To(Succeed())
-		// There is no namespace controller; it deletes in an order of its own.
+		// There is no namespace controller, which would delete the objects in its own order.
 		for _, pod := range []*corev1.Pod{server, peer} {
 			Expect(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 		}

@@ -47,8 +47,8 @@ var _ = Describe("A benchmark", func() {
 		}
 		ExpectSucceeded(ctx, created, "^True Complete: 4 of 4")
 		Expect(attempts(ctx, created)).To(Equal([]string{"x-block-r1 a1 Measured", "x-poll-r1 a1 Measured", "x-poll-r2 a1 Measured", "x-block-r2 a1 Measured"}))
-		// It is created, accepted, and claims its nodes. The seven writes of a run: server, client, measuring, one has ended, collected,
-		// stored, and the next claim or the end.
+		// Three writes: creation, acceptance, and the claim of the nodes. Seven writes per run: server, client, measuring, one has ended,
+		// collected, stored, and the next claim or the end.
 		Expect(seen.of("x")).To(BeNumerically("<=", 3+4*7))
 		status := Get(ctx, created).Status
 		Expect(status.Results).To(HaveLen(2))
@@ -258,7 +258,7 @@ var _ = Describe("A benchmark", func() {
 		w.Start()
 		before := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
-		// There is no garbage collector; the pod stays until the test deletes it. The new one goes the other way.
+		// There is no garbage collector, so the pod stays until the test deletes it. The new benchmark uses other nodes.
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
 		c := MakeNode(w.Namespace + "-c")
 		d := MakeNode(w.Namespace + "-d")
@@ -284,7 +284,7 @@ var _ = Describe("Two benchmarks on the same nodes", func() {
 		ExpectSucceeded(ctx, second, fmt.Sprintf("^Unknown Queued: waiting: %s/first is measuring on node %s and node %s$", w.Namespace, w.B, w.A))
 		w.NoPod(ctx, second, "second-r1", 1, v1alpha1.RoleServer)
 
-		// From here on, pods come and go by themselves.
+		// From here on, pods run without the spec.
 		Expect(server.Name).To(Equal("first-r1-a1-server"))
 		w.Kubelet.Auto(ctx)
 		ExpectSucceeded(ctx, first, "^True Complete")
@@ -317,7 +317,7 @@ var _ = Describe("Two benchmarks on the same nodes", func() {
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, older, "^Unknown Retrying")
 
-		// Its node has not enough for it any more, but for another.
+		// Its node no longer has enough memory for it, but enough for another benchmark.
 		node := &corev1.Node{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: w.A}, node)).To(Succeed())
 		node.Status.Allocatable[corev1.ResourceMemory] = *MakeBenchmark("", "").Memory("1Gi").Spec.Placement.Memory.ToDec()

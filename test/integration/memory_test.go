@@ -26,10 +26,10 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 )
 
-// cacheOf names, for a process of its own, the kubeconfig of the API server whose objects TestCache reads into a cache.
+// cacheOf is a variable for a separate process: the kubeconfig of the API server whose objects TestCache reads into a cache.
 const cacheOf = "TAILGATE_TEST_CACHE_OF"
 
-// TestCache reads what the manager watches of pods and ConfigMaps into the manager's cache and prints the peak of its memory.
+// TestCache reads the pods and ConfigMaps that the manager watches into the manager's cache and prints the peak memory usage.
 func TestCache(t *testing.T) {
 	path := os.Getenv(cacheOf)
 	if path == "" {
@@ -79,11 +79,11 @@ func TestCache(t *testing.T) {
 
 var _ = Describe("The cache of the manager", func() {
 	const (
-		// hostile is how many pods, and how many ConfigMaps, another user gives the manager's label, each with the longest
-		// annotations that the API takes.
+		// hostile is the number of pods, and of ConfigMaps, to which another user gives the manager's label, each with the longest
+		// annotations that the API accepts.
 		hostile         = 750
 		longAnnotations = 250 << 10
-		// managerMiB is the memory of the manager's container.
+		// managerMiB is the memory limit of the manager's container.
 		managerMiB = 512
 	)
 

@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// scrape is what Prometheus would read, one series a line.
+// scrape returns the metrics as Prometheus would read them, one series per line.
 func scrape(registry prometheus.Gatherer) []string {
 	GinkgoHelper()
 	families, err := registry.Gather()

@@ -14,12 +14,12 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The users of the namespace, as annotation openshift.io/sa.scc.uid-range has them on OpenShift.
+// The range of users of the namespace, as in annotation openshift.io/sa.scc.uid-range on OpenShift.
 const firstUser, lastUser = 1000680000, 1000689999
 
-// likeRestrictedV2 makes the API server do to pods of a namespace what OpenShift does under the security context constraint
-// restricted-v2, besides Pod Security Standard restricted: a pod without a user, group or SELinux level gets that of its
-// namespace, and a pod with a user of another range is refused.
+// likeRestrictedV2 configures the API server to treat pods of a namespace as OpenShift does under the security context constraint
+// restricted-v2, with Pod Security Standard restricted: a pod without a user, group or SELinux level gets that of its namespace,
+// and a pod with a user outside the range is rejected.
 func (w *World) likeRestrictedV2(ctx SpecContext) {
 	GinkgoHelper()
 	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))
@@ -69,7 +69,7 @@ func (w *World) likeRestrictedV2(ctx SpecContext) {
 		DeferCleanup(func(ctx SpecContext) { Expect(k8s.Delete(ctx, o)).To(Succeed()) })
 	}
 
-	// The API server takes a moment to know them.
+	// The API server takes a moment to apply new policies.
 	probe := func(user *int64) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "probe-"},

@@ -41,14 +41,14 @@ import (
 	"github.com/tailgate-dev/tailgate/test/mounted"
 )
 
-// These specs run real commands: the manager, Kubernetes' controllers of workloads, and those of Argo Rollouts, Flagger, Prometheus
-// and cert-manager, each with the manifests of the documentation. Only kubelets and agents are simulated, and the
-// manager's Service, in place of which the manifests get the address at which the manager listens. `make peers` runs them: to
-// build the commands takes some minutes.
+// These specs run real commands: the manager, Kubernetes' workload controllers, and those of Argo Rollouts, Flagger, Prometheus and
+// cert-manager, each with the manifests of the documentation. Only kubelets, agents and the manager's Service are simulated: the
+// manifests contain the address of the manager instead of the Service. `make peers` runs these specs, because building the commands
+// takes some minutes.
 
 const servingName = "metrics.tailgate-system.svc"
 
-// execute runs a command until the spec ends, if it does not end before.
+// execute starts a command and kills it at the end of the spec.
 func execute(name string, env []string, path string, args ...string) *gexec.Session {
 	GinkgoHelper()
 	cmd := exec.Command(path, args...)
@@ -68,7 +68,7 @@ func executePeer(ctx SpecContext, name string, env []string, args ...string) {
 	execute(name, env, path, args...)
 }
 
-// installPeer installs the CustomResourceDefinitions of a peer from the module from which it is built.
+// installPeer installs the CustomResourceDefinitions of a peer from the module that it is built from.
 func installPeer(ctx SpecContext, name, module string, path ...string) {
 	GinkgoHelper()
 	source, err := localcluster.PeerSource(ctx, name, module)
@@ -79,7 +79,7 @@ func installPeer(ctx SpecContext, name, module string, path ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// mountCertificate writes a folder with a certificate for the manager, as a Secret is mounted, and one with its CA.
+// mountCertificate writes a folder with a certificate for the manager, like a mounted Secret, and a folder with its CA.
 func mountCertificate() (serving, ca string) {
 	GinkgoHelper()
 	chain, key, err := cert.GenerateSelfSignedCertKeyWithFixtures(servingName, []net.IP{net.IPv4(127, 0, 0, 1)}, nil, "")
@@ -92,7 +92,7 @@ func mountCertificate() (serving, ca string) {
 }
 
 // Execute runs the manager's command with a serving certificate until the spec ends, and returns its address. The API server
-// reads the logs of pods from a kubelet that the World plays.
+// reads the logs of pods from a simulated kubelet.
 func (w *World) Execute(certificate string) (address string, manager *gexec.Session) {
 	GinkgoHelper()
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -122,14 +122,14 @@ func (w *World) Execute(certificate string) (address string, manager *gexec.Sess
 	return address, manager
 }
 
-// expectVerdict waits until the gate has a verdict, which every request for it then gets.
+// expectVerdict waits until the gate has a verdict. From then on, every request for the verdict returns it.
 func (w *World) expectVerdict(ctx SpecContext, says string) {
 	GinkgoHelper()
 	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix(says))
 }
 
-// fail makes the gate fail, by an upgrade of node A to a kernel that is slow.
+// fail makes the gate fail by an upgrade of node A to a slow kernel.
 func (w *World) fail(ctx SpecContext, kernel string) {
 	GinkgoHelper()
 	w.SlowNode(w.A)
@@ -138,7 +138,7 @@ func (w *World) fail(ctx SpecContext, kernel string) {
 	w.expectVerdict(ctx, "False NodesFailed")
 }
 
-// recover makes it pass, by measuring node A again when it is not slow any more.
+// recover makes the gate pass by another measurement of node A, which is no longer slow.
 func (w *World) recover(ctx SpecContext) {
 	GinkgoHelper()
 	w.Kubelet.Agents(nil)
@@ -147,7 +147,7 @@ func (w *World) recover(ctx SpecContext) {
 	w.expectVerdict(ctx, "True AllVerified")
 }
 
-// passingGate is a world with a gate that has passed, and the address of its manager.
+// passingGate returns a world with a gate that has passed, and the address of its manager.
 func passingGate(ctx SpecContext, certificate string) (w *World, address string, manager *gexec.Session) {
 	GinkgoHelper()
 	w = NewGateWorld(ctx)
@@ -159,7 +159,7 @@ func passingGate(ctx SpecContext, certificate string) (w *World, address string,
 	return w, address, manager
 }
 
-// workloads makes a namespace in which Deployments and ReplicaSets have pods, which are ready at once, and Secrets have tokens.
+// workloads creates a namespace in which Deployments and ReplicaSets have pods, which are ready at once, and Secrets have tokens.
 func workloads(ctx SpecContext) (namespace string) {
 	GinkgoHelper()
 	controllers := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager")
@@ -178,7 +178,7 @@ func workloads(ctx SpecContext) (namespace string) {
 	go func() {
 		defer close(done)
 		for ; own.Err() == nil; time.Sleep(100 * time.Millisecond) {
-			// A pod that changed meanwhile has its turn again.
+			// A pod that has changed meanwhile is handled in the next turn.
 			if err := readyPods(own, namespace); err != nil {
 				fmt.Fprintln(GinkgoWriter, "pods:", err)
 			}
@@ -187,7 +187,7 @@ func workloads(ctx SpecContext) (namespace string) {
 	return namespace
 }
 
-// readyPods makes the pods of a namespace ready, and lets those go that are being deleted.
+// readyPods makes the pods of a namespace ready, and removes those that are being deleted.
 func readyPods(ctx context.Context, namespace string) error {
 	list := &corev1.PodList{}
 	if err := k8s.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -211,7 +211,7 @@ func readyPods(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// readerToken makes what reader.yaml has, for a gate, and returns the token of its Secret.
+// readerToken creates the objects of reader.yaml for a gate, and returns the token of its Secret.
 func readerToken(ctx SpecContext, namespace, gate string) string {
 	GinkgoHelper()
 	create(ctx, objectsOf(readSample("reader.yaml", "namespace: default", "namespace: "+namespace, "fast-nodes", gate))...)
@@ -223,7 +223,7 @@ func readerToken(ctx SpecContext, namespace, gate string) string {
 	return string(secret.Data[corev1.ServiceAccountTokenKey])
 }
 
-// field reads a field of an object.
+// field returns a function that returns the current value of an object's field.
 func field(ctx context.Context, o *unstructured.Unstructured, path ...string) func() any {
 	return func() any {
 		GinkgoHelper()
@@ -234,7 +234,7 @@ func field(ctx context.Context, o *unstructured.Unstructured, path ...string) fu
 	}
 }
 
-// images are those of the pods that run in a namespace, each as often as it is.
+// images returns a function that returns the images of the running pods of a namespace, with repetitions.
 func images(ctx context.Context, namespace string) func() []string {
 	return func() (all []string) {
 		GinkgoHelper()
@@ -256,7 +256,8 @@ func release(ctx context.Context, o client.Object, image string) {
 	Expect(k8s.Patch(ctx, o, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(Succeed())
 }
 
-// analysisRuns are the phases of those in a namespace, and of how many a measurement was answered with Pending twice.
+// analysisRuns returns the phases of the AnalysisRuns in a namespace, and the number of those with two answers Pending to a
+// measurement.
 func analysisRuns(ctx context.Context, namespace string) (phases []string, waiting int) {
 	GinkgoHelper()
 	list := &unstructured.UnstructuredList{}
@@ -287,7 +288,7 @@ func analysisRuns(ctx context.Context, namespace string) (phases []string, waiti
 	return phases, waiting
 }
 
-// prometheusConfig are the objects of config/prometheus with the component config/serving-cert, by kind and name.
+// prometheusConfig returns the objects of config/prometheus with the component config/serving-cert, by kind and name.
 func prometheusConfig() map[string]*unstructured.Unstructured {
 	GinkgoHelper()
 	folder, err := filepath.Abs(filepath.Join("..", "..", "config"))
@@ -308,7 +309,7 @@ func prometheusConfig() map[string]*unstructured.Unstructured {
 	return all
 }
 
-// docsCertificate is the Certificate of docs/security.md.
+// docsCertificate returns the Certificate in docs/security.md.
 func docsCertificate() *unstructured.Unstructured {
 	GinkgoHelper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
@@ -443,7 +444,7 @@ spec:
 		Eventually(phase).Should(Equal("Progressing"))
 		By("Fail, after the analysis")
 		w.fail(ctx, "6.3.0")
-		// Flagger reads the number of iterations at each of them, so that the analysis does not end before the gate fails.
+		// Flagger reads the number of iterations in each iteration, so the analysis does not end before the gate fails.
 		Expect(k8s.Patch(ctx, canary, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"analysis":{"iterations":1}}}`)))).To(Succeed())
 		Eventually(phase).Should(Equal("WaitingPromotion"))
 		Eventually(halted).Should(BeEquivalentTo(2))
@@ -530,7 +531,7 @@ spec:
 			}
 			return all.Data.ActiveTargets[0].Health + " " + all.Data.ActiveTargets[0].LastError
 		}
-		// Alerts with their states, which are what kured asks for, and whether they name the gate.
+		// alerts returns the alerts with their states, which kured requests, and whether they name the gate.
 		alerts := func() (all []string, err error) {
 			var active struct {
 				Data struct {
@@ -608,7 +609,7 @@ spec: {ca: {secretName: latency-ca}}
 
 		roots := x509.NewCertPool()
 		Expect(roots.AppendCertsFromPEM(secret.Data["ca.crt"])).To(BeTrue())
-		// Each request has a connection of its own, and so a handshake. One client may ask ten times a second.
+		// Each request has its own connection, and thus a handshake. A client may send ten requests a second.
 		verifying := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: servingName},
 		}}

@@ -11,9 +11,9 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The situations in which a manager dies are the writes that it does not live to carry out.
+// A manager dies at a write, which it does not perform.
 
-// creates is the creation of the pod of a role.
+// creates returns a death at the creation of the pod of a role.
 func creates(role string) death {
 	return func(verb string, object client.Object) bool {
 		pod, ok := object.(*corev1.Pod)
@@ -31,7 +31,7 @@ func removes(verb string, object client.Object) bool {
 	return ok && verb == "delete"
 }
 
-// notes is a status write after which something holds.
+// notes returns a death at a status write after which a condition holds.
 func notes(what func(v1alpha1.LatencyBenchmarkStatus) bool) death {
 	return func(verb string, object client.Object) bool {
 		b, ok := object.(*v1alpha1.LatencyBenchmark)
@@ -133,7 +133,7 @@ var _ = Describe("A manager that dies", func() {
 		w.Kubelet.Auto(ctx)
 		var all []*v1alpha1.LatencyBenchmark
 		for i := range 20 {
-			// Creation times have whole seconds; those of one go by name.
+			// Creation times have a resolution of a second; benchmarks with the same time are ordered by name.
 			all = append(all, w.Create(ctx, MakeBenchmark(w.Namespace, fmt.Sprintf("x-%02d", i)).On(w.A, w.B)))
 		}
 		w.Start()

@@ -27,21 +27,21 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The managers of this suite have the rights of config/rbac and no others: one that lacks a right fails the specs in which it
-// is used, as Forbidden. The other way round, every right of the roles is one that a manager used in some spec, so that
-// taking any away would make a request of that spec fail. The suite fails where one was never used.
+// The managers of this suite have only the rights of config/rbac: if a right is missing, the specs that need it fail with Forbidden.
+// Conversely, the suite fails if no manager has used a right of the roles in any spec. Without any of the rights, a request of some
+// spec would fail.
 
 // managerUser is the manager's service account.
 const managerUser = "system:serviceaccount:tailgate-system:manager"
 
-// checkedByAdmission are rights that no request shows: the admission plugin OwnerReferencesPermissionEnforcement, which this
-// suite's API server runs, asks for them when an object gets an owner reference that blocks the owner's deletion.
+// checkedByAdmission lists rights that requests do not show: the admission plugin OwnerReferencesPermissionEnforcement, which this
+// suite's API server runs, checks them when an object gets an owner reference that blocks the owner's deletion.
 var checkedByAdmission = []string{
 	"update latencybenchmarks/finalizers.tailgate.dev", "update latencymatrices/finalizers.tailgate.dev",
 	"update latencygates/finalizers.tailgate.dev", "update latencyverifications/finalizers.tailgate.dev",
 }
 
-// rights are those that managers of this process used, since they were reported last.
+// rights holds the rights that managers of this process have used since the last report.
 var rights = struct {
 	sync.Mutex
 	used sets.Set[string]
@@ -53,7 +53,7 @@ func usedRights() sets.Set[string] {
 	return rights.used.Clone()
 }
 
-// right is that to do something: "get pods/log".
+// right returns the name of a right: "get pods/log".
 func right(verb, group, resource, subresource string) string {
 	if subresource != "" {
 		resource += "/" + subresource
@@ -64,7 +64,7 @@ func right(verb, group, resource, subresource string) string {
 	return verb + " " + resource
 }
 
-// recorder notes which rights are used.
+// recorder records the rights that requests use.
 func recorder(next http.RoundTripper) http.RoundTripper {
 	factory := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -81,13 +81,13 @@ func recorder(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// managerRoles are the files with what the manager may do.
+// managerRoles lists the files with the manager's rights.
 var managerRoles = [][]string{
 	{"rbac", "role.yaml"}, {"rbac", "role_binding.yaml"}, {"rbac", "gates", "role.yaml"}, {"rbac", "gates", "role_binding.yaml"},
 	{"rbac", "leader_election.yaml"}, {"rbac", "metrics.yaml"},
 }
 
-// granted are the rights that a manager has.
+// granted returns the rights of a manager.
 func granted() sets.Set[string] {
 	GinkgoHelper()
 	all := sets.New[string]()
@@ -113,7 +113,7 @@ func granted() sets.Set[string] {
 	return all
 }
 
-// newManagerUser makes the user with the rights of the manager, and returns how it reaches the API server.
+// newManagerUser creates the user with the rights of the manager, and returns the configuration of its client.
 func newManagerUser(ctx context.Context, environment *envtest.Environment) *rest.Config {
 	GinkgoHelper()
 	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tailgate-system"}})).To(Succeed())
@@ -142,7 +142,7 @@ var _ = Describe("The manager's rights", func() {
 		go func() { ended <- mgr.Start(own) }()
 		Eventually(mgr.Elected()).Should(BeClosed())
 		Eventually(usedRights).Should(HaveKey("create events"), "an event says which manager leads")
-		// The recorder counts an event that it repeats, which is a patch, in the first one.
+		// The recorder counts a repeated event in the first one, which is a patch.
 		namespace := &corev1.Namespace{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: "tailgate-system"}, namespace)).To(Succeed())
 		recorder := mgr.GetEventRecorder("tailgate")

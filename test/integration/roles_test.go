@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// clusterRoles are those of a file in config/rbac, by name.
+// clusterRoles returns the ClusterRoles of a file in config/rbac, by name.
 func clusterRoles(file string) map[string]*rbacv1.ClusterRole {
 	GinkgoHelper()
 	text, err := os.Open(filepath.Join("..", "..", "config", "rbac", file))
@@ -35,7 +35,7 @@ func clusterRoles(file string) map[string]*rbacv1.ClusterRole {
 	}
 }
 
-// verbs are all that a role might have.
+// verbs lists all verbs that a role could have.
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
 const (
@@ -43,7 +43,7 @@ const (
 	mayWrite = "create update patch delete deletecollection"
 )
 
-// What a role may do is asked of the API server, for every verb on every resource here: what is not listed is refused.
+// The table checks with the API server every verb on every resource below. Rights that an entry does not list must be denied.
 var _ = DescribeTable("A role for users grants only what its name says:",
 	func(ctx SpecContext, name string, may map[string]string) {
 		namespace := newNamespace(ctx)
@@ -76,7 +76,7 @@ var _ = DescribeTable("A role for users grants only what its name says:",
 			Expect(k8s.Create(ctx, review)).To(Succeed())
 			return review.Status.Allowed
 		}
-		// The authorizer hears of the binding by a watch.
+		// The authorizer learns of the binding by a watch.
 		Eventually(func() bool { return allowed("get", firstOf(may)) }).Should(BeTrue())
 		for _, resource := range []string{
 			"latencybenchmarks", "latencybenchmarks/status", "latencybenchmarks/finalizers", "latencygates", "latencygates/status", "latencygates/finalizers",

@@ -21,7 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// samples are the files with the examples, the experiments among them.
+// samples returns the files with the samples, including the experiments.
 func samples() []string {
 	var files []string
 	for _, pattern := range []string{"*.yaml", "experiments/*.yaml"} {
@@ -38,7 +38,7 @@ func samples() []string {
 	return files
 }
 
-// localNetworks are the NetworkAttachmentDefinitions of the local cluster, by name.
+// localNetworks returns the NetworkAttachmentDefinitions of the local cluster, by name.
 func localNetworks() map[string]*unstructured.Unstructured {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join("..", "localcluster", "testdata", "manifests.yaml"))
@@ -55,7 +55,7 @@ func localNetworks() map[string]*unstructured.Unstructured {
 	return networks
 }
 
-// localNode is a node of the local cluster on a machine of two cores.
+// localNode returns a node of the local cluster on a machine with two cores.
 func localNode(name string) corev1.Node {
 	n := MakeNode(name).Obj()
 	n.Labels[corev1.LabelHostname] = name
@@ -65,7 +65,7 @@ func localNode(name string) corev1.Node {
 	return *n
 }
 
-// asType is a LatencyBenchmark or LatencyMatrix as its type.
+// asType converts a LatencyBenchmark or LatencyMatrix to its Go type.
 func asType(object *unstructured.Unstructured) client.Object {
 	GinkgoHelper()
 	var o client.Object = &v1alpha1.LatencyBenchmark{}
@@ -76,8 +76,8 @@ func asType(object *unstructured.Unstructured) client.Object {
 	return o
 }
 
-// accept checks a LatencyBenchmark or LatencyMatrix, as the API server returned it, against nodes and NetworkAttachmentDefinitions, which
-// are by name.
+// accept checks a LatencyBenchmark or LatencyMatrix, as the API server returned it, against nodes and NetworkAttachmentDefinitions. The
+// latter are by name.
 func accept(object *unstructured.Unstructured, nodes []corev1.Node, networks map[string]*unstructured.Unstructured) (v1alpha1.Pair, *preflight.Rejection) {
 	GinkgoHelper()
 	o := asType(object)

@@ -30,7 +30,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// sriovBenchmarks are the files of the samples for SR-IOV that have a benchmark.
+// sriovBenchmarks returns the files of the SR-IOV samples that contain a benchmark.
 func sriovBenchmarks() []string {
 	found, err := filepath.Glob(filepath.Join(sriovSamples, "*.yaml"))
 	if err != nil {
@@ -49,7 +49,7 @@ func sriovBenchmarks() []string {
 	return files
 }
 
-// installNodeKind installs a kind of which there is an object for each node, with any fields, until the spec ends.
+// installNodeKind installs a kind with one object per node, with any fields, until the spec ends.
 func installNodeKind(kind schema.GroupVersionKind) {
 	GinkgoHelper()
 	crd := multus()
@@ -70,7 +70,7 @@ func installNodeKind(kind schema.GroupVersionKind) {
 	})
 }
 
-// createNodeObject makes the object of a kind for a node, as createNetwork does.
+// createNodeObject creates the object of a kind for a node. It retries like createNetwork.
 func createNodeObject(ctx context.Context, kind schema.GroupVersionKind, node string, annotations map[string]string, fields map[string]any) {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{Object: fields}
@@ -80,7 +80,7 @@ func createNodeObject(ctx context.Context, kind schema.GroupVersionKind, node st
 	Eventually(func() error { return client.IgnoreAlreadyExists(k8s.Create(ctx, object)) }).Should(Succeed())
 }
 
-// numaNode is a zone of a NodeResourceTopology with whole CPUs, and one each of some devices.
+// numaNode returns a zone of a NodeResourceTopology with whole CPUs, and one device of each of some resources.
 func numaNode(name, cpus string, devices ...corev1.ResourceName) map[string]any {
 	has := func(resource, quantity string) any {
 		return map[string]any{"name": resource, "capacity": quantity, "allocatable": quantity, "available": quantity}
@@ -92,7 +92,8 @@ func numaNode(name, cpus string, devices ...corev1.ResourceName) map[string]any 
 	return map[string]any{"name": name, "type": foreign.ZoneTypeNode, "resources": resources}
 }
 
-// sriovAgents are agents of a benchmark on nodes with a Solarflare NIC, which had all that the benchmark asks for.
+// sriovAgents returns the changes to the results of a benchmark's agents on nodes with a Solarflare NIC that have everything that the
+// benchmark requires.
 func sriovAgents(b *v1alpha1.LatencyBenchmark) func(*result.Document) {
 	variants := map[string]v1alpha1.Variant{}
 	for _, v := range plan.Variants(b.Spec) {
@@ -150,7 +151,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 			installNodeKind(foreign.SriovNetworkNodeStateKind)
 			var devices []corev1.ResourceName
 			for name := range sriovResources(values) {
-				if name != plan.DefaultOnloadResource { // its plugin tells no NUMA node
+				if name != plan.DefaultOnloadResource { // its device plugin reports no NUMA node
 					devices = append(devices, name)
 				}
 			}

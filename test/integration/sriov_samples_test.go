@@ -22,14 +22,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// sriovSamples are the manifests for Solarflare NICs, most of them of other projects' kinds; sriovValues, Helm values,
-// are the one file that is no manifest.
+// sriovSamples is the folder of the manifests for Solarflare NICs, most of them of other projects' kinds. sriovValues, Helm values, is
+// the only file that is not a manifest.
 var (
 	sriovSamples = filepath.Join("..", "..", "config", "samples", "sriov")
 	sriovValues  = filepath.Join(sriovSamples, "values-sriov-network-operator.yaml")
 )
 
-// helmValues are the values of sriov-network-operator's chart, as far as they are set.
+// helmValues are the values of sriov-network-operator's chart that the sample sets.
 type helmValues struct {
 	SriovOperatorConfig struct {
 		Deploy bool `json:"deploy"`
@@ -40,7 +40,7 @@ type helmValues struct {
 	} `json:"operator"`
 }
 
-// devicePluginConfig is the configuration of sriov-network-device-plugin v3.11.0, as far as it is used.
+// devicePluginConfig is the part of the configuration of sriov-network-device-plugin v3.11.0 that the samples use.
 type devicePluginConfig struct {
 	ResourceList []struct {
 		ResourcePrefix string `json:"resourcePrefix"`
@@ -55,8 +55,8 @@ type devicePluginConfig struct {
 	} `json:"resourceList"`
 }
 
-// cniIPAM is the configuration of whereabouts, and cniConfig that of the plugins sriov, host-device, ipvlan and macvlan,
-// as far as they are used. What the sfc driver refuses, such as trust, is not in it.
+// cniIPAM is the configuration of whereabouts, and cniConfig the configuration of the plugins sriov, host-device, ipvlan and macvlan,
+// with the fields that the samples use. They do not contain fields that the sfc driver rejects, such as trust.
 type (
 	cniIPAM struct {
 		Type  string `json:"type"`
@@ -72,7 +72,7 @@ type (
 	}
 )
 
-// decodeStrict reads JSON in which nothing may be unknown.
+// decodeStrict decodes JSON without unknown fields.
 func decodeStrict(content string, into any) {
 	GinkgoHelper()
 	decoder := json.NewDecoder(strings.NewReader(content))
@@ -80,7 +80,7 @@ func decodeStrict(content string, into any) {
 	Expect(decoder.Decode(into)).To(Succeed(), content)
 }
 
-// nested is the string at a path.
+// nested returns the string at a path of an object.
 func nested(object *unstructured.Unstructured, path ...string) string {
 	GinkgoHelper()
 	value, found, err := unstructured.NestedString(object.Object, path...)
@@ -89,7 +89,7 @@ func nested(object *unstructured.Unstructured, path ...string) string {
 	return value
 }
 
-// sriovManifests are the objects of the files that match the pattern, those of one kind if it is not empty.
+// sriovManifests returns the objects in the files that match the pattern. If kind is not empty, it returns only this kind.
 func sriovManifests(pattern, kind string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	files, err := filepath.Glob(filepath.Join(sriovSamples, pattern))
@@ -122,7 +122,7 @@ func readSriovValues() (values helmValues) {
 	return values
 }
 
-// sriovResources are what the operator's policies and the device plugin for PFs advertise, and how much of it.
+// sriovResources returns the resources that the operator's policies and the device plugin for PFs advertise.
 func sriovResources(values helmValues) corev1.ResourceList {
 	GinkgoHelper()
 	all := corev1.ResourceList{"amd.com/onload": resource.MustParse("100")}
@@ -139,7 +139,7 @@ func sriovResources(values helmValues) corev1.ResourceList {
 	return all
 }
 
-// sriovNetworks are the NetworkAttachmentDefinitions, those that the operator makes of SriovNetworks among them.
+// sriovNetworks returns the NetworkAttachmentDefinitions, including those that the operator creates for SriovNetworks.
 func sriovNetworks(values helmValues) map[string]*unstructured.Unstructured {
 	GinkgoHelper()
 	all := map[string]*unstructured.Unstructured{}
@@ -162,9 +162,9 @@ func sriovNetworks(values helmValues) map[string]*unstructured.Unstructured {
 var _ = Describe("The samples for SR-IOV", Ordered, func() {
 	var (
 		crds      []*apiextensionsv1.CustomResourceDefinition
-		namespace string // for what names none
+		namespace string // for objects without a namespace
 		values    helmValues
-		// vfDevices are the device IDs of the VFs of each supported PF, by the PF's.
+		// vfDevices holds the device IDs of the VFs of each supported PF, by the PF's device ID.
 		vfDevices = map[string]string{}
 	)
 
@@ -212,7 +212,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 		}
 		err := k8s.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))
 		if object.GetKind() == "Namespace" {
-			err = client.IgnoreAlreadyExists(err) // It is there, for what is in it.
+			err = client.IgnoreAlreadyExists(err) // The namespace exists for the objects in it.
 		}
 		return err
 	}

@@ -25,7 +25,7 @@ func condition(ctx context.Context, o client.Object, conditionType string) strin
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// overview is a benchmark, or what a matrix has in common with one.
+// overview returns a benchmark, or the fields that a matrix has in common with one.
 func overview(o client.Object) *v1alpha1.LatencyBenchmark {
 	if m, ok := o.(*v1alpha1.LatencyMatrix); ok {
 		return m.Overview()
@@ -33,19 +33,19 @@ func overview(o client.Object) *v1alpha1.LatencyBenchmark {
 	return o.(*v1alpha1.LatencyBenchmark)
 }
 
-// ExpectSucceeded waits until condition Succeeded says something, given as a regular expression.
+// ExpectSucceeded waits until condition Succeeded matches a regular expression.
 func ExpectSucceeded(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
 }
 
-// ExpectAccepted is the same for condition Accepted.
+// ExpectAccepted waits until condition Accepted matches a regular expression.
 func ExpectAccepted(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionAccepted) }).Should(MatchRegexp(pattern))
 }
 
-// ExpectPassed is the same for condition Passed.
+// ExpectPassed waits until condition Passed matches a regular expression.
 func ExpectPassed(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(MatchRegexp(pattern))
@@ -69,7 +69,7 @@ func podsLeft(ctx context.Context, b *v1alpha1.LatencyBenchmark) []corev1.Pod {
 	return list.Items
 }
 
-// storedRuns opens the results that a benchmark's status lists.
+// storedRuns returns the stored results that a benchmark's status lists.
 func storedRuns(ctx context.Context, b *v1alpha1.LatencyBenchmark) []result.Stored {
 	GinkgoHelper()
 	var runs []result.Stored
@@ -83,7 +83,7 @@ func storedRuns(ctx context.Context, b *v1alpha1.LatencyBenchmark) []result.Stor
 	return runs
 }
 
-// remade is a ConfigMap that can be created in the place of another: the same, but for what changes.
+// remade returns a copy of a ConfigMap, with changes, that can be created in its place.
 func remade(cm corev1.ConfigMap, changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	made := cm.DeepCopy()
 	made.ObjectMeta = metav1.ObjectMeta{
@@ -98,7 +98,7 @@ func remade(cm corev1.ConfigMap, changes ...func(*corev1.ConfigMap)) *corev1.Con
 // flipBit changes one bit of the client's result.
 func flipBit(cm *corev1.ConfigMap) { cm.BinaryData[result.KeyClient][20] ^= 1 }
 
-// configMaps lists what is stored of the benchmark.
+// configMaps lists the benchmark's ConfigMaps.
 func configMaps(ctx context.Context, b *v1alpha1.LatencyBenchmark) []corev1.ConfigMap {
 	GinkgoHelper()
 	list := &corev1.ConfigMapList{}

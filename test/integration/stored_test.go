@@ -24,7 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// plain is what a stored document says, before it was compressed.
+// plain returns the uncompressed content of a stored document.
 func plain(compressed []byte) []byte {
 	GinkgoHelper()
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
@@ -34,7 +34,7 @@ func plain(compressed []byte) []byte {
 	return content
 }
 
-// ofRun is a stored document as if it were of another run.
+// ofRun returns a stored document with the name of another run.
 func ofRun(compressed []byte, run string) []byte {
 	GinkgoHelper()
 	var d result.Document
@@ -43,8 +43,8 @@ func ofRun(compressed []byte, run string) []byte {
 	return framed(d).Compressed
 }
 
-// forgeries are the ConfigMaps that someone who may create ConfigMaps can make of a stored result: for another benchmark,
-// under the name of its run, complete with labels, owner and everything that a result says of itself.
+// forgeries returns the ConfigMap that a user with the right to create ConfigMaps can make of a stored result: for another
+// benchmark, under the name of its run, with labels, owner and all of the result's own fields.
 func forgeries(stored corev1.ConfigMap, b *v1alpha1.LatencyBenchmark, run string) *corev1.ConfigMap {
 	GinkgoHelper()
 	return remade(stored, func(cm *corev1.ConfigMap) {
@@ -65,7 +65,7 @@ var _ = Describe("A ConfigMap", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
 
-	// measuring brings a benchmark of one round to where both pods run.
+	// measuring creates a benchmark of one round and starts both pods.
 	measuring := func(ctx SpecContext) (b *v1alpha1.LatencyBenchmark, server, peer *corev1.Pod) {
 		GinkgoHelper()
 		b = w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
@@ -76,7 +76,7 @@ var _ = Describe("A ConfigMap", func() {
 		ExpectSucceeded(ctx, b, "^Unknown Running")
 		return b, server, peer
 	}
-	// another measures a benchmark from which a result can be copied.
+	// another measures a benchmark whose result can be copied.
 	another := func(ctx SpecContext) corev1.ConfigMap {
 		GinkgoHelper()
 		other := w.Create(ctx, MakeBenchmark(w.Namespace, "other").On(w.A, w.B))
@@ -135,7 +135,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(taken.Data).To(HaveKeyWithValue("mine", "yes"))
 	})
 
-	// noMore is a quota that takes no ConfigMap. The controller that counts does not run here.
+	// noMore creates a quota that allows no ConfigMap. The quota controller does not run here, so noMore sets the status.
 	noMore := func(ctx SpecContext) *corev1.ResourceQuota {
 		GinkgoHelper()
 		quota := &corev1.ResourceQuota{

@@ -1,7 +1,7 @@
-// Package integration tests the API and the benchmark controller against a real API server (envtest): no
-// kubelet, no scheduler, no garbage collector. The tests play those, step by step; see kubelet_test.go.
+// Package integration tests the API and the controllers against a real API server (envtest), without kubelet,
+// scheduler and garbage collector. The tests simulate those step by step; see kubelet_test.go.
 //
-// Each spec has a namespace, a manager and two nodes of its own, so that none depends on another.
+// Each spec has its own namespace, manager and two nodes, so that specs do not depend on each other.
 package integration
 
 import (
@@ -30,10 +30,10 @@ import (
 var (
 	environment *envtest.Environment
 	config      *rest.Config
-	// managerConfig is for managers: it has the rights of config/rbac.
+	// managerConfig is the configuration of managers, with the rights of config/rbac.
 	managerConfig *rest.Config
 	scheme        = runtime.NewScheme()
-	// k8s reads and writes past every cache.
+	// k8s reads and writes without a cache.
 	k8s client.WithWatch
 )
 
@@ -42,7 +42,7 @@ func TestIntegration(t *testing.T) {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run `make integration`, or set it to what `go run ./hack/localcluster assets` prints")
 	}
 	RegisterFailHandler(Fail)
-	// What comes at once may take long on a machine that does other work.
+	// Conditions that usually hold at once may take long on a busy machine.
 	SetDefaultEventuallyTimeout(3 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	RunSpecs(t, "Integration")
@@ -64,14 +64,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 			},
 			ErrorIfPathMissing: true,
 		},
-		// Several start, and stop, at once on few cores: each process of the suite has one of its own.
+		// Several API servers start, and stop, at once on few cores, because each process of the suite has its own.
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
 	}
 	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	var err error
 	config, err = environment.Start()
 	Expect(err).NotTo(HaveOccurred())
-	// The tests poll more often than a client usually may.
+	// The tests poll more often than the default limits of clients allow.
 	config.QPS, config.Burst = 1000, 1000
 	k8s, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
@@ -84,14 +84,14 @@ var _ = AfterSuite(func() {
 	}
 })
 
-// newNamespace makes a namespace of a spec's own. When the spec ends, it is empty, so that the manager of no other spec meets
-// its benchmarks and looks for the owners of what they left.
+// newNamespace creates a namespace for a spec. It empties the namespace when the spec ends, so that managers of other specs do not
+// find its benchmarks or look for the owners of left objects.
 func newNamespace(ctx SpecContext) string {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(k8s.Create(ctx, namespace)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		// The API server may not delete a thousand of them within the minute that a request has; each call continues with the rest.
+		// The API server may not delete a thousand objects within the minute that a request may take. Each call continues with the rest.
 		Eventually(func() error {
 			return errors.Join(
 				k8s.DeleteAllOf(ctx, &v1alpha1.LatencyMatrix{}, client.InNamespace(namespace.Name)),

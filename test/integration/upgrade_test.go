@@ -19,7 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// earlierCRDs are the CRDs without the newest field of benchmarks. No version of this API was published yet.
+// earlierCRDs returns the CRDs without the newest field of benchmarks. No version of this API was published yet.
 func earlierCRDs() []byte {
 	GinkgoHelper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "tailgate.dev_*.yaml"))
@@ -43,7 +43,7 @@ func earlierCRDs() []byte {
 	return all
 }
 
-// testdata/upgrade has a finished benchmark as it was stored.
+// testdata/upgrade contains a finished benchmark as it was stored.
 var _ = Describe("An upgrade", func() {
 	It("with the documented commands keeps what there is, and the removal of the chart keeps it, too", func(ctx SpecContext) {
 		old := &envtest.Environment{}
@@ -100,7 +100,7 @@ var _ = Describe("An upgrade", func() {
 			Expect(b.Spec).To(Equal(before.Spec))
 			Expect(b.Status).To(Equal(before.Status))
 		}
-		// The API server serves new definitions a moment after it accepted them.
+		// The API server serves new definitions a moment after it has accepted them.
 		upgraded := func(value int32) {
 			GinkgoHelper()
 			before.Spec.TTLSecondsAfterFinished = &value

@@ -47,13 +47,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
 )
 
-// These specs simulate the tools of config/samples/gates: what a tool would do is read from its source, and named with it. The
-// samples are those of the folder; only names are other ones. peers_test.go runs those tools that can be had as Go modules.
+// These specs simulate the tools of config/samples/gates: the behavior of each tool is taken from its source, which the comments name.
+// The samples are those of the folder with other names. peers_test.go runs the tools that are available as Go modules.
 
 // gateSamples is the folder of the samples.
 var gateSamples = filepath.Join("..", "..", "config", "samples", "gates")
 
-// readSample reads a sample. Pairs of strings replace what is special to a spec, as strings.NewReplacer takes them.
+// readSample reads a sample. replace holds pairs of strings for strings.NewReplacer, to adapt the sample to a spec.
 func readSample(file string, replace ...string) []byte {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join(gateSamples, file))
@@ -61,7 +61,7 @@ func readSample(file string, replace ...string) []byte {
 	return []byte(strings.NewReplacer(replace...).Replace(string(content)))
 }
 
-// objectsOf are the objects of a sample.
+// objectsOf returns the objects of a sample.
 func objectsOf(content []byte) []*unstructured.Unstructured {
 	GinkgoHelper()
 	var all []*unstructured.Unstructured
@@ -73,7 +73,7 @@ func objectsOf(content []byte) []*unstructured.Unstructured {
 	return all
 }
 
-// decode reads what is used of an object of a tool into a struct of ours.
+// decode decodes a tool's object into a struct with the fields that the specs use.
 func decode(o *unstructured.Unstructured, into any) {
 	GinkgoHelper()
 	content, err := json.Marshal(o.Object)
@@ -81,7 +81,7 @@ func decode(o *unstructured.Unstructured, into any) {
 	Expect(json.Unmarshal(content, into)).To(Succeed())
 }
 
-// typed is the object of a kind in a sample, with fields that its type does not have refused.
+// typed returns the object of a kind in a sample. Fields that its type does not have are errors.
 func typed[T any](content []byte, kind string) T {
 	GinkgoHelper()
 	var into T
@@ -95,7 +95,7 @@ func typed[T any](content []byte, kind string) T {
 	return into
 }
 
-// create creates objects, with fields that do not exist refused, until the spec ends.
+// create creates objects until the spec ends. Unknown fields are errors.
 func create(ctx SpecContext, objects ...*unstructured.Unstructured) {
 	GinkgoHelper()
 	for _, o := range objects {
@@ -104,24 +104,24 @@ func create(ctx SpecContext, objects ...*unstructured.Unstructured) {
 	}
 }
 
-// makeNamespace makes a namespace that a sample names, if it is not there.
+// makeNamespace creates a namespace that a sample names, if it does not exist.
 func makeNamespace(ctx SpecContext, name string) {
 	GinkgoHelper()
 	err := k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
 }
 
-// installTools installs the CustomResourceDefinitions of the tools, once: no spec minds them.
+// installTools installs the CustomResourceDefinitions of the tools. They stay, because they do not affect other specs.
 func installTools() {
 	GinkgoHelper()
 	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata", "tools", "crds.yaml")}, ErrorIfPathMissing: true})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// Reader is the service account of reader.yaml, of a gate.
+// Reader is the service account of reader.yaml for a gate.
 type Reader struct{ Token, Kubeconfig string }
 
-// NewReader makes what reader.yaml has, in a namespace and for a gate of the same name, and a token, as the kubelet gives it to
+// NewReader creates the objects of reader.yaml in a namespace, for a gate of the same name, and a token, as the kubelet gives it to
 // pods.
 func NewReader(ctx SpecContext, namespace string) *Reader {
 	GinkgoHelper()
@@ -135,7 +135,7 @@ func NewReader(ctx SpecContext, namespace string) *Reader {
 	return r
 }
 
-// writeKubeconfig writes one for a user.
+// writeKubeconfig writes a kubeconfig for a user.
 func writeKubeconfig(namespace string, user *clientcmdapi.AuthInfo) string {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
@@ -148,13 +148,13 @@ func writeKubeconfig(namespace string, user *clientcmdapi.AuthInfo) string {
 	return file
 }
 
-// adminKubeconfig is one with every right.
+// adminKubeconfig writes a kubeconfig for a user with all rights.
 func adminKubeconfig(namespace string) string {
 	GinkgoHelper()
 	return writeKubeconfig(namespace, &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData})
 }
 
-// kubectl is the real one.
+// kubectl runs the real kubectl.
 func kubectl(ctx context.Context, kubeconfig string, args ...string) (code int, output string) {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...)
@@ -168,7 +168,7 @@ func kubectl(ctx context.Context, kubeconfig string, args ...string) (code int, 
 	return 0, string(out)
 }
 
-// gateCommand runs the command of a container that begins with /tailgate, but waits no longer than the given time.
+// gateCommand runs the command of a container that starts with /tailgate, with another timeout.
 func gateCommand(ctx context.Context, kubeconfig, timeout string, command []string) (code int, output string) {
 	GinkgoHelper()
 	Expect(command[0]).To(Equal("/tailgate"))
@@ -181,10 +181,10 @@ func gateCommand(ctx context.Context, kubeconfig, timeout string, command []stri
 	return code, out.String()
 }
 
-// command is that of the only container of a job.
+// command returns the command of the only container of a job.
 func command(job batchv1.Job) []string { return job.Spec.Template.Spec.Containers[0].Command }
 
-// freeAddress is one on which nothing listens.
+// freeAddress returns an address on which nothing listens.
 func freeAddress() string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -193,7 +193,7 @@ func freeAddress() string {
 	return listener.Addr().String()
 }
 
-// Verdicts serves verdicts as each replica of the manager does, whether it leads or not: it runs no controller.
+// Verdicts serves verdicts as each replica of the manager does, whether it leads or not. It runs no controller.
 func Verdicts() (base string) {
 	GinkgoHelper()
 	address := freeAddress()
@@ -218,7 +218,7 @@ func Verdicts() (base string) {
 	return base
 }
 
-// unverifying is a client that does not verify certificates, as argo-rollouts' insecure and Flagger's disableTLS make it.
+// unverifying is a client that does not verify certificates, as with argo-rollouts' insecure and Flagger's disableTLS.
 var unverifying = &http.Client{
 	Timeout: 10 * time.Second,
 	Transport: &http.Transport{
@@ -226,7 +226,7 @@ var unverifying = &http.Client{
 	},
 }
 
-// call asks for a URL with a token, if there is one.
+// call requests a URL, with a token if it is not empty.
 func call(method, url, token string) (code int, body string, err error) {
 	request, err := http.NewRequest(method, url, strings.NewReader(`{"name":"trading","namespace":"default","phase":"Progressing"}`))
 	if err != nil {
@@ -244,7 +244,7 @@ func call(method, url, token string) (code int, body string, err error) {
 	return response.StatusCode, string(content), err
 }
 
-// analysis is the metric of an AnalysisTemplate, as far as it is used here.
+// analysis holds the fields of an AnalysisTemplate that are used here.
 type analysis struct {
 	Spec struct {
 		Metrics []struct {
@@ -260,7 +260,7 @@ type analysis struct {
 	}
 }
 
-// measure is a measurement of argo-rollouts' web metric: webmetric.go and evaluate.go of v1.9.
+// measure simulates a measurement of argo-rollouts' web metric: webmetric.go and evaluate.go of v1.9.
 func (a analysis) measure(base, token string) string {
 	GinkgoHelper()
 	metric := a.Spec.Metrics[0]
@@ -297,8 +297,8 @@ func (a analysis) measure(base, token string) string {
 	return "Inconclusive"
 }
 
-// assess is what becomes of the metric after measurements: assessMetricStatus of argo-rollouts' analysis.go. Versions that do not
-// know consecutiveSuccessLimit ignore it.
+// assess returns the phase of the metric after measurements: assessMetricStatus of argo-rollouts' analysis.go. Versions without
+// support for consecutiveSuccessLimit ignore it.
 func (a analysis) assess(knowsSuccessLimit bool, measurements ...string) string {
 	metric := a.Spec.Metrics[0]
 	var failed, inconclusive, errorsInARow, successes, count int32
@@ -339,7 +339,7 @@ func (a analysis) assess(knowsSuccessLimit bool, measurements ...string) string 
 	return "Running"
 }
 
-// flagger is what Flagger's callWebhook does with the first webhook of a Canary: webhook.go of v1.44.
+// flagger simulates Flagger's callWebhook for the first webhook of a Canary: webhook.go of v1.44.
 func flagger(base, token string, canary *unstructured.Unstructured) error {
 	GinkgoHelper()
 	webhooks, _, err := unstructured.NestedSlice(canary.Object, "spec", "analysis", "webhooks")
@@ -353,7 +353,7 @@ func flagger(base, token string, canary *unstructured.Unstructured) error {
 	return err
 }
 
-// readinessRule is a NodeReadinessRule, as far as it is used here.
+// readinessRule holds the fields of a NodeReadinessRule that are used here.
 type readinessRule struct {
 	Spec struct {
 		EnforcementMode string
@@ -362,7 +362,7 @@ type readinessRule struct {
 	}
 }
 
-// taints says whether node-readiness-controller would taint a node: evaluateRuleForNode of v0.5, all conditions.
+// taints reports whether node-readiness-controller would taint a node: evaluateRuleForNode of v0.5, all conditions.
 func (r readinessRule) taints(n *corev1.Node) bool {
 	if !labels.SelectorFromSet(r.Spec.NodeSelector.MatchLabels).Matches(labels.Set(n.Labels)) {
 		return false
@@ -384,7 +384,7 @@ func (r readinessRule) taints(n *corev1.Node) bool {
 	return false
 }
 
-// upgradePlan is a Plan of the system-upgrade-controller, as far as it is used here.
+// upgradePlan holds the fields of a Plan of the system-upgrade-controller that are used here.
 type upgradePlan struct {
 	Spec struct {
 		Concurrency  int
@@ -393,9 +393,9 @@ type upgradePlan struct {
 	}
 }
 
-// applying is which nodes the system-upgrade-controller works on next: SelectConcurrentNodes of v0.20, where those that it works on
-// already keep their place as long as they are selected. Done are those that have the label of the plan's hash. The Job of a
-// node that drops out is deleted (handle_batch.go), and when none is left the Plan is complete (handle_upgrade.go).
+// applying returns the nodes that the system-upgrade-controller works on next: SelectConcurrentNodes of v0.20. Nodes that it already
+// works on keep their place as long as they are selected. done holds the nodes that have the label of the plan's hash. The Job of a
+// node that is no longer selected is deleted (handle_batch.go), and when no node is left, the Plan is complete (handle_upgrade.go).
 func (p upgradePlan) applying(nodes []*corev1.Node, before, done []string) []string {
 	var candidates, selected []string
 	for _, n := range nodes {
@@ -414,8 +414,8 @@ func (p upgradePlan) applying(nodes []*corev1.Node, before, done []string) []str
 	return selected
 }
 
-// validated is whether an operator made with NVIDIA's k8s-operator-libs takes a node as valid: Validate of validation_manager.go.
-// It looks at the containers, and not at the pod's condition Ready.
+// validated reports whether an operator with NVIDIA's k8s-operator-libs considers a node valid: Validate of validation_manager.go. It
+// checks the containers, and not the pod's condition Ready.
 func validated(ctx context.Context, selector, node string) bool {
 	GinkgoHelper()
 	parsed, err := labels.Parse(selector)
@@ -435,8 +435,8 @@ func validated(ctx context.Context, selector, node string) bool {
 	return len(list.Items) > 0
 }
 
-// health is what Argo CD makes of an object with the scripts of argocd.yaml: runLua of util/lua/lua.go, with the libraries that are
-// open by default.
+// health returns the health of an object in Argo CD with the scripts of argocd.yaml: runLua of util/lua/lua.go, with the libraries that
+// are open by default.
 func health(o client.Object) string {
 	GinkgoHelper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -461,7 +461,7 @@ func health(o client.Object) string {
 	return table.RawGetString("status").String()
 }
 
-// luaValue is a value of JSON in Lua.
+// luaValue converts a JSON value to Lua.
 func luaValue(l *lua.LState, value any) lua.LValue {
 	switch v := value.(type) {
 	case bool:
@@ -488,7 +488,7 @@ func luaValue(l *lua.LState, value any) lua.LValue {
 	return lua.LNil
 }
 
-// gateSaying makes a gate without an operator, whose condition Passed is the given one.
+// gateSaying creates a gate with the given condition Passed, without an operator.
 func gateSaying(ctx SpecContext, namespace string, status metav1.ConditionStatus, reason string, nodes v1alpha1.NodeCounts) *v1alpha1.LatencyGate {
 	GinkgoHelper()
 	g := MakeGate(namespace).Obj()
@@ -498,7 +498,7 @@ func gateSaying(ctx SpecContext, namespace string, status metav1.ConditionStatus
 	return g
 }
 
-// say plays the operator.
+// say sets the status of a gate, as the operator does.
 func say(ctx context.Context, g *v1alpha1.LatencyGate, status metav1.ConditionStatus, reason string, nodes v1alpha1.NodeCounts) {
 	GinkgoHelper()
 	g.Status.ObservedGeneration, g.Status.Nodes = g.Generation, nodes
@@ -507,7 +507,7 @@ func say(ctx context.Context, g *v1alpha1.LatencyGate, status metav1.ConditionSt
 	Expect(k8s.Status().Update(ctx, g)).To(Succeed())
 }
 
-// Numbers of nodes that go with conditions.
+// Numbers of nodes that match conditions.
 var (
 	allVerified     = v1alpha1.NodeCounts{Total: 2, Verified: 2}
 	oneFailed       = v1alpha1.NodeCounts{Total: 2, Verified: 1, Failed: 1}
@@ -518,7 +518,7 @@ var (
 var _ = Describe("The samples for upgrade tools", func() {
 	BeforeEach(installTools)
 
-	// Those that are patches of objects of the tools.
+	// The samples that are patches of objects of the tools.
 	patches := []string{"argocd.yaml", "hold-pod.yaml", "kured.yaml", "taint.yaml"}
 
 	It("are taken by the API server, without a field that a tool does not have", func(ctx SpecContext) {
@@ -623,7 +623,7 @@ var _ = Describe("A simulated upgrade tool", func() {
 		Expect(wait[0]).To(Equal("kubectl"))
 		Expect(wait[len(wait)-1]).To(Equal("--timeout=2h"))
 		verification := v1alpha1.VerificationName(w.Namespace, w.A)
-		// Whether each tool goes on, about node A or about the gate.
+		// Functions that report whether a tool continues, for node A or for the gate.
 		tools := map[string]func() bool{
 			"kubectl wait for the gate":         exits(reader.Kubeconfig, wait[1:len(wait)-1]...),
 			"kubectl wait for the verification": exits(admin, "wait", "lver/"+verification, "--for=condition=Verified"),
@@ -782,7 +782,7 @@ var _ = Describe("Verdicts over HTTP", func() {
 		Eventually(func() int {
 			code, _ := ask("GET", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token)
 			return code
-			// The refusal is remembered for some seconds, and the rate is limited.
+			// The denial is cached for some seconds, and the rate is limited.
 		}).WithPolling(time.Second).Should(Equal(200))
 		expect("GET", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token, 200, verdicthttp.Pending, "NotJudged")
 		expect("POST", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token, 412, verdicthttp.Pending, "NotJudged")
@@ -918,7 +918,7 @@ var _ = Describe("node-readiness-controller, simulated,", func() {
 })
 
 var _ = Describe("The system-upgrade-controller, simulated,", func() {
-	// label gives a node what the gate would, and what it was upgraded to.
+	// label returns a node with the gate's label, and a label with the version it was upgraded to.
 	label := func(name, verified, upgraded string) *corev1.Node {
 		n := MakeNode(name).Obj()
 		n.Labels["latency"], n.Labels[v1alpha1.NodeLabelVerified], n.Labels["upgraded-to"] = "gated", verified, upgraded
@@ -958,7 +958,7 @@ var _ = Describe("The system-upgrade-controller, simulated,", func() {
 })
 
 var _ = Describe("kured, simulated,", func() {
-	// flags are those of the sample.
+	// flags returns the flags in the sample.
 	flags := func() map[string]string {
 		GinkgoHelper()
 		var patch appsv1.DaemonSet
@@ -1010,7 +1010,7 @@ var _ = Describe("kured, simulated,", func() {
 
 var _ = Describe("The admission policies", func() {
 	const manager = "system:serviceaccount:tailgate-system:manager"
-	// as is a client of a user with every right.
+	// as returns a client that impersonates a user with all rights.
 	as := func(user string) client.Client {
 		GinkgoHelper()
 		own := rest.CopyConfig(config)
@@ -1022,7 +1022,7 @@ var _ = Describe("The admission policies", func() {
 	patch := func(ctx context.Context, c client.Client, o client.Object, data string, options ...client.PatchOption) error {
 		return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(data)), options...)
 	}
-	// policies makes those of admission.yaml, for nodes and the gate of a namespace.
+	// policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
 	policies := func(ctx SpecContext, namespace string) {
 		GinkgoHelper()
 		objects := objectsOf(readSample("admission.yaml", "latency: gated", gateLabel+": "+namespace, "fast-nodes", namespace,
@@ -1055,7 +1055,7 @@ var _ = Describe("The admission policies", func() {
 		By("refused, once the API server knows the policy")
 		Eventually(func() bool { return apierrors.IsForbidden(patch(ctx, admin, node, uncordon, client.DryRunAll)) }).Should(BeTrue())
 		Expect(patch(ctx, admin, node, uncordon)).To(MatchError(ContainSubstring("latency of node " + node.Name + " is not verified, so it stays cordoned")))
-		// kubectl uncordon says so and exits with 0.
+		// kubectl uncordon prints the error and exits with 0.
 		_, out := kubectl(ctx, adminKubeconfig(namespace), "uncordon", node.Name)
 		Expect(out).To(ContainSubstring("is not verified, so it stays cordoned"))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())

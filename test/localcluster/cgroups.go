@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wantedControllers are those that the kubelet manages pods with, where the kernel has them.
+// wantedControllers lists the controllers that the kubelet uses for pods, if the kernel has them.
 var wantedControllers = []string{"cpuset", "cpu", "io", "memory", "hugetlb", "pids"}
 
 // hierarchy is a mounted cgroup tree.
 type hierarchy struct {
 	Dir string
-	// V2 is the unified one.
+	// V2 marks the unified hierarchy.
 	V2 bool
-	// CPUSet is a version 1 hierarchy with the cpuset controller.
+	// CPUSet marks a version 1 hierarchy with the cpuset controller.
 	CPUSet bool
 }
 
@@ -37,7 +37,7 @@ func hierarchies() ([]hierarchy, error) {
 func findHierarchies(mounts []mount) []hierarchy {
 	var found []hierarchy
 	for _, m := range mounts {
-		// Others, inside chroots and containers, are more views of the same trees.
+		// Other mounts, inside chroots and containers, are further views of the same trees.
 		if m.Point != "/sys/fs/cgroup" && filepath.Dir(m.Point) != "/sys/fs/cgroup" {
 			continue
 		}
@@ -52,7 +52,7 @@ func findHierarchies(mounts []mount) []hierarchy {
 	return found
 }
 
-// ensureCgroups makes the parent cgroup of the node's pods in every hierarchy.
+// ensureCgroups creates the parent cgroup of the node's pods in every hierarchy.
 func ensureCgroups(p paths, n node) error {
 	found, err := hierarchies()
 	if err != nil {
@@ -76,7 +76,7 @@ func ensureCgroups(p paths, n node) error {
 				return err
 			}
 		}
-		if h.CPUSet { // A version 1 cpuset begins empty, and no process can enter it.
+		if h.CPUSet { // A new version 1 cpuset is empty, and no process can enter it.
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 				value, err := os.ReadFile(filepath.Join(h.Dir, file))
 				if err != nil {
@@ -91,8 +91,8 @@ func ensureCgroups(p paths, n node) error {
 	return nil
 }
 
-// enableControllers makes the wanted controllers available to the children of a version 2 cgroup. Those that had not
-// been enabled in the root are noted, for Down to disable them again.
+// enableControllers enables the wanted controllers for the children of a version 2 cgroup. It notes controllers that it
+// enabled in the root, so that Down disables them again.
 func enableControllers(p paths, dir string) error {
 	available, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -116,7 +116,7 @@ func enableControllers(p paths, dir string) error {
 	return nil
 }
 
-// missingControllers are the wanted ones that are available and not enabled.
+// missingControllers returns the wanted controllers that are available and not enabled.
 func missingControllers(available, enabled string) []string {
 	var missing []string
 	for _, name := range wantedControllers {
@@ -141,8 +141,8 @@ func noteController(p paths, control, name string) error {
 	return nil
 }
 
-// removeCgroups removes the cgroups of all nodes and gives the root of a version 2 hierarchy its controllers back. No
-// process may be left in them.
+// removeCgroups removes the cgroups of all nodes, in which no process may be left, and restores the controllers of the
+// root of a version 2 hierarchy.
 func removeCgroups(p paths) error {
 	found, err := hierarchies()
 	if err != nil {
@@ -161,7 +161,7 @@ func removeCgroups(p paths) error {
 	return errors.Join(append(errs, restoreControllers(p))...)
 }
 
-// restoreControllers disables what enableControllers enabled in the root of a hierarchy.
+// restoreControllers disables the controllers that enableControllers enabled in the root of a hierarchy.
 func restoreControllers(p paths) error {
 	notes, err := os.ReadFile(controllerNotes(p))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func restoreControllers(p paths) error {
 	var errs []error
 	for line := range strings.Lines(string(notes)) {
 		control, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		// Another process may have begun to use it, and then it stays.
+		// A controller that another process uses meanwhile stays enabled.
 		if err := os.WriteFile(control, []byte("-"+name), 0o644); err != nil && !errors.Is(err, unix.EBUSY) {
 			errs = append(errs, fmt.Errorf("disabling controller %s: %w", name, err))
 		}
@@ -197,7 +197,7 @@ func removeCgroup(top string) error {
 		return fmt.Errorf("listing cgroup %s: %w", top, err)
 	}
 	for _, dir := range slices.Backward(dirs) {
-		// A cgroup is busy until the last of its killed processes is quite gone.
+		// A cgroup is busy until the kernel has removed the last of its killed processes.
 		deadline := time.Now().Add(5 * time.Second)
 		for {
 			err := unix.Rmdir(dir)

@@ -10,10 +10,11 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// garbage lets Go collect it half as often: the API server takes more CPU time than all else of a cluster whose benchmarks are short.
+// garbage halves the frequency of Go's garbage collection: with short benchmarks, the API server takes more CPU time than the rest of
+// the cluster.
 const garbage = "GOGC=200"
 
-// etcdURL is on the loopback of the control plane's network namespace.
+// etcdURL uses the loopback of the control plane's network namespace.
 const etcdURL = "http://127.0.0.1:2379"
 
 func etcd(p paths, binaries string) process {
@@ -65,7 +66,7 @@ func controllerManager(p paths, binaries string) process {
 		"--service-account-private-key-file=" + p.pki("sa.key"),
 		"--root-ca-file=" + p.pki("ca.crt"),
 		"--use-service-account-credentials",
-		// It creates the folder, which is not to be on the host.
+		// The controller manager creates this folder, which must not be outside the state folder.
 		"--flex-volume-plugin-dir=" + p.join("volume-plugins"),
 		"--leader-elect=false",
 	}}

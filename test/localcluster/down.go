@@ -8,8 +8,8 @@ import (
 )
 
 // Down kills every process of the cluster and removes its cgroups, mounts, namespaces, links and state folder. It
-// finds them on the machine, whatever was killed or lost before, and succeeds when there is nothing. Down of number 0
-// takes the others down first, but not the lab.
+// finds them on the machine, whatever was killed or lost before, and succeeds when there is nothing to remove. Down of
+// cluster 0 takes the other clusters down first, but not the lab.
 func Down(ctx context.Context, o Options) error {
 	if err := requireRoot(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func down(ctx context.Context, p paths) error {
 	if err != nil {
 		return err
 	}
-	if len(left) > 0 { // Removing files now would remove them from what is mounted there.
+	if len(left) > 0 { // Removing files now would remove them from the mounted file system.
 		return fmt.Errorf("%s is still mounted", left[0])
 	}
 	if err := os.RemoveAll(p.state); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 )
 
-// traces are what a cluster could leave behind, as sorted lines of text.
+// traces holds everything that a cluster could leave behind, as sorted lines of text.
 type traces struct {
 	Mounts, Netns, Links, Addresses, Routes, Cgroups, Rules, Files, Sysctls []string
 }
@@ -70,7 +70,7 @@ func observeMachine(t *testing.T) traces {
 			if err == nil && d.IsDir() {
 				m.Cgroups = append(m.Cgroups, path)
 			}
-			return nil // Others' cgroups come and go.
+			return nil // Cgroups of other programs come and go.
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func observeMachine(t *testing.T) traces {
 	}
 	for _, name := range []string{"ip_tables_names", "ip6_tables_names"} {
 		tables, err := os.ReadFile("/proc/net/" + name)
-		if err == nil { // Else the kernel has none.
+		if err == nil { // Otherwise, the kernel has none.
 			m.Rules = append(m.Rules, name+" "+string(tables))
 		}
 	}
@@ -140,8 +140,8 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
-// processesOfCluster finds by other means than Down does: all that runs one of our commands or holds our namespaces. API servers
-// in the machine's own network namespace are of other tests, which run beside these.
+// processesOfCluster does not search as Down does: it lists all processes that run a command of the cluster or hold its namespaces.
+// API servers in the machine's own network namespace belong to other tests, which run at the same time.
 func processesOfCluster(t *testing.T) []string {
 	t.Helper()
 	own, _ := inspect(os.Getpid())
@@ -181,7 +181,7 @@ func startHolder(ctx context.Context, t *testing.T, o Options) {
 }
 
 func TestDownLeavesNothing(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // Of which most is for building on an empty cache.
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // Most of it is for building with an empty cache.
 	defer cancel()
 	o := Options{Log: t.Output()}
 	if err := Down(ctx, o); err != nil {
@@ -198,7 +198,7 @@ func TestDownLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	startHolder(ctx, t, o)
-	// Another user's namespace, made the way the ip command makes them: it covers nothing of ours.
+	// The ip command does this before it creates a namespace. It must not cover the cluster's namespaces.
 	if err := unix.Mount("", filepath.Clean(netnsDir), "none", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
 		t.Errorf("the folder of network namespaces is no mount point of its own: %v", err)
 	}
@@ -233,7 +233,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestClusters runs what takes a minute each side by side, each on a cluster of its own.
+// TestClusters runs two tests of a minute each in parallel, each with its own cluster.
 func TestClusters(t *testing.T) {
 	o := Options{Log: t.Output()}
 	if err := Up(t.Context(), o); err != nil {
@@ -250,12 +250,12 @@ func TestClusters(t *testing.T) {
 	})
 	t.Run("repairs", func(t *testing.T) {
 		t.Parallel()
-		// Not the first, whose end would be the end of both.
+		// Not cluster 0, because its Down also takes down the other one.
 		testUpRepairs(t, Options{Log: t.Output(), Number: 1})
 	})
 }
 
-// testUpRepairs kills parts of a running cluster, and wants the same cluster back.
+// testUpRepairs kills parts of a running cluster, and expects Up to restore the same cluster.
 func testUpRepairs(t *testing.T, o Options) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -313,7 +313,7 @@ func testUpRepairs(t *testing.T, o Options) {
 	})
 }
 
-// testBoot has a cluster start a command that answers after its second start, one that never does, and one that ends.
+// testBoot starts three commands: the first answers after its second start, the second never answers, and the third ends.
 func testBoot(ctx context.Context, t *testing.T, c cluster) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

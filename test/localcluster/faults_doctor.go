@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// cniFile is the node's one CNI configuration, below the node's folder.
+// cniFile is the path of the node's only CNI configuration, below the node's folder.
 const cniFile = "cni/10-pod.conf"
 
-// RemoveMultinet leaves a node without the meta-plugin that stands for Multus: pods that start from then on get the network
-// that all have, and no other, and nothing reports it.
+// RemoveMultinet removes the meta-plugin that stands for Multus from a node: pods that start afterwards get only the default
+// network, without any error.
 func RemoveMultinet(ctx context.Context, o Options, node string) error {
 	return setCNI(ctx, o, node, func(config []byte) ([]byte, error) {
 		var meta struct {
@@ -29,7 +29,7 @@ func RestoreMultinet(ctx context.Context, o Options, node string) error {
 	return setCNI(ctx, o, node, func(config []byte) ([]byte, error) { return config, nil })
 }
 
-// setCNI gives a node what becomes of the CNI configuration that it begins with. Its containerd watches the folder.
+// setCNI applies a change to the node's initial CNI configuration and writes the result. The node's containerd watches the folder.
 func setCNI(ctx context.Context, o Options, name string, change func([]byte) ([]byte, error)) error {
 	c, n, err := existingNode(ctx, o, name)
 	if err != nil {

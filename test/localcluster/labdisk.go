@@ -21,7 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
 )
 
-// writeDisks makes the disks of the guests that have none, with images if this machine can unpack them.
+// writeDisks writes the missing disks of the guests, with images if this machine can unpack them.
 func (c *cluster) writeDisks(ctx context.Context, tars []string) error {
 	missing := slices.DeleteFunc(slices.Clone(c.nodes), func(n node) bool {
 		_, err := os.Stat(c.node(n, "disk"))
@@ -45,8 +45,8 @@ func (c *cluster) writeDisks(ctx context.Context, tars []string) error {
 	return group.Wait()
 }
 
-// writeDisk makes the disk of a node, with images in a store, if there is one. What the local cluster's nodes see of this
-// machine is there under the same paths.
+// writeDisk writes the disk of a node, with the images of a store, if there is one. Files of this machine that nodes of the
+// local cluster use have the same paths on the disk.
 func (c *cluster) writeDisk(ctx context.Context, n node, store string, tars []string) error {
 	root, err := os.MkdirTemp(c.state, "disk-")
 	if err != nil {
@@ -121,7 +121,8 @@ func (c *cluster) writeDisk(ctx context.Context, n node, store string, tars []st
 	return os.Rename(tmp, disk)
 }
 
-// copyPlugins gives a node the CNI plugins and the pods' network where a site's components look for them.
+// copyPlugins writes the CNI plugins and the configuration of the pods' network to the folders where a site's components
+// look for them.
 func (c *cluster) copyPlugins(root string, n node, plugins string) error {
 	found, err := filepath.Glob(plugins)
 	if err != nil {
@@ -140,7 +141,7 @@ func (c *cluster) copyPlugins(root string, n node, plugins string) error {
 	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "10-podnet.conf"), text, 0o600))
 }
 
-// copyTo copies a file, or what a link leads to, to the same path below a folder.
+// copyTo copies a file, or the target of a link, to the same path below a folder.
 func copyTo(root, file string) error { return copyFile(file, filepath.Join(root, file)) }
 
 func copyFile(file, target string) error {
@@ -155,8 +156,8 @@ func copyFile(file, target string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(target), 0o755), os.WriteFile(target, content, info.Mode().Perm()))
 }
 
-// reserveAddresses marks the half of each secondary network that is the other node's as taken: host-local gives an
-// address out once on a node, and these networks reach both.
+// reserveAddresses marks the other node's half of each secondary network as taken: host-local ensures only that an address
+// is unique on its node, and these networks connect both nodes.
 func (c *cluster) reserveAddresses(root string, n node) error {
 	for _, a := range attachments() {
 		dir := filepath.Join(root, c.ipam(), a.Name)
@@ -178,7 +179,7 @@ func (c *cluster) reserveAddresses(root string, n node) error {
 	return nil
 }
 
-// withLibraries are programs of this machine with the libraries that they are linked with.
+// withLibraries returns programs of this machine together with the libraries that they are linked with.
 func withLibraries(ctx context.Context, programs ...string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "ldd", programs...).Output()
 	if err != nil {
@@ -194,7 +195,7 @@ func withLibraries(ctx context.Context, programs ...string) ([]string, error) {
 	return programs, nil
 }
 
-// addStore puts a store of images where the node's containerd has its root.
+// addStore copies a store of images to the root of the node's containerd.
 func (c *cluster) addStore(ctx context.Context, root string, n node, store string, tars []string) error {
 	target := filepath.Join(root, c.node(n, "containerd"))
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
@@ -215,7 +216,7 @@ func (c *cluster) addStore(ctx context.Context, root string, n node, store strin
 	return nil
 }
 
-// storeConfig is of a containerd that only imports images. It does nothing outside its folder.
+// storeConfig is the configuration of a containerd that only imports images and uses no path outside its folder.
 const storeConfig = `version = 3
 root = %[1]q
 state = %[2]q
@@ -228,7 +229,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", 
   path = %[4]q
 `
 
-// writeStore imports images into a folder that a guest's containerd can have as its root. It takes this machine seconds, where
+// writeStore imports images into a folder that can be the root of a guest's containerd. This machine needs seconds for the import,
 // a guest needs minutes.
 func (c *cluster) writeStore(ctx context.Context, tars []string) (store string, err error) {
 	dir, err := os.MkdirTemp(c.state, "store-")
@@ -249,7 +250,7 @@ func (c *cluster) writeStore(ctx context.Context, tars []string) (store string, 
 	daemon := exec.Command(filepath.Join(c.binaries, "containerd"), "--config="+config)
 	daemon.Env = append(os.Environ(), markState+"="+c.state) // so that Down finds it
 	daemon.Stdout, daemon.Stderr = output, output
-	// What it mounts while it unpacks, no other process sees.
+	// Its own mount namespace hides the mounts of unpacking from other processes.
 	daemon.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 	if err := daemon.Start(); err != nil {
 		return "", fmt.Errorf("starting a containerd to import images: %w", err)
@@ -279,10 +280,10 @@ func (c *cluster) writeStore(ctx context.Context, tars []string) (store string, 
 	return store, nil
 }
 
-// loaded is the file that says which images a guest has.
+// loaded returns the path of the list of the images that a guest has.
 func (c *cluster) loaded(n node) string { return c.node(n, "images") }
 
-// has tells whether a guest has the image in a tarball, by the digest that it returns too.
+// has reports whether a guest has the image in a tarball. It also returns the digest of the tarball, which identifies the image.
 func (c *cluster) has(n node, tar string) (bool, string, error) {
 	content, err := os.ReadFile(tar)
 	if err != nil {
@@ -296,7 +297,7 @@ func (c *cluster) has(n node, tar string) (bool, string, error) {
 	return slices.Contains(strings.Fields(string(list)), digest), digest, nil
 }
 
-// noteLoaded says that a guest has an image.
+// noteLoaded adds an image to the list of the images that a guest has.
 func (c *cluster) noteLoaded(n node, digest string) error {
 	f, err := os.OpenFile(c.loaded(n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 )
 
-// Addresses are from the range that RFC 2544 sets apart for benchmarks, which no network in use should have.
+// Addresses are from the range that RFC 2544 reserves for benchmarks, which no production network should use.
 const (
 	prefixLength = 24
 	serviceIP    = "10.96.0.1"
 	serviceCIDR  = "10.96.0.0/16"
-	// dnsIP answers nothing: there is no DNS in the cluster. Without any address the kubelet would warn about each pod.
+	// dnsIP is not served: there is no DNS in the cluster. Without an address, the kubelet would warn about each pod.
 	dnsIP         = "10.96.0.10"
 	apiServerPort = 443
 )
@@ -21,7 +21,7 @@ const fabricBridge = "fabric"
 // site is a cluster's Number. The names and addresses of two clusters differ, so that they can run side by side.
 type site int
 
-// name begins with the same word for everything that the machine has of a cluster.
+// name returns the name of a part of the cluster on this machine. All of them have the cluster's prefix.
 func (s site) name(what string) string {
 	if s == 0 {
 		return "tailgate-" + what
@@ -36,7 +36,7 @@ func (s site) cgroupPrefix() string      { return s.name("node-") }
 // hostLink is the only link of the cluster on the host.
 func (s site) hostLink() string { return fmt.Sprintf("tailgate%d", s) }
 
-// ip is an address in the subnet of the control plane and the nodes (0), or in that of a node's pods.
+// ip returns an address in the subnet of the control plane and the nodes (0), or in the subnet of a node's pods.
 func (s site) ip(subnet, last int) string { return fmt.Sprintf("198.19.%d.%d", 4*int(s)+subnet, last) }
 
 func (s site) controlPlaneIP() string { return s.ip(0, 1) }
@@ -46,8 +46,8 @@ func (s site) netnsNames() []string {
 	return []string{s.controlPlaneNetns(), s.fabricNetns(), s.name("a"), s.name("b")}
 }
 
-// Sizes of packets in bytes. Every interface begins with the first, but for the PFs with VFs: these and the fabric
-// carry more, as a cable between two cards does, for what a network attachment gives another.
+// MTUs in bytes. Every interface starts with mtu, except the PFs with VFs: these and the fabric carry larger packets, as
+// the cable between two cards does, for interfaces that a network attachment gives a larger MTU.
 const (
 	mtu       = 1500
 	fabricMTU = 9000
@@ -56,26 +56,26 @@ const (
 // node is one of the two Kubernetes nodes.
 type node struct {
 	site site
-	// Name as Kubernetes knows it.
+	// Name is the name of the Node object.
 	Name string
 	// Letter is a or b.
 	Letter string
 	IP     string
-	// PodCIDR has PodGateway as its first address.
+	// PodGateway is the first address of PodCIDR.
 	PodCIDR, PodGateway string
-	// Reserved CPUs are kept from pods, Exclusive ones are given to them.
+	// Reserved CPUs are withheld from pods, Exclusive CPUs are given to them.
 	Reserved, Exclusive []int
-	// NearNUMA is the NUMA node of the exclusive CPUs and of the first card, FarNUMA the other.
+	// NearNUMA is the NUMA node of the exclusive CPUs and of the first card, FarNUMA is the other one.
 	NearNUMA, FarNUMA int
-	// Guest is a node of the lab.
+	// Guest marks a node of the lab.
 	Guest bool
-	// Components is a guest with a site's own CNI and device plugins.
+	// Components marks a guest with a site's own CNI and device plugins.
 	Components bool
-	// WholeCores makes the kubelet give no pod a part of a core.
+	// WholeCores makes the kubelet allocate only whole cores to pods.
 	WholeCores bool
 }
 
-// nodes lays out the two nodes on a machine whose NUMA nodes, as shown to the kubelets, have the given CPUs.
+// nodes returns the two nodes on a machine whose NUMA nodes, as shown to the kubelets, have the given CPUs.
 func (s site) nodes(numa [2][]int) []node {
 	return []node{
 		{
@@ -91,7 +91,7 @@ func (s site) nodes(numa [2][]int) []node {
 
 func (n node) netns() string { return n.site.name(n.Letter) }
 
-// cgroup is the parent of the cgroups of all of the node's pods.
+// cgroup returns the parent of the cgroups of all pods of the node.
 func (n node) cgroup() string {
 	if n.Guest {
 		return "" // it has a machine of its own
@@ -107,20 +107,20 @@ type nic struct {
 	BDF  string
 	NUMA int
 	MTU  int
-	// MAC is the hardware address: with it an agent finds in sysfs the device to which an interface belongs.
+	// MAC is the hardware address. An agent uses it to find the device of an interface in sysfs.
 	MAC string
-	// VFs of a PF.
+	// VFs are the virtual functions of a PF.
 	VFs []nic
 }
 
-// port is where the fabric has a PF or VF of the node plugged in.
+// port returns the name of the fabric's port that a PF or VF of the node is plugged into.
 func (n node) port(device nic) string { return n.Letter + "-" + device.Name }
 
-// maxVFs is how many VFs each card can have.
+// maxVFs is the maximum number of VFs of a card.
 const maxVFs = 4
 
-// nics are the cards of a node: three beside its exclusive CPUs, of which the first and the last have VFs, and one with VFs
-// on the other NUMA node.
+// nics returns the cards of a node: three beside its exclusive CPUs, the first and the last with VFs, and one with VFs on the
+// other NUMA node.
 func (n node) nics() []nic {
 	if n.Guest {
 		return []nic{n.card("ens1f0", "3b", n.NearNUMA, guestVFs), n.card("ens3f0", "86", n.NearNUMA, 0)}
@@ -132,7 +132,7 @@ func (n node) nics() []nic {
 }
 
 func (n node) card(name, bus string, numa, vfs int) nic {
-	// Locally administered; the nodes' differ in the letter.
+	// Locally administered addresses; those of the two nodes differ in the letter.
 	mac := func(function int) string { return fmt.Sprintf("02:00:00:%x:%s:%02x", n.Letter, bus, function) }
 	pf := nic{Name: name, BDF: fmt.Sprintf("0000:%s:00.0", bus), NUMA: numa, MTU: mtu, MAC: mac(0)}
 	for i := range vfs {
@@ -156,14 +156,16 @@ type pool struct {
 	NoHint bool
 }
 
-// claimable are the VFs that no device plugin advertises: pods have them by Dynamic Resource Allocation. fragile are those
-// of a plugin that exits when interfaces move. Both are of the card pf.
+// claimable returns the VFs that no device plugin advertises, with their PF: pods receive them by Dynamic Resource Allocation.
 func (n node) claimable() (pf nic, vfs []nic) { pf = n.nics()[3]; return pf, pf.VFs[:maxVFs/2] }
+
+// fragile returns the other VFs of the same card. Their device plugin exits when interfaces move.
 func (n node) fragile() pool {
 	return pool{Resource: ResourceFragile, Devices: n.nics()[3].VFs[maxVFs/2:], NoHint: true}
 }
 
-// pools share out the other devices. None is in two, and none is a PF with VFs, which the SR-IOV device plugin never offers.
+// pools returns the resources with the other devices. Each device is in one pool at most. PFs with VFs are in none, because the
+// SR-IOV device plugin never offers them.
 func (n node) pools() []pool {
 	cards := n.nics()
 	if n.Guest {
@@ -178,7 +180,7 @@ func (n node) pools() []pool {
 	}
 }
 
-// paths of the state folder of a cluster.
+// paths holds the state folder of a cluster and returns the paths in it.
 type paths struct {
 	state string
 	site
@@ -194,15 +196,16 @@ func (p paths) log(process string) string     { return p.join("logs", process+".
 func (p paths) netnsMarker() string           { return p.join("netns-dir-is-ours") }
 func (p paths) bin(name string) string        { return p.join("bin", name) }
 
-// namespaces is a file system of its own that holds the nodes' mount namespaces.
+// namespaces returns the mount point of the file system that holds the nodes' mount namespaces.
 func (p paths) namespaces() string { return p.join("ns") }
 
 func (p paths) mountNamespace(n node) string { return p.join("ns", n.Name) }
 
-// ipam is where host-local keeps the addresses of secondary networks, for both nodes so that each is given once.
+// ipam returns the folder in which host-local keeps the addresses of secondary networks. The nodes share it, so that each
+// address is assigned once.
 func (p paths) ipam() string { return p.join("ipam") }
 
-// tuning is where the CNI plugin of that name keeps what it changed of interfaces.
+// tuning returns the folder in which the CNI plugin tuning keeps the original settings of interfaces.
 func (p paths) tuning() string { return p.join("tuning") }
 
 // node returns a path in the node's own folder.
@@ -210,7 +213,7 @@ func (p paths) node(n node, elem ...string) string {
 	return p.join(append([]string{n.Name}, elem...)...)
 }
 
-// containerdSocket is the path on the host of what is /run/containerd/containerd.sock on the node.
+// containerdSocket returns the path on the host of the socket that is /run/containerd/containerd.sock on the node.
 func (p paths) containerdSocket(n node) string {
 	return p.node(n, "run", "containerd", "containerd.sock")
 }

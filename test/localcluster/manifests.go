@@ -19,19 +19,19 @@ import (
 //go:embed manifests/*.yaml
 var manifestFiles embed.FS
 
-// network attachment of the default namespace.
+// attachment is a network attachment of the default namespace.
 type attachment struct {
 	Name string
-	// Resource whose device a pod must ask for. Empty when it needs none.
+	// Resource is the resource that a pod must request for a device. Empty if the network needs no device.
 	Resource string
-	// Config of the CNI plugin, without its IPAM.
+	// Config is the configuration of the CNI plugin, without its IPAM.
 	Config map[string]any
-	// MTU that the tuning plugin gives the interface afterwards, of plugins that do not set one; 0: as it is.
+	// MTU is set by the tuning plugin afterwards, for plugins that do not set an MTU; 0: unchanged.
 	MTU    int
 	Subnet string
 }
 
-// attachments are the networks that work. Tests make those that do not, such as one of VFs far from the CPUs.
+// attachments returns the networks that work. Tests create those that do not, such as a network of VFs far from the CPUs.
 func attachments() []attachment {
 	vf, pf := map[string]any{"type": "sriov"}, map[string]any{"type": "host-device"}
 	macvlan := func(bytes int) map[string]any {
@@ -46,8 +46,8 @@ func attachments() []attachment {
 	}
 }
 
-// manifest writes the NetworkAttachmentDefinition. Both nodes take addresses from one folder, so that an address is
-// given once in the whole cluster.
+// manifest returns the NetworkAttachmentDefinition. Both nodes allocate addresses in one folder, so that an address is
+// unique in the whole cluster.
 func (a attachment) manifest(p paths) ([]byte, error) {
 	plugin := map[string]any{
 		"ipam": map[string]any{
@@ -61,7 +61,7 @@ func (a attachment) manifest(p paths) ([]byte, error) {
 	if a.MTU == 0 {
 		maps.Copy(config, plugin)
 	} else {
-		// It keeps the MTU that it found in a file, and gives it back with the device.
+		// It saves the previous MTU in a file and restores it when the pod returns the device.
 		config["plugins"] = []map[string]any{plugin, {"type": "tuning", "mtu": a.MTU, "dataDir": p.tuning()}}
 	}
 	encoded, err := json.Marshal(config)
@@ -84,7 +84,7 @@ func (a attachment) manifest(p paths) ([]byte, error) {
 	return content, nil
 }
 
-// manifests are all objects that the cluster begins with.
+// manifests returns all initial objects of the cluster.
 func manifests(p paths) (string, error) {
 	var documents []string
 	files, err := fs.Glob(manifestFiles, "manifests/*.yaml")
@@ -108,8 +108,8 @@ func manifests(p paths) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
-// apply sends the manifests to the API server, again and again until it takes them all: it knows the networks' kind
-// only a moment after it was given the definition.
+// apply sends the manifests to the API server until it accepts all of them: it serves the networks' kind only a moment
+// after it has received the CustomResourceDefinition.
 func (c *cluster) apply(ctx context.Context) error {
 	documents, err := manifests(c.paths)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ensureNamespaceDir mounts the small file system in which the nodes' mount namespaces are kept. A mount namespace can
-// only be kept in a place that is private, so that it is not copied into itself.
+// ensureNamespaceDir mounts the small file system that holds the nodes' mount namespaces. A mount namespace can only be
+// pinned on a private mount, so that it is not propagated into itself.
 func ensureNamespaceDir(p paths) error {
 	dir := p.namespaces()
 	if isMountOf(dir, unix.TMPFS_MAGIC) {
@@ -31,8 +31,8 @@ func ensureNamespaceDir(p paths) error {
 	return nil
 }
 
-// createMountNamespace makes the node's mount namespace and keeps it in the state folder. keep are folders that must be
-// seen on the node under their own names although the node's own ones hide those around them.
+// createMountNamespace creates the node's mount namespace and pins it in the state folder. keep lists folders that must be
+// visible on the node under their own paths, although mounts of the node hide their parents.
 func createMountNamespace(p paths, n node, keep []string) error {
 	pin := p.mountNamespace(n)
 	if err := os.WriteFile(pin, nil, 0o600); err != nil {
@@ -57,7 +57,7 @@ func createMountNamespace(p paths, n node, keep []string) error {
 	case err := <-result:
 		return fmt.Errorf("making the mount namespace of %s: %w", n.Name, err)
 	case tid := <-ready:
-		// Only seen from a namespace older than itself can it be mounted, so the host's threads do it.
+		// A mount namespace can only be mounted in a namespace older than itself, so a thread of the host does it.
 		err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/mnt", tid), pin, "", unix.MS_BIND, "")
 		close(pinned)
 		<-result
@@ -69,19 +69,19 @@ func createMountNamespace(p paths, n node, keep []string) error {
 }
 
 const (
-	// bootPath is where a kernel identifies its boot, and bootFile what a node has instead: its own, which Upgrade changes.
+	// bootPath is the file with the kernel's boot ID. A node has its own boot ID in bootFile instead, which Upgrade changes.
 	bootPath = "/proc/sys/kernel/random/boot_id"
 	bootFile = "boot_id"
 )
 
 // tunables are the settings below /proc/sys that a kubelet (1.36, setupKernelTunables) changes unless they have these values. A
-// node shows it files that have them, so that no kubelet changes the machine.
+// node shows the kubelet files with these values, so that the kubelet does not change the machine's settings.
 var tunables = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
 }
 
-// writeTunables writes the files and answers where each is to be mounted, by target.
+// writeTunables writes the files and returns them by the path on which each has to be mounted.
 func writeTunables(dir string) (map[string]string, error) {
 	files := map[string]string{}
 	for name, value := range tunables {
@@ -99,11 +99,11 @@ func populateMountNamespace(p paths, n node, keep []string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unsharing: %w", err)
 	}
-	// What is mounted or unmounted on the host is followed, nothing goes back.
+	// Mounts and unmounts on the host propagate to the node, but not in the other direction.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("cutting mounts off from the host: %w", err)
 	}
-	// These trees are taken before what hides them is mounted, and put back on top of it.
+	// These trees are copied before other mounts hide them, and attached on top of those mounts.
 	cgroups, err := openTree("/sys/fs/cgroup")
 	if err != nil {
 		return err
@@ -135,14 +135,14 @@ func populateMountNamespace(p paths, n node, keep []string) error {
 		}
 		defer closeFD(own[target])
 	}
-	// A sysfs shows the network devices of the namespace in which it was mounted.
+	// A sysfs shows the network devices of the network namespace in which it was mounted.
 	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 		return fmt.Errorf("mounting /sys: %w", err)
 	}
 	if err := attach(cgroups, "/sys/fs/cgroup"); err != nil {
 		return err
 	}
-	// The kubelet insists on /var/lib/kubelet. A fresh /var/lib saves the host from having to have it.
+	// The kubelet requires /var/lib/kubelet. With a new /var/lib, the folder need not exist on the host.
 	if err := unix.Mount("tailgate", "/var/lib", "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mounting /var/lib: %w", err)
 	}
@@ -162,14 +162,14 @@ func populateMountNamespace(p paths, n node, keep []string) error {
 			return err
 		}
 	}
-	// Volumes with mount propagation need it shared.
+	// Volumes with mount propagation require a shared mount.
 	if err := unix.Mount("", "/var/lib/kubelet", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("sharing /var/lib/kubelet: %w", err)
 	}
 	return nil
 }
 
-// openTree takes a copy of the mounts at dir and below, to be attached elsewhere.
+// openTree copies the mounts at dir and below, to be attached elsewhere.
 func openTree(dir string) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
@@ -178,7 +178,7 @@ func openTree(dir string) (int, error) {
 	return fd, nil
 }
 
-// closeFD closes what was only opened to be looked at or attached, where closing cannot lose anything.
+// closeFD closes a file descriptor through which nothing was written, so that an error does not matter.
 func closeFD(fd int) { _ = unix.Close(fd) }
 
 func attach(tree int, target string) error {
@@ -191,13 +191,13 @@ func attach(tree int, target string) error {
 // enterNetns moves the calling thread, which must be locked, into a named network namespace.
 func enterNetns(name string) error { return enter(netnsDir+name, unix.CLONE_NEWNET) }
 
-// enterNode moves the calling thread, which must be locked and is lost for anything else, into the node's network and
-// mount namespaces.
+// enterNode moves the calling thread into the node's network and mount namespaces. The thread must be locked and cannot
+// be used for anything else afterwards.
 func enterNode(p paths, n node) error {
 	if err := enterNetns(n.netns()); err != nil {
 		return err
 	}
-	// A thread that shares its root and working directory with others may not change its mount namespace.
+	// A thread that shares its root and working directory with others cannot change its mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("separating a thread: %w", err)
 	}
@@ -216,7 +216,7 @@ func enter(path string, kind int) error {
 	return nil
 }
 
-// overlayWorks tells whether an overlay can be mounted in dir, which is not so in many containers.
+// overlayWorks reports whether an overlay can be mounted in dir, which is impossible in many containers.
 func overlayWorks(dir string) bool {
 	err := inThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -290,7 +290,7 @@ type mount struct {
 	Super string
 }
 
-// parseMountInfo reads the format of /proc/self/mountinfo. Lines it does not understand are left out.
+// parseMountInfo parses the format of /proc/self/mountinfo. It skips lines that it does not understand.
 func parseMountInfo(content string) []mount {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	var mounts []mount

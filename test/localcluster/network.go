@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netnsDir is where named network namespaces are, as for the ip command.
+// netnsDir is the folder of named network namespaces, as for the ip command.
 const netnsDir = "/run/netns/"
 
-// netnsExists tells whether the named network namespace is there, and not only the file it once was mounted on.
+// netnsExists reports whether the named network namespace exists, and not only the file that it was mounted on.
 func netnsExists(name string) bool {
 	return isMountOf(netnsDir+name, unix.NSFS_MAGIC)
 }
 
-// isMountOf tells whether path is in a file system of the given kind.
+// isMountOf reports whether path is in a file system of the given kind.
 func isMountOf(path string, magic int64) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(path, &fs) == nil && fs.Type == magic
 }
 
-// folderIsOurs in the marker says that the folder is ours too, and not only the mount on it.
+// folderIsOurs in the marker means that the cluster also created the folder, and not only the mount on it.
 const folderIsOurs = "folder"
 
-// prepareNetnsDir makes the folder of named network namespaces a mount point of its own, shared, before the first
-// namespace is mounted in it, as `ip netns add` does. If that command did so afterwards, it would cover our mounts,
-// and nothing could unmount them any more. The marker tells Down that the mount is ours; it comes first, so that a
-// mount or a folder without one is never ours.
+// prepareNetnsDir makes the folder of named network namespaces a shared mount point before the first namespace is mounted
+// in it, as `ip netns add` does. If that command did so afterwards, it would cover the cluster's mounts, and nothing could
+// unmount them. The marker shows Down that the cluster made the mount. It is written first, so that a mount or a folder
+// without a marker never belongs to a cluster.
 func prepareNetnsDir(p paths) error {
 	dir := filepath.Clean(netnsDir)
 	points, err := mountsUnder(dir)
@@ -62,9 +62,9 @@ func prepareNetnsDir(p paths) error {
 	return nil
 }
 
-// releaseNetnsDir undoes prepareNetnsDir, unless others have put namespaces there meanwhile.
+// releaseNetnsDir undoes prepareNetnsDir, unless other programs have created namespaces there meanwhile.
 func releaseNetnsDir(p paths) error {
-	// Without the marker the mount, if there is one, is not ours.
+	// Without the marker, the mount, if there is one, does not belong to this cluster.
 	marker, err := os.ReadFile(p.netnsMarker())
 	if os.IsNotExist(err) {
 		return nil
@@ -72,7 +72,7 @@ func releaseNetnsDir(p paths) error {
 		return fmt.Errorf("looking for whose mount %s is: %w", netnsDir, err)
 	}
 	left, err := os.ReadDir(netnsDir)
-	if err != nil && !os.IsNotExist(err) { // A machine that was restarted has neither folder nor mount.
+	if err != nil && !os.IsNotExist(err) { // After a reboot of the machine, there is neither folder nor mount.
 		return fmt.Errorf("listing network namespaces: %w", err)
 	}
 	if len(left) > 0 {
@@ -85,7 +85,7 @@ func releaseNetnsDir(p paths) error {
 	if string(marker) != folderIsOurs {
 		return nil
 	}
-	// Others may use the folder since the mount is gone.
+	// Other programs may use the folder since it was unmounted.
 	err = unix.Rmdir(dir)
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("removing %s: %w", dir, err)
@@ -93,7 +93,7 @@ func releaseNetnsDir(p paths) error {
 	return nil
 }
 
-// leaveNetnsDir makes another cluster that is up undo prepareNetnsDir: it gets the marker.
+// leaveNetnsDir moves the marker to another cluster that is up, whose Down then undoes prepareNetnsDir.
 func leaveNetnsDir(p paths, marker []byte) error {
 	for s := range labSite + 1 {
 		other := sitePaths(s)
@@ -108,10 +108,10 @@ func leaveNetnsDir(p paths, marker []byte) error {
 	return nil
 }
 
-// createNetns makes a named network namespace with its loopback up.
+// createNetns creates a named network namespace with its loopback up.
 func createNetns(name string) error {
 	return inThread(func() error {
-		// What was left of a namespace that is gone (a plain file) would be in the way.
+		// The plain file that a removed namespace leaves behind would prevent the creation.
 		if err := os.Remove(netnsDir + name); err != nil && !os.IsNotExist(err) {
 			return fmt.Errorf("creating network namespace %s: %w", name, err)
 		}
@@ -131,7 +131,7 @@ func createNetns(name string) error {
 	})
 }
 
-// network has a netlink handle in each network namespace of the cluster, and one on the host.
+// network holds a netlink handle for each network namespace of the cluster, and one for the host.
 type network struct {
 	host, controlPlane, fabric netnsHandle
 	nodes                      map[string]netnsHandle
@@ -200,7 +200,7 @@ func (nw *network) close() {
 	}
 }
 
-// ensureNetwork makes whatever is missing of the links, addresses and routes. The namespaces must be there.
+// ensureNetwork creates the missing links, addresses and routes. The namespaces must exist.
 func ensureNetwork(s site, nodes []node) error {
 	nw, err := openNetwork(s, nodes)
 	if err != nil {
@@ -269,7 +269,7 @@ func ensureNetwork(s site, nodes []node) error {
 	return nil
 }
 
-// prepareNIC gives a PF or VF that no pod has its MTU. A PF with VFs is started, for the macvlans upon it.
+// prepareNIC sets the MTU of a PF or VF, unless a pod has it. It starts a PF with VFs, for the macvlans on it.
 func prepareNIC(h netnsHandle, device nic) error {
 	link, err := h.LinkByName(device.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -302,8 +302,8 @@ func ensureBridge(h netnsHandle, name string, bytes int) (netlink.Link, error) {
 	return link, nil
 }
 
-// ensureVeth makes a pair of which one end is a port of the bridge and the other, with an MTU and, if that is not empty, a
-// MAC address of its own, is in another namespace. A pair whose port is there is whole, wherever its other end may be by now: a pod may have it.
+// ensureVeth creates a veth pair. One end is a port of the bridge. The other end is in another namespace, with its own MTU and, if
+// peerMAC is not empty, this MAC address. If the port exists, the pair is complete: its other end may have moved into a pod.
 func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandle, peerName string, peerMTU int, peerMAC string) error {
 	link, err := h.LinkByName(port)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -333,7 +333,7 @@ func ensureVeth(h netnsHandle, bridge netlink.Link, port string, peer netnsHandl
 	return nil
 }
 
-// ensureEndpoint gives a link its address on the cluster's network.
+// ensureEndpoint starts a link and sets its address on the cluster's network.
 func ensureEndpoint(h netnsHandle, name, ip string) error {
 	link, err := h.LinkByName(name)
 	if err != nil {
@@ -353,7 +353,7 @@ func ensureAddress(h netnsHandle, link netlink.Link, ip string, prefix int) erro
 	return nil
 }
 
-// ensureRoute routes cidr, or everything when it is empty, via a gateway.
+// ensureRoute routes cidr, or all destinations if it is empty, via a gateway.
 func ensureRoute(h netnsHandle, cidr, via string) error {
 	route := &netlink.Route{Gw: net.ParseIP(via)}
 	if cidr == "" {
@@ -370,7 +370,7 @@ func ensureRoute(h netnsHandle, cidr, via string) error {
 	return nil
 }
 
-// enableForwarding lets the node pass packets between its pods and the other node. The setting belongs to the node's
+// enableForwarding lets the node forward packets between its pods and the other node. The setting belongs to the node's
 // network namespace.
 func enableForwarding(n node) error {
 	return inThread(func() error {

@@ -6,27 +6,27 @@ import (
 	"os"
 )
 
-// stateDir is the folder of everything that the first cluster writes, removed by Down.
+// stateDir is the folder for all files of the first cluster. Down removes it.
 const stateDir = "/var/lib/tailgate-localcluster"
 
-// Options of the local cluster. The zero value is ready for use.
+// Options configures the local cluster. The zero value is ready for use.
 type Options struct {
-	// Number tells clusters apart that run side by side, 0 to maxClusters-1. That with 0 starts first and ends last: it alone
-	// prepares the machine, and Down of it takes down the others. The lab has none.
+	// Number distinguishes clusters that run side by side, 0 to maxClusters-1. Cluster 0 starts first and ends last: it alone
+	// prepares the machine, and its Down takes down the others. The lab has no number.
 	Number int
-	// Lab makes the nodes guests, emulated machines with kernels and network cards of their own; see docs/lab.md.
+	// Lab makes the nodes guests: emulated machines with their own kernels and network cards; see docs/lab.md.
 	Lab bool
-	// Images are tarballs that the guests of the lab are to have, besides that of sandboxes: Up puts them onto the disks that it makes,
+	// Images are tarballs that the guests of the lab get in addition to the sandbox image. Up puts them onto the disks that it makes,
 	// which takes less time than Load.
 	Images []string
-	// Log gets a line for each slow step. Nil means standard error.
+	// Log receives a line for each slow step. Nil means standard error.
 	Log io.Writer
 }
 
 // maxClusters is how many clusters can run side by side.
 const maxClusters = 4
 
-// labSite is the lab's: it runs beside the other clusters.
+// labSite is the site of the lab, which runs beside the other clusters.
 const labSite = site(maxClusters)
 
 func (o Options) site() site {
@@ -52,7 +52,7 @@ func (o Options) log() io.Writer {
 	return o.Log
 }
 
-// Cgroup is the name of the cgroup of all pods of a node, or, with "node-", how those of all nodes begin.
+// Cgroup returns the name of the cgroup of all pods of a node. With "node-", it returns the common prefix of these names.
 func Cgroup(o Options, node string) string { return "/" + o.site().name(node) }
 
 // Kubeconfig returns the path of the cluster administrator's kubeconfig. The file exists when the cluster is up.

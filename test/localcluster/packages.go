@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// requirement is something of the system that we call or build with.
+// requirement is a program or library of the system that the local cluster calls or is built with.
 type requirement struct {
-	// Package has it on Debian and Ubuntu.
+	// Package is the package that contains it on Debian and Ubuntu.
 	Package string
 	Present func() bool
 }
@@ -30,7 +30,7 @@ func requirements() []requirement {
 	}
 }
 
-// ensurePackages installs what is missing of the system packages, where that can be done with apt-get.
+// ensurePackages installs missing system packages if the system has apt-get.
 func ensurePackages(ctx context.Context, o Options) error {
 	var missing []string
 	for _, r := range requirements() {

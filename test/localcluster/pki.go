@@ -20,21 +20,21 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// certificateLife is longer than any cluster stays up. Certificates begin an hour ago, for clocks that step back.
+// certificateLife is longer than any cluster stays up. Certificates are valid from an hour ago, for clocks that step back.
 const certificateLife = 365 * 24 * time.Hour
 
 // identity is one certificate to be issued.
 type identity struct {
-	// Name of the files, and of the kubeconfig for those with one.
+	// Name is the name of the files, including the kubeconfig, if there is one.
 	Name string
-	// User and Group as Kubernetes sees them.
+	// User and Group are those of Kubernetes.
 	User, Group string
 	DNS         []string
 	IPs         []string
 	Kubeconfig  bool
 }
 
-// multinetUser is the API user of the CNI meta-plugin, which RBAC gives what it needs.
+// multinetUser is the API user of the CNI meta-plugin. manifests/rbac.yaml has its permissions.
 const multinetUser = "tailgate-multinet"
 
 func identities(s site, nodes []node) []identity {
@@ -56,8 +56,8 @@ func identities(s site, nodes []node) []identity {
 	return ids
 }
 
-// writePKI makes an authority, a certificate and key for every identity, and the keys that sign service account
-// tokens, into dir.
+// writePKI writes to dir a certificate authority, a certificate and key for every identity, and the keys that sign service
+// account tokens.
 func writePKI(dir string, ids []identity) error {
 	caKey, err := writeKey(filepath.Join(dir, "ca.key"))
 	if err != nil {
@@ -137,7 +137,7 @@ func writePEM(path, kind string, der []byte) error {
 	return nil
 }
 
-// writeKubeconfig writes a kubeconfig with everything in it, so that it can be copied elsewhere.
+// writeKubeconfig writes a kubeconfig that embeds all certificates and keys, so that it can be copied elsewhere.
 func writeKubeconfig(p paths, id identity) error {
 	config := clientcmdapi.NewConfig()
 	cluster, user := clientcmdapi.NewCluster(), clientcmdapi.NewAuthInfo()

@@ -24,7 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
-// createNetwork makes a network whose devices are of a resource.
+// createNetwork creates a network with the devices of a resource.
 func createNetwork(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name, resource, config string) {
 	t.Helper()
 	network, err := json.Marshal(map[string]any{
@@ -42,7 +42,7 @@ func createNetwork(ctx context.Context, t *testing.T, client *kubernetes.Clients
 	}
 }
 
-// createPod makes a pod of node-a with one whole CPU, one device of each resource and the networks of its annotation.
+// createPod creates a pod on node-a with one exclusive CPU, one device of each resource and the networks of its annotation.
 func createPod(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name, networks string, resources ...corev1.ResourceName) {
 	t.Helper()
 	limits := corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("32Mi")}
@@ -97,7 +97,7 @@ func removePod(ctx context.Context, t *testing.T, client *kubernetes.Clientset, 
 	}
 }
 
-// processesOf are the processes of a pod's sandbox and container.
+// processesOf returns the processes of a pod's sandbox and container.
 func processesOf(t *testing.T, pod *corev1.Pod) []found {
 	t.Helper()
 	processes, err := findProcesses(func(f found) bool { return f.Exe == "pause" && strings.Contains(f.Cgroup, string(pod.UID)) })
@@ -110,7 +110,7 @@ func processesOf(t *testing.T, pod *corev1.Pod) []found {
 	return processes
 }
 
-// interfaceOf looks at an interface of a pod: its link and addresses.
+// interfaceOf returns the link and the addresses of an interface of a pod.
 func interfaceOf(t *testing.T, pod *corev1.Pod, name string) (*netlink.LinkAttrs, []string) {
 	t.Helper()
 	ns, err := netns.GetFromPid(processesOf(t, pod)[0].PID)
@@ -138,7 +138,7 @@ func interfaceOf(t *testing.T, pod *corev1.Pod, name string) (*netlink.LinkAttrs
 	return link.Attrs(), addresses
 }
 
-// ownsCPUs tells whether the container of a pod is bound to the one CPU that it asked for. Its sandbox never is.
+// ownsCPUs reports whether the container of a pod is bound to the one CPU that it requested. Its sandbox never is.
 func ownsCPUs(t *testing.T, pod *corev1.Pod) bool {
 	t.Helper()
 	return slices.ContainsFunc(processesOf(t, pod), func(f found) bool {
@@ -159,7 +159,7 @@ func networkStatuses(t *testing.T, pod *corev1.Pod) []cni.NetworkStatus {
 	return statuses
 }
 
-// allocatable is how many devices of a resource node-a can give.
+// allocatable returns the number of devices of a resource that node-a can allocate.
 func allocatable(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name corev1.ResourceName) int64 {
 	t.Helper()
 	node, err := client.CoreV1().Nodes().Get(ctx, "node-a", metav1.GetOptions{})
@@ -170,7 +170,7 @@ func allocatable(ctx context.Context, t *testing.T, client *kubernetes.Clientset
 	return quantity.Value()
 }
 
-// testPods checks what pods get of their devices, networks and CPUs, and the faults that change it.
+// testPods checks the devices, networks and CPUs that pods get, and the faults that change them.
 func testPods(t *testing.T, o Options) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -200,7 +200,7 @@ func testPods(t *testing.T, o Options) {
 		}
 		device := got[1].DeviceInfo.PCI.Address
 		want := cni.NetworkStatus{
-			// The MTU is what the sriov plugin found, before tuning changed it: so it is with Multus and sriov-cni.
+			// The MTU is the one before tuning changed it, as with Multus and sriov-cni.
 			Name: "default/asked", Interface: "net1", IPs: []string{"198.18.5.1"}, MAC: link.HardwareAddr.String(), MTU: mtu,
 			DeviceInfo: &cni.DeviceInfo{Type: "pci", Version: "1.1.0", PCI: cni.PCIDevice{Address: device}},
 		}

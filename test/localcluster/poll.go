@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pollInterval is short because most of what we wait for takes well under a second.
+// pollInterval is short because most conditions are met well within a second.
 const pollInterval = 100 * time.Millisecond
 
-// poll calls done until it answers true or an error, or ctx ends.
+// poll calls done until it returns true or an error, or ctx ends.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	for {
 		ok, err := done()

@@ -28,13 +28,13 @@ type process struct {
 	Name string
 	// Args has the command's absolute path first.
 	Args []string
-	// Env are variables besides PATH.
+	// Env holds variables in addition to PATH.
 	Env []string
-	// Node is the node in whose namespaces the command runs. Nil means the control plane.
+	// Node is the node whose namespaces the command runs in. Nil means the control plane.
 	Node *node
 }
 
-// start runs the command in the background. It outlives us, and its output goes to its log.
+// start runs the command in the background. The command outlives this process, and its output goes to its log.
 func (c *cluster) start(pr process) error {
 	log, err := os.OpenFile(c.log(pr.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *cluster) start(pr process) error {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", pr.Name, err)
 	}
-	// So that it does not stay a zombie while we run. How it ends is in its log.
+	// Without Wait, it would stay a zombie until this process ends. Its log shows why it ended.
 	go func() { _ = cmd.Wait() }()
 	return nil
 }
@@ -80,18 +80,18 @@ func (c *cluster) ensure(pr process) error {
 	return c.start(pr)
 }
 
-// running says whether the command runs.
+// running reports whether the command runs.
 func (c *cluster) running(pr process) (bool, error) {
 	found, err := findProcesses(c.runs(pr.Name, pr.Args[0]))
 	return len(found) > 0, err
 }
 
-// found is a process of the machine, as far as it matters here.
+// found describes a process of the machine.
 type found struct {
 	PID int
-	// Exe is the base name of the executable, of an interpreter where there is one. Empty for a zombie.
+	// Exe is the base name of the executable; for a script, of its interpreter.
 	Exe string
-	// Env holds the two marks.
+	// State and Process are the values of markState and markProcess.
 	State, Process string
 	// Cgroup is the content of /proc/PID/cgroup.
 	Cgroup string
@@ -99,14 +99,14 @@ type found struct {
 	NetNS, MountNS uint64
 }
 
-// runs matches the process itself and not the children that carry its mark too.
+// runs returns a function that matches the process itself and not its children, which carry its mark, too.
 func (c *cluster) runs(name, command string) func(found) bool {
 	return func(f found) bool {
 		return f.State == c.state && f.Process == name && f.Exe == filepath.Base(command)
 	}
 }
 
-// findProcesses lists the processes other than us that match.
+// findProcesses lists the matching processes, except this one.
 func findProcesses(match func(found) bool) ([]found, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -125,8 +125,8 @@ func findProcesses(match func(found) bool) ([]found, error) {
 	return matches, nil
 }
 
-// inspect reads what is known of a process. It answers false for kernel threads, zombies and those gone meanwhile,
-// none of which hold anything.
+// inspect describes a process. It returns false for kernel threads, zombies and processes that have ended meanwhile,
+// which hold no resources.
 func inspect(pid int) (found, bool) {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	f := found{PID: pid}
@@ -156,7 +156,7 @@ func inspect(pid int) (found, bool) {
 	return f, true
 }
 
-// inode identifies a namespace by its file. It is 0 when there is none.
+// inode returns the inode of a namespace's file, which identifies the namespace, or 0 if there is no such file.
 func inode(path string) uint64 {
 	var stat unix.Stat_t
 	if unix.Stat(path, &stat) != nil {
@@ -165,8 +165,8 @@ func inode(path string) uint64 {
 	return stat.Ino
 }
 
-// ours matches every process that belongs to a cluster with this state folder: started by us or by what we started,
-// in a cgroup of a node, or in a namespace of the cluster.
+// ours returns a function that matches every process of the cluster with this state folder: a process that has the mark,
+// or is in a cgroup of a node or in a namespace of the cluster.
 func ours(p paths) func(found) bool {
 	netns, mountns := map[uint64]bool{}, map[uint64]bool{}
 	for _, name := range p.netnsNames() {
@@ -174,7 +174,7 @@ func ours(p paths) func(found) bool {
 			netns[inode(netnsDir+name)] = true
 		}
 	}
-	// Which CPUs the nodes had does not matter here.
+	// The CPUs of the nodes do not matter here.
 	for _, n := range p.nodes([2][]int{}) {
 		if isMountOf(p.mountNamespace(n), unix.NSFS_MAGIC) {
 			mountns[inode(p.mountNamespace(n))] = true
@@ -185,7 +185,7 @@ func ours(p paths) func(found) bool {
 	}
 }
 
-// inNodeCgroup tells from the content of /proc/PID/cgroup whether a process is in a cgroup of a node.
+// inNodeCgroup reports whether a process with this content of /proc/PID/cgroup is in a cgroup of a node.
 func (s site) inNodeCgroup(content string) bool {
 	for line := range strings.Lines(content) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -196,7 +196,7 @@ func (s site) inNodeCgroup(content string) bool {
 	return false
 }
 
-// killAll kills the matching processes until there are none.
+// killAll kills the matching processes until none is left.
 func killAll(ctx context.Context, match func(found) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

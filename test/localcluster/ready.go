@@ -20,7 +20,8 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
-// startControlPlane ends when the API server answers and knows what pods need.
+// startControlPlane starts the control plane. It returns when the API server is ready and has the initial objects and the
+// default service account.
 func (c *cluster) startControlPlane(ctx context.Context, client *kubernetes.Clientset) error {
 	for _, pr := range []process{etcd(c.paths, c.binaries), apiServer(c.paths, c.binaries)} {
 		if err := c.ensure(pr); err != nil {
@@ -52,7 +53,7 @@ func (c *cluster) startControlPlane(ctx context.Context, client *kubernetes.Clie
 	return nil
 }
 
-// startRuntimes ends when both nodes' containerd answer and have the image of sandboxes.
+// startRuntimes starts containerd on both nodes. It returns when both answer and have the sandbox image.
 func (c *cluster) startRuntimes(ctx context.Context) error {
 	for _, n := range c.nodes {
 		if err := c.ensure(containerd(c.paths, n, c.binaries)); err != nil {
@@ -75,7 +76,7 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 	return c.load(ctx, nil, pause)
 }
 
-// buildPause makes the image of sandboxes.
+// buildPause builds the sandbox image.
 func (c *cluster) buildPause(ctx context.Context) (tar string, err error) {
 	pause, err := images.Build(ctx, images.Options{Root: c.root, OutDir: c.state, Log: c.options.log(), Arch: runtime.GOARCH}, "pause")
 	if err != nil {
@@ -84,7 +85,7 @@ func (c *cluster) buildPause(ctx context.Context) (tar string, err error) {
 	return pause[0].Path, nil
 }
 
-// configureKubelet gives the node's kubelet its configuration. A kubelet that runs with another one is killed.
+// configureKubelet writes the configuration of the node's kubelet. It kills a kubelet that runs with another configuration.
 func (c *cluster) configureKubelet(ctx context.Context, n node, pinning bool) error {
 	config, err := kubeletConfig(c.paths, n, pinning)
 	if err != nil {
@@ -98,7 +99,7 @@ func (c *cluster) configureKubelet(ctx context.Context, n node, pinning bool) er
 	if err := killAll(ctx, c.runs(k.Name, k.Args[0])); err != nil {
 		return err
 	}
-	// A kubelet does not start on what one with another policy noted of the pods' CPUs.
+	// A kubelet does not start with the checkpoint of a CPU manager with another policy.
 	if err := os.RemoveAll(c.node(n, cpuCheckpoint...)); err != nil {
 		return fmt.Errorf("removing the state of the CPU manager of %s: %w", n.Name, err)
 	}
@@ -108,9 +109,9 @@ func (c *cluster) configureKubelet(ctx context.Context, n node, pinning bool) er
 	return nil
 }
 
-// startKubelets ends when the nodes are ready and offer all their devices.
+// startKubelets starts the kubelets and their plugins. It returns when the nodes are ready and offer all their devices.
 func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientset, pinning bool, nodes ...node) error {
-	// By the node's name; not there for a kubelet that ran already. A heartbeat has whole seconds.
+	// By the node's name, without kubelets that ran already. A heartbeat has a resolution of a second.
 	started := map[string]time.Time{}
 	for _, n := range nodes {
 		if err := c.configureKubelet(ctx, n, pinning); err != nil {
@@ -133,7 +134,7 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 	return c.awaitNodes(ctx, client, started, nodes)
 }
 
-// awaitNodes ends when the nodes are ready and offer all their devices.
+// awaitNodes waits until the nodes are ready and offer all their devices.
 func (c *cluster) awaitNodes(ctx context.Context, client *kubernetes.Clientset, started map[string]time.Time, nodes []node) error {
 	for _, n := range nodes {
 		err := poll(ctx, func() (bool, error) {
@@ -147,9 +148,9 @@ func (c *cluster) awaitNodes(ctx context.Context, client *kubernetes.Clientset, 
 	return nil
 }
 
-// nodeAnswers tells whether the kubelet of the node answers and has reported the node ready since a time. The node's
-// status alone may be what a kubelet reported that was killed since, and a new one that answers may find the node not
-// ready in its first report.
+// nodeAnswers reports whether the kubelet of the node answers and has reported the node as ready since a time. The node's
+// status alone is not enough, because a kubelet that was killed meanwhile may have reported it. The answer alone is not
+// enough, because the first report of a new kubelet may say that the node is not ready.
 func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node, since time.Time) (bool, error) {
 	if _, err := client.RESTClient().Get().AbsPath("/api/v1/nodes", n.Name, "proxy/healthz").DoRaw(ctx); err != nil {
 		return false, fmt.Errorf("asking the kubelet: %w", err)
@@ -166,7 +167,7 @@ func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node, sinc
 	return nodeReady(object, n), nil
 }
 
-// nodeReady tells whether pods of every kind can be placed on the node.
+// nodeReady reports whether pods of every kind can be placed on the node.
 func nodeReady(object *corev1.Node, n node) bool {
 	for _, p := range n.pools() {
 		quantity := object.Status.Allocatable[corev1.ResourceName(p.Resource)]
@@ -176,7 +177,7 @@ func nodeReady(object *corev1.Node, n node) bool {
 	}
 	for _, taint := range object.Spec.Taints {
 		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
-			return false // The controller manager takes it off a moment after the node is ready.
+			return false // The controller manager removes it a moment after the node is ready.
 		}
 	}
 	for _, condition := range object.Status.Conditions {
@@ -193,7 +194,7 @@ func (c *cluster) client() (*kubernetes.Clientset, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.Timeout = 10 * time.Second
-	config.QPS = -1 // No limit of our own.
+	config.QPS = -1 // No limit on the client's side.
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -201,7 +202,7 @@ func (c *cluster) client() (*kubernetes.Clientset, error) {
 	return client, nil
 }
 
-// ctr calls containerd's command line client for a node. The socket is reached from the host.
+// ctr runs containerd's command line client for a node, from the host.
 func (c *cluster) ctr(ctx context.Context, n node, args ...string) error {
 	args = append([]string{"--address=" + c.containerdSocket(n), "--namespace=k8s.io"}, args...)
 	output, err := exec.CommandContext(ctx, filepath.Join(c.binaries, "ctr"), args...).CombinedOutput()
@@ -211,7 +212,7 @@ func (c *cluster) ctr(ctx context.Context, n node, args ...string) error {
 	return nil
 }
 
-// load gives images to both nodes. The flags are those of ctr images import; a guest has none.
+// load imports images into both nodes. The flags are those of ctr images import; guests do not use them.
 func (c *cluster) load(ctx context.Context, flags []string, tars ...string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.nodes {
@@ -233,7 +234,7 @@ func (c *cluster) load(ctx context.Context, flags []string, tars ...string) erro
 	return group.Wait()
 }
 
-// explain adds to an error which processes ended, with their last words.
+// explain adds to an error the first process that has ended, with the last line of its log.
 func (c *cluster) explain(err error) error {
 	for _, pr := range c.processes() {
 		running, findErr := c.running(pr)

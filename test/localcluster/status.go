@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Status prints a line for each process and node. It fails when a part is not as it should be, after having printed
-// all.
+// Status prints a line for each process and node. If a process does not run or a node is not ready, it returns an error
+// after it has printed all of them.
 func Status(ctx context.Context, o Options, out io.Writer) error {
 	c, err := existing(ctx, o)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// tree is a small folder tree: contents of files by path, with the prefix linkTo for symbolic links and an empty
-// value after a path that ends in a slash for folders.
+// tree is a small folder tree: contents of files by path. The target of a symbolic link has the prefix linkTo. A path that
+// ends in a slash is a folder.
 type tree map[string]string
 
 const linkTo = "-> "
 
-// write puts the tree into dir.
+// write writes the tree to dir.
 func (t tree) write(dir string) error {
 	for path, content := range t {
 		full := filepath.Join(dir, path)
@@ -41,8 +41,8 @@ func (t tree) write(dir string) error {
 	return nil
 }
 
-// numaTree is what /sys/devices/system/node shows on a machine with the given CPUs on its two NUMA nodes, each with
-// half of the memory.
+// numaTree returns the content of /sys/devices/system/node on a machine with the given CPUs on its two NUMA nodes, each
+// with half of the memory.
 func numaTree(numa [2][]int, totalMemoryKiB uint64) tree {
 	t := tree{"online": "0-1", "possible": "0-1", "has_cpu": "0-1", "has_memory": "0-1", "has_normal_memory": "0-1"}
 	for i, cpus := range numa {
@@ -59,11 +59,11 @@ func numaTree(numa [2][]int, totalMemoryKiB uint64) tree {
 	return t
 }
 
-// pciTree is what /sys/bus/pci/devices shows of the cards: as much of it as tells a PF from a VF, one from the other
-// and where it is.
+// pciTree returns the content of /sys/bus/pci/devices for the cards: the files that distinguish PFs, VFs and cards and
+// show their NUMA nodes.
 func pciTree(cards []nic, numa [2][]int) tree {
 	t := tree{}
-	// Solarflare's vendor number; the devices are an X2522's PF and its VFs.
+	// Solarflare's vendor number; the devices are the PF of an X2522 and its VFs.
 	add := func(n nic, device string) string {
 		dir := n.BDF + "/"
 		t[dir+"vendor"] = "0x1924"
@@ -71,7 +71,7 @@ func pciTree(cards []nic, numa [2][]int) tree {
 		t[dir+"numa_node"] = strconv.Itoa(n.NUMA)
 		t[dir+"local_cpulist"] = cpuList(numa[n.NUMA])
 		t[dir+"net/"+n.Name+"/address"] = n.MAC
-		// The link must lead somewhere: host-device follows it to see whether a DPDK driver has the device.
+		// The link must have a target: host-device follows it to check whether a DPDK driver has the device.
 		t[dir+".driver/sfc/"] = ""
 		t[dir+"driver"] = linkTo + ".driver/sfc"
 		return dir
@@ -88,7 +88,7 @@ func pciTree(cards []nic, numa [2][]int) tree {
 	return t
 }
 
-// totalMemoryKiB reads how much memory the machine has.
+// totalMemoryKiB returns the size of the machine's memory in KiB.
 func totalMemoryKiB() (uint64, error) {
 	content, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -6,19 +6,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inThread calls f on a thread of its own, whose namespaces f may change for itself and for what it starts.
+// inThread calls f on a separate thread. f may change the namespaces of this thread, for itself and for processes that it
+// starts.
 func inThread(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The first thread never ends, and is what others see of our process: in a node's namespaces it would
-			// pass for a part of the cluster. While we hold it, f gets another.
+			// The first thread never ends, and its namespaces are the ones that others see of this process: in a node's
+			// namespaces, it would look like a part of the cluster. While it is locked, f gets another thread.
 			result <- inThread(f)
 			runtime.UnlockOSThread()
 			return
 		}
-		result <- f() // Never unlocked, the thread ends with the goroutine.
+		result <- f() // The thread is never unlocked, so it ends with the goroutine.
 	}()
 	return <-result
 }

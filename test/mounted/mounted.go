@@ -1,4 +1,4 @@
-// Package mounted writes files as a kubelet mounts a Secret.
+// Package mounted writes files in the way in which a kubelet mounts a Secret.
 package mounted
 
 import (
@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Write puts files into a folder: links to links, of which one is replaced at once, so that a reader sees old or new files.
+// Write writes files to a folder as links through another link, which is replaced atomically, so that a reader sees either
+// old or new files.
 func Write(folder string, files map[string][]byte) error {
 	data := filepath.Join(folder, "..data")
 	before, beforeErr := os.Readlink(data)

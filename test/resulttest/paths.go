@@ -5,13 +5,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Library is where Onload's library is in the paths of this package.
+// Library is the path of Onload's library in the results of this package.
 const Library = "/opt/onload/usr/lib64/libonload.so"
 
-// ThroughKernel is what an agent records of cells whose messages all go through the kernel.
+// ThroughKernel returns the paths that an agent records for cells whose messages all go through the kernel.
 func ThroughKernel(cells []result.Cell) []result.Path { return paths(cells, 1) }
 
-// PastKernel is what an agent records of cells whose messages Onload carries.
+// PastKernel returns the paths that an agent records for cells whose messages Onload carries.
 func PastKernel(cells []result.Cell) []result.Path {
 	all := paths(cells, 0)
 	for i := range all {

@@ -1,6 +1,6 @@
 //go:build site
 
-// Package site tests the site that `make site` makes of docs/, in a browser: `make site` runs it.
+// Package site tests in a browser the site that `make site` builds from docs/. `make site` runs the test.
 package site
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/tailgate-dev/tailgate/test/chromium"
 )
 
-// built is where `make site` writes it.
+// built is the folder to which `make site` writes the site.
 const built = "../../bin/site"
 
-// page is what a browser knows of one.
+// page holds the properties of a page in the browser.
 type page struct {
 	Title, Heading string
 	IDs, Links     []string
@@ -65,7 +65,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// visit opens a page and checks what concerns it alone.
+// visit opens a page and checks it on its own.
 func visit(t *testing.T, browser context.Context, file, axe string) page {
 	t.Helper()
 	ctx, stop := chromedp.NewContext(browser)
@@ -110,7 +110,7 @@ func visit(t *testing.T, browser context.Context, file, axe string) page {
 	return p
 }
 
-// picture keeps what a person sees first.
+// picture saves a screenshot of the top of the page.
 func picture(t *testing.T, ctx context.Context, file string) {
 	t.Helper()
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())

@@ -1,4 +1,4 @@
-// Package skew tests what managers and agents of different versions exchange.
+// Package skew tests the data that managers and agents of different versions exchange.
 package skew
 
 import (
@@ -22,15 +22,15 @@ import (
 
 var record = flag.String("record", "", "write what manager and agent exchange to testdata/NAME.json")
 
-// exchanged is what the manager and an agent of one version write, with every field set.
+// exchanged holds the data that the manager and an agent of one version write, with every field set.
 type exchanged struct {
-	// Task is what the manager gives to the agent in its environment.
+	// Task is the task that the manager passes to the agent in its environment.
 	Task string `json:"task"`
 	// Log is the agent's log with its result.
 	Log string `json:"log"`
 }
 
-// ofThisVersion is what the present version writes.
+// ofThisVersion returns the data that the present version writes.
 func ofThisVersion(t *testing.T) exchanged {
 	t.Helper()
 	var task plan.Task
@@ -51,7 +51,7 @@ func ofThisVersion(t *testing.T) exchanged {
 	return exchanged{Task: encoded, Log: log.String()}
 }
 
-// fill gives every field a value other than its zero value.
+// fill sets every field to a value other than its zero value.
 func fill(v reflect.Value) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)))
@@ -89,8 +89,8 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestEarlierVersions: the present manager reads what agents of recorded versions write, and such agents read the tasks of the present
-// manager; the same the other way round.
+// TestEarlierVersions: the present manager reads the results of agents of recorded versions, and such agents read the tasks
+// of the present manager; the same holds for the present agent and recorded managers.
 func TestEarlierVersions(t *testing.T) {
 	if *record != "" {
 		data, err := json.MarshalIndent(ofThisVersion(t), "", "  ")
@@ -173,7 +173,7 @@ func object(t *testing.T, data []byte) (o any) {
 	return o
 }
 
-// common is what the present version has of the fields of an earlier one.
+// common returns the fields of the present version that an earlier version also has.
 func common(before, present any) any {
 	b, isObject := before.(map[string]any)
 	p, ok := present.(map[string]any)
@@ -198,7 +198,8 @@ func common(before, present any) any {
 	return present
 }
 
-// TestTheRecordingHasEveryField: what is recorded of the present version is complete, so that the loss of any field is noticed.
+// TestTheRecordingHasEveryField: the recorded data of the present version are complete, so that the loss of any field is
+// noticed.
 func TestTheRecordingHasEveryField(t *testing.T) {
 	e := ofThisVersion(t)
 	task, err := plan.DecodeTask(e.Task)

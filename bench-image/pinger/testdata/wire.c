@@ -1,11 +1,12 @@
-// Reads inputs from stdin, each with its length before it, and has the pinger's functions hear each from a socket, in a
-// process of its own. It answers with how that process ended (its exit code, or 256 and more of a signal), and with what it
-// would have printed, with its length before it. The first byte of an input chooses the function.
+// This program reads inputs from stdin, each preceded by its length. For each input it starts a process, in which one of
+// the pinger's functions reads the input from a socket; the first byte of the input selects the function. The program
+// then prints the exit code of that process (or 256 plus the number of the signal that ended it), and the output of the
+// function, preceded by its length.
 //
-// It is compiled with client.c and server.c in it, since what they hear is read by static functions.
+// It includes client.c and server.c because the functions that read from sockets are static.
 #include "../src/client.c"
 
-// Both files have these names.
+// Both files define these names.
 #define cell server_cell
 #define open_path server_open_path
 #define run_cell server_run_cell
@@ -41,7 +42,8 @@ static void tell(const struct json *j) {
 	output->length = (uint32_t)j->length;
 }
 
-// newcomer says its input in pieces. Nobody is let in without the token or the line that is waited for.
+// newcomer sends the input of a new connection in pieces. Without the token, or the line that the server expects, the
+// connection must be refused.
 static void newcomer(int ours, int theirs, const char *input, size_t length, size_t piece, const char *wanted) {
 	static const struct server_options options = {.token = "the-token"};
 	server.options = &options;
@@ -63,7 +65,7 @@ static void newcomer(int ours, int theirs, const char *input, size_t length, siz
 	expect(n < 64 && (n <= 0 || !memmem(answer, (size_t)n, options.token, strlen(options.token))), "the answer to a stranger is long, or has the token");
 }
 
-// requests reads each line as one.
+// requests reads each line as a request.
 static void requests(int ours) {
 	struct link l = {.fd = ours};
 	char line[256];
@@ -79,7 +81,7 @@ static void requests(int ours) {
 	}
 }
 
-// reported takes a server's report, and compares it with three slow samples of the client's.
+// reported reads a server's report, and compares it with three slow samples of the client.
 static void reported(int ours) {
 	static const struct client_options options = {.protocol = TCP};
 	struct link l = {.fd = ours};
@@ -100,7 +102,7 @@ static void reported(int ours) {
 
 static void hear_input(const char *input, size_t length) {
 	int ends[2], room = 2 * MOST_INPUT;
-	// A child that computes for ever is ended; one that waits has its own bounds.
+	// This ends a child that computes forever; a child that waits has its own timeouts.
 	setrlimit(RLIMIT_CPU, &(struct rlimit){20, 20});
 	if (length == 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
 		return;
@@ -128,12 +130,12 @@ int main(void) {
 	while (fread(&length, sizeof length, 1, stdin) == 1) {
 		expect(length <= sizeof input && fread(input, 1, length, stdin) == length, "the input is cut");
 		output->length = 0;
-		// What the last child said has been read.
+		// The error output of the previous child has been read.
 		(void)!ftruncate(STDERR_FILENO, 0);
 		pid_t child = fork();
 		expect(child >= 0, "no process");
 		if (child == 0) {
-			// In a block of its own: reading beyond its end is found.
+			// The input is in a block of its own, so that a sanitizer detects reads beyond its end.
 			char *own = malloc(length ? length : 1);
 			memcpy(own, input, length);
 			hear_input(own, length);

@@ -1,4 +1,4 @@
-// Package all knows every tool.
+// Package all registers the drivers of all tools.
 package all
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sockperf"
 )
 
-// Registry has a driver for each tool of the API.
+// Registry returns a registry with a driver for each tool of the API.
 func Registry() tool.Registry {
 	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sfntstream.New(), netperf.New(), sockperf.New())
 }

@@ -30,7 +30,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// Only the clients of these have a volume.
+// Only the clients of these tools have a volume.
 func TestWritesFiles(t *testing.T) {
 	cell := tool.Cell{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, RatePerSecond: 1000, Duration: time.Second}
 	target := tool.Target{Address: "127.0.0.1", Port: 1, CPUs: []int{0, 1}, Scratch: "/only/here"}

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// cell is one of the given test, such as TCP_RR or UDP_STREAM, without a warm-up.
+// cell returns a cell of the given test, such as TCP_RR or UDP_STREAM, without a warm-up.
 func cell(test string, size int32, duration time.Duration) tool.Cell {
 	protocol, kind, _ := strings.Cut(test, "_")
 	return tool.Cell{
@@ -85,9 +85,9 @@ func TestDriver(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	cases := map[string]struct {
-		// change is made to round trips of 64 bytes over TCP, of 3 s.
+		// change is applied to a cell of round trips of 64 bytes over TCP, of 3 s.
 		change func(*tool.Cell)
-		// says is a part of the refusal; empty: the tool measures it.
+		// says is a part of the error; empty: the tool can measure the cell.
 		says string
 	}{
 		"round trips over TCP":   {func(*tool.Cell) {}, ""},

@@ -25,7 +25,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (too
 	} else {
 		m.Own, err = r.own(c)
 	}
-	// What a value that cannot be right led to does not count.
+	// An error that follows from an invalid value does not count.
 	if r.err != nil {
 		err = tool.Failf("netperf's output cannot be used: %v", r.err)
 	}
@@ -36,14 +36,14 @@ func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (too
 	return m, nil
 }
 
-// report is what the tool printed.
+// report holds the tool's output.
 type report struct {
-	// values by their names, and the lines without one.
+	// values are keyed by their names; lines are the lines that are not values.
 	values map[string]string
 	lines  []string
 	// err describes the first value that is invalid.
 	err error
-	// incomplete says why there are no percentiles; empty when there are.
+	// incomplete states why there are no percentiles; empty when there are.
 	incomplete string
 }
 
@@ -74,7 +74,7 @@ func (r *report) fail(format string, args ...any) {
 	}
 }
 
-// text is a value as it was printed. The tool leaves out silently what it does not know.
+// text returns a value as it was printed. The tool silently leaves out values that it does not know.
 func (r *report) text(name string) string {
 	v, ok := r.values[name]
 	if !ok {
@@ -83,7 +83,7 @@ func (r *report) text(name string) string {
 	return v
 }
 
-// float is a value that is at least 0.
+// float returns a value that is at least 0.
 func (r *report) float(name string) float64 {
 	text := r.text(name)
 	v, err := strconv.ParseFloat(text, 64)
@@ -94,7 +94,7 @@ func (r *report) float(name string) float64 {
 	return v
 }
 
-// integer is a value that is at least 0.
+// integer returns a value that is at least 0.
 func (r *report) integer(name string) int64 {
 	text := r.text(name)
 	v, err := strconv.ParseInt(text, 10, 64)
@@ -105,7 +105,7 @@ func (r *report) integer(name string) int64 {
 	return v
 }
 
-// messages is a number of bytes as one of messages.
+// messages converts a value in bytes to a number of messages.
 func (r *report) messages(name string, size int64) int64 {
 	bytes := r.integer(name)
 	if bytes%size != 0 {
@@ -114,7 +114,7 @@ func (r *report) messages(name string, size int64) int64 {
 	return bytes / size
 }
 
-// size checks that the tool measured what it was asked for.
+// size checks that the tool measured the requested message size.
 func (r *report) size(c tool.Cell, names ...string) int64 {
 	for _, name := range names {
 		if n := r.integer(name); n != int64(c.MessageSize) {
@@ -124,7 +124,7 @@ func (r *report) size(c tool.Cell, names ...string) int64 {
 	return max(int64(c.MessageSize), 1)
 }
 
-// nanoseconds is a value in whole microseconds, which the tool counts in an int.
+// nanoseconds returns a value that is printed in whole microseconds, which the tool counts in an int.
 func (r *report) nanoseconds(name string) int64 {
 	us := r.integer(name)
 	if us > math.MaxInt32 {
@@ -134,7 +134,7 @@ func (r *report) nanoseconds(name string) int64 {
 	return us * 1_000
 }
 
-// elapsed is the measuring time in seconds, to 10 ms. A measurement that ended early does not hold.
+// elapsed returns the measuring time in seconds, to 10 ms. A measurement that ended early is an error.
 func (r *report) elapsed(c tool.Cell) (float64, error) {
 	seconds := r.float("ELAPSED_TIME")
 	if r.err == nil && seconds < 0.95*c.Duration.Seconds() {
@@ -144,12 +144,12 @@ func (r *report) elapsed(c tool.Cell) (float64, error) {
 	return seconds, nil
 }
 
-// near says whether two values are equal to a thousandth, and to what the rounding of the time to 10 ms allows.
+// near reports whether two values are equal to within a thousandth plus the rounding of the time to 10 ms.
 func near(a, b, elapsed float64) bool {
 	return math.Abs(a-b) <= (0.001+0.01/elapsed)*max(a, b)
 }
 
-// own is the statistics of a cell with round trips.
+// own returns the statistics of a cell with round trips.
 func (r *report) own(c tool.Cell) (*tool.Own, error) {
 	size := r.size(c, "REQUEST_SIZE", "RESPONSE_SIZE")
 	sent, answered := r.messages("LOCAL_BYTES_SENT", size), r.messages("LOCAL_BYTES_RECVD", size)
@@ -186,15 +186,16 @@ func (r *report) own(c tool.Cell) (*tool.Own, error) {
 	return own, nil
 }
 
-// accounted holds the time that the round trips took, each by itself, against that of the test, when there was no
-// answer to the last message. If that was only the end of the time, they fill it but for what passes between them:
-// 0.3 % at 15 µs, 3 % on a machine with ten times more to do than it can. Otherwise the wait for the answer is missing.
+// accounted compares the sum of the single round trips with the duration of the test when the last message was not
+// answered. If only the end of the time cut that answer off, the round trips fill the duration except for the time
+// between them: 0.3 % at 15 µs, 3 % on a machine with ten times more to do than it can. Otherwise the wait for the
+// answer is missing.
 func (r *report) accounted(c tool.Cell, sent, answered int64, rate float64) error {
 	mean := r.float("MEAN_LATENCY")
 	took, timed := float64(answered)/rate, float64(answered)*mean/1e6
 	tolerance := took/20 + 0.02
 	if c.Protocol == v1alpha1.ProtocolTCP {
-		// A lost segment is sent again after 200 ms or more, and the end may cut that.
+		// A lost segment is sent again after 200 ms or more, and the end of the test may cut that off.
 		tolerance += 0.5
 	}
 	if timed > took+tolerance {
@@ -216,8 +217,8 @@ func lossOf(c tool.Cell) string {
 	return "the path stalled, or the server hung"
 }
 
-// histogram fills in what the tool makes of its histogram. A percentile is interpolated in a bucket, of which a part
-// may lie beyond the extremes.
+// histogram fills in the values that the tool computes from its histogram. A percentile is interpolated within a
+// bucket, part of which may lie beyond the extremes.
 func (r *report) histogram(own *tool.Own) {
 	own.MinNs, own.MaxNs = r.nanoseconds("MIN_LATENCY"), r.nanoseconds("MAX_LATENCY")
 	percentile := func(name string) int64 {
@@ -226,7 +227,7 @@ func (r *report) histogram(own *tool.Own) {
 		return min(max(ns, own.MinNs), own.MaxNs)
 	}
 	own.P50Ns, own.P90Ns, own.P99Ns = percentile("P50_LATENCY"), percentile("P90_LATENCY"), percentile("P99_LATENCY")
-	// The root of a sum that rounding made negative.
+	// NaN is the root of a sum that rounding made negative.
 	if !strings.HasSuffix(r.text("STDDEV_LATENCY"), "nan") {
 		own.StdDevNs = int64(math.Round(min(r.float("STDDEV_LATENCY"), math.MaxInt32) * 1_000))
 	}
@@ -236,7 +237,7 @@ func (r *report) histogram(own *tool.Own) {
 	}
 }
 
-// bucket is the width of the histogram's bucket of a latency, both in ns.
+// bucket returns the width of the histogram's bucket of a latency, both in ns.
 func bucket(ns int64) int64 {
 	width := int64(1_000)
 	for ns >= 100*width {
@@ -245,8 +246,8 @@ func bucket(ns int64) int64 {
 	return width
 }
 
-// bandwidth is the result of a cell that streams, with the number of datagrams that did not arrive. The tool divides
-// what arrived by the time until all of it had.
+// bandwidth returns the result of a cell that streams, with the number of datagrams that did not arrive. The tool
+// divides the bytes that arrived by the time until all of them had arrived.
 func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
 	const unit, asKilobits = "THROUGHPUT_UNITS", "10^3bits/s"
 	if u := r.text(unit); u != asKilobits {
@@ -275,9 +276,9 @@ func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
 		}
 	}
 	if c.Protocol == v1alpha1.ProtocolTCP {
-		// The last message, which the end of the time cut, is not counted as sent, though a part of it arrives.
+		// The last message, which the end of the time cut off, is not counted as sent, though a part of it arrives.
 		b.SentBitsPerSecond = max(b.SentBitsPerSecond, b.BitsPerSecond)
-		// -1: the system does not tell.
+		// -1: the system does not report it.
 		if text := r.text("LOCAL_TRANSPORT_RETRANS"); text != "-1" {
 			b.Retransmits = new(r.integer("LOCAL_TRANSPORT_RETRANS"))
 		}
@@ -291,7 +292,7 @@ func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
 	return b, b.Sent - b.Received, nil
 }
 
-// figures are the values as printed.
+// figures returns the values as printed.
 func (r *report) figures(c tool.Cell) []tool.Figure {
 	var out []tool.Figure
 	for _, v := range valuesOf(c) {
@@ -306,10 +307,10 @@ func (r *report) figures(c tool.Cell) []tool.Figure {
 	return out
 }
 
-// mostWarnings of the tool are passed on.
+// mostWarnings is the most warnings of the tool that are passed on.
 const mostWarnings = 5
 
-// warnings are the lines that are no values, and what was requested and not done.
+// warnings returns the lines that are not values, and the requests that were not fulfilled.
 func (r *report) warnings(c tool.Cell) []string {
 	var out []string
 	if c.Warmup > 0 {
@@ -321,7 +322,7 @@ func (r *report) warnings(c tool.Cell) []string {
 	}
 	for _, line := range r.lines[:min(len(r.lines), mostWarnings)] {
 		if strings.HasPrefix(line, "enable_enobufs failed") {
-			// 2.7.0 looks for the protocol's number in /etc/protocols, which small images do not have.
+			// 2.7.0 looks up the protocol's number in /etc/protocols, which small images do not have.
 			line += " (datagrams that the sender's own queue drops count as sent)"
 		}
 		out = append(out, "netperf: "+tool.OneLine(line))
@@ -331,7 +332,7 @@ func (r *report) warnings(c tool.Cell) []string {
 
 var remoteError = regexp.MustCompile(`remote error (\d{1,4})\b`)
 
-// explain turns exit code and words into a failure.
+// explain builds a failure from the exit code and the output.
 func explain(c tool.Cell, out tool.Output) error {
 	said := strings.Join(append(read(string(out.Stderr)).lines, read(string(out.Stdout)).lines...), "; ")
 	has := func(parts ...string) bool { return tool.HasAny(said, parts...) }
@@ -339,14 +340,14 @@ func explain(c tool.Cell, out tool.Output) error {
 	remote := remoteError.FindStringSubmatch(said)
 	switch {
 	case out.ExitCode < 0 && c.Protocol == v1alpha1.ProtocolTCP:
-		// It does not catch SIGPIPE, of which a stream may learn it first.
+		// It does not catch SIGPIPE, which may be the first sign of it in a stream.
 		why = "a signal ended it: the server ended before the test did, or the client was killed"
 	case out.ExitCode < 0:
 		why = "a signal ended it: the client was killed"
 	case has("could not establish the control connection"):
 		why = "no server listens, or there is no route to it"
 	case remote != nil:
-		// The digits are few enough for a number.
+		// The digits are few enough for an int.
 		n, _ := strconv.Atoi(remote[1])
 		why = fmt.Sprintf("the server's end failed: %v", syscall.Errno(n))
 	case has("(errno 90)", "Message too long"):

@@ -26,7 +26,7 @@ func file(t testing.TB, name string) string {
 	return string(b)
 }
 
-// parse fails when a sample is recorded: the tool tells none.
+// parse fails when a sample is recorded: the tool reports none.
 func parse(t testing.TB, c tool.Cell, exit int, stdout string) (tool.Measurement, error) {
 	t.Helper()
 	return New().Parse(c, tool.Output{Stdout: []byte(stdout), ExitCode: exit}, func(rtt, count int64) {
@@ -46,7 +46,7 @@ func asFailure(t testing.TB, err error) *tool.Failure {
 	return f
 }
 
-// printed reads a value as text, with nothing of the parser.
+// printed returns a value as text, without using the parser.
 func printed(t *testing.T, stdout, name string) float64 {
 	t.Helper()
 	_, rest, ok := strings.Cut("\n"+stdout, "\n"+name+"=")
@@ -58,7 +58,7 @@ func printed(t *testing.T, stdout, name string) float64 {
 	return v
 }
 
-// testOf is a test by the name of its file.
+// testOf returns the name of a test from the name of its file.
 func testOf(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
 func TestParseRoundTrips(t *testing.T) {
@@ -125,8 +125,7 @@ func TestParseStreams(t *testing.T) {
 	}
 }
 
-// TestCapturedFailures goes through what was captured of the ways in which a measurement ends badly, some of them with
-// exit code 0.
+// TestCapturedFailures reads captured outputs of failed measurements, some of them with exit code 0.
 func TestCapturedFailures(t *testing.T) {
 	const serverEnded = "the server ended before the test did"
 	cases := map[string]struct {
@@ -188,7 +187,7 @@ func TestCapturedFailures(t *testing.T) {
 	}
 }
 
-// Outputs of 2 s that are as they must be, to be spoiled: a thousand datagrams in a stream.
+// Valid outputs of 2 s, for tests to corrupt: a thousand datagrams in a stream.
 const (
 	goodRoundTrips = `TRANSACTION_RATE=50000.000
 RT_LATENCY=20.000
@@ -218,8 +217,8 @@ LOCAL_TRANSPORT_RETRANS=7
 `
 )
 
-// with replaces lines of an output by others of the same names, given with spaces between. It panics when there is
-// nothing to replace: that would be a test of nothing.
+// with replaces lines of an output with others of the same names, given with spaces between them. It panics when there
+// is nothing to replace, because the test would then test nothing.
 func with(stdout, lines string) string {
 	for _, line := range strings.Fields(lines) {
 		name, _, _ := strings.Cut(line, "=")
@@ -300,7 +299,7 @@ func TestParseOwn(t *testing.T) {
 	}
 }
 
-// TestEndOfTCP: a round trip of TCP that waits for a segment to be sent again may be cut by the end.
+// TestEndOfTCP: the end of the test may cut off a TCP round trip that waits for a retransmission.
 func TestEndOfTCP(t *testing.T) {
 	stdout := with(goodRoundTrips, "LOCAL_BYTES_SENT=6400064 REMOTE_BYTES_RECVD=6400064 MEAN_LATENCY=15.00")
 	if m, err := parse(t, cell("TCP_RR", 64, 2*time.Second), 0, stdout); err != nil || m.Own.Count != 100_000 {
@@ -377,9 +376,9 @@ func TestParseWarns(t *testing.T) {
 
 func TestParseFails(t *testing.T) {
 	cases := map[string]struct {
-		// test is the requested one; TCP_RR by default.
+		// test is the requested test; TCP_RR by default.
 		test string
-		// lines are replaced in what would be a good output of it.
+		// lines are the lines to replace in a valid output of the test.
 		lines string
 		says  string
 	}{
@@ -560,7 +559,7 @@ func FuzzParse(f *testing.F) {
 	for i, test := range tests {
 		for _, version := range []string{"2.7.0-", "2.7.1-"} {
 			stdout := file(f, version+strings.ReplaceAll(strings.ToLower(test), "_", "-")+".txt")
-			// All of one size, which is that of the cells below.
+			// All messages have the size of the cells below.
 			stdout = strings.NewReplacer("SIZE=1048576", "SIZE=64", "SIZE=1472", "SIZE=64").Replace(stdout)
 			f.Add(stdout, "", 0, uint8(i))
 			f.Add(file(f, version+"failures.txt"), "netperf: remote error 101", 1, uint8(i))

@@ -14,7 +14,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The driver's own commands, run with the program where there is one: what one prints the other reads.
+// TestProgram runs the driver's commands with the installed program, if there is one: each end reads what the other
+// prints.
 func TestProgram(t *testing.T) {
 	for _, program := range []string{program, serverProgram} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -29,7 +30,7 @@ func TestProgram(t *testing.T) {
 	target := tool.Target{Address: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, LocalAddress: "127.0.0.1"}
 	cases := map[string]struct {
 		cell tool.Cell
-		// killed: the server is, in the middle.
+		// killed: the server is killed in the middle of the test.
 		killed bool
 	}{
 		"round trips over TCP":                  {cell("TCP_RR", 1<<16, time.Second), false},

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// check says whether it is the result of the cell, and hangs together.
+// check returns an error if the document is not a consistent result of the cell.
 func (d document) check(c tool.Cell) error {
 	if d.Tool != program || len(d.Cells) != 1 {
 		return fmt.Errorf("it is of %q and has %d cells", d.Tool, len(d.Cells))
@@ -68,7 +68,7 @@ func (d document) check(c tool.Cell) error {
 	return m.checkSlowest()
 }
 
-// checkCourse says whether the intervals cover the measurement and hold all its messages.
+// checkCourse returns an error if the intervals do not cover the measurement and all its messages.
 func (m cell) checkCourse() error {
 	n, length := int64(len(m.Intervals.Log)), m.Intervals.LengthNs
 	if n < 1 || n > mostIntervals || length < 1 || n-1 >= math.MaxInt64/length {
@@ -98,7 +98,7 @@ func (m cell) checkCourse() error {
 	return nil
 }
 
-// check says whether the parts are the whole.
+// check returns an error if the parts do not add up to the total.
 func (a attribution) check(received int64) error {
 	left := a.Examined
 	for _, part := range []int64{a.Client, a.Server, a.Both, a.Neither, a.Undetermined} {
@@ -113,7 +113,8 @@ func (a attribution) check(received int64) error {
 	return nil
 }
 
-// checkSlowest says whether the samples that are reported one by one fit the sums, the course, and each other.
+// checkSlowest returns an error if the samples that are listed one by one do not fit the sums, the intervals, and each
+// other.
 func (m cell) checkSlowest() error {
 	a, largest := m.Attribution, m.RTT.MaxNs
 	if m.Intended != nil {
@@ -161,8 +162,8 @@ func (m cell) checkSlowest() error {
 	return nil
 }
 
-// explained says whether the gaps, as far as they are known, make an outlier one of the place that it is attributed to: half
-// of what it took more than the median is the measure.
+// explained reports whether the gaps, as far as they are known, agree with the place to which an outlier is attributed:
+// the threshold is half of its excess over the median.
 func (o outlier) explained(p50 int64) bool {
 	var there int64
 	if o.ServerGapNs != nil {
@@ -187,10 +188,10 @@ func (o outlier) explained(p50 int64) bool {
 	return o.Where == tool.WhereNeither
 }
 
-// width is that of the bucket with this lower edge: each power of two from 2048 on has 1024 of them.
+// width returns the width of the bucket with this lower edge: each power of two from 2048 on has 1024 buckets.
 func width(low int64) int64 { return 1 << max(bits.Len64(uint64(low))-11, 0) }
 
-// check says whether the numbers beside the buckets can be true.
+// check returns an error if the numbers beside the buckets cannot be true.
 func (h histogram) check() error {
 	if h.Count < 0 || h.OverRange < 0 || h.Count > math.MaxInt64-h.OverRange || h.Count+h.OverRange == 0 {
 		return fmt.Errorf("there are %d in range and %d out of range", h.Count, h.OverRange)

@@ -19,7 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The captured results, and the cells that they are of.
+// captured maps the captured results to their cells.
 var captured = map[string]tool.Cell{
 	"tcp.json":       cellOf("TCP", 64, 300*time.Millisecond, 100*time.Millisecond),
 	"udp.json":       spinning(cellOf("UDP", 1, 200*time.Millisecond, 100*time.Millisecond)),
@@ -46,7 +46,7 @@ func file(t testing.TB, name string) []byte {
 	return b
 }
 
-// plain is a result read without the parser's types.
+// plain is a result, read without the parser's types.
 type plain struct {
 	Cells []struct {
 		Received    int64           `json:"received"`
@@ -68,7 +68,7 @@ type plainHistogram struct {
 	Buckets [][2]int64  `json:"buckets"`
 }
 
-// wantHistogram checks that what was recorded is the histogram, to the bucket.
+// wantHistogram checks that the recorded samples match the histogram bucket by bucket.
 func wantHistogram(t *testing.T, r *result.Recorder, sums *tool.Sums, want plainHistogram) {
 	t.Helper()
 	r.SetSums(sums.SumNs, sums.SumOfSquaresNs2)
@@ -82,7 +82,7 @@ func wantHistogram(t *testing.T, r *result.Recorder, sums *tool.Sums, want plain
 	if got := fmt.Sprintf("%.17g", h.SumOfSquaresNs2); got != want.Squares.String() {
 		t.Errorf("sum of squares %s, want %s", got, want.Squares)
 	}
-	// Merge decodes the histogram and holds it against the sums.
+	// Merge decodes the histogram and checks it against the sums.
 	d, err := result.Merge(h)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func text(t testing.TB, v any) []byte {
 	return out
 }
 
-// changed is a captured result with one change in its only cell.
+// changed returns a captured result with one change in its only cell.
 func changed(t testing.TB, name string, change func(cell map[string]any)) []byte {
 	t.Helper()
 	var d map[string]any
@@ -198,12 +198,12 @@ func changed(t testing.TB, name string, change func(cell map[string]any)) []byte
 	return text(t, d)
 }
 
-// rtt is a histogram as the tool writes it.
+// rtt returns a histogram as the tool writes it.
 func rtt(count, over, least, most, sum int64, buckets ...[2]int64) map[string]any {
 	return map[string]any{"count": count, "over_range": over, "min_ns": least, "max_ns": most, "sum_ns": sum, "sum_squares_ns2": 1.0, "buckets": buckets}
 }
 
-// answered sets the histogram and the counts that go with it.
+// answered sets the histogram and the counts that depend on it.
 func answered(h map[string]any) func(map[string]any) {
 	return func(cell map[string]any) {
 		n := h["count"].(int64) + h["over_range"].(int64)
@@ -213,7 +213,7 @@ func answered(h map[string]any) func(map[string]any) {
 	}
 }
 
-// slowSample is a slow sample as the tool writes it; it writes nothing of a gap that it does not know.
+// slowSample returns a slow sample as the tool writes it; the tool leaves out a gap that it does not know.
 func slowSample(at, rtt, samples int64, where string, client int64, server any) map[string]any {
 	o := map[string]any{"at_ns": at, "rtt_ns": rtt, "samples": samples, "where": where, "client_gap_ns": client}
 	if server != nil {
@@ -222,7 +222,7 @@ func slowSample(at, rtt, samples int64, where string, client int64, server any) 
 	return o
 }
 
-// course is the log of intervals as the tool writes it.
+// course returns the log of intervals as the tool writes it.
 func course(length int64, log ...[6]int64) map[string]any {
 	return map[string]any{"length_ns": length, "log": log}
 }
@@ -283,14 +283,14 @@ func TestParseRefuses(t *testing.T) {
 	set := func(key string, value any) tool.Output {
 		return with(func(cell map[string]any) { cell[key] = value })
 	}
-	// five is a result of five samples in the buckets that are not looked at here.
+	// five returns a result of five samples; the buckets do not matter here.
 	five := func(key string, value any) tool.Output {
 		return with(func(cell map[string]any) {
 			answered(rtt(5, 0, 10, 10, 50, [2]int64{10, 5}))(cell)
 			cell[key] = value
 		})
 	}
-	// slow is a result of five samples of 10 to 2000 ns, with two beyond 500 ns, as they are reported.
+	// slow returns a result of five samples of 10 to 2000 ns, with two beyond 500 ns, listed as slowest.
 	slow := func(slowest ...any) tool.Output {
 		return with(func(cell map[string]any) {
 			answered(rtt(5, 0, 10, 2000, 3030, [2]int64{10, 3}, [2]int64{1000, 1}, [2]int64{2000, 1}))(cell)
@@ -391,9 +391,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is accepted can be stored and read again, with the numbers it came with.
+// FuzzParse checks that every accepted result can be stored and read again with the same numbers.
 func FuzzParse(f *testing.F) {
-	// Short ones, for the fuzzer's sake: without what the parser does not read.
+	// Short inputs for the fuzzer, without the fields that the parser ignores.
 	for _, h := range []map[string]any{
 		rtt(1, 2, 10, 61_000_000_000, 10, [2]int64{10, 1}), rtt(4, 0, 10, 5002, 10022, [2]int64{10, 2}, [2]int64{5000, 2}), rtt(0, 1, 0, 0, 0),
 		rtt(1, 2, 0, 61_000_000_000, 10, [2]int64{10, 1}),

@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The driver's own commands, run with the program as it is now: what one writes the other reads.
+// TestProgram runs the driver's commands with the current program: each end reads what the other writes.
 func TestProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), build.Program)
 	if err := build.Build(t.Context(), "../../..", path); err != nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Table is what a tool prints on its standard output.
+// Table is the standard output of a tool.
 type Table struct {
 	Header
-	// Rows are the lines of numbers, each with as many as there are columns.
+	// Rows are the lines of numbers, each with one number per column.
 	Rows [][]int64
 }
 
-// Header is the lines that begin with #, in their order, which differs from run to run and from terminal to file.
+// Header is the list of lines that begin with #, in their order, which differs from run to run and between terminal and
+// file.
 type Header []Entry
 
 // Entry is a line of the header: "# key: value" or "# key=value".
@@ -26,9 +27,8 @@ type Entry struct {
 	Key, Value string
 }
 
-// ParseTable reads a tool's standard output, or a copy of it in which spaces stand for tabs (those that do not break
-// among them). Its columns must have these names. Lines that are neither header nor row (of Onload, of a shell) are
-// passed over.
+// ParseTable reads a tool's standard output, or a copy of it with spaces (including non-breaking spaces) instead of
+// tabs. Its columns must have these names. Lines that are neither header nor row (from Onload or a shell) are skipped.
 func ParseTable(output []byte, columns []string) (Table, error) {
 	var t Table
 	number := 0
@@ -60,7 +60,7 @@ func ParseTable(output []byte, columns []string) (Table, error) {
 	return t, nil
 }
 
-// parseEntry splits what follows a # at the first ": " or "=": command lines hold both.
+// parseEntry splits the text after a # at the first ": " or "=": command lines contain both.
 func parseEntry(comment string) Entry {
 	colon := strings.Index(comment+" ", ": ")
 	equals := strings.IndexByte(comment, '=')
@@ -89,7 +89,7 @@ func parseRow(fields, columns []string) ([]int64, error) {
 	return row, nil
 }
 
-// Value is the first value with a key, or "".
+// Value returns the first value with a key, or "".
 func (h Header) Value(key string) string {
 	for _, e := range h {
 		if e.Key == key {
@@ -99,7 +99,7 @@ func (h Header) Value(key string) string {
 	return ""
 }
 
-// Version is the version with the checksum of the source, because builds from a checkout have no version.
+// Version returns the version with the checksum of the source, because builds from a checkout have no version.
 func (h Header) Version() string {
 	v, src := h.Value("version"), h.Value("src")
 	if src == "" {
@@ -108,9 +108,9 @@ func (h Header) Version() string {
 	return strings.TrimSpace(v + " (src " + src + ")")
 }
 
-// FullRTT says whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds
-// before 2026 do not say so; then it depends on whether --rtt was among the arguments. It is an error if
-// nothing tells.
+// FullRTT reports whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds
+// before 2026 do not report it; then it depends on whether --rtt was among the arguments. If neither is known, it
+// returns an error.
 func (h Header) FullRTT() (bool, error) {
 	switch reporting := h.Value("reporting"); reporting {
 	case "RTT":
@@ -128,7 +128,7 @@ func (h Header) FullRTT() (bool, error) {
 	return slices.Contains(arguments, "--rtt"), nil
 }
 
-// Figures are the clock's rate and what the header says of acceleration.
+// Figures returns the clock's rate and the header's lines about acceleration.
 func (h Header) Figures() []tool.Figure {
 	var out []tool.Figure
 	for _, e := range h {
@@ -141,9 +141,9 @@ func (h Header) Figures() []tool.Figure {
 	return out
 }
 
-// Warnings are the tool's own. Whether Onload was there does not show: the header's onload_version is absent with Onload 9
-// and later, which do not export it, and LD_PRELOAD and EF_* lines show the environment, also when the library could not be
-// loaded.
+// Warnings returns the tool's own warnings. They do not show whether Onload was present: the header's onload_version is
+// absent with Onload 9 and later, which do not export it, and LD_PRELOAD and EF_* lines show the environment even when
+// the library could not be loaded.
 func (h Header) Warnings(name v1alpha1.Tool) []string {
 	var out []string
 	for _, e := range h {

@@ -37,8 +37,8 @@ func TestFullRTT(t *testing.T) {
 	}
 }
 
-// The header says nothing of acceleration that holds: Onload 9 and later do not export the version that it would print, and
-// LD_PRELOAD shows the environment only.
+// The header has no reliable information about acceleration: Onload 9 and later do not export the version that it would
+// print, and LD_PRELOAD shows only the environment.
 func TestTheHeaderDoesNotWarnOfOnload(t *testing.T) {
 	for name, text := range map[string]string{
 		"loaded, Onload 8":  "# version: 1.6.0\n# LD_PRELOAD=libonload.so\n# onload_version=201811-u1\n# EF_POLL_USEC=100000\n",

@@ -78,7 +78,7 @@ func TestDriver(t *testing.T) {
 	if d.Listens(udp0) != v1alpha1.ProtocolTCP || d.Listens(tcp64) != v1alpha1.ProtocolTCP {
 		t.Error("the control connection is TCP whatever is measured")
 	}
-	// The 3.5 s of the cell and a quarter of it, 12 s to set up, and the least of 11,000 messages on a path of 10 ms.
+	// The 3.5 s of the cell and a quarter of it, 12 s to set up, and the minimum of 11,000 messages on a path of 10 ms.
 	if got, want := d.Deadline(tcp64), 126*time.Second+375*time.Millisecond; got != want {
 		t.Errorf("deadline %s, want %s", got, want)
 	}

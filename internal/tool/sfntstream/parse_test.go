@@ -19,25 +19,25 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// session is a run of the tool as its source computes it, for tests to spoil. Times are ticks of a clock of 2.5 GHz,
-// of which a message a millisecond takes 2.5 million.
+// session is a run of the tool, computed as its source computes it, for tests to corrupt. Times are ticks of a clock of
+// 2.5 GHz; at one message per millisecond the interval is 2.5 million ticks.
 type session struct {
 	cell     tool.Cell
 	messages []message
 	restarts int
 	header   string
-	row      row // nil: as the messages give it
+	row      row // nil: computed from the messages
 	heading  string
-	tail     string // behind the last sample
+	tail     string // after the last sample
 	noRaw    bool
 	exit     int
 	stderr   string
 }
 
-// message is one that was sent.
+// message is a message that was sent.
 type message struct {
 	due, late, rtt uint64
-	// dropped on the way there, lost on the way back.
+	// dropped: lost on the way to the server; lost: lost on the way back.
 	dropped, lost bool
 }
 
@@ -46,7 +46,7 @@ const (
 	tsc = "# tsc_hz: 2500000000\n"
 )
 
-// newSession sends all messages of a cell on time; each is answered after 10 µs.
+// newSession returns a session in which all messages of a cell are sent on time and answered after 10 µs.
 func newSession(c tool.Cell) *session {
 	s := &session{cell: c, header: "# cmdline: sfnt-stream --rtt udp h\n# version: 1.6.0\n# src: abc\n" + tsc + "# percentile=99\n# reporting: RTT\n# msgsize=64\n# return_latency=4999\n",
 		heading: "#send-target(ns)\tsend-actual(ns)\tlatency(ns)\n"}
@@ -57,7 +57,8 @@ func newSession(c tool.Cell) *session {
 	return s
 }
 
-// hold holds the sender up at message n for so many ticks. It catches up at once, without a look at the clock.
+// hold delays the sender by this many ticks at message n. The sender then catches up at once, without reading the
+// clock.
 func (s *session) hold(n int, ticks uint64) {
 	until := s.messages[n].due + ticks
 	for i := n; i < len(s.messages) && s.messages[i].due < until; i++ {
@@ -65,7 +66,7 @@ func (s *session) hold(n int, ticks uint64) {
 	}
 }
 
-// ns is the tool's conversion with its overflow.
+// ns converts ticks as the tool does, including its overflow.
 func ns(ticks uint64) uint64 { return ticks * 1_000_000_000 / hz }
 
 func seconds(ns uint64) string { return fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9) }
@@ -89,7 +90,7 @@ func (s *session) output() tool.Output {
 		if m.lost {
 			continue
 		}
-		// What is late by 2³² ticks is on time.
+		// A message that is late by 2³² ticks appears to be on time.
 		intended := m.due + m.late - uint64(uint32(m.late))
 		fmt.Fprintf(&raw, "%s\t%s\t%s\n", seconds(ns(intended)), seconds(ns(m.due+m.late)), seconds(ns(m.rtt)))
 		least, most = min(least, int64(ns(m.rtt))), max(most, int64(ns(m.rtt)))
@@ -156,7 +157,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A sender that is held up shows in what is counted from the intended start, and not from the actual one.
+// A delayed sender shows in the samples measured from the intended start, but not in those measured from the actual
+// start.
 func TestParseDelayedSender(t *testing.T) {
 	s := newSession(second)
 	s.hold(600, 200*hz/1000)
@@ -164,7 +166,7 @@ func TestParseDelayedSender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Message 600 is the 501st that counts. The one behind it is a millisecond less late.
+	// Message 600 is the 501st that counts. The next message is a millisecond less late.
 	want := []int64{10_000, 200_010_000, 199_010_000, 198_010_000}
 	if diff := cmp.Diff(want, samples[499:503]); diff != "" || samples[700] != 10_000 {
 		t.Errorf("-want +got:\n%s", diff)
@@ -179,14 +181,14 @@ func TestParseDelayedSender(t *testing.T) {
 	}
 }
 
-// The tool's nanoseconds begin again after each 7.4 s of a clock of 2.5 GHz.
+// The tool's nanoseconds wrap after each 7.4 s of a clock of 2.5 GHz.
 func TestParseLongerThanTheCounter(t *testing.T) {
 	c := second
 	c.Duration = time.Minute
 	s := newSession(c)
-	s.hold(7_300, 200*hz/1000) // late on both sides of the first turn
+	s.hold(7_300, 200*hz/1000) // late on both sides of the first wrap
 	s.messages[14_757], s.messages[14_758] = s.messages[14_758], s.messages[14_757]
-	s.messages[14_758].rtt += 2_501_000 // at the second turn the later message is answered first
+	s.messages[14_758].rtt += 2_501_000 // at the second wrap the later message is answered first
 	samples, m, err := parse(c, s.output())
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +231,7 @@ func TestParseLost(t *testing.T) {
 			for i := range s.messages[400:] {
 				s.messages[400+i].due += 123_457
 			}
-		}, 9, 990, []string{"restarted its schedule, 2 times"}}, // one less, for the second that it took
+		}, 9, 990, []string{"restarted its schedule, 2 times"}}, // one less, for the second of the run
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +259,8 @@ func lose(messages []message) {
 	}
 }
 
-// Of more messages than the tool can time, each so many is. When that one is dropped, the next is answered instead.
+// If there are more messages than the tool can time, it times every n-th. When that message is dropped, the next is
+// answered instead.
 func TestParseTimesSome(t *testing.T) {
 	c := with(func(c *tool.Cell) { c.RatePerSecond, c.Warmup, c.Duration = 1_000_000, 0, time.Second })
 	s := newSession(c)
@@ -283,7 +286,7 @@ func TestParseCaptured(t *testing.T) {
 	cases := map[string]struct {
 		protocol v1alpha1.Protocol
 		version  string
-		first    [2]int64 // sample, from the intended and from the actual start
+		first    [2]int64 // sample, measured from the intended and from the actual start
 		most     [2]int64
 	}{
 		"udp":       {"UDP", "no-version-modified (src 799b5332e00ece1103853ac32418f51d)", [2]int64{888210, 127026}, [2]int64{22048023, 4063025}},
@@ -313,7 +316,7 @@ func TestParseCaptured(t *testing.T) {
 	}
 }
 
-// captured is what a client left behind.
+// captured returns the captured output of a client.
 func captured(t testing.TB, name string) tool.Output {
 	t.Helper()
 	stdout, err := os.ReadFile("testdata/" + name + ".stdout")
@@ -375,14 +378,14 @@ func minute() tool.Cell {
 	return c
 }
 
-// rowOf is the row that the messages give.
+// rowOf returns the row that follows from the messages.
 func (s *session) rowOf() row {
 	r := make(row, len(columns))
 	r[0], r[1], r[2], r[4], r[6], r[9] = 1_000, 1_000, 1_000, 10_000, 10_000, int64(len(s.messages))
 	return r
 }
 
-// TestCapturedFailures reads failures as they were captured, one after another in a file.
+// TestCapturedFailures reads the captured failures, which are in one file.
 func TestCapturedFailures(t *testing.T) {
 	b, err := os.ReadFile("testdata/failures.txt")
 	if err != nil {
@@ -427,7 +430,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add([]byte{}, failures, []byte{}, 3, int32(1_000))
-	// A schedule that was kept, and one that was restarted after the counter had come round.
+	// A schedule that was kept, and one that was restarted after the counter had wrapped.
 	f.Add([]byte(tsc+"# reporting: RTT\n1000\t1000\t1000\t0\t10000\t0\t10000\t0\t0\t2\t0\t0\t0\t0\t0\t0\t0\n"), []byte{},
 		[]byte("#\n0.001000000\t0.001000000\t0.000010000\n0.002000000\t0.003000000\t0.000010000\n"), 0, int32(1_000))
 	f.Add([]byte(tsc+"# reporting: RTT\n1000\t1000\t1000\t0\t10000\t0\t10000\t0\t0\t3\t0\t0\t0\t1\t0\t0\t0\n"), []byte{},
@@ -456,13 +459,13 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkParse is as many samples as the tool takes from the file into both histograms.
+// BenchmarkParse parses as many samples as the tool can time from the file into both histograms.
 func BenchmarkParse(b *testing.B) {
 	c := with(func(c *tool.Cell) { c.RatePerSecond, c.Warmup, c.Duration = 100_000, 0, 8_900*time.Millisecond })
 	s := newSession(c)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range s.messages {
-		s.messages[i].rtt += random.Uint64N(5_000) // in less than the time between two messages, so that none overtakes
+		s.messages[i].rtt += random.Uint64N(5_000) // less than the time between two messages, so that no message overtakes another
 	}
 	out := s.output()
 	raw, err := out.OpenRaw("raw-64-100000.dat")

@@ -53,7 +53,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// The tool divides the number of messages by that of the samples to find of how many messages it times one.
+// The tool divides the number of messages by the number of samples to find how many messages there are per timed
+// message.
 func TestScheduleIsTheToolsOwn(t *testing.T) {
 	for _, rate := range []int32{1, 100, 101, 23_000, 99_999, 300_000, 1_000_000, 10_000_000} {
 		for _, d := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 3*time.Second + 1, 94 * time.Second, 12 * time.Hour} {
@@ -65,8 +66,8 @@ func TestScheduleIsTheToolsOwn(t *testing.T) {
 			if s.duration() < udp64.Warmup+d || s.ms > 1<<31-1 {
 				t.Errorf("%d/s for %s: runs for %d ms", rate, d, s.ms)
 			}
-			// The rate tells the number of messages to within one for each second. What it lacks must be sent after the
-			// measuring time.
+			// The rate determines the number of messages to within one per second. That many messages must be sent
+			// after the measuring time.
 			if uncertain, spare := s.ms/1000+1, int64(rate)*int64(s.duration()-udp64.Warmup-d)/int64(time.Second); rate >= minRate && uncertain > spare {
 				t.Errorf("%d/s for %s: %d messages after the measuring time, and %d may not be told", rate, d, spare, uncertain)
 			}

@@ -7,26 +7,28 @@ import (
 	"io"
 )
 
-// row is a row of the full log: when a message was sent and answered, in nanoseconds since the tool's start.
+// row is a row of the full log: the times at which a message was sent and answered, in nanoseconds since the tool's
+// start.
 type row struct {
 	sent, answered int64
 }
 
-// logHead begins the line of the rows' columns; the last column is rtt(usec) or latency(usec), the half of it.
+// logHead is the beginning of the line with the column names; the last column is rtt(usec), or latency(usec), which is
+// half of it.
 const logHead = "packet, txTime(sec), rxTime(sec), "
 
-// rule ends the rows.
+// rule is the line that ends the rows.
 const rule = "------------------------------"
 
-// blockSize is how much of a log is read at once, in bytes; no line is nearly as long.
+// blockSize is how much of a log is read at once, in bytes; all lines are much shorter.
 const blockSize = 64 << 10
 
-// readLog passes on the rows of a full log. It is an error if they are not all there, from the head to the rule
-// behind the last: the tool does not notice when the disk is full.
+// readLog passes on the rows of a full log. It returns an error if any row is missing between the head and the rule
+// after the last row: the tool does not notice when the disk is full.
 func readLog(r io.Reader, add func(row) error) error {
 	l := log{add: add}
 	block := make([]byte, blockSize)
-	kept := 0 // of a line whose end is not in the block
+	kept := 0 // bytes of a line whose end is not in the block
 	for !l.ended {
 		n, err := r.Read(block[kept:])
 		whole := bytes.LastIndexByte(block[:kept+n], '\n') + 1
@@ -49,20 +51,21 @@ func readLog(r io.Reader, add func(row) error) error {
 	return nil
 }
 
-// log is how far a log was read.
+// log is the state of reading a log.
 type log struct {
 	add func(row) error
-	// lines and rows are how many there were.
+	// lines and rows are the numbers of lines and rows read so far.
 	lines, rows int64
-	// within is true from the rows' head to the rule that ends them, ended from there on.
+	// within is true from the rows' head to the rule that ends them; ended is true after that rule.
 	within, ended bool
 }
 
-// read reads whole lines. Lines without an error are counted.
+// read reads whole lines and counts the lines without an error.
 func (l *log) read(lines []byte) error {
 	for len(lines) > 0 && !l.ended {
 		if l.within {
-			// Rows are numbered in their order. The number is not the message's: those without an answer have none.
+			// Rows are numbered in sequence. The number is not the message's, because messages without an answer have
+			// no row.
 			if index, r, length := parseRow(lines); length > 0 && index == l.rows {
 				if err := l.add(r); err != nil {
 					return err
@@ -88,10 +91,10 @@ func (l *log) read(lines []byte) error {
 	return nil
 }
 
-// parseRow reads the line "packet, txTime(sec), rxTime(sec), latency(usec)" at the start of several and returns its
-// length, 0 if it is not one. The two times have nine decimals, so their difference is the round trip to the nanosecond,
-// and the fourth column, which has three, says the same again: in whole round trips, as the tool is configured to, or in
-// halves. It is held against the difference.
+// parseRow reads the line "packet, txTime(sec), rxTime(sec), latency(usec)" at the start of lines and returns its
+// length, or 0 if it is not such a line. The two times have nine decimals, so their difference is the round trip to the
+// nanosecond. The fourth column has three decimals and repeats the round trip, whole (as the tool is configured) or
+// half. It is checked against the difference.
 func parseRow(lines []byte) (index int64, r row, length int) {
 	index, at := number(lines, 0, 0)
 	r.sent, at = number(lines, comma(lines, at), 9)
@@ -107,10 +110,10 @@ func parseRow(lines []byte) (index int64, r row, length int) {
 // near allows for the rounding of floats in the tool.
 func near(a, b int64) bool { return a-b >= -2 && a-b <= 2 }
 
-// nowhere is the place behind something that is not there; nothing is found from there on.
+// nowhere is the position after something that was not found; parsing from there finds nothing.
 const nowhere = -1
 
-// comma returns the place behind the comma and the space at this one.
+// comma returns the position after the comma and space at this position.
 func comma(b []byte, at int) int {
 	if at < 0 || at+1 >= len(b) || b[at] != ',' || b[at+1] != ' ' {
 		return nowhere
@@ -118,8 +121,8 @@ func comma(b []byte, at int) int {
 	return at + 2
 }
 
-// number reads a number of at most nine digits, then so many decimals, as an integer of the last one's place, and
-// returns the place behind it. A log has millions of them, so it looks at each byte once.
+// number reads a number of at most nine digits and then this many decimals. It returns the number as an integer in
+// units of the last decimal, and the position after it. A log has millions of numbers, so it looks at each byte once.
 func number(b []byte, at, decimals int) (n int64, behind int) {
 	if at < 0 {
 		return 0, nowhere
@@ -155,8 +158,8 @@ func number(b []byte, at, decimals int) (n int64, behind int) {
 	return n, at + 1 + decimals
 }
 
-// eightDigits reads eight digits at once, as most of a log are digits of nanoseconds: the word's lowest byte is the
-// first of them, and neighbours are put together three times, to numbers of two, of four and of eight digits.
+// eightDigits reads eight digits at once, because most of a log consists of digits of nanoseconds: the lowest byte of
+// the word is the first digit, and neighbours are combined three times, into numbers of two, four and eight digits.
 func eightDigits(b []byte) (n int64, ok bool) {
 	v := binary.LittleEndian.Uint64(b) ^ 0x3030303030303030
 	if (v|(v+0x0606060606060606))&0xf0f0f0f0f0f0f0f0 != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The lines of the report that count. Colours are taken out before.
+// The lines of the report that are used. Colours are removed first.
 var (
 	colours     = regexp.MustCompile("\x1b\\[[0-9;]*m")
 	versionLine = regexp.MustCompile(`== version #(\S+) ==`)
@@ -24,10 +24,10 @@ var (
 	figureLine = regexp.MustCompile(`---> (<MAX> observation|<MIN> observation|percentile [0-9.]+) *= *([0-9.]+)`)
 )
 
-// report is what the tool printed.
+// report holds the tool's output.
 type report struct {
 	version string
-	// seconds are how long it sent.
+	// seconds is how long it sent.
 	seconds        float64
 	sent, received int64
 	// logged is the number of rows that the log should have.
@@ -46,7 +46,7 @@ func (r *report) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, "sockperf: "+fmt.Sprintf(format, args...))
 }
 
-// Parse reads what the client printed and, but for streams, the rows of the log that were sent in the measuring time.
+// Parse reads the client's output and, except for streams, the rows of the log that were sent in the measuring time.
 func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	said := colours.ReplaceAllString(string(out.Stdout)+"\n"+string(out.Stderr), "")
 	read := readReport
@@ -68,8 +68,8 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 		m.Start, m.Lost = tool.StartActual, r.dropped
 		err = r.readRows(c, out, record)
 	default:
-		// Of the messages that were not answered, one is that which the end of the run interrupted; it lies
-		// behind the measuring time. A ping-pong goes on after a lost one only if another answer came twice.
+		// One of the messages without an answer is the message that the end of the run interrupted, after the measuring
+		// time. A ping-pong continues after a lost message only if another answer arrived twice.
 		m.Lost = max(r.sent-r.received-1, 0)
 		err = r.readRows(c, out, record)
 	}
@@ -95,7 +95,7 @@ func (r *report) readRows(c tool.Cell, out tool.Output, record func(rtt, count i
 		return tool.Failf("sockperf's log has %d rows, but the report says %d: is its scratch volume full?",
 			w.rows, r.logged)
 	}
-	// A sender that got stuck is reported before answers that stayed away.
+	// The rate is checked first, so that a stuck sender is reported rather than missing answers.
 	if c.OpenLoop() {
 		if err := r.checkRate(c.RatePerSecond); err != nil {
 			return err
@@ -104,10 +104,11 @@ func (r *report) readRows(c tool.Cell, out tool.Output, record func(rtt, count i
 	return w.check(*r)
 }
 
-// leastPercent of a rate must be sent, and from fullPercent on nothing is said of it.
+// leastPercent of a rate must be sent; from fullPercent on there is no warning.
 const leastPercent, fullPercent = 90, 99
 
-// checkRate says whether the sender kept its rate over the whole run. What it sent late, but sent, is not missing.
+// checkRate returns an error if the sender did not keep its rate over the whole run. Messages that were sent late are
+// not missing.
 func (r *report) checkRate(rate int32) error {
 	reached := float64(r.sent) / r.seconds
 	percent := 100 * reached / float64(rate)
@@ -121,7 +122,7 @@ func (r *report) checkRate(rate int32) error {
 	return nil
 }
 
-// readReport collects the figures. It is an error if there are none, for nothing else tells that the tool
+// readReport collects the figures. It returns an error if there are none, because nothing else shows that the tool
 // measured.
 func readReport(said string) (report, error) {
 	r := report{version: version(said)}
@@ -164,7 +165,7 @@ func readReport(said string) (report, error) {
 		r.warn("%s out-of-order messages, which are in no percentile", n)
 	}
 	if n := total[4]; n != "" {
-		// A sender that does not sleep goes on to the next message.
+		// A sender that does not sleep continues with the next message.
 		r.figure("skipped", n)
 		r.warn("%s messages were due and not sent, because the socket was full", n)
 	}
@@ -178,13 +179,13 @@ func version(said string) string {
 	return ""
 }
 
-// count is a number of messages as the tool printed it, and where it belongs.
+// count is a number of messages as the tool printed it, and the field that it is stored in.
 type count struct {
 	of   *int64
 	text string
 }
 
-// read reads how long the tool sent, and counts.
+// read parses how long the tool sent, and counts.
 func (r *report) read(seconds string, counts ...count) error {
 	var err error
 	if r.seconds, err = strconv.ParseFloat(seconds, 64); err != nil || !(r.seconds > 0) {
@@ -198,17 +199,17 @@ func (r *report) read(seconds string, counts ...count) error {
 	return nil
 }
 
-// window passes the rows of the measuring time on.
+// window passes on the rows of the measuring time.
 type window struct {
 	cell   tool.Cell
 	record func(rtt, count int64)
 
 	rows, recorded int64
-	// first and last are when the first and the last message of the log were sent.
+	// first and last are the times at which the first and the last message of the log were sent.
 	first, last int64
 }
 
-// from and to are the measuring time. The log begins after the head, which counts as warm-up.
+// from and to bound the measuring time. The log begins after the head, which counts as warm-up.
 func (w *window) from() int64 { return w.first + int64(max(w.cell.Warmup-head, 0)) }
 func (w *window) to() int64   { return w.from() + int64(w.cell.Duration) }
 
@@ -230,8 +231,8 @@ func (w *window) add(r row) error {
 	return nil
 }
 
-// check says whether the log covers the measuring time. When it ends before, answers stayed away: the tool then goes
-// on until the end of the run and reports what it has as if nothing had happened.
+// check returns an error if the log does not cover the measuring time. If it ends early, answers were missing: the tool
+// then continues until the end of the run and reports its data as if nothing had happened.
 func (w *window) check(r report) error {
 	if w.last < w.to() {
 		measured := max(time.Duration(w.last-w.from()), 0)
@@ -251,7 +252,7 @@ func (w *window) check(r report) error {
 	return nil
 }
 
-// explain turns what the tool said into a failure.
+// explain builds a failure from the tool's output.
 func explain(exitCode int, said string, problem error) error {
 	has := func(parts ...string) bool { return tool.HasAny(said, parts...) }
 	why := problem.Error()
@@ -260,7 +261,7 @@ func explain(exitCode int, said string, problem error) error {
 		why = "no server listens"
 	case has("errno=113 ", "errno=101 "):
 		why = "there is no route to the server"
-	case has("Can`t connect socket"): // of a socket that does not wait, the tool does not know why
+	case has("Can`t connect socket"): // for a nonblocking socket, the tool does not know why
 		why = "no server listens, or there is no route to it"
 	case has("No messages were sent"):
 		why = "nothing could be sent: there is no route to the server, or it hangs"
@@ -288,7 +289,7 @@ func explain(exitCode int, said string, problem error) error {
 	return tool.Exited("sockperf", exitCode, why, errorLines(said))
 }
 
-// errorLines are the lines that tell of an error, as one.
+// errorLines joins the lines that report an error into one.
 func errorLines(said string) string {
 	var found []string
 	for line := range strings.Lines(said) {

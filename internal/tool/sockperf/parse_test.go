@@ -31,7 +31,7 @@ func file(t testing.TB, name string) []byte {
 	return b
 }
 
-// output is what a client left behind; without a log when that is nil.
+// output returns the output of a client, without a log if log is nil.
 func output(stdout, log []byte) tool.Output {
 	return tool.Output{Stdout: stdout, OpenRaw: func(name string) (io.ReadCloser, error) {
 		if log == nil || name != "log.csv" {
@@ -47,7 +47,7 @@ func parse(c tool.Cell, out tool.Output) ([]int64, tool.Measurement, error) {
 	return samples, m, err
 }
 
-// column reads the latencies of a log as text, with nothing of the parser.
+// column returns the latencies of a log as text, without using the parser.
 func column(log []byte) (sent, latency []string) {
 	for _, m := range regexp.MustCompile(`(?m)^\d+, (\S+), \S+, (\S+)$`).FindAllStringSubmatch(string(log), -1) {
 		sent = append(sent, strings.ReplaceAll(m[1], ".", ""))
@@ -59,7 +59,7 @@ func column(log []byte) (sent, latency []string) {
 func TestParseCaptured(t *testing.T) {
 	cases := map[string]struct {
 		rate  int32 // 0: ping-pong
-		about int   // the samples of 300 ms
+		about int   // number of samples in 300 ms
 		start tool.StartTime
 	}{
 		"udp":            {0, 300, ""},
@@ -105,7 +105,7 @@ func TestParseCaptured(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	// Captured with half round trips, and before colours were seen.
+	// Captured with half round trips, and before the parser handled colours.
 	session := string(file(t, "pingpong-tcp.txt"))
 	client, _, _ := strings.Cut(session, "--- server output")
 	r, err := readReport(client)
@@ -129,14 +129,14 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// session makes a report and a log of round trips of 10 µs, one after another, over the whole of a run.
+// session generates a report and a log of consecutive round trips of 10 µs over a whole run.
 type session struct {
 	rows           []row
 	sent, received int64
 	errors         [3]int
 	column         string
 	half           bool
-	tail           string // behind the last row
+	tail           string // after the last row
 }
 
 func newSession(seconds int) *session {
@@ -293,7 +293,7 @@ func TestCapturedFailures(t *testing.T) {
 		"no answer, elsewhere":          {sections["no server, udp"], 0, []string{"no message was answered"}},
 		"server killed, TCP":            {file(t, "tcp-server-killed.stdout"), 7, []string{"server ended before the test", "forcibly closed"}},
 		"server killed, TCP, elsewhere": {sections["server killed (same moment), tcp ping-pong"], 7, []string{"server ended before the test"}},
-		// Two messages in the log's time, but none measured: --no-rdtsc makes the head longer than the run.
+		// Two messages in the log's time, but none is measured: --no-rdtsc makes the head longer than the run.
 		"nothing left of the run": {file(t, "no-rdtsc.stdout"), 0, []string{"no answers came"}},
 		"a size it does not take": {file(t, "bad-size.stdout"), 0, []string{"does not accept its options", "Invalid message size: 13"}},
 		"an option it has not":    {file(t, "bad-option.stdout"), 0, []string{"does not accept its options"}},
@@ -330,7 +330,7 @@ func TestCapturedFailures(t *testing.T) {
 	}
 }
 
-// TestServerKilledUDP is the case in which the tool itself notices nothing: a full report, exit code 0.
+// TestServerKilledUDP covers the case in which the tool itself notices nothing: a full report, exit code 0.
 func TestServerKilledUDP(t *testing.T) {
 	c := cell("UDP", 64, time.Second, 500*time.Millisecond)
 	_, _, err := parse(c, output(file(t, "udp-server-killed.stdout"), file(t, "udp-server-killed.csv")))
@@ -340,14 +340,14 @@ func TestServerKilledUDP(t *testing.T) {
 			t.Errorf("%q does not say %q", f.Message, says)
 		}
 	}
-	// What was requested had ended before: nothing is wrong with that.
+	// The requested time had ended before, so this is not an error.
 	c.Duration = 500 * time.Millisecond
 	if samples, _, err := parse(c, output(file(t, "udp-server-killed.stdout"), file(t, "udp-server-killed.csv"))); err != nil || len(samples) < 200 {
 		t.Errorf("%d samples, %v", len(samples), err)
 	}
 }
 
-// underLoad is a cell whose messages were sent at a rate, in the time of the captured logs.
+// underLoad returns a cell whose messages are sent at a rate, with the times of the captured logs.
 func underLoad(rate int32) tool.Cell {
 	c := cell("UDP", 64, time.Second, 500*time.Millisecond)
 	c.RatePerSecond = rate
@@ -504,7 +504,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRow holds a row that was read against what the standard library reads.
+// FuzzRow compares a parsed row with the result of the standard library.
 func FuzzRow(f *testing.F) {
 	for _, row := range []string{"12, 2.417649771, 2.417784332, 134.561", "0, 2.417649771, 2.417784332, 67.280", "9, 002.0, 1, 1",
 		"1, 1.12345678:, 1.123456789, 0.000", "1, 1.:23456789, 1.123456789, 0.000", "1, 1.1234/6789, 1.123456789, 0.000"} {
@@ -534,7 +534,7 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// BenchmarkParse is a million rows from the log into a histogram.
+// BenchmarkParse parses a million rows from the log into a histogram.
 func BenchmarkParse(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := newSession(2)

@@ -132,7 +132,7 @@ func TestDriver(t *testing.T) {
 		Most     int64
 		Known    bool
 	}
-	// A run takes 4 s, and 3 s where it streams.
+	// A run takes 4 s, or 3 s if it streams.
 	cases := map[string]struct {
 		cell tool.Cell
 		want limits

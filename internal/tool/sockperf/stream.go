@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The lines of a stream that count: what the client says, and the server.
+// The lines of a stream's output that are used, of the client and of the server.
 var (
 	streamLine    = regexp.MustCompile(`Total of (\d+) messages sent in ([0-9.]+) sec(?: \((\d+) messages skipped\))?`)
 	bandwidthLine = regexp.MustCompile(`BandWidth is ([0-9.]+) MBps`)
@@ -31,16 +31,16 @@ func readStream(said string) (report, error) {
 	r.figure("run time (s)", total[2])
 	r.figure("sent", total[1])
 	if total[3] != "" {
-		// Nothing is wrong with that: a sender that does not sleep tries until the socket has room.
+		// This is not an error: a sender that does not sleep retries until the socket has room.
 		r.figure("skipped", total[3])
 	}
 	r.figure("bandwidth (MiB/s)", bandwidth[1])
 	return r, nil
 }
 
-// stream puts together what the client sent and the server received.
+// stream combines what the client sent and what the server received.
 func (r *report) stream(c tool.Cell, server []byte, m *tool.Measurement) error {
-	// The tool prints milliseconds.
+	// The tool's time is in milliseconds.
 	if ran := time.Duration(r.seconds * float64(time.Second)); ran < c.Duration-time.Millisecond {
 		return tool.Failf("sockperf streamed for %s of %s", ran, c.Duration)
 	}
@@ -65,13 +65,13 @@ func (r *report) stream(c tool.Cell, server []byte, m *tool.Measurement) error {
 	return nil
 }
 
-// bits a second of so many messages.
+// bits returns the bits per second of this many messages.
 func (r *report) bits(c tool.Cell, messages int64) float64 {
 	return float64(messages) * float64(c.MessageSize) * 8 / r.seconds
 }
 
-// countReceived is how many messages the server received, -1 when its output was not kept. A server that said nothing
-// had ended before it was asked, or hung: what it received is then not known.
+// countReceived returns how many messages the server received, -1 when its output was not kept. If the server printed
+// nothing, it had ended before it was interrupted, or hung: the number it received is then unknown.
 func countReceived(server []byte) (int64, error) {
 	if server == nil {
 		return -1, nil

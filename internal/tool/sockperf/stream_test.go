@@ -21,7 +21,7 @@ func stream(p v1alpha1.Protocol) tool.Cell {
 func TestParseStream(t *testing.T) {
 	cases := map[string]struct {
 		cell           tool.Cell
-		stdout, server string // files; without a server's its output was not kept
+		stdout, server string // files; if server is empty, its output was not kept
 		want           tool.Measurement
 	}{
 		"UDP, of which most was lost": {stream("UDP"), "stream-udp.stdout", "stream-udp.server", tool.Measurement{

@@ -13,41 +13,41 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Values of a cluster.
+// Values describes a cluster.
 type Values struct {
-	// Client and Server are the nodes of the two ends.
+	// Client and Server are the nodes of the two endpoints.
 	Client string `json:"client"`
 	Server string `json:"server"`
 	// Namespace is created at the beginning and deleted at the end, with NamespaceLabels.
 	Namespace       string            `json:"namespace"`
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
-	// ManagerNamespace is that of the manager. With Chart, the suite installs Tailgate there by these values of the Helm chart, and
-	// uninstalls it at the end; without, it is installed already.
+	// ManagerNamespace is the namespace of the manager. With Chart, the suite installs Tailgate there with these values of
+	// the Helm chart, and uninstalls it at the end; without Chart, it must already be installed.
 	ManagerNamespace string         `json:"managerNamespace"`
 	Chart            map[string]any `json:"chart,omitempty"`
-	// CPUs of each end, as placement.cpus.
+	// CPUs is placement.cpus of each endpoint.
 	CPUs int32 `json:"cpus,omitempty"`
 	// NetworksFrom is the namespace whose NetworkAttachmentDefinitions are copied into Namespace.
 	NetworksFrom string `json:"networksFrom,omitempty"`
-	// VF and PF are as in network.vf and network.pf of a benchmark. Specs that need one that is absent are skipped.
+	// VF and PF have the fields of network.vf and network.pf of a benchmark. Specs that need an absent one are skipped.
 	VF *v1alpha1.DeviceNetwork `json:"vf,omitempty"`
 	PF *v1alpha1.DeviceNetwork `json:"pf,omitempty"`
-	// MTU is the greatest that VFs and the switch carry.
+	// MTU is the largest MTU that the VFs and the switch support.
 	MTU int32 `json:"mtu,omitempty"`
-	// HostNetwork is true where the manager allows it.
+	// HostNetwork is true if the manager allows it.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
-	// Onload is the resource of Onload's device plugin; with it, accelerated sockets over the VFs are measured, too.
+	// Onload is the resource of Onload's device plugin. With it, accelerated sockets over the VFs are also measured.
 	Onload string `json:"onload,omitempty"`
-	// Upgrade is how the client's node is upgraded. Specs that need it are skipped if it is absent.
+	// Upgrade describes how to upgrade the client's node. Specs that need it are skipped if it is absent.
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 }
 
-// Upgrade of a node. Commands run in a shell, with KUBECONFIG and NODE.
+// Upgrade describes an upgrade of a node. Commands run in a shell, with KUBECONFIG and NODE.
 type Upgrade struct {
 	// Command starts an upgrade after which the node has another boot ID, within Timeout.
 	Command string          `json:"command"`
 	Timeout metav1.Duration `json:"timeout"`
-	// Slow, if it is not empty, makes the network of the node's VFs slower by more than twice until Restore.
+	// Slow, if not empty, more than doubles the latency of the network of the node's VFs until Restore.
 	Slow    string `json:"slow,omitempty"`
 	Restore string `json:"restore,omitempty"`
 }
@@ -55,10 +55,10 @@ type Upgrade struct {
 //go:embed local.yaml
 var local []byte
 
-// Local are those of the local cluster.
+// Local returns the values of the local cluster.
 func Local() (Values, error) { return parse("local.yaml", local) }
 
-// Read reads a file of them.
+// Read reads values from a file.
 func Read(path string) (Values, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func Read(path string) (Values, error) {
 	return parse(path, content)
 }
 
-// parse refuses unknown keys and missing values in one line.
+// parse parses values. It reports unknown keys and missing values in one line.
 func parse(path string, content []byte) (Values, error) {
 	v := Values{Namespace: "tailgate-e2e", ManagerNamespace: "tailgate-system", MTU: 1500}
 	if err := yaml.UnmarshalStrict(content, &v); err != nil {

@@ -23,13 +23,13 @@ import (
 
 const (
 	four = "192.168.40.0/24"
-	// otherFour is for a pair beside another.
+	// otherFour is for a second pair beside another one.
 	otherFour = "192.168.41.0/24"
 	six       = "fd00:40::/64"
 )
 
-// TestFunctions measures over virtual functions, takes them away, and measures over the physical ones: a device plugin
-// offers no PF that has VFs.
+// TestFunctions measures over virtual functions, removes them, and measures over the physical functions, because a device
+// plugin offers no PF that has VFs.
 func TestFunctions(t *testing.T) {
 	vfs := makeVFs(t)
 	t.Run("VF", func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestFunctions(t *testing.T) {
 	})
 }
 
-// good measures over each MTU and family, and holds every line of the evidence and of the proof.
+// good measures over each MTU and address family, and checks every line of the evidence and of the proof.
 func good(t *testing.T, kind v1alpha1.NetworkType, functions [2]string) {
 	for i, n := range []network{{kind, 1500, four}, {kind, 1500, six}, {kind, 9000, four}, {kind, 9000, six}} {
 		name := fmt.Sprintf("MTU %d, %s", n.mtu, n.subnet)
@@ -55,7 +55,7 @@ func good(t *testing.T, kind v1alpha1.NetworkType, functions [2]string) {
 				p.inspect(t)
 			}
 			program := v1alpha1.ToolPinger
-			if i == 2 { // sockperf takes IPv4 addresses only
+			if i == 2 { // sockperf accepts only IPv4 addresses
 				program = v1alpha1.ToolSockperf
 			}
 			o := p.measure(t, measurement{program: program})
@@ -67,9 +67,9 @@ func good(t *testing.T, kind v1alpha1.NetworkType, functions [2]string) {
 	}
 }
 
-// badVFs measures over VFs what must not be proved, or fails. Independent faults of the two ends share a run.
+// badVFs measures over VFs with faults that must prevent a proof, or fail the run. Independent faults at the two ends share a run.
 func badVFs(t *testing.T, functions, others [2]string) {
-	// A spec without an MTU asks for the same at both ends.
+	// A spec without an MTU requires the same MTU at both ends.
 	p := attachPair(t, network{v1alpha1.NetworkVF, 0, four}, functions)
 	t.Run("VFs of the far node", func(t *testing.T) {
 		o := p.measure(t, measurement{cpus: [2]string{cores[1], cores[0]}})
@@ -121,7 +121,7 @@ func badVFs(t *testing.T, functions, others [2]string) {
 	})
 }
 
-// failed holds how a run ended whose client lost its interface.
+// failed checks the result of a run whose client lost its interface.
 func (o *outcome) failed(t *testing.T) {
 	t.Helper()
 	if o.words[0].Reason != v1alpha1.OutcomeInterfaceLost || !strings.Contains(o.words[0].Message, "interface net1 disappeared during the run") || o.words[1].Reason == "" {
@@ -130,11 +130,11 @@ func (o *outcome) failed(t *testing.T) {
 	t.Logf("ended in %s: %s", o.took.Round(100*time.Millisecond), o.words[0].Message)
 }
 
-// badPFs measures over PFs what must not be proved, or comes late.
+// badPFs measures over PFs with faults that must prevent a proof, or with a link that comes up late.
 func badPFs(t *testing.T, functions [2]string) {
 	t.Run("the link is slow to come up", func(t *testing.T) {
 		setLink(t, 1, false)
-		// The kernel refuses to bind sockets to an IPv6 address while the link is down.
+		// The kernel does not bind sockets to an IPv6 address while the link is down.
 		p := attachPair(t, network{v1alpha1.NetworkPF, 1500, six}, functions)
 		time.AfterFunc(3*time.Second, func() { setLink(t, 1, true) })
 		o := p.measure(t, measurement{})
@@ -151,15 +151,15 @@ func badPFs(t *testing.T, functions [2]string) {
 	})
 }
 
-// endless is for a measurement that ends only because of an event.
+// endless is the duration of a measurement that only an event ends.
 const endless = 10 * patience
 
-// eventful is a measurement during which something happens. The pinger counts datagrams that are lost.
+// eventful returns a measurement that calls during. It uses UDP, because the pinger counts lost datagrams.
 func eventful(duration time.Duration, during func()) measurement {
 	return measurement{duration: duration, protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, during: during}
 }
 
-// outage is a measurement during which the client's link goes down and comes up again.
+// outage returns a measurement during which the client's link goes down and comes up again.
 func (p *pair) outage(t *testing.T, set func(up bool)) measurement {
 	return eventful(5*time.Second, func() {
 		for _, up := range []bool{false, true} {
@@ -172,7 +172,7 @@ func (p *pair) outage(t *testing.T, set func(up bool)) measurement {
 	})
 }
 
-// setNUMANode changes the NUMA node that the kernel has from the firmware.
+// setNUMANode overrides the NUMA node that the firmware has reported to the kernel.
 func setNUMANode(t *testing.T, function string, node int) {
 	t.Helper()
 	if err := os.WriteFile(pci+function+"/numa_node", fmt.Append(nil, node), 0o644); err != nil {
@@ -180,7 +180,7 @@ func setNUMANode(t *testing.T, function string, node int) {
 	}
 }
 
-// setLink plugs the cable of a NUMA node's card in or out.
+// setLink connects or disconnects the cable of a NUMA node's card.
 func setLink(t *testing.T, node int, up bool) {
 	if err := lab.SetLink(node, up); err != nil {
 		t.Error(err)
@@ -201,7 +201,7 @@ func (p *pair) change(t *testing.T, how func(netlink.Link) error) {
 	}
 }
 
-// line is what a line of the proof has to be: its state, and values that it found.
+// line is the expected content of a line of the proof: its state, and the values that it found.
 type line struct {
 	state  v1alpha1.ProofState
 	values []string
@@ -211,7 +211,8 @@ func proved(values ...string) line { return line{v1alpha1.ProofProved, values} }
 func failed(values ...string) line { return line{v1alpha1.ProofFailed, values} }
 func noted(values ...string) line  { return line{v1alpha1.ProofNoted, values} }
 
-// proved holds every line of the proof against what is expected of a run over a pair; differences are those of a case.
+// proved compares every line of the proof with the expected lines of a run over a pair. differences are the lines that a case
+// changes.
 func (o *outcome) proved(t *testing.T, p *pair, differences map[string]line) {
 	t.Helper()
 	if o.stored == nil {
@@ -271,8 +272,8 @@ func (o *outcome) proved(t *testing.T, p *pair, differences map[string]line) {
 	t.Logf("%s measured in %s", o.spec.Tool, o.took.Round(100*time.Millisecond))
 }
 
-// evidence holds what the agents observed of their devices, CPUs, NUMA nodes and cgroups: every fact of the NIC, the NUMA
-// nodes and the cgroup, and of the CPUs those that the machine's description determines.
+// evidence checks the agents' observations of their devices, CPUs, NUMA nodes and cgroups: all facts of the NIC, the NUMA nodes
+// and the cgroup, and those facts of the CPUs that the machine's description determines.
 func (p *pair) evidence(t *testing.T, o *outcome) {
 	t.Helper()
 	for i, e := range []result.Evidence{o.stored.Client.Evidence, o.stored.Server.Evidence} {
@@ -292,7 +293,7 @@ func (p *pair) evidence(t *testing.T, o *outcome) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("evidence of the %s (-want +got):\n%s", roles[i], diff)
 		}
-		// Whole messages in one packet, over the device itself.
+		// Each message is one packet, over the device itself.
 		for counter, want := range map[string]bool{
 			"nic.rx-packets": true, "nic.tx-packets": true, "irq": true, "nic.carrier-changes": false, "ip.FragCreates": false, "ip6.FragCreates": false,
 		} {
@@ -303,7 +304,7 @@ func (p *pair) evidence(t *testing.T, o *outcome) {
 	}
 }
 
-// wanted is the evidence that an end has to have. Other facts of the CPUs may be there.
+// wanted returns the evidence that an end must have. Further facts of the CPUs are allowed.
 func (p *pair) wanted(t *testing.T, i int) result.Evidence {
 	t.Helper()
 	a := p.ends[i]
@@ -352,7 +353,7 @@ func (p *pair) wanted(t *testing.T, i int) result.Evidence {
 	return want
 }
 
-// inspect checks what a pod whose network was just attached reports to the doctor about its node.
+// inspect checks the report about its node that a pod with a newly attached network makes for the doctor.
 func (p *pair) inspect(t *testing.T) {
 	t.Helper()
 	a, role := p.ends[0], "inspector"

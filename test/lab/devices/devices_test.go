@@ -25,7 +25,7 @@ import (
 const (
 	cniPath = "/opt/cni/bin"
 	pci     = "/sys/bus/pci/devices/"
-	// vfsPerPF is one more than is used, so that there is another.
+	// vfsPerPF is one more than a run uses, so that there is a second VF.
 	vfsPerPF = 2
 )
 
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// read is the content of a file of sysfs.
+// read returns the content of a file of sysfs.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -60,7 +60,7 @@ func read(t *testing.T, path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// netdevice is the name of a function's netdevice in the guest's own network namespace; empty: it has none there.
+// netdevice returns the name of a function's netdevice in the guest's own network namespace, or "" if there is none.
 func netdevice(function string) string {
 	entries, err := os.ReadDir(pci + function + "/net")
 	if err != nil || len(entries) == 0 {
@@ -79,7 +79,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// physical are the PFs of the NUMA nodes, and virtual the VFs of each.
+// physical returns the PFs of the NUMA nodes.
 func physical(t *testing.T) (pfs [2]string) {
 	t.Helper()
 	drivers, err := filepath.Glob("/sys/bus/pci/drivers/igb/0000:*")
@@ -100,7 +100,7 @@ func physical(t *testing.T) (pfs [2]string) {
 	return pfs
 }
 
-// makeVFs gives each PF its VFs, while its link is down, and then brings the PF up, without which a VF has no link.
+// makeVFs creates the VFs of each PF while its link is down, and then brings the PF up, because otherwise a VF has no link.
 func makeVFs(t *testing.T) (vfs [2][]string) {
 	t.Helper()
 	for node, pf := range physical(t) {
@@ -135,7 +135,7 @@ func setUp(t *testing.T, function string, up bool) {
 	}
 }
 
-// removeVFs takes the VFs away from both PFs.
+// removeVFs removes the VFs of both PFs.
 func removeVFs(t *testing.T) {
 	t.Helper()
 	for _, pf := range physical(t) {

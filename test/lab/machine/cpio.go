@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// The file types of cpio.
+// File types of cpio.
 const (
 	typeRegular = 0o100000
 	typeFolder  = 0o040000
 	typeLink    = 0o120000
 )
 
-// CPIO writes an archive in the format of Linux' initramfs, "newc".
+// CPIO writes an archive in the format of the Linux initramfs, "newc".
 type CPIO struct {
 	w       *bufio.Writer
 	inode   int
@@ -33,7 +33,7 @@ func NewCPIO(w io.Writer) *CPIO {
 	return &CPIO{w: bufio.NewWriter(w), folders: map[string]bool{"": true}}
 }
 
-// add writes an entry, and the folders above it that are not there yet.
+// add writes an entry, after its missing parent folders.
 func (c *CPIO) add(name string, mode, uid, gid int, size int64, content io.Reader) error {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if parent := strings.TrimPrefix(path.Dir("/"+name), "/"); !c.folders[parent] {
@@ -57,7 +57,7 @@ func (c *CPIO) add(name string, mode, uid, gid int, size int64, content io.Reade
 	return nil
 }
 
-// padding makes a length a multiple of four.
+// padding returns the bytes that make a length a multiple of four.
 func padding(length int) string { return strings.Repeat("\x00", (4-length%4)%4) }
 
 // File adds a file.
@@ -115,7 +115,7 @@ func (c *CPIO) Image(archive string) error {
 	}
 }
 
-// Close writes the entry by which the kernel knows the end.
+// Close writes the entry that marks the end of the archive.
 func (c *CPIO) Close() error {
 	if err := c.add("TRAILER!!!", 0, 0, 0, 0, nil); err != nil {
 		return err

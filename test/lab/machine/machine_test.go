@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// entry is what a kernel takes of an entry of an initramfs.
+// entry holds the fields of an initramfs entry that the kernel uses.
 type entry struct {
 	Name, Content string
 	Mode          int64
@@ -73,7 +73,7 @@ func TestInitramfs(t *testing.T) {
 	}
 }
 
-// TestModules holds the order of modules against dependencies as the kernel's build writes them.
+// TestModules checks the order of modules with dependencies in the format of the kernel's build.
 func TestModules(t *testing.T) {
 	tree := t.TempDir()
 	module := func(path, depends string) {

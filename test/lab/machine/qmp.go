@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// QMP has QEMU's monitor execute a command with arguments, which may be nil, on a line to it.
+// QMP executes a command of QEMU's monitor over a connection to it. arguments may be nil.
 func QMP(line io.ReadWriter, command string, arguments any) error {
 	type request struct {
 		Execute   string `json:"execute"`
@@ -17,7 +17,7 @@ func QMP(line io.ReadWriter, command string, arguments any) error {
 		if err := requests.Encode(r); err != nil {
 			return fmt.Errorf("sending %s to QEMU: %w", r.Execute, err)
 		}
-		// The greeting and events stand between the answers. A monitor that is open stays in its mode: to ask for it again is an error.
+		// The greeting and events come between the answers. An open monitor stays in command mode, so a second qmp_capabilities is an error.
 		var answer struct{ Return, Error json.RawMessage }
 		for answer.Return == nil && answer.Error == nil {
 			if err := answers.Decode(&answer); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// TestNoModule is the first test of the package, by the name of its file: the module is not loaded yet, and cannot be
-// unloaded once it has a NIC.
+// TestNoModule runs before the other tests of the package because of the name of its file: the module is not loaded yet, and
+// cannot be unloaded once it has a NIC.
 func TestNoModule(t *testing.T) {
 	if registered {
 		t.Fatal("the module is loaded")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Attributes that Multus reads of devices in ResourceSlices.
+// Attributes of devices in ResourceSlices that Multus reads.
 const (
 	attributeDeviceID     = "k8s.cni.cncf.io/deviceID"
 	attributeResourceName = "k8s.cni.cncf.io/resourceName"
@@ -23,8 +23,8 @@ var (
 	sliceResource = resourcev1.SchemeGroupVersion.WithResource("resourceslices")
 )
 
-// addClaimed adds the devices that the pod has by its claim for extended resources, as Multus does: a device counts if its
-// driver publishes an ID for it and the name of the resource that the pod requested.
+// addClaimed adds the devices of the pod's claim for extended resources, as Multus does: the driver must publish an ID for the
+// device and the name of the resource that the pod requested.
 func (k kube) addClaimed(ctx context.Context, object *unstructured.Unstructured, free devices) error {
 	var pod corev1.Pod
 	if err := convert(object, &pod); err != nil {
@@ -63,7 +63,7 @@ func (k kube) addClaimed(ctx context.Context, object *unstructured.Unstructured,
 	return nil
 }
 
-// published are the ID and the resource of an allocated device.
+// published returns the ID and the resource of an allocated device.
 func (k kube) published(ctx context.Context, node string, r resourcev1.DeviceRequestAllocationResult) (id, name string, err error) {
 	selector := fields.Set{resourcev1.ResourceSliceSelectorNodeName: node, resourcev1.ResourceSliceSelectorDriver: r.Driver}.String()
 	list, err := k.client.Resource(sliceResource).List(ctx, metav1.ListOptions{FieldSelector: selector})

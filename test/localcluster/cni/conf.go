@@ -1,13 +1,13 @@
 // Package cni is the local cluster's stand-in for Multus: a CNI plugin that attaches a pod to the default
-// network and to the networks named in its annotation, and reports what it did in another annotation. It
-// keeps Multus' contract where the operator can see it: the annotations, the order in which devices are
-// handed out, the errors and the event of a missing network. It is never shipped.
+// network and to the networks named in its annotation, and reports the result in another annotation. It
+// behaves like Multus where the operator depends on it: the annotations, the order in which devices are
+// assigned, the errors and the event of a missing network. It is never shipped.
 //
-// The types of the annotations are its own, so that a fault in those of the operator is not the same on both
-// sides.
+// The package defines its own types for the annotations, so that an error in the operator's types is not
+// repeated here.
 //
-// Its user in the API server needs: get on pods and on network-attachment-definitions.k8s.cni.cncf.io, patch
-// on pods/status, create on events.
+// Its user in the API server needs: get on pods, on network-attachment-definitions.k8s.cni.cncf.io and on
+// resourceclaims.resource.k8s.io, list on resourceslices.resource.k8s.io, patch on pods/status, create on events.
 package cni
 
 import (
@@ -27,14 +27,14 @@ type Conf struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// PodResourcesSocket is the path of the kubelet's podresources socket.
 	PodResourcesSocket string `json:"podResourcesSocket"`
-	// StateDir is the folder in which the plugin remembers what it attached, until DEL.
+	// StateDir is the folder in which the plugin records attachments until DEL.
 	StateDir string `json:"stateDir"`
-	// Delegate is the default network: one plugin's configuration, or a list. It takes the name and the
-	// version of the outer configuration where it has none.
+	// Delegate is the default network: the configuration of one plugin, or a list. If it has no name or version,
+	// those of the outer configuration apply.
 	Delegate json.RawMessage `json:"delegate"`
 }
 
-// LoadConf parses and checks a network configuration. The error names the first field that is wrong.
+// LoadConf parses and checks a network configuration. The error names the first invalid field.
 func LoadConf(data []byte) (*Conf, error) {
 	var c Conf
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -58,12 +58,11 @@ func LoadConf(data []byte) (*Conf, error) {
 	return &c, nil
 }
 
-// ConfList turns a network configuration, a single plugin's or a list, into a list. name and version fill in
-// what is missing. A device id, if there is one, goes to every plugin, under the two names by which plugins
-// know it.
+// ConfList converts a network configuration, of a single plugin or a list, into a list. name and version are
+// the defaults. A device id, if there is one, is added to every plugin, under the two names that plugins use.
 func ConfList(raw []byte, name, version, deviceID string) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // a VLAN or an MTU must not come out as a float
+	d.UseNumber() // a VLAN or an MTU must not become a float
 	var conf map[string]any
 	if err := d.Decode(&conf); err != nil {
 		return nil, fmt.Errorf("parsing the configuration of network %s: %w", name, err)

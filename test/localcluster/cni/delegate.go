@@ -25,7 +25,7 @@ func newDelegator(c *Conf, path string, links linkFinder) delegator {
 	return delegator{path: path, store: store{c.StateDir}, links: links}
 }
 
-// lib is the CNI library with its cache of results in the folder of a container.
+// lib returns the CNI library with its cache of results in the folder of a container.
 func (d delegator) lib(containerID string) *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(filepath.SplitList(d.path), d.store.containerDir(containerID), nil)
 }
@@ -53,15 +53,15 @@ func (d delegator) add(ctx context.Context, c containerState, a attachment) (*cu
 	return result, nil
 }
 
-// del detaches one network. It is no error if there is nothing left to detach: DEL may come twice, after a
-// failed ADD, and after the network namespace is gone.
+// del detaches one network. It is no error if there is nothing to detach: DEL may be called twice, after a
+// failed ADD, and after the network namespace was removed.
 func (d delegator) del(ctx context.Context, c containerState, a attachment) error {
 	list, err := libcni.NetworkConfFromBytes(a.Conf)
 	if err != nil {
 		return fmt.Errorf("reading the configuration of network %s: %w", a.Network, err)
 	}
 	if !isNetNS(c.NetNS) {
-		// Some plugins do nothing at all without a namespace, not even give back the address.
+		// Without a namespace, some plugins do nothing at all: they do not even release the address.
 		c.NetNS = ""
 		if err := d.releaseAddresses(ctx, c, a, list); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (d delegator) del(ctx context.Context, c containerState, a attachment) erro
 	return nil
 }
 
-// releaseAddresses calls the address managers of a network directly. They too must bear being called twice.
+// releaseAddresses calls the IPAM plugins of a network directly. They must tolerate a second call, too.
 func (d delegator) releaseAddresses(ctx context.Context, c containerState, a attachment, list *libcni.NetworkConfigList) error {
 	for _, plugin := range slices.Backward(list.Plugins) {
 		ipam := plugin.Network.IPAM.Type
@@ -103,7 +103,7 @@ func (d delegator) releaseAddresses(ctx context.Context, c containerState, a att
 	return nil
 }
 
-// check asks the plugins whether the network is still as they made it.
+// check asks the plugins whether the network is unchanged.
 func (d delegator) check(ctx context.Context, c containerState, a attachment) error {
 	list, err := libcni.NetworkConfFromBytes(a.Conf)
 	if err != nil {
@@ -115,12 +115,12 @@ func (d delegator) check(ctx context.Context, c containerState, a attachment) er
 	return nil
 }
 
-// defaultList is the configuration of the default network.
+// defaultList returns the configuration of the default network.
 func defaultList(c *Conf) (json.RawMessage, error) {
 	return ConfList(c.Delegate, c.Name, c.CNIVersion, "")
 }
 
-// isNetNS says whether path still is a network namespace. Runtimes pass the path of one that is gone, or of
+// isNetNS reports whether path is a network namespace. Runtimes may pass the path of a removed namespace, or of
 // the plain file that it leaves behind.
 func isNetNS(path string) bool {
 	return path != "" && ns.IsNSorErr(path) == nil

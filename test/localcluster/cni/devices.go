@@ -10,11 +10,11 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// maxPodResources is the largest answer taken from the kubelet in bytes; gRPC's own limit of 4 MiB is too
+// maxPodResources is the maximum size of the kubelet's answer in bytes; gRPC's default limit of 4 MiB is too
 // small for a node with many pods.
 const maxPodResources = 16 << 20
 
-// devices are the device ids of one pod that no network has taken yet, by resource.
+// devices holds the device ids of one pod that no network has taken yet, by resource.
 type devices map[string][]string
 
 // podDevices asks the kubelet at socket for the devices of a pod.
@@ -32,8 +32,8 @@ func podDevices(ctx context.Context, socket, namespace, name string) (devices, e
 	return devicesOf(resp, namespace, name), nil
 }
 
-// devicesOf picks the devices of one pod. They are sorted, as Multus sorts them, so that the first network is
-// not necessarily the first device of the container's environment.
+// devicesOf returns the devices of one pod. They are sorted, as Multus sorts them, so the first network does not
+// necessarily get the first device of the container's environment.
 func devicesOf(resp *podresources.ListPodResourcesResponse, namespace, name string) devices {
 	ds := devices{}
 	for _, pod := range resp.PodResources {
@@ -52,8 +52,8 @@ func devicesOf(resp *podresources.ListPodResourcesResponse, namespace, name stri
 	return ds
 }
 
-// take hands out the next device of a resource, or "" when there is none left. Multus continues with an empty
-// id too, and leaves the complaint to the plugin.
+// take removes and returns the next device of a resource, or "" when none is left. Multus also continues with an
+// empty id and leaves the error to the plugin.
 func (d devices) take(resource string) string {
 	ids := d[resource]
 	if len(ids) == 0 {

@@ -26,22 +26,22 @@ var (
 const (
 	// requestTimeout bounds one request to the API server.
 	requestTimeout = 10 * time.Second
-	// podRetry and podRetryTotal: how often and how long the pod is asked for. The API server may be
-	// restarting while a pod starts.
+	// podRetry and podRetryTotal are the interval and the total time of requests for the pod. The API server may
+	// be restarting while a pod starts.
 	podRetry      = 200 * time.Millisecond
 	podRetryTotal = 3 * time.Second
 )
 
-// podRef names the pod that the runtime is working for.
+// podRef names the pod of a command.
 type podRef struct {
 	namespace, name string
-	// uid may be empty: not every runtime tells it.
+	// uid may be empty: not every runtime passes it.
 	uid string
 }
 
 func (p podRef) String() string { return p.namespace + "/" + p.name + "/" + p.uid }
 
-// kube is the little that the plugin asks of the API server.
+// kube makes the plugin's requests to the API server.
 type kube struct{ client dynamic.Interface }
 
 func newKube(kubeconfig string) (kube, error) {
@@ -57,7 +57,7 @@ func newKube(kubeconfig string) (kube, error) {
 	return kube{client}, nil
 }
 
-// pod gets the pod, trying again for a while. A pod of the same name but another uid is an error.
+// pod gets the pod, with retries. A pod of the same name but another uid is an error.
 func (k kube) pod(ctx context.Context, ref podRef) (*unstructured.Unstructured, error) {
 	var pod *unstructured.Unstructured
 	var lastErr error
@@ -75,13 +75,13 @@ func (k kube) pod(ctx context.Context, ref podRef) (*unstructured.Unstructured, 
 	return pod, nil
 }
 
-// nad is what counts of a NetworkAttachmentDefinition.
+// nad holds the parts of a NetworkAttachmentDefinition that the plugin uses.
 type nad struct {
 	config, resource string
 }
 
-// nad gets a NetworkAttachmentDefinition. One that cannot be had is also an event of the pod, with Multus'
-// words in both.
+// nad gets a NetworkAttachmentDefinition. If that fails, nad also records an event of the pod. The error and the
+// event use Multus' words.
 func (k kube) nad(ctx context.Context, s Selection, pod *unstructured.Unstructured) (nad, error) {
 	obj, err := k.client.Resource(nadResource).Namespace(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	if err != nil {
@@ -127,8 +127,8 @@ func (k kube) warn(ctx context.Context, pod *unstructured.Unstructured, reason, 
 	return nil
 }
 
-// setStatus writes the network-status annotation through the pod's status subresource. The uid in the patch
-// makes the API server refuse it for another pod of the same name.
+// setStatus writes the network-status annotation through the pod's status subresource. Because of the uid in the
+// patch, the API server rejects it for another pod of the same name.
 func (k kube) setStatus(ctx context.Context, pod *unstructured.Unstructured, statuses []NetworkStatus) error {
 	text, err := statusAnnotation(statuses)
 	if err != nil {

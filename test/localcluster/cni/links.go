@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// linkFinder says whether there is an interface of that name in the network namespace at a path.
+// linkFinder reports whether there is an interface of that name in the network namespace at a path.
 type linkFinder func(netnsPath, name string) (bool, error)
 
 func findLink(netnsPath, name string) (bool, error) {

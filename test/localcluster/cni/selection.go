@@ -11,35 +11,35 @@ import (
 
 // Annotations of the network attachment specification.
 const (
-	// AnnotationNetworks, on a pod, names the networks to attach.
+	// AnnotationNetworks, on a pod, lists the networks to attach.
 	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
-	// AnnotationStatus, on a pod, says what was attached.
+	// AnnotationStatus, on a pod, describes the attached networks.
 	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
 	// AnnotationResource, on a NetworkAttachmentDefinition, names the extended resource of its devices.
 	AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
 )
 
-// maxInterfaceName is the longest name of an interface in bytes (IFNAMSIZ less the ending zero).
+// maxInterfaceName is the maximum length of an interface name in bytes (IFNAMSIZ without the terminating zero).
 const maxInterfaceName = 15
 
-// Selection is one network that a pod asks for.
+// Selection is one network that a pod requests.
 type Selection struct {
-	// Name and Namespace are those of the NetworkAttachmentDefinition.
+	// Name and Namespace identify the NetworkAttachmentDefinition.
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty"`
-	// Interface is the name wanted in the pod; empty: net and the position in the annotation, from 1.
+	// Interface is the requested name in the pod; empty: net and the position in the annotation, from 1.
 	Interface string `json:"interface,omitempty"`
-	// IPs are the addresses wanted, with or without a prefix length.
+	// IPs are the requested addresses, with or without a prefix length.
 	IPs []string `json:"ips,omitempty"`
-	// MAC is the hardware address wanted.
+	// MAC is the requested hardware address.
 	MAC string `json:"mac,omitempty"`
 }
 
 var attachmentName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// ParseSelections reads the networks annotation of a pod in podNamespace: the short form
-// "[namespace/]name[@interface],...", or a JSON list. Like Multus it takes anything with a bracket, a brace
-// or a quotation mark for JSON. An empty annotation asks for nothing.
+// ParseSelections parses the networks annotation of a pod in podNamespace: the short form
+// "[namespace/]name[@interface],...", or a JSON list. Like Multus, it treats anything with an opening bracket, an
+// opening brace or a quotation mark as JSON. An empty annotation requests nothing.
 func ParseSelections(annotation, podNamespace string) ([]Selection, error) {
 	if annotation == "" {
 		return nil, nil

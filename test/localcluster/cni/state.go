@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 )
 
-// attachment is one network of a container, with all that DEL needs: by then the pod and the
-// NetworkAttachmentDefinition may be gone.
+// attachment is one network of a container, with all data for DEL: at that time, the pod and the
+// NetworkAttachmentDefinition may have been deleted.
 type attachment struct {
 	// Network is the name in the network-status annotation.
 	Network string `json:"network"`
 	IfName  string `json:"ifName"`
-	// DeviceID is the PCI address of the device that was handed to the plugin, if any.
+	// DeviceID is the PCI address of the device that was passed to the plugin, if any.
 	DeviceID string `json:"deviceID,omitempty"`
 	// Conf is the list of plugin configurations.
 	Conf json.RawMessage `json:"conf"`
@@ -23,7 +23,7 @@ type attachment struct {
 	Capabilities map[string]any `json:"capabilities,omitempty"`
 }
 
-// containerState is what is attached to one container, in the order of attachment.
+// containerState holds the networks of one container, in the order of attachment.
 type containerState struct {
 	ContainerID string       `json:"containerID"`
 	NetNS       string       `json:"netns"`
@@ -31,8 +31,8 @@ type containerState struct {
 	Attachments []attachment `json:"attachments"`
 }
 
-// store keeps a folder for each container, with a file that is written before a network is attached, so that
-// whatever a killed plugin had begun is undone by the runtime's DEL, and with the CNI library's cache.
+// store keeps a folder for each container. The folder holds the CNI library's cache, and a file that is written
+// before a network is attached, so that the runtime's DEL also undoes the incomplete work of a killed plugin.
 type store struct{ dir string }
 
 func (s store) containerDir(containerID string) string { return filepath.Join(s.dir, containerID) }
@@ -60,7 +60,7 @@ func (s store) save(c containerState) error {
 	return nil
 }
 
-// load reads the state of a container and says whether there is any.
+// load returns the state of a container, and whether there is any.
 func (s store) load(containerID string) (containerState, bool, error) {
 	text, err := os.ReadFile(s.path(containerID))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// deviceInfoVersion is the version of the device information specification that is followed.
+// deviceInfoVersion is the version of the device information specification.
 const deviceInfoVersion = "1.1.0"
 
 // NetworkStatus is one element of the network-status annotation.
@@ -19,7 +19,7 @@ type NetworkStatus struct {
 	// IPs have no prefix length.
 	IPs []string `json:"ips,omitempty"`
 	MAC string   `json:"mac,omitempty"`
-	// MTU in bytes is what the plugin said of it. Few say it, and tuning does not correct what others said.
+	// MTU is the MTU, in bytes, that the plugin reported. Few plugins report it, and tuning does not correct it.
 	MTU int `json:"mtu,omitempty"`
 	// Default marks the network of the pod's primary address.
 	Default    bool        `json:"default,omitempty"`
@@ -39,8 +39,8 @@ type PCIDevice struct {
 	Address string `json:"pci-address"`
 }
 
-// networkStatuses describes the result of one network: an element for each interface in the pod. Addresses
-// that name no interface belong to the last one.
+// networkStatuses returns an element for each interface of one network in the pod. Addresses without an
+// interface belong to the last one.
 func networkStatuses(a *attachment, result *current.Result, isDefault bool) []NetworkStatus {
 	status := NetworkStatus{Name: a.Network, Default: isDefault, DNS: result.DNS}
 	if a.DeviceID != "" {
@@ -55,7 +55,7 @@ func networkStatuses(a *attachment, result *current.Result, isDefault bool) []Ne
 		}
 	}
 	if len(inPod) == 0 {
-		// Results before CNI 0.3.0 know no interfaces.
+		// Results before CNI 0.3.0 have no interfaces.
 		status.Interface = a.IfName
 		for _, ip := range result.IPs {
 			status.IPs = append(status.IPs, ip.Address.IP.String())
@@ -76,7 +76,7 @@ func networkStatuses(a *attachment, result *current.Result, isDefault bool) []Ne
 	return statuses
 }
 
-// statusAnnotation is the value of the network-status annotation, indented as Multus indents it.
+// statusAnnotation returns the value of the network-status annotation, indented as Multus indents it.
 func statusAnnotation(statuses []NetworkStatus) (string, error) {
 	text, err := json.MarshalIndent(statuses, "", "    ")
 	if err != nil {

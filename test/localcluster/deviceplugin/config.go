@@ -1,6 +1,6 @@
-// Package deviceplugin is the local cluster's stand-in for the SR-IOV network device plugin. It tells the
-// kubelet of devices named in a file, with their NUMA nodes, and answers an allocation with the same
-// environment variables as the real one. It speaks the kubelet's real device plugin interface (v1beta1) and
+// Package deviceplugin is the local cluster's stand-in for the SR-IOV network device plugin. It advertises to
+// the kubelet the devices named in a file, with their NUMA nodes, and answers an allocation with the same
+// environment variables as the real plugin. It implements the kubelet's device plugin interface (v1beta1) and
 // is never shipped.
 package deviceplugin
 
@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// Config is what the plugin serves.
+// Config is the plugin's configuration.
 type Config struct {
-	// KubeletDir is the absolute path of the folder with the kubelet's registration socket. The plugin's own
-	// sockets are made in it, one a resource.
+	// KubeletDir is the absolute path of the folder with the kubelet's registration socket. The plugin creates
+	// its own sockets in it, one per resource.
 	KubeletDir string `json:"kubeletDir"`
-	// Fragile makes the plugin behave as AMD's of Onload; see Fragile.
+	// Fragile makes the plugin behave like AMD's device plugin of Onload; see Fragile.
 	Fragile *Fragile `json:"fragile,omitempty"`
-	// DeviceInfoDir gets a file for each device that says what it is; empty: none.
+	// DeviceInfoDir is the folder for files that describe the devices; empty: no files.
 	DeviceInfoDir string `json:"deviceInfoDir,omitempty"`
 	// Resources are the extended resources to advertise; at least one.
 	Resources []Resource `json:"resources"`
@@ -33,7 +33,7 @@ type Resource struct {
 	Name string `json:"name"`
 	// Devices are the members of the pool; an empty pool is advertised as zero devices.
 	Devices []Device `json:"devices"`
-	// Functions makes the plugin find the devices in sysfs: VFs or PFs; empty: those listed.
+	// Functions makes the plugin find the devices in sysfs: VFs or PFs; empty: only the listed devices.
 	Functions string `json:"functions,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type Device struct {
 	ID string `json:"id"`
 	// Netdev is the name of its network interface on the node. Only the log uses it.
 	Netdev string `json:"netdev,omitempty"`
-	// NUMANode is the NUMA node that the kubelet gets as a hint; absent or negative: no hint.
+	// NUMANode is the NUMA node that the plugin reports to the kubelet as a hint; absent or negative: no hint.
 	NUMANode *int64 `json:"numaNode,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func LoadConfig(path string) (Config, error) {
 }
 
 // ParseConfig reads and checks a configuration. Unknown fields, relative folders, names that the kubelet
-// would refuse and duplicates are errors.
+// would reject and duplicates are errors.
 func ParseConfig(r io.Reader) (Config, error) {
 	var c Config
 	d := json.NewDecoder(r)
@@ -107,7 +107,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// socketName is the file name of a resource's socket, unlike that of any other resource for valid names.
+// socketName returns the file name of a resource's socket.
 func socketName(resource string) string {
 	return strings.ReplaceAll(resource, "/", "_") + ".sock"
 }

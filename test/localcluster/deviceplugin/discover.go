@@ -14,14 +14,14 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Functions that a resource has, if the plugin is to find them in sysfs: VFs, or PFs without VFs.
+// Values of Resource.Functions: VFs, or PFs without VFs.
 const (
 	VFs = "VF"
 	PFs = "PF"
 )
 
-// discover fills the resources that name the functions that they want, with the rules of the SR-IOV device plugin: neither a
-// PF that has VFs nor a function by which the node has its default route. busy are the names of the latter's network devices.
+// discover adds devices to the resources with Functions, by the rules of the SR-IOV device plugin: it excludes PFs that have
+// VFs, and functions that the node's default routes use. busy holds the names of the network devices of these routes.
 func (c *Config) discover(pci string, busy []string) error {
 	for i := range c.Resources {
 		r := &c.Resources[i]
@@ -45,7 +45,7 @@ func (c *Config) discover(pci string, busy []string) error {
 	return nil
 }
 
-// function is the device of a folder of sysfs, and whether it is one of those wanted.
+// function returns the device of a folder of sysfs, and whether it is of the wanted kind.
 func function(dir, wanted string, busy []string) (Device, bool, error) {
 	read := func(name string) (string, error) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -55,7 +55,7 @@ func function(dir, wanted string, busy []string) (Device, bool, error) {
 		return strings.TrimSpace(string(text)), err
 	}
 	class, err1 := read("class")
-	vfs, err2 := read("sriov_numvfs") // of PFs alone
+	vfs, err2 := read("sriov_numvfs") // only PFs have it
 	numa, err3 := read("numa_node")
 	netdevs, err4 := filepath.Glob(filepath.Join(dir, "net", "*"))
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
@@ -77,7 +77,7 @@ func function(dir, wanted string, busy []string) (Device, bool, error) {
 	return d, true, nil
 }
 
-// Discover finds the functions of this machine.
+// Discover adds the functions of this machine to the resources with Functions.
 func (c *Config) Discover() error {
 	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Dst: nil}, netlink.RT_FILTER_DST)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Config) Discover() error {
 	return c.discover("/sys/bus/pci/devices", busy)
 }
 
-// writeInfos writes a file for each device, as the Network Plumbing Working Group's specification of device information says.
+// writeInfos writes a file for each device, by the Network Plumbing Working Group's specification of device information.
 func (c Config) writeInfos() error {
 	if c.DeviceInfoDir == "" {
 		return nil

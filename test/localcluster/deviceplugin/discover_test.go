@@ -36,7 +36,7 @@ func TestDiscover(t *testing.T) {
 	write("0000:31:00.0/sriov_numvfs", "0")
 	card("0000:41:00.0", "virtual", "-1") // without virtual functions: not a PF
 	write("0000:51:00.0/class", "0x010000")
-	// A VF whose driver another has taken away.
+	// A VF without a network device, because another driver has it.
 	write("0000:11:10.2/class", "0x020000")
 	write("0000:11:10.2/physfn/class", "0x020000")
 

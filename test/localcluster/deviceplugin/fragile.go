@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Fragile is what AMD's device plugin of Onload does when the interfaces of its node change. It lists the interfaces of
-// Solarflare NICs when it starts (lshw in the network namespace of the node), lists them again every 60 s, and exits when
-// the two lists differ. The kubelet starts the container again after 10 s, and after twice as long each time, up to 5
-// minutes, until the container has run for 10 minutes. A cluster for tests has other times.
+// Fragile configures the behavior of AMD's device plugin of Onload when the interfaces of its node change. That plugin lists
+// the interfaces of Solarflare NICs when it starts (lshw in the network namespace of the node), lists them again every 60 s,
+// and exits when the two lists differ. The kubelet restarts the container after 10 s, and doubles the delay each time, up to
+// 5 minutes, until the container has run for 10 minutes. The intervals in test clusters are different.
 type Fragile struct {
-	// PCIDevices is where sysfs has the PCI devices.
+	// PCIDevices is the folder of the PCI devices in sysfs.
 	PCIDevices string `json:"pciDevices"`
-	// CheckMilliseconds is how often the interfaces are listed.
+	// CheckMilliseconds is the interval at which the interfaces are listed.
 	CheckMilliseconds int64 `json:"checkMilliseconds"`
-	// BackoffMilliseconds is the first time until the next start, and MaxBackoffMilliseconds the longest. A plugin that ran
-	// for twice the latter begins with the former again, as a container does.
+	// BackoffMilliseconds is the first delay before a restart, and MaxBackoffMilliseconds the longest. After a plugin has run
+	// for twice the longest delay, the delay starts at the first again, as for a container.
 	BackoffMilliseconds    int64 `json:"backoffMilliseconds"`
 	MaxBackoffMilliseconds int64 `json:"maxBackoffMilliseconds"`
 }
 
-// RunFragile runs the plugin as a container that the kubelet starts again, until ctx ends.
+// RunFragile runs the plugin like a container that the kubelet restarts, until ctx ends.
 func RunFragile(ctx context.Context, c Config, log *slog.Logger) {
 	f := *c.Fragile
 	first, longest := time.Duration(f.BackoffMilliseconds)*time.Millisecond, time.Duration(f.MaxBackoffMilliseconds)*time.Millisecond
@@ -68,7 +68,7 @@ func (f Fragile) once(ctx context.Context, c Config, log *slog.Logger) error {
 	return ctx.Err()
 }
 
-// interfaces are those of the PCI devices that are in this network namespace.
+// interfaces returns the interfaces of the PCI devices that are in this network namespace.
 func (f Fragile) interfaces() ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(f.PCIDevices, "*", "net", "*"))
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// poll is how often the sockets are looked at. A starting kubelet empties its folder and makes its socket
-	// again; polling sees both without caring for the order of the events.
+	// poll is the interval at which the sockets are checked. A starting kubelet empties its folder and recreates
+	// its socket; polling detects both, whatever the order of the events.
 	poll = 200 * time.Millisecond
 	// registerTimeout bounds a registration, in which the kubelet connects back to the plugin.
 	registerTimeout = 10 * time.Second
 )
 
-// Run serves every resource until ctx ends, registering again whenever the kubelet restarts. What goes wrong
-// meanwhile is logged and tried again, since the kubelet may come and go at any time; Run returns when all
-// sockets are closed and removed.
+// Run serves every resource until ctx ends, and registers again whenever the kubelet restarts. It logs errors
+// and retries, since the kubelet may stop and start at any time. Run returns when all sockets are closed and
+// removed.
 func Run(ctx context.Context, c Config, log *slog.Logger) {
 	if err := c.writeInfos(); err != nil {
 		log.Warn(err.Error())
@@ -44,7 +44,7 @@ func keepServing(ctx context.Context, dir string, r Resource, log *slog.Logger) 
 	lastErr := ""
 	for ctx.Err() == nil {
 		if err := serve(ctx, dir, r, log); err != nil {
-			// The same fault several times a second, for as long as there is no kubelet, is said once.
+			// While there is no kubelet, the same error occurs several times a second. It is logged once.
 			if err.Error() != lastErr {
 				log.Warn("will try again", "error", err)
 			}
@@ -56,11 +56,11 @@ func keepServing(ctx context.Context, dir string, r Resource, log *slog.Logger) 
 	}
 }
 
-// serve listens, registers with the running kubelet and returns nil when ctx ends, when another kubelet has
-// taken over, or when the plugin's socket is gone.
+// serve listens and registers with the running kubelet. It returns nil when ctx ends, when another kubelet has
+// taken over, or when the plugin's socket was removed.
 func serve(ctx context.Context, dir string, r Resource, log *slog.Logger) error {
 	kubeletSocket := filepath.Join(dir, "kubelet.sock")
-	// Taken before the registration: a kubelet that starts afterwards is then always seen as another one.
+	// Stat precedes the registration, so that a kubelet that starts afterwards is always recognized as another one.
 	kubelet, err := os.Stat(kubeletSocket)
 	if err != nil {
 		return fmt.Errorf("looking for the kubelet: %w", err)
@@ -129,7 +129,7 @@ func register(ctx context.Context, kubeletSocket, resource string) error {
 	return nil
 }
 
-// sleep waits for d and says whether ctx is still alive.
+// sleep waits for d, or until ctx ends, and reports whether d has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

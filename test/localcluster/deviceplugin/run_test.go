@@ -18,7 +18,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// fakeKubelet takes registrations on the kubelet's socket.
+// fakeKubelet accepts registrations on the kubelet's socket.
 type fakeKubelet struct {
 	api.UnimplementedRegistrationServer
 	registered chan *api.RegisterRequest
@@ -29,7 +29,7 @@ func (k *fakeKubelet) Register(_ context.Context, req *api.RegisterRequest) (*ap
 	return &api.Empty{}, nil
 }
 
-// startKubelet does what a kubelet does when it starts: it empties the folder, then listens.
+// startKubelet empties the folder and then listens, as a starting kubelet does.
 func startKubelet(t *testing.T, dir string) (*fakeKubelet, *grpc.Server) {
 	t.Helper()
 	old, err := filepath.Glob(filepath.Join(dir, "*"))

@@ -12,14 +12,14 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// EnvName is the environment variable that lists a container's devices of a resource, named as the SR-IOV
-// device plugin names it: upper case, "." and "/" as "_". Hyphens stay, so that a shell cannot read the
-// variables of some resources; programs must read their environment block.
+// EnvName returns the environment variable that lists a container's devices of a resource, named as the SR-IOV
+// device plugin names it: upper case, "." and "/" as "_". Hyphens stay, so a shell cannot read the variables of
+// some resources; programs must read their environment block.
 func EnvName(resource string) string {
 	return "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(resource))
 }
 
-// envs are the variables of a container that got these devices, in the order of allocation.
+// envs returns the variables of a container that received these devices, in the order of allocation.
 func envs(resource string, ids []string) (map[string]string, error) {
 	type generic struct {
 		DeviceID string `json:"deviceID"`
@@ -43,7 +43,7 @@ func envs(resource string, ids []string) (map[string]string, error) {
 type server struct {
 	api.UnimplementedDevicePluginServer
 	resource Resource
-	// stop ends every ListAndWatch, without which a graceful stop of the gRPC server would wait forever.
+	// stop ends every ListAndWatch. Otherwise, a graceful stop of the gRPC server would wait forever.
 	stop <-chan struct{}
 }
 

@@ -1,7 +1,7 @@
 // Package dradriver is the local cluster's stand-in for the SR-IOV driver of Dynamic Resource Allocation
-// (k8snetworkplumbingwg/dra-driver-sriov) in its mode for Multus. It publishes VFs named in a file in ResourceSlices, with the
-// real driver's name and attributes, and gives containers the same environment variables by CDI. It registers at the
-// kubelet by the real helper library and is never shipped.
+// (k8snetworkplumbingwg/dra-driver-sriov) in its mode for Multus. It publishes the VFs named in a file in ResourceSlices, with
+// the real driver's name and attributes, and gives containers the same environment variables by CDI. It registers with the
+// kubelet through Kubernetes' helper library and is never shipped.
 package dradriver
 
 import (
@@ -24,19 +24,19 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// Name is that of the real driver.
+// Name is the name of the real driver.
 const Name = "sriovnetwork.k8snetworkplumbingwg.io"
 
-// cdiKind is of the CDI devices.
+// cdiKind is the kind of the CDI devices.
 const cdiKind = Name + "/vf"
 
-// Config is what the driver publishes.
+// Config is the driver's configuration.
 type Config struct {
 	// Node is the name of the node, and of its pool.
 	Node string `json:"node"`
-	// Kubeconfig is the path of the file by which the API server is reached.
+	// Kubeconfig is the path of the kubeconfig for the API server.
 	Kubeconfig string `json:"kubeconfig"`
-	// CDIDir is where the container runtime looks for CDI specifications.
+	// CDIDir is the folder in which the container runtime looks for CDI specifications.
 	CDIDir string `json:"cdiDir"`
 	// Devices are the VFs.
 	Devices []Device `json:"devices"`
@@ -44,20 +44,20 @@ type Config struct {
 
 // Device is a VF.
 type Device struct {
-	// PCIAddress is that of the VF, such as 0000:d8:02.0, and PFPCIAddress that of its PF.
+	// PCIAddress is the address of the VF, such as 0000:d8:02.0, and PFPCIAddress the address of its PF.
 	PCIAddress   string `json:"pciAddress"`
 	PFPCIAddress string `json:"pfPCIAddress"`
 	// PF is the name of the network interface of the PF.
 	PF string `json:"pf"`
-	// VF is its number.
+	// VF is the number of the VF on its PF.
 	VF int64 `json:"vf"`
-	// NUMANode is that of the card.
+	// NUMANode is the NUMA node of the card.
 	NUMANode int64 `json:"numaNode"`
-	// ResourceName is the extended resource of the DeviceClass that selects the device: Multus compares both.
+	// ResourceName is the extended resource of the DeviceClass that selects the device. Multus compares the two names.
 	ResourceName string `json:"resourceName"`
 }
 
-// name is that of the device in its ResourceSlice.
+// name returns the name of the device in its ResourceSlice.
 func (d Device) name() string { return strings.NewReplacer(":", "-", ".", "-").Replace(d.PCIAddress) }
 
 func (d Device) published() resourcev1.Device {
@@ -94,7 +94,7 @@ func Run(ctx context.Context, c Config, log *slog.Logger) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	data := filepath.Join(kubeletplugin.KubeletPluginsDir, Name)
-	// The kubelet, which makes the folder of sockets, may start later.
+	// The kubelet, which creates the folder of sockets, may start later.
 	if err := errors.Join(os.MkdirAll(data, 0o750), os.MkdirAll(kubeletplugin.KubeletRegistryDir, 0o750), os.MkdirAll(c.CDIDir, 0o755)); err != nil {
 		return fmt.Errorf("creating folders: %w", err)
 	}
@@ -138,7 +138,7 @@ func (d *driver) PrepareResourceClaims(_ context.Context, claims []*resourcev1.R
 	return prepared, nil
 }
 
-// prepare writes the CDI specification of a claim: a variable for each device.
+// prepare writes the CDI specification of a claim: environment variables for each device.
 func (d *driver) prepare(claim *resourcev1.ResourceClaim) ([]kubeletplugin.Device, error) {
 	type edits struct {
 		Env []string `json:"env"`

@@ -48,7 +48,7 @@ func (c Config) network() error {
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 }
 
-// prepare makes the card's VFs, before its link comes up, as a VF has none without.
+// prepare creates the card's VFs before its link comes up, because a VF has no link without the PF's.
 func (c Card) prepare() error {
 	link, err := named(c.MAC, c.Name)
 	if err != nil {
@@ -84,7 +84,7 @@ func named(mac, name string) (netlink.Link, error) {
 		if link.Attrs().HardwareAddr.String() != mac {
 			continue
 		}
-		// Another device may have the name, as the kernel names them in any order.
+		// Another device may have the name, because the kernel names devices in any order.
 		if other, err := netlink.LinkByName(name); err == nil && other.Attrs().Index != link.Attrs().Index {
 			if err := netlink.LinkSetName(other, fmt.Sprintf("other%d", other.Attrs().Index)); err != nil {
 				return nil, fmt.Errorf("renaming %s: %w", name, err)

@@ -1,5 +1,5 @@
-// Package images puts container images together without a container engine and without a registry, for the local
-// cluster and for releases. Their content is that of the Dockerfiles. The same input gives the same archive, byte for byte.
+// Package images builds container images without a container engine and without a registry, for the local cluster and for
+// releases. Their content is the same as with the Dockerfiles. The same input gives the same archive, byte for byte.
 package images
 
 import (
@@ -28,37 +28,37 @@ const (
 	ManagerRef = "localhost/tailgate:dev"
 	BenchRef   = "localhost/tailgate-bench:dev"
 	PauseRef   = "localhost/pause:1"
-	// ComponentsRef has the local cluster's CNI and device plugins.
+	// ComponentsRef is the image with the local cluster's CNI and device plugins.
 	ComponentsRef = "localhost/labcomponents:dev"
 )
 
 // user is the user and group of the programs in the images.
 const user = "65532:65532"
 
-// Options say where things are.
+// Options configures the builds.
 type Options struct {
 	// Root is the root of this repository.
 	Root string
-	// OutDir gets the images as tar archives, in the format of docker save.
+	// OutDir is the folder for the images: tar archives in the format of docker save.
 	OutDir string
 	// CacheDir keeps the bench image's root file system.
 	CacheDir string
-	// SFNetTestDir is a folder with a ready-made sfnt-pingpong, and perhaps sfnt-stream, for the bench image.
-	// Empty: the image does without.
+	// SFNetTestDir is a folder with a prebuilt sfnt-pingpong, and optionally sfnt-stream, for the bench image.
+	// Empty: the image does not contain them.
 	SFNetTestDir string
-	// Log gets a line for each step that takes long.
+	// Log receives a line for each slow step.
 	Log io.Writer
 	// Arch is the CPU architecture of the images.
 	Arch string
 	// Release records the version of the repository in the Go programs, and compiles the pinger with the compiler of the image's
-	// Debian release instead of this machine's.
+	// Debian release instead of the compiler of this machine.
 	Release bool
 	// Labels are added to the images.
 	Labels map[string]string
 }
 
-// DefaultOptions are those for the repository at root: the cache is the user's ($XDG_CACHE_HOME or $HOME/.cache),
-// the sfnt tools come from the folder in $SFNETTEST_BIN. The error is that there is no home.
+// DefaultOptions returns the options for the repository at root: the cache is the user's ($XDG_CACHE_HOME or $HOME/.cache),
+// the sfnt tools come from the folder in $SFNETTEST_BIN. It fails if there is no home folder.
 func DefaultOptions(root string, log io.Writer) (Options, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -68,17 +68,17 @@ func DefaultOptions(root string, log io.Writer) (Options, error) {
 	return Options{Root: root, OutDir: dir, CacheDir: dir, SFNetTestDir: os.Getenv("SFNETTEST_BIN"), Log: log, Arch: runtime.GOARCH}, nil
 }
 
-// Image is an image that was written.
+// Image describes an image that was written.
 type Image struct {
-	// Ref is the reference it is imported under.
+	// Ref is the reference under which it is imported.
 	Ref string
-	// Path is that of its archive.
+	// Path is the path of its archive.
 	Path string
 	// ID is the digest of its configuration, by which container runtimes know an image that came from no registry.
 	ID v1.Hash
 }
 
-// recipe makes one image.
+// recipe describes how to build an image.
 type recipe struct {
 	name, ref string
 	config    v1.Config
@@ -101,7 +101,7 @@ func recipes() []recipe {
 	}
 }
 
-// Names are the images that Build can make.
+// Names returns the names of the images that Build can build.
 func Names() []string {
 	var names []string
 	for _, r := range recipes() {
@@ -110,7 +110,7 @@ func Names() []string {
 	return names
 }
 
-// Build makes the named images, in that order. Only bench needs more than the Go toolchain: gcc, make and packages.
+// Build builds the named images, in that order. Only bench needs more than the Go toolchain: gcc, make and packages.
 func Build(ctx context.Context, o Options, names ...string) ([]Image, error) {
 	var wanted []recipe
 	for _, n := range names {
@@ -157,7 +157,7 @@ func (r recipe) image(ctx context.Context, o Options) (v1.Image, error) {
 	return image, nil
 }
 
-// assemble puts layers and configuration together.
+// assemble returns an image of layers and the recipe's configuration.
 func (r recipe) assemble(o Options, layers []v1.Layer) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.AppendLayers(image, layers...)
@@ -179,7 +179,7 @@ func (r recipe) assemble(o Options, layers []v1.Layer) (v1.Image, error) {
 	return image, nil
 }
 
-// write writes an image into an archive.
+// write writes an image to an archive.
 func write(r recipe, image v1.Image, path string) (Image, error) {
 	ref, err := name.NewTag(r.ref)
 	if err != nil {
@@ -234,7 +234,8 @@ func pauseLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	return []v1.Layer{layer}, err
 }
 
-// benchLayers are, from the one that changes least: the packages, the sfnt tools if there are any, the pinger, the agent.
+// benchLayers returns the layers of the bench image. The layer that changes least is first: the packages, the sfnt tools if there
+// are any, the pinger, the agent.
 func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	sfnt, err := sfntTools(o.SFNetTestDir)
 	if err != nil {
@@ -270,7 +271,7 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	return layers, nil
 }
 
-// Unpack makes a folder with the root file system of the bench image's packages: their programs run with it as their root.
+// Unpack unpacks the root file system of the bench image's packages into a folder. The programs run with this folder as their root.
 func Unpack(ctx context.Context, o Options, dir string) error {
 	archive, err := benchRootfs(ctx, o)
 	if err != nil {
@@ -296,7 +297,7 @@ func benchRootfs(ctx context.Context, o Options) ([]byte, error) {
 	return rootfs(ctx, o, packages)
 }
 
-// sfntTools reads the ready-made sfnt tools in dir. No dir, no tools; a dir without sfnt-pingpong is an error.
+// sfntTools reads the prebuilt sfnt tools in dir. It returns no files if dir is empty. A dir without sfnt-pingpong is an error.
 func sfntTools(dir string) ([]file, error) {
 	if dir == "" {
 		return nil, nil
@@ -315,8 +316,9 @@ func sfntTools(dir string) ([]file, error) {
 	return files, nil
 }
 
-// NoDebug is a flag of go build that leaves out, while packages are compiled, the debug information that -ldflags=-s removes when they
-// are linked: a seventh of the time. All builds for a local cluster have it, and SHARED of the Makefile, so that they share what is compiled.
+// NoDebug is a flag of go build. It omits, when packages are compiled, the debug information that -ldflags=-s removes when they are
+// linked, which saves a seventh of the time. All builds for a local cluster and SHARED of the Makefile use it, so that they share the
+// compiled packages.
 const NoDebug = "-gcflags=all=-dwarf=false"
 
 // goProgram builds a static program of this repository and returns its content.
@@ -328,7 +330,7 @@ func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "program")
 	flags := []string{"-buildvcs=true"}
-	if !o.Release { // With the version in the program every commit changes the image: only a release needs that.
+	if !o.Release { // With the version in the program, every commit would change the image. Only a release needs the version.
 		flags = []string{"-buildvcs=false", NoDebug}
 	}
 	build := slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-ldflags", "-s -w", "-o", program, pkg})

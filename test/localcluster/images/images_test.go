@@ -276,7 +276,7 @@ func TestPinger(t *testing.T) {
 	}
 }
 
-// TestDockerfilesSayTheSame holds the two ways of making an image together.
+// TestDockerfilesSayTheSame checks that the Dockerfiles describe the same images as this package.
 func TestDockerfilesSayTheSame(t *testing.T) {
 	packages, err := loadPackages(filepath.Join(root, "bench-image", "packages.txt"))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// epoch is the time of every file in the images, so that the same content always gives the same digest.
+// epoch is the modification time of every file in the images, so that the same content always gives the same digest.
 var epoch = time.Unix(0, 0)
 
 // file is a regular file of an image, owned by root.
@@ -28,7 +28,7 @@ type file struct {
 	data []byte
 }
 
-// userFiles are the files that give the images' user a name.
+// userFiles returns the files that give the images' user a name.
 func userFiles() []file {
 	return []file{
 		{path: "/etc/passwd", mode: 0o644, data: []byte("nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
@@ -36,7 +36,7 @@ func userFiles() []file {
 	}
 }
 
-// writeFiles adds files and the folders above them, in the order of their paths.
+// writeFiles writes files and their parent folders, in the order of their paths.
 func writeFiles(w *tar.Writer, files []file) error {
 	files = slices.SortedFunc(slices.Values(files), func(a, b file) int { return strings.Compare(a.path, b.path) })
 	done := map[string]bool{"": true}
@@ -63,7 +63,7 @@ func writeFiles(w *tar.Writer, files []file) error {
 	return nil
 }
 
-// fileLayer makes a layer of files.
+// fileLayer returns a layer with files.
 func fileLayer(files ...file) (v1.Layer, error) {
 	var buffer bytes.Buffer
 	w := tar.NewWriter(&buffer)
@@ -76,7 +76,8 @@ func fileLayer(files ...file) (v1.Layer, error) {
 	return tarLayer(buffer.Bytes())
 }
 
-// tarLayer makes a layer of a tar archive. It is compressed fast rather than well: most layers do not leave this machine.
+// tarLayer returns a layer with the content of a tar archive. The compression is fast instead of good, because most layers stay on
+// this machine.
 func tarLayer(archive []byte) (v1.Layer, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive)), nil
@@ -87,8 +88,8 @@ func tarLayer(archive []byte) (v1.Layer, error) {
 	return layer, nil
 }
 
-// unwanted are folders that no tool reads when it runs: documentation, translations, character sets, package
-// management, and what the container runtime puts there itself. Scanners read the list of packages in var/lib/dpkg/status.d.
+// unwanted lists paths that no tool reads when it runs: documentation, translations, character sets, package
+// management, and paths that the container runtime provides. Scanners read the list of packages in var/lib/dpkg/status.d.
 var unwanted = []string{
 	"dev", "proc", "sys", "run",
 	"etc/apt", "etc/dpkg", "etc/fstab", "etc/hostname", "etc/resolv.conf",
@@ -98,8 +99,8 @@ var unwanted = []string{
 	"var/lib/dpkg/triggers", "var/lib/dpkg/updates", "var/log",
 }
 
-// wanted says whether the file or folder of this relative path belongs into an image. Of the documentation the
-// copyright notices stay.
+// wanted reports whether the file or folder with this relative path belongs into an image. Copyright notices are the only
+// documentation that stays.
 func wanted(name string) bool {
 	parts := strings.Split(name, "/")
 	for _, pattern := range unwanted {
@@ -117,8 +118,8 @@ func wanted(name string) bool {
 	return true
 }
 
-// filterRootfs copies the archive of a root file system without what is not wanted, and without times, names of
-// owners and devices. The user's files are added.
+// filterRootfs copies the archive of a root file system without unwanted files, modification times, names of owners, and
+// devices. It adds the files of the images' user.
 func filterRootfs(in io.Reader, out io.Writer) error {
 	r, w := tar.NewReader(in), tar.NewWriter(out)
 	for {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// packageName is the form of Debian package names, by Debian policy 5.6.1.
+// packageName matches Debian package names (Debian policy 5.6.1).
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 
-// ParsePackages reads a list of Debian packages, one a line. From # to the end of a line is a comment. The error
-// names the line of the first thing that is not a package, or that stands there twice.
+// ParsePackages reads a list of Debian packages, one per line. Comments start with #. The error names the first line that
+// is not a package name or is a duplicate.
 func ParsePackages(r io.Reader) ([]string, error) {
 	var packages []string
 	seen := map[string]bool{}

@@ -13,12 +13,12 @@ import (
 	"github.com/tailgate-dev/tailgate/bench-image/pinger"
 )
 
-// suiteLibc is the minor version of the suite's C library, 2.36.
+// suiteLibc is the minor version of the suite's C library, glibc 2.36.
 const suiteLibc = 36
 
-// pingerProgram compiles the pinger, for a release with the compiler of the image's suite, and otherwise with this machine's. It is
-// linked dynamically, so the C library must not be newer than the image's in what the program uses of it; then the image does
-// without, and the log says so.
+// pingerProgram compiles the pinger: for a release with the compiler of the image's suite, otherwise with the compiler of this machine.
+// The pinger is linked dynamically. If it imports symbols that are newer than the image's C library, pingerProgram returns no files
+// and logs it.
 func pingerProgram(ctx context.Context, o Options) ([]file, error) {
 	dir, err := os.MkdirTemp("", "tailgate-build-")
 	if err != nil {
@@ -49,7 +49,7 @@ func pingerProgram(ctx context.Context, o Options) ([]file, error) {
 	return []file{{path: "/usr/local/bin/" + pinger.Program, mode: 0o755, data: data}}, nil
 }
 
-// libcNeeded is the minor version of the newest glibc 2 symbol that a program imports.
+// libcNeeded returns the minor version of the newest glibc 2 symbol that a program imports.
 func libcNeeded(program []byte) (int, error) {
 	f, err := elf.NewFile(bytes.NewReader(program))
 	if err != nil {

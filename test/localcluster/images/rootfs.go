@@ -16,18 +16,18 @@ import (
 const (
 	// suite is the Debian release of the bench image, the same as in its Dockerfile.
 	suite = "bookworm"
-	// components are the archive's areas that the packages come from, the same as in the Dockerfile.
+	// components are the areas of the Debian archive with the packages, the same as in the Dockerfile.
 	components = "main non-free"
-	// rootfsVersion is part of the cache's key. Raise it with every change of what is made from the packages.
+	// rootfsVersion is part of the cache's key. Increment it with every change of the result for the same packages.
 	rootfsVersion = "2"
-	// listPackages is a hook of mmdebstrap: it writes the metadata and the digest of each package to where scanners look in an
-	// image without dpkg.
+	// listPackages is a hook of mmdebstrap. It writes the metadata and the digest of each package to the folder that scanners read
+	// in an image without dpkg.
 	listPackages = `mkdir -p "$1/var/lib/dpkg/status.d" && for deb in "$1"/var/cache/apt/archives/*.deb; do ` +
 		`{ dpkg-deb -f "$deb"; echo "SHA256: $(sha256sum <"$deb" | cut -d" " -f1)"; } >"$1/var/lib/dpkg/status.d/$(dpkg-deb -f "$deb" Package)"; done`
 )
 
-// rootfs returns the archive of the bench image's root file system: the packages and what they need, unpacked and
-// not set up, which is enough for programs and their libraries. It is made once and cached.
+// rootfs returns the archive of the bench image's root file system: the packages and their dependencies, unpacked but not
+// configured, which is enough for programs and their libraries. The archive is cached.
 func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{rootfsVersion, suite, components, o.Arch, packages, unwanted}))
 	cached := filepath.Join(o.CacheDir, fmt.Sprintf("rootfs-%s-%x.tar", suite, key[:6]))
@@ -45,7 +45,7 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	target := filepath.Join(dir, "rootfs.tar")
-	// Without a mirror given, mmdebstrap takes Debian's own with its security updates.
+	// Without a mirror, mmdebstrap uses Debian's own with its security updates.
 	err = Mmdebstrap(ctx, o, "--variant=extract", "--architectures="+o.Arch, "--components="+components, "--extract-hook="+listPackages,
 		"--include="+strings.Join(packages, ","), "--format=tar", suite, target)
 	if err != nil {
@@ -66,7 +66,7 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Mmdebstrap runs mmdebstrap, which is installed where that can be done without asking.
+// Mmdebstrap runs mmdebstrap, after installing it if necessary and possible without asking.
 func Mmdebstrap(ctx context.Context, o Options, args ...string) error {
 	if err := needMmdebstrap(ctx, o); err != nil {
 		return err
@@ -74,7 +74,7 @@ func Mmdebstrap(ctx context.Context, o Options, args ...string) error {
 	return runCommand(ctx, "", nil, "mmdebstrap", args...)
 }
 
-// needMmdebstrap installs mmdebstrap where that can be done without asking.
+// needMmdebstrap installs mmdebstrap if it is missing and this process is root on a system with apt-get.
 func needMmdebstrap(ctx context.Context, o Options) error {
 	if _, err := exec.LookPath("mmdebstrap"); err == nil {
 		return nil
@@ -96,7 +96,7 @@ func needMmdebstrap(ctx context.Context, o Options) error {
 	return nil
 }
 
-// runCommand runs a program and puts the last lines of its output into the error.
+// runCommand runs a program. The error contains the last 10 lines of its output.
 func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -109,7 +109,7 @@ func runCommand(ctx context.Context, dir string, env []string, name string, args
 	return nil
 }
 
-// writeAtomically writes a file that others may be reading or writing too.
+// writeAtomically writes a file that other processes may be reading or writing.
 func writeAtomically(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("making the folder of %s: %w", path, err)

@@ -1,5 +1,5 @@
-// Package install puts Tailgate on the local cluster as a user would on theirs: images, CRDs, RBAC and the manager
-// as a Deployment.
+// Package install installs Tailgate on the local cluster as a user would: images, CRDs, RBAC and the manager as a
+// Deployment.
 package install
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
-// Overlay is the kustomization for the local cluster, from the root of the repository.
+// Overlay is the folder of the kustomization for the local cluster, relative to the root of the repository.
 const Overlay = "test/localcluster/overlay"
 
-// Build makes the images of Tailgate as the work tree has it. The working directory must be in the repository.
+// Build builds the images of Tailgate from the work tree. The working directory must be in the repository.
 func Build(ctx context.Context, log io.Writer) ([]images.Image, error) {
 	root, err := images.RepositoryRoot()
 	if err != nil {
@@ -69,7 +69,7 @@ func Install(ctx context.Context, o localcluster.Options, built []images.Image) 
 	return Kubectl(ctx, kubeconfig, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout="+patience)
 }
 
-// Client makes a client of a cluster for Kubernetes' own kinds and Tailgate's.
+// Client returns a client of a cluster for Kubernetes' own kinds and Tailgate's.
 func Client(kubeconfig string) (client.WithWatch, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -82,8 +82,8 @@ func Client(kubeconfig string) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// digestOverlay annotates the manager's pods with the digest of their image. The tag never changes, so the digest makes the
-// Deployment roll when the image did.
+// digestOverlay annotates the manager's pods with the digest of their image. The tag never changes, so the digest causes a
+// rollout of the Deployment when the image has changed.
 const digestOverlay = `resources: [%q]
 patches:
 - target: {kind: Deployment, name: manager}
@@ -91,7 +91,7 @@ patches:
     - {op: add, path: /spec/template/metadata/annotations/tailgate.dev~1image-digest, value: %q}
 `
 
-// withDigest is a temporary kustomization of an overlay with the digest of the manager's image.
+// withDigest writes a temporary kustomization of an overlay with the digest of the manager's image and returns its folder.
 func withDigest(overlay, digest string) (string, error) {
 	dir, err := os.MkdirTemp("", "tailgate-install-")
 	if err != nil {
@@ -107,7 +107,7 @@ func withDigest(overlay, digest string) (string, error) {
 	return dir, nil
 }
 
-// Kubectl runs kubectl with a kubeconfig and copies what it prints.
+// Kubectl runs kubectl with a kubeconfig and copies its output to out.
 func Kubectl(ctx context.Context, kubeconfig string, out io.Writer, args ...string) error {
 	dir, err := localcluster.Assets(ctx, io.Discard)
 	if err != nil {

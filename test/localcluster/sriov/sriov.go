@@ -1,6 +1,7 @@
-// Package sriov is the local cluster's stand-in for sriov-cni, the CNI plugin that gives pods their VFs. The VFs there
-// are virtual Ethernet devices: it finds the one of a PCI address as sriov-cni does, leaves the moving and the addresses
-// to the host-device plugin, and refuses what such a device cannot be given. It is never shipped.
+// Package sriov is the local cluster's stand-in for sriov-cni, the CNI plugin that gives pods their VFs. The VFs of the
+// local cluster are virtual Ethernet devices. The plugin finds the VF with a PCI address as sriov-cni does, leaves the move
+// and the addresses to the host-device plugin, and rejects settings that such a device does not support. It is never
+// shipped.
 package sriov
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// settings are those of sriov-cni's fields that it has the PF's driver set. A VLAN of 0 means no VLAN.
+// settings are the fields that sriov-cni sets through the PF's driver. A VLAN of 0 means no VLAN.
 var settings = []string{
 	"vlan", "vlanQoS", "vlanProto", "min_tx_rate", "max_tx_rate", "spoofchk", "trust", "link_state",
 }
@@ -32,7 +33,7 @@ type Plugin struct {
 // New returns the plugin as it runs on a node.
 func New() Plugin { return Plugin{devices: "/sys/bus/pci/devices"} }
 
-// Funcs are the commands in the form of the CNI library. CHECK checks nothing, like that of sriov-cni.
+// Funcs returns the commands in the form of the CNI library. CHECK checks nothing, as in sriov-cni.
 func (p Plugin) Funcs() skel.CNIFuncs {
 	return skel.CNIFuncs{Add: p.add, Del: p.del, Check: func(*skel.CmdArgs) error { return nil }}
 }
@@ -45,7 +46,7 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 	return result.Print()
 }
 
-// attach does the work of ADD. Errors have the words of sriov-cni where it has the same.
+// attach implements ADD. Errors that sriov-cni also has use its words.
 func (p Plugin) attach(data []byte) (types.Result, error) {
 	c, err := parse(data)
 	if err != nil {
@@ -67,14 +68,14 @@ func (p Plugin) attach(data []byte) (types.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the result of the host-device plugin: %w", err)
 	}
-	// What plugins after this one make of it is not known here, and they do not tell.
+	// Later plugins may change the MTU, but do not report it.
 	for _, i := range result.Interfaces {
 		i.Mtu = link.Attrs().MTU
 	}
 	return result.GetAsVersion(c.version)
 }
 
-// del has nothing to do where add failed for want of a device: sriov-cni remembers only what it attached.
+// del does nothing if add failed because there was no device: sriov-cni only remembers attached devices.
 func (p Plugin) del(args *skel.CmdArgs) error {
 	c, err := parse(args.StdinData)
 	if errors.Is(err, errNoDevice) {
@@ -86,7 +87,7 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	return invoke.DelegateDel(context.Background(), "host-device", c.hostDevice, nil)
 }
 
-// netdev is the name of a VF's network device on the node.
+// netdev returns the name of a VF's network device on the node.
 func (p Plugin) netdev(deviceID string) (string, error) {
 	if _, err := os.Stat(filepath.Join(p.devices, deviceID, "physfn", "net")); err != nil {
 		return "", fmt.Errorf("failed to get VF information: %w", err)
@@ -98,7 +99,7 @@ func (p Plugin) netdev(deviceID string) (string, error) {
 	return entries[0].Name(), nil
 }
 
-// conf is what counts of the network configuration.
+// conf is the part of the network configuration that this plugin uses.
 type conf struct {
 	version, deviceID string
 	// hostDevice is the configuration for the host-device plugin.
@@ -129,7 +130,7 @@ func parse(data []byte) (conf, error) {
 			return conf{}, fmt.Errorf("%s is %s, and the VFs of the local cluster can only be left as they are", name, value)
 		}
 	}
-	// Its name for what sriov-cni calls deviceID.
+	// The host-device plugin's name for the deviceID of sriov-cni.
 	fields["pciBusID"] = fields["deviceID"]
 	hostDevice, err := json.Marshal(fields)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeHostDevice keeps its configuration and answers with an address.
+// fakeHostDevice saves its configuration and answers with an address.
 const fakeHostDevice = `#!/bin/sh
 cat >"$(dirname "$0")/$CNI_COMMAND"
 if [ "$CNI_COMMAND" = ADD ]; then
@@ -24,8 +24,8 @@ fi
 
 const vf = "0000:3b:02.0"
 
-// node is a machine whose VF has the loopback for a network device, as the only one that is everywhere. It returns the
-// folder in which the host-device plugin leaves its configuration.
+// node returns the plugin on a simulated machine whose VF has the loopback as its network device, because every machine has one.
+// It also returns the folder in which the fake host-device plugin saves its configuration.
 func node(t *testing.T) (Plugin, string) {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()

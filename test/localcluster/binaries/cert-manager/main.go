@@ -1,5 +1,5 @@
-// Command cert-manager runs the controllers of cert-manager that issue and renew certificates of a CA, from its module. Its own
-// command is in another module, which no proxy can serve because its path is not that of a repository.
+// Command cert-manager runs the controllers of cert-manager that issue and renew certificates of a CA, from its module. The original
+// command is in another module, which no proxy can serve because its path is not the path of a repository.
 package main
 
 import (

@@ -1,6 +1,6 @@
 //go:build binaries
 
-// Package binaries pins promtool, with which the rules and the dashboard are tested, so that go.mod lists it.
+// Package binaries pins promtool, which tests the rules and the dashboard, so that go.mod lists it.
 package binaries
 
 import (

@@ -1,6 +1,6 @@
-// Command labcomponents is the first process of the DaemonSet that brings the local cluster's CNI and device plugins to the nodes of
-// the lab as a site's components come there: it installs the CNI plugins, makes the meta-plugin the first configuration, with the
-// existing one as its default network, and becomes the device plugin.
+// Command labcomponents is the first process of a DaemonSet that installs the local cluster's CNI and device plugins on the nodes of
+// the lab, in the same way as a site's components: it installs the CNI plugins, makes the meta-plugin the first configuration, with
+// the existing configuration as its default network, and becomes the device plugin.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// run takes the configuration of the meta-plugin, without its default network, and that of the device plugin.
+// run expects the paths of two configurations: of the meta-plugin, without its default network, and of the device plugin.
 func run(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: labcomponents META-PLUGIN-CONFIGURATION DEVICE-PLUGIN-CONFIGURATION")

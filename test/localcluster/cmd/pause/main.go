@@ -1,5 +1,4 @@
-// Command pause is the process of a pod's sandbox: it holds the pod's namespaces and does nothing until a signal asks it to
-// end.
+// Command pause is the process of a pod's sandbox: it holds the pod's namespaces and does nothing until SIGINT or SIGTERM.
 package main
 
 import (
