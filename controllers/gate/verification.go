@@ -36,14 +36,14 @@ type Verifications struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Judge holds a finished benchmark's results against criteria, which need not be its own, and writes nothing.
+	// Judge judges a finished benchmark's results by criteria, which need not be its own, and writes nothing.
 	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error)
-	// Activity counts how long it takes to hold nodes back; nil counts nothing.
+	// Activity measures how long it takes to hold nodes back; nil measures nothing.
 	Activity *metrics.Activity
-	// Image, in which the agent of a hold pod sleeps, and how the nodes get it.
+	// Image is the image of hold pods, and PullPolicy is its pull policy.
 	Image      string
 	PullPolicy corev1.PullPolicy
-	// ServiceAccount of hold pods; empty: the namespace's default.
+	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
 	ServiceAccount string
 }
 
@@ -56,10 +56,10 @@ type Verifications struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// workers is how many nodes are looked at at once. They do not depend on each other.
+// workers is the number of nodes that are reconciled at once. They do not depend on each other.
 const workers = 8
 
-// Reconcile takes one step with one node.
+// Reconcile takes one step for one node.
 func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	v := &v1alpha1.LatencyVerification{}
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
@@ -76,7 +76,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	case world.gate == nil:
 		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	case !world.gate.DeletionTimestamp.IsZero():
-		// It deletes its verifications itself.
+		// The gate's finalizer deletes its verifications.
 		return ctrl.Result{}, nil
 	}
 	s := decide(world)
@@ -99,8 +99,8 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return controllers.Written(controllers.Soonest(s.again, holdAgain), err)
 }
 
-// observe reads the node's world live: the Node first, and then who has it. What is written to let the Node in holds only for
-// the version that was read, so that no gate can have taken it over in between.
+// observe reads the world of the node: first the Node live, then the gates, which determine its owner. Marks that release the Node
+// are only written to the version that was read, so that no other gate can have taken the node in between.
 func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, error) {
 	w := &world{now: r.Clock.Now(), verification: v}
 	node, gates, err := r.nodeAndGates(ctx, v)
@@ -117,8 +117,9 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 			return nil, err
 		}
 	}
-	if name, ok := v.Annotations[v1alpha1.AnnotationAccept]; ok {
-		if w.named, err = r.benchmark(ctx, w.gate, name); err != nil {
+	// A user may write any text into the annotation; the client fails for a text that cannot be a name.
+	if name := v.Annotations[v1alpha1.AnnotationAccept]; find(v.Status.History, name) != nil {
+		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, name); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +127,7 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 	return w, err
 }
 
-// nodeAndGates reads the Node of a verification, nil when it does not exist, and then all gates.
+// nodeAndGates reads the Node of a verification, which is nil if it does not exist, and then all gates.
 func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVerification) (*corev1.Node, []v1alpha1.LatencyGate, error) {
 	node, err := controllers.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName)
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVer
 	return node, gates.Items, nil
 }
 
-// gateOf is the gate that made a verification; nil when it is gone, or another of its name.
+// gateOf returns the gate that created a verification; nil if it is gone, even if another gate has its name now.
 func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	i := slices.IndexFunc(gates, func(g v1alpha1.LatencyGate) bool { return metav1.IsControlledBy(v, &g) })
 	if i < 0 {
@@ -148,19 +149,10 @@ func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1al
 	return &gates[i]
 }
 
-// benchmark gets a benchmark of the gate's namespace; nil when there is none.
-func (r *Verifications) benchmark(ctx context.Context, gate *v1alpha1.LatencyGate, name string) (*v1alpha1.LatencyBenchmark, error) {
-	b, err := controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, gate.Spec.Namespace, name)
-	if apierrors.IsInvalid(err) {
-		return nil, nil
-	}
-	return b, err
-}
-
-// observeBenchmark reads the current benchmark and, when it is over, what its verdict has to be seen with.
+// observeBenchmark reads the current benchmark and, when it is finished, the state that decides what its verdict means.
 func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	status := w.verification.Status
-	b, err := r.benchmark(ctx, w.gate, status.Benchmark.Name)
+	b, err := controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, status.Benchmark.Name)
 	if err != nil || b == nil || string(b.UID) != status.Benchmark.UID {
 		return err
 	}
@@ -174,13 +166,13 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 		return nil
 	}
 	drifts := mayDrift(b, status)
-	// The peers matter for a Fail only, and then all nodes have to be looked at.
+	// The peers matter only for a Fail, also in the comparison with the first result, and need a list of all nodes.
 	if drifts || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) {
 		if err := r.observePeers(ctx, w); err != nil {
 			return err
 		}
 	}
-	// The object that has the name now has been there all along, or is another one.
+	// An object that has the accepted name now either has been there all the time, or is another one with another UID.
 	if w.replaced, err = r.replaced(ctx, w); err != nil {
 		return err
 	}
@@ -194,15 +186,15 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	return nil
 }
 
-// replaced is the accepted or the first result that the current benchmark's verdict rests on, if the benchmark of that name
-// is not the one that was accepted; empty when it is.
+// replaced returns the name of the accepted or the first result on which the current benchmark's verdict is based, if the
+// benchmark of that name is not the one that was accepted; otherwise it returns an empty string.
 func (r *Verifications) replaced(ctx context.Context, w *world) (string, error) {
 	status := w.verification.Status
 	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
 		if result == nil || !restsOn(w.benchmark, *result) && (result != status.First || !mayDrift(w.benchmark, status)) {
 			continue
 		}
-		b, err := r.benchmark(ctx, w.gate, result.Benchmark)
+		b, err := controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark)
 		if err != nil {
 			return "", err
 		}
@@ -213,18 +205,18 @@ func (r *Verifications) replaced(ctx context.Context, w *world) (string, error) 
 	return "", nil
 }
 
-// restsOn says whether a benchmark is compared with a result.
+// restsOn reports whether a benchmark is compared with a result.
 func restsOn(b *v1alpha1.LatencyBenchmark, result v1alpha1.AcceptedResult) bool {
 	return b.Spec.Criteria.BaselineBenchmark() == result.Benchmark
 }
 
-// mayDrift says whether a benchmark passed against an accepted result that is not the first of its epoch.
+// mayDrift reports whether a benchmark passed in comparison with an accepted result that is not the first of its epoch.
 func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus) bool {
 	return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) && s.Accepted != nil && s.First != nil &&
 		restsOn(b, *s.Accepted) && !restsOn(b, *s.First)
 }
 
-// observePeers finds out whether the current peer is verified, and whether there is yet another.
+// observePeers determines whether the current peer is verified, and whether there is another peer.
 func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	nodes, verifications := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{nodes, verifications} {
@@ -246,8 +238,8 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	return nil
 }
 
-// baselineTrouble is what is wrong with the results that the next one is compared with. The cache is good enough: the
-// verdict itself looks at them live.
+// baselineTrouble describes a defect of the results with which the next result is compared. It reads them from the cache, because
+// the verdict itself reads them live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
 	status := w.verification.Status
 	if status.Accepted == nil || status.First == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
@@ -274,7 +266,7 @@ func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, 
 	return "", nil
 }
 
-// report writes the status, once, if it changed, removes the annotations that were acted upon, and then sends events.
+// report writes the status, once, if it changed, then sends events and removes the annotation that the step processed.
 func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVerification, s step) error {
 	if !equality.Semantic.DeepEqual(old.Status, v.Status) {
 		if err := r.Client.Status().Update(ctx, v); err != nil {
@@ -294,7 +286,7 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 	return nil
 }
 
-// consumed is the annotation that a step acted upon.
+// consumed returns the annotation that a step processed; empty if there is none.
 func consumed(s step) string {
 	switch {
 	case s.kind == stepAccept, s.kind == stepRefuse:
@@ -305,7 +297,7 @@ func consumed(s step) string {
 	return ""
 }
 
-// notices are the events of a step: what became of the node, and what was refused.
+// notices returns the events of a step: changes of the node's state, and refusals.
 func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice {
 	switch {
 	case s.kind == stepRefuse:
@@ -332,8 +324,8 @@ const (
 	indexOwner = "owner"
 )
 
-// SetupWithManager registers the controller: it is woken by its verifications, their benchmarks and hold pods, by nodes of
-// which something changes that matters, and by changes of the gate's spec.
+// SetupWithManager registers the controller. A verification is reconciled when it, its benchmarks or its hold pod change, when its
+// node changes in a way that matters to a gate, and when the gate's spec changes.
 func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 	for _, index := range []struct {
 		object client.Object
@@ -368,8 +360,8 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// sameNode says whether nothing of a node changed that matters to a gate: what it is, whether it can be measured, and what
-// is published on it.
+// sameNode reports whether a node is unchanged as far as it matters to a gate: its identity, whether it can be measured, and the
+// marks on it.
 func sameNode(a, b *corev1.Node) bool {
 	conditions := func(n *corev1.Node) [2]corev1.NodeCondition {
 		var pair [2]corev1.NodeCondition
@@ -394,7 +386,7 @@ func sameNode(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// benchmarkChanges passes what a verification looks at: how a benchmark stands, and whether it is what it was.
+// benchmarkChanges passes the changes of a benchmark that a verification reads: its conditions, its spec, and its deletion.
 var benchmarkChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 	standing := func(b *v1alpha1.LatencyBenchmark) [3]string {
 		var all [3]string

@@ -30,17 +30,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// The agents of these specs measure round trips from 10000 to 11999 ns, of which p90 is 5.9 µs as half, in every round,
-// unless a spec changes that.
+// The agents of these specs measure round trips from 10000 to 11999 ns in every round, with a p90 of 5.9 µs as half RTT, unless a
+// spec changes that.
 
-// gateLabel selects the nodes of a gate: its value is the namespace of the spec.
+// gateLabel selects the nodes of a gate. Its value is the namespace of the spec.
 const gateLabel = "test.tailgate.dev/gate"
 
-// GateBuilder makes a LatencyGate.
+// GateBuilder builds a LatencyGate.
 type GateBuilder struct{ v1alpha1.LatencyGate }
 
-// MakeGate begins with one that holds p90 of five rounds below 8 µs and within 10 % of what was accepted, with label and
-// taint. It is named after the namespace, because it has none of its own.
+// MakeGate returns a builder with a gate that requires a p90 of five rounds below 8 µs and within 10 % of the accepted result, with
+// label and taint. It is named after the namespace, because gates are cluster-scoped.
 func MakeGate(namespace string) *GateBuilder {
 	return &GateBuilder{v1alpha1.LatencyGate{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -52,13 +52,13 @@ func MakeGate(namespace string) *GateBuilder {
 	}}
 }
 
-// With changes the spec.
+// With applies a change to the spec.
 func (g *GateBuilder) With(change func(*v1alpha1.LatencyGateSpec)) *GateBuilder {
 	change(&g.Spec)
 	return g
 }
 
-// Alone leaves the gate one node, and another that the gate does not select as peer.
+// Alone makes the gate select only one node, with a peer that it does not select.
 func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
 	g.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{nodeLabel: node}}
 	g.Spec.Template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: peer}}
@@ -68,7 +68,7 @@ func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
 // Obj returns the gate.
 func (g *GateBuilder) Obj() *v1alpha1.LatencyGate { return g.DeepCopy() }
 
-// Gate creates a gate of the world's nodes. At the end of the spec it goes, even without a manager.
+// Gate creates a gate of the world's nodes. It is removed at the end of the spec, even without a manager.
 func (w *World) Gate(ctx SpecContext, g *GateBuilder) *v1alpha1.LatencyGate {
 	GinkgoHelper()
 	created := g.Obj()
@@ -87,7 +87,7 @@ func (w *World) Gate(ctx SpecContext, g *GateBuilder) *v1alpha1.LatencyGate {
 	return created
 }
 
-// NewGateWorld is a world whose nodes are of its gate, and whose pods go by themselves.
+// NewGateWorld returns a world whose nodes its gate selects, and whose pods run without the spec.
 func NewGateWorld(ctx SpecContext, more ...string) *World {
 	GinkgoHelper()
 	w := NewWorld(ctx)
@@ -111,25 +111,18 @@ func (w *World) AddGateNode(ctx SpecContext, name string) {
 	w.AddNode(ctx, n)
 }
 
-// identified gives a node what its kubelet would report.
+// identified sets the fields that a kubelet would report for its node.
 func identified(n *corev1.Node) {
 	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.KubeletVersion = "boot-1", "6.1.0", "v1.36.0"
 }
 
-// ChangeNode changes a node as a user does.
+// ChangeNode changes a node as a user would.
 func (w *World) ChangeNode(ctx context.Context, name string, change func(*corev1.Node)) {
 	GinkgoHelper()
-	Eventually(func() error {
-		n := &corev1.Node{}
-		if err := k8s.Get(ctx, types.NamespacedName{Name: name}, n); err != nil {
-			return err
-		}
-		change(n)
-		return k8s.Update(ctx, n)
-	}).Should(Succeed())
+	Edit(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, change)
 }
 
-// ChangeNodeStatus changes what its kubelet reports.
+// ChangeNodeStatus changes the status that a node's kubelet reports.
 func (w *World) ChangeNodeStatus(ctx context.Context, name string, change func(*corev1.Node)) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -142,7 +135,7 @@ func (w *World) ChangeNodeStatus(ctx context.Context, name string, change func(*
 	}).Should(Succeed())
 }
 
-// Upgrade gives a node another kernel, and boots it.
+// Upgrade changes the kernel and the boot ID of a node.
 func (w *World) Upgrade(ctx context.Context, name, kernel string) {
 	GinkgoHelper()
 	w.ChangeNodeStatus(ctx, name, func(n *corev1.Node) {
@@ -150,7 +143,7 @@ func (w *World) Upgrade(ctx context.Context, name, kernel string) {
 	})
 }
 
-// Verification reads that of a node.
+// Verification returns the verification of a node.
 func (w *World) Verification(ctx context.Context, node string) *v1alpha1.LatencyVerification {
 	GinkgoHelper()
 	v := &v1alpha1.LatencyVerification{}
@@ -158,7 +151,8 @@ func (w *World) Verification(ctx context.Context, node string) *v1alpha1.Latency
 	return v
 }
 
-// Says is what a Node says of its verification, and what its LatencyVerification does: "Verified: True true -".
+// Says returns the state and reason of a node's LatencyVerification, and the condition, label and taint of the Node, such as
+// isVerified.
 func (w *World) Says(ctx context.Context, node string) string {
 	GinkgoHelper()
 	n := &corev1.Node{}
@@ -187,11 +181,11 @@ func (w *World) Says(ctx context.Context, node string) string {
 
 const (
 	isVerified = "Verified Passed: True true -"
-	// heldBack ends what a Node says that is not verified.
+	// heldBack is the end of Says for a node that is not verified.
 	heldBack = ": False false NoSchedule"
 )
 
-// Expect waits until a node says something.
+// Expect waits until Says of a node returns a text.
 func (w *World) Expect(ctx context.Context, node, says string) {
 	GinkgoHelper()
 	Eventually(func() string { return w.Says(ctx, node) }).Should(Equal(says), func() string {
@@ -199,7 +193,7 @@ func (w *World) Expect(ctx context.Context, node, says string) {
 	})
 }
 
-// Annotate annotates a node's verification as people do.
+// Annotate annotates a node's verification as users do.
 func (w *World) Annotate(ctx context.Context, node, key, value string) {
 	GinkgoHelper()
 	v := w.Verification(ctx, node)
@@ -207,7 +201,7 @@ func (w *World) Annotate(ctx context.Context, node, key, value string) {
 	Expect(k8s.Patch(ctx, v, patch)).To(Succeed())
 }
 
-// History are a node's results, newest first, as "name outcome reason".
+// History returns a node's results, newest first, as "name outcome reason".
 func (w *World) History(ctx context.Context, node string) []string {
 	GinkgoHelper()
 	var all []string
@@ -217,7 +211,7 @@ func (w *World) History(ctx context.Context, node string) []string {
 	return all
 }
 
-// Benchmarks are the names of the benchmarks of a node that there are, without what all have.
+// Benchmarks returns the names of a node's existing benchmarks, without their common prefix.
 func (w *World) Benchmarks(ctx context.Context, node string) []string {
 	GinkgoHelper()
 	list := &v1alpha1.LatencyBenchmarkList{}
@@ -229,7 +223,7 @@ func (w *World) Benchmarks(ctx context.Context, node string) []string {
 	return all
 }
 
-// Accepted is the name of the accepted benchmark, and of the first of the epoch.
+// Accepted returns the names of the accepted benchmark and of the first benchmark of the epoch.
 func (w *World) Accepted(ctx context.Context, node string) string {
 	GinkgoHelper()
 	status := w.Verification(ctx, node).Status
@@ -242,18 +236,18 @@ func (w *World) Accepted(ctx context.Context, node string) string {
 	return short(status.Accepted) + " since " + short(status.First)
 }
 
-// Benchmark is one of a node's, by its number.
+// Benchmark returns a benchmark of a node by its number.
 func (w *World) Benchmark(node string, number int) *v1alpha1.LatencyBenchmark {
 	return &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fmt.Sprintf("%s-%s-%d", w.Namespace, node, number)}}
 }
 
-// SamplesFrom makes agents measure other round trips: from is the first sample of a run of a benchmark.
+// SamplesFrom changes the round trips that agents measure: from returns the first sample of a benchmark's runs.
 func (w *World) SamplesFrom(from func(b *v1alpha1.LatencyBenchmark) int64) {
 	w.Kubelet.Agents(func(d *result.Document) {
 		b := &v1alpha1.LatencyBenchmark{}
 		name := d.Run[:strings.LastIndex(d.Run, "-")]
 		if err := k8s.Get(context.Background(), types.NamespacedName{Namespace: w.Namespace, Name: name}, b); err != nil {
-			// It was deleted meanwhile, and its results will not be read.
+			// The benchmark was deleted meanwhile, and its results will not be read.
 			return
 		}
 		for i := range d.Cells {
@@ -265,7 +259,7 @@ func (w *World) SamplesFrom(from func(b *v1alpha1.LatencyBenchmark) int64) {
 	})
 }
 
-// SlowNode makes every run that has a node at an end twice as slow.
+// SlowNode doubles the latency of every run with a node at one of its ends.
 func (w *World) SlowNode(node string) {
 	w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
 		if p := b.Status.Pair; p != nil && (p.ClientNode == node || p.ServerNode == node) {
@@ -275,7 +269,7 @@ func (w *World) SlowNode(node string) {
 	})
 }
 
-// Pause keeps the agents of a run from handing over their results until goOn is called. It returns when they wait.
+// Pause prevents the agents of a run from reporting their results until goOn is called. wait returns when the agents wait.
 func (w *World) Pause(run string) (wait, goOn func()) {
 	reached, going := make(chan struct{}), make(chan struct{})
 	reach, release := sync.OnceFunc(func() { close(reached) }), sync.OnceFunc(func() { close(going) })
@@ -295,15 +289,15 @@ func (w *World) Pause(run string) (wait, goOn func()) {
 	return func() { GinkgoHelper(); Eventually(reached).Should(BeClosed()) }, release
 }
 
-// marks are what one version of a Node, or of its hold pod, says of the verification: condition, label and taint. Each is "" while
-// it holds the node back or says nothing, and otherwise what lets the node in.
+// marks holds the condition, label and taint of one version of a Node. Each is "" while it holds the node back or is absent. Otherwise,
+// it is the value that lets the node in.
 type marks struct {
 	version                 string
 	kernel                  string
 	condition, label, taint string
 }
 
-// marksOf are those of a Node.
+// marksOf returns the marks of a Node.
 func marksOf(n *corev1.Node) marks {
 	m := marks{version: n.ResourceVersion, kernel: n.Status.NodeInfo.KernelVersion, taint: "untainted"}
 	for _, c := range n.Status.Conditions {
@@ -322,9 +316,9 @@ func marksOf(n *corev1.Node) marks {
 	return m
 }
 
-// LetIn watches every version of a Node, and of the pods that hold it, from now on. It returns where a version lets the node in
-// by its condition, label or taint, or a hold pod says that it is verified, that the version before did not. A Node that is
-// deleted and made again is another one.
+// LetIn watches every version of a Node, and of its hold pods, from now on. found returns the changes by which a version lets the
+// node in (by its condition, label or taint, or because a hold pod reports it as verified) and the version before did not. A Node
+// that is deleted and created again is another Node.
 func (w *World) LetIn(ctx context.Context, node string) (found func() []string) {
 	GinkgoHelper()
 	nodes, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node})
@@ -373,7 +367,7 @@ func (w *World) LetIn(ctx context.Context, node string) (found func() []string) 
 	})
 	DeferCleanup(func() { nodes.Stop(); pods.Stop() })
 	return func() []string {
-		// Its own version of the Node tells the watch that it has seen all before it.
+		// When the watch sees this version of the Node, it has seen all earlier ones.
 		w.ChangeNode(ctx, node, func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, end, "true") })
 		pods.Stop()
 		group.Wait()
@@ -381,8 +375,9 @@ func (w *World) LetIn(ctx context.Context, node string) (found func() []string) 
 	}
 }
 
-// Stays checks that a node says the same however long the controllers wait: it puts the clock forward by more than any of
-// their rests and patience, and has them look at the node after each step. No version of the Node in between may let it in.
+// Stays checks that a node's state does not change however long the controllers wait: it puts the clock forward by more than any of
+// their intervals and time limits, and makes them reconcile the node after each step. No version of the Node in between may let it
+// in.
 func (w *World) Stays(ctx context.Context, node, says string) {
 	GinkgoHelper()
 	defer w.Clock.ahead.Store(w.Clock.ahead.Load())
@@ -394,8 +389,8 @@ func (w *World) Stays(ctx context.Context, node, says string) {
 	Expect(letIn()).To(BeEmpty())
 }
 
-// Look puts the clock forward, and returns when the controllers of gates have looked at a node since. It wakes them twice: the
-// first look that ends may have begun before the clock was put forward.
+// Look puts the clock forward, and returns when the controllers of gates have reconciled the node since. It wakes them twice,
+// because the first reconcile that ends may have started before the clock was put forward.
 func (w *World) Look(ctx context.Context, node string, by time.Duration) {
 	GinkgoHelper()
 	for range 2 {
@@ -416,7 +411,7 @@ func (w *World) Pass(ctx context.Context, node string, by time.Duration) {
 	})
 }
 
-// refusals are the events of refused acceptances in the cluster about a verification.
+// refusals returns the events about refused acceptances of a verification.
 func (w *World) refusals(ctx context.Context, node string) []string {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}
@@ -430,8 +425,8 @@ func (w *World) refusals(ctx context.Context, node string) []string {
 	return all
 }
 
-// collectGarbage deletes the pods of a benchmark that is gone, as the garbage collector does, which does not run here: a pod
-// may be created while its benchmark is deleted.
+// collectGarbage deletes the pods of a deleted benchmark, as the garbage collector does, which does not run here: a pod may be
+// created while its benchmark is deleted.
 func (w *World) collectGarbage(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	if apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), b.DeepCopy())) {
@@ -439,7 +434,7 @@ func (w *World) collectGarbage(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	}
 }
 
-// gateSays is a condition of a gate.
+// gateSays returns a condition of a gate as text.
 func gateSays(ctx context.Context, g *v1alpha1.LatencyGate, conditionType string) string {
 	GinkgoHelper()
 	current := &v1alpha1.LatencyGate{}
@@ -553,12 +548,14 @@ var _ = Describe("A gate", func() {
 		By("acceptances that cannot be")
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 1).Name)
 		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("before it changed")))
-		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, "nonsense!")
+		for _, name := range []string{"", "perf/up", "100%", "nonsense!"} {
+			w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, name)
+			Eventually(func() *v1alpha1.AcceptRefusal { return w.Verification(ctx, w.A).Status.AcceptRefused }).Should(HaveValue(And(
+				HaveField("Benchmark", name), HaveField("Message", ContainSubstring("not among")))))
+			Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
+		}
 		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("not among")))
 		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + heldBack))
-		Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
-		Expect(w.Verification(ctx, w.A).Status.AcceptRefused).To(HaveValue(And(
-			HaveField("Benchmark", "nonsense!"), HaveField("Message", ContainSubstring("not among")))))
 
 		By("a request, of which the cause is not cured")
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
@@ -640,7 +637,7 @@ var _ = Describe("A gate", func() {
 		w.SlowNode(w.B)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace))
-		// Node a is measured with b first, which is the slow one, and then with c.
+		// Node a is measured with b, the slow node, first, and then with c.
 		w.Expect(ctx, w.A, isVerified)
 		w.Expect(ctx, c, isVerified)
 		w.Expect(ctx, w.B, "Failed Fail"+heldBack)
@@ -659,7 +656,7 @@ var _ = Describe("A gate", func() {
 		w.SlowNode(w.A)
 		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
 		Eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).Should(BeEmpty())
-		// There is no garbage collector here, which would delete its benchmark. The new node's is another all the same.
+		// No garbage collector deletes the benchmark here. The benchmark of the new node is still another one.
 		w.AddGateNode(ctx, w.A)
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(w.Verification(ctx, w.A).UID).NotTo(Equal(uid))
@@ -730,7 +727,7 @@ var _ = Describe("A gate", func() {
 			Expect(w.Says(ctx, w.A)).To(Equal("Unverified IdentityChanged" + heldBack))
 		}
 		Expect(w.Verification(ctx, w.A).UID).To(Equal(uid))
-		// Pods are created by the API server's clock.
+		// Creation times of pods are those of the API server's clock.
 		w.Clock.ahead.Store(0)
 		By("the label, which comes back: the comparison has its baseline")
 		label(w.Namespace)
@@ -787,7 +784,7 @@ var _ = Describe("A gate", func() {
 			}
 			older := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
 			w.Expect(ctx, w.A, map[bool]string{true: "Failed Fail" + heldBack, false: isVerified}[slow])
-			// Ages are given in seconds.
+			// Creation times have a resolution of a second.
 			time.Sleep(time.Second)
 			younger := MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 			younger.Name = w.Namespace + "-younger"
@@ -801,7 +798,7 @@ var _ = Describe("A gate", func() {
 				return heir.Status.State, err
 			}).Should(Equal(v1alpha1.VerificationUnverified))
 			Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
-			// Longer than the older gate retains the node.
+			// This is longer than the older gate retains the node.
 			for range 8 {
 				w.Look(ctx, w.A, 10*time.Minute)
 				Expect(w.Says(ctx, w.A)).To(HaveSuffix(heldBack))
@@ -817,11 +814,9 @@ var _ = Describe("A gate", func() {
 			Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(older), older)) }).Should(BeTrue())
 		}),
 		Entry("of a failed node, when its selector is edited", true, func(ctx SpecContext, w *World, older *v1alpha1.LatencyGate) {
-			Eventually(func() error {
-				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(older), older)).To(Succeed())
+			Edit(ctx, older, func(older *v1alpha1.LatencyGate) {
 				older.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"test.tailgate.dev/none": ""}}
-				return k8s.Update(ctx, older)
-			}).Should(Succeed())
+			})
 			Eventually(func() string {
 				if r := w.Verification(ctx, w.A).Status.Retained; r != nil {
 					return r.Reason
@@ -858,11 +853,7 @@ var _ = Describe("A gate", func() {
 		}
 		change := func(what func(*v1alpha1.LatencyGateSpec)) {
 			GinkgoHelper()
-			Eventually(func() error {
-				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
-				what(&g.Spec)
-				return k8s.Update(ctx, g)
-			}).Should(Succeed())
+			Edit(ctx, g, func(g *v1alpha1.LatencyGate) { what(&g.Spec) })
 		}
 		Eventually(says).Should(Equal("False Unverified"))
 		pod := holdPod()
@@ -907,7 +898,7 @@ var _ = Describe("A gate", func() {
 				return ""
 			}).Should(Equal(fmt.Sprintf("HoldPodEnded %d", count)))
 			Eventually(holdPod).Should(BeNil())
-			// A status keeps whole seconds.
+			// Times in a status have a resolution of a second.
 			rest := 10 * time.Second << (count - 1)
 			w.Look(ctx, w.A, rest-2*time.Second)
 			Expect(holdPod()).To(BeNil())
@@ -927,7 +918,7 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[nodeLabel] = w.A; s.Suspend = true }))
 		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
-		// Ages are given in seconds.
+		// Creation times have a resolution of a second.
 		time.Sleep(time.Second)
 		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 		younger.Name = w.Namespace + "-younger"
@@ -1003,7 +994,7 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		zone, err := time.LoadLocation("Asia/Kolkata")
 		Expect(err).NotTo(HaveOccurred())
-		// Half a day from now: this spec puts the clock forward by hours, and the schedule must not become due by that.
+		// Half a day from now, because this spec puts the clock forward by hours, which must not make the schedule due.
 		daily := fmt.Sprintf("0 %d * * *", time.Now().Add(12*time.Hour).In(zone).Hour())
 		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = daily, zone.String() }))
 		measuredAt := func(node string, when time.Time) {
@@ -1045,12 +1036,12 @@ var _ = Describe("A gate", func() {
 	})
 })
 
-// writes is a death at a write that has to do with gates.
+// writes returns a death at a write of a verb to a matching object.
 func writes(verb string, of func(client.Object) bool) death {
 	return func(v string, object client.Object) bool { return v == verb && of(object) }
 }
 
-// inState is the status write that puts a node into a state.
+// inState returns a death at the status write that sets a node's state.
 func inState(state v1alpha1.VerificationState) death {
 	return writes("status", func(o client.Object) bool {
 		v, ok := o.(*v1alpha1.LatencyVerification)
@@ -1137,7 +1128,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		}()),
 	)
 
-	// measuring waits until a node's benchmark measures, which it does until it is let go on.
+	// measuring waits until a node's benchmark measures. Pause keeps it in this state.
 	measuring := func(ctx SpecContext, w *World, node string) {
 		GinkgoHelper()
 		Eventually(func() string { return w.Says(ctx, node) }).Should(HavePrefix("Measuring"))
@@ -1248,26 +1239,21 @@ var _ = Describe("A gate, sabotaged,", func() {
 	It("compares with nothing when a user deletes an accepted result and creates its benchmark again", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
 		w.Expect(ctx, w.A, isVerified)
 		w.SlowNode(w.A)
 		again := Get(ctx, w.Benchmark(w.A, 1))
 		Expect(k8s.Delete(ctx, again)).To(Succeed())
 		// There is no garbage collector here.
 		Expect(k8s.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: again.Name})).To(Succeed())
-		// As slow as the node is now, and the gate's by all that can be copied.
+		// A benchmark as slow as the node is now, with all copyable fields of the gate's benchmark.
 		again.ResourceVersion, again.UID, again.Status = "", "", v1alpha1.LatencyBenchmarkStatus{}
 		again.Spec.Criteria.Rules = []v1alpha1.Rule{under("1s")}
 		Expect(k8s.Create(ctx, again)).To(Succeed())
 		ExpectPassed(ctx, again, "^True Pass")
 		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("deleted and created again"))
-		// So slow that only the absolute rule could see it, which this gate has not any more.
-		g := &v1alpha1.LatencyGate{}
-		Eventually(func() error {
-			Expect(k8s.Get(ctx, types.NamespacedName{Name: w.Namespace}, g)).To(Succeed())
-			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")}
-			return k8s.Update(ctx, g)
-		}).Should(Succeed())
+		// Only the absolute rule, which this gate no longer has, would detect that the node is slow.
+		Edit(ctx, g, func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")} })
 		letIn := w.LetIn(ctx, w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
@@ -1294,7 +1280,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		letIn := []func() []string{w.LetIn(ctx, w.A), w.LetIn(ctx, w.B)}
 		g := w.Gate(ctx, MakeGate(w.Namespace))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed"))
-		// The first to be measured failed, and leaves the other without a peer.
+		// The node that was measured first has failed, so the other has no peer.
 		failed, waits := w.A, w.B
 		if w.Verification(ctx, w.B).Status.State == v1alpha1.VerificationFailed {
 			failed, waits = waits, failed
@@ -1344,7 +1330,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			w.Clock.ahead.Store(int64(jump))
 			Wake(ctx, w.Benchmark(w.A, 2))
 			if jump > 0 {
-				// The attempt has taken a year, and is made again. The next one is measured.
+				// The attempt appears to have taken a year and is repeated. The next attempt is measured.
 				Eventually(func() bool {
 					active := Get(ctx, w.Benchmark(w.A, 2)).Status.Active
 					return active != nil && active.Outcome != nil
@@ -1395,7 +1381,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
 	})
 
-	// TAILGATE_OUTAGE is for how long; the shorter one that is usual finds the same.
+	// TAILGATE_OUTAGE is the duration of the outage. The shorter default finds the same errors.
 	It("holds nodes back while the API server does not answer, and continues afterwards", func(ctx SpecContext) {
 		outage := 3 * time.Second
 		if text := os.Getenv("TAILGATE_OUTAGE"); text != "" {
@@ -1467,7 +1453,7 @@ var _ = Describe("A rolling upgrade", func() {
 			nodes = append(nodes, w.Namespace+"-"+name)
 		}
 		bad := nodes[4]
-		// Latencies are drawn for each run, the same for the same name. The bad node is slow with its new kernel.
+		// The latencies are pseudo-random for each benchmark and depend only on its name. The bad node is slow with its new kernel.
 		w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
 			draw := int64(crc32.ChecksumIEEE([]byte(b.Name)) % 400)
 			if strings.HasPrefix(b.Name, w.Namespace+"-"+bad) && !strings.HasSuffix(b.Name, "-1") {
@@ -1490,7 +1476,7 @@ var _ = Describe("A rolling upgrade", func() {
 			w.Upgrade(ctx, node, "6.2.0")
 			line("upgraded %s", node)
 			upgraded++
-			// The tool waits for the node, and stops at a gate that does not pass.
+			// The tool waits for the node, and stops when the gate has failed.
 			Eventually(func() string { return w.Says(ctx, node) }).Should(HaveSuffix(heldBack))
 			Eventually(func() string {
 				if strings.HasPrefix(passed(), "False") {
@@ -1522,7 +1508,7 @@ var _ = Describe("A rolling upgrade", func() {
 })
 
 var _ = Describe("The API of gates", func() {
-	// gateManifest is the smallest gate with top-level fields of its spec, and of the template's spec, replaced.
+	// gateManifest returns the smallest gate with top-level fields of its spec, and of the template's spec, replaced.
 	gateManifest := func(name, spec, template string) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(`
