@@ -32,7 +32,7 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	default:
 		w.count(old)
 		m.Status.Progress = w.progress()
-		// What was said then holds, for every generation of the spec.
+		// The message of the acceptance remains valid for every generation of the spec.
 		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, messageOf(m.Status.Conditions, v1alpha1.ConditionAccepted)))
 		m.SetCondition(w.succeeds())
 		if !m.Finished() {
@@ -53,7 +53,7 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	return nil
 }
 
-// count brings the counts and the summary up to date.
+// count updates the counts and the summary.
 func (w *world) count(old *v1alpha1.LatencyMatrix) {
 	status := &w.matrix.Status
 	status.Slots = int32(w.slots)
@@ -74,14 +74,14 @@ func (w *world) count(old *v1alpha1.LatencyMatrix) {
 			Message: fmt.Sprintf("the benchmarks of finished pairs were deleted (%d); their results are lost, and they are measured again", lost),
 		})
 	}
-	// Thousands of results are not compared each time that one more run is stored.
+	// Do not summarize thousands of results each time that one more run is stored.
 	if accepted(old) && (w.released || before.Complete != status.Counts.Complete || before.Failed != status.Counts.Failed) {
 		computed := summary.SummarizePairs(w.measured())
 		status.Slowest, status.Cells, status.Summary = computed.Slowest, computed.Cells, computed.Headline
 	}
 }
 
-// measured are the benchmarks of the pairs of which everything was measured.
+// measured returns the benchmarks of the pairs whose runs were all measured.
 func (w *world) measured() []*v1alpha1.LatencyBenchmark {
 	var all []*v1alpha1.LatencyBenchmark
 	for _, child := range w.children {
@@ -92,7 +92,7 @@ func (w *world) measured() []*v1alpha1.LatencyBenchmark {
 	return all
 }
 
-// progress counts the runs of all pairs. The time that is left is that of as many pairs at once as may run.
+// progress counts the runs of all pairs. The time that is left assumes that as many pairs run at once as may.
 func (w *world) progress() *v1alpha1.Progress {
 	planned := plan.Runs(w.matrix.Overview())
 	var each time.Duration
@@ -119,7 +119,7 @@ func (w *world) progress() *v1alpha1.Progress {
 	return &p
 }
 
-// acceptance says for what a matrix was accepted, and which nodes were left out.
+// acceptance returns the message of condition Accepted: nodes, pairs and slots, and the nodes that were left out.
 func (w *world) acceptance(leftOut string) string {
 	status := w.matrix.Status
 	nodes := fmt.Sprintf("%d nodes", len(status.Nodes))
@@ -133,7 +133,7 @@ func (w *world) acceptance(leftOut string) string {
 	return strings.Join(slices.Insert(preflight.Foreknown(w.matrix.Spec.Template.Spec), 0, message), "; ")
 }
 
-// succeeds is condition Succeeded.
+// succeeds returns condition Succeeded.
 func (w *world) succeeds() metav1.Condition {
 	status, counts := w.matrix.Status, w.matrix.Status.Counts
 	state, reason, message := metav1.ConditionUnknown, "", ""
@@ -165,8 +165,8 @@ func (w *world) firstFailure() string {
 	return ""
 }
 
-// running says where a matrix stands that is not finished: a name that is taken comes first, then
-// whether anything is measured.
+// running returns reason and message for a matrix that is not finished: a benchmark that cannot be created comes first, then
+// whether a pair is being measured.
 func (w *world) running() (reason, message string) {
 	counts := w.matrix.Status.Counts
 	var measuring, starting, queued, troubles []string
@@ -207,7 +207,7 @@ func (w *world) running() (reason, message string) {
 		parts = append(parts, troubles[0])
 	}
 	for _, candidate := range []string{
-		v1alpha1.OutcomeNameTaken, v1alpha1.ReasonRunning, v1alpha1.ReasonStarting, v1alpha1.ReasonQueued, v1alpha1.ReasonNotAccepted,
+		v1alpha1.OutcomeNameTaken, v1alpha1.ReasonBenchmarkRefused, v1alpha1.ReasonRunning, v1alpha1.ReasonStarting, v1alpha1.ReasonQueued, v1alpha1.ReasonNotAccepted,
 	} {
 		if reasons[candidate] {
 			reason = candidate
@@ -220,7 +220,7 @@ func (w *world) running() (reason, message string) {
 	return reason, strings.Join(parts, "; ")
 }
 
-// messageOf is what a condition says; empty when there is none.
+// messageOf returns the message of a condition; empty if there is none.
 func messageOf(conditions []metav1.Condition, conditionType string) string {
 	if c := meta.FindStatusCondition(conditions, conditionType); c != nil {
 		return c.Message

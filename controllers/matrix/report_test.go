@@ -20,14 +20,14 @@ func conditionText(c metav1.Condition) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// earlier is the matrix as it was when so many pairs were measured.
+// earlier returns the matrix with an earlier number of measured pairs.
 func earlier(complete int32) *v1alpha1.LatencyMatrix {
 	m := makeWorld().matrix
 	m.Status.Counts.Complete = complete
 	return m
 }
 
-// blockedBy says why the benchmark of a pair with a place cannot be made.
+// blockedBy sets why the benchmark of a pair with a place cannot be created.
 func blockedBy(number int32, reason, message string) func(*world) {
 	return func(w *world) {
 		claimed(number)(w)
@@ -53,6 +53,7 @@ func TestSucceeds(t *testing.T) {
 		"a node is not ready":  {makeWorld(running(1, rejected(0))), "Unknown NotAccepted: 0 of 6 pairs done; x-p1: node d is not ready"},
 		"another one is":       {makeWorld(running(1, rejected(0)), running(2, measuring)), "Unknown Running: 0 of 6 pairs done; measuring x-p2; x-p1: node d is not ready"},
 		"a name is taken":      {makeWorld(running(1, measuring), blockedBy(2, v1alpha1.OutcomeNameTaken, "delete it")), "Unknown NameTaken: 0 of 6 pairs done; measuring x-p1; delete it"},
+		"one is refused":       {makeWorld(running(1, measuring), blockedBy(2, v1alpha1.ReasonBenchmarkRefused, "quota")), "Unknown BenchmarkRefused: 0 of 6 pairs done; measuring x-p1; quota"},
 		"an earlier one goes":  {makeWorld(blockedBy(2, v1alpha1.ReasonQueued, "not gone")), "Unknown Queued: 0 of 6 pairs done; not gone"},
 		"a failure is not all": {makeWorld(withChild(1, failing), running(2, measuring)), "Unknown Running: 1 of 6 pairs done; measuring x-p2"},
 		"all are measured":     {makeWorld(finishedPairs(1, 2, 3, 4, 5, 6)), "True Complete: 6 of 6 pairs measured"},
@@ -71,7 +72,7 @@ func TestSucceeds(t *testing.T) {
 	}
 }
 
-// eventSink is an API server that keeps the notes of events.
+// eventSink is an API server that records the notes of events.
 type eventSink struct {
 	events.EventSink
 	notes chan string
@@ -89,7 +90,7 @@ func (s eventSink) Patch(_ context.Context, e *eventsv1.Event, _ []byte) (*event
 	return e, nil
 }
 
-// The recorder takes events about the same version of an object for one that repeats, where only their messages differ.
+// The recorder treats events about the same version of an object as one repeated event if only their messages differ.
 func TestPairsReleasedAtOnceHaveAnEventEach(t *testing.T) {
 	w := makeWorld(running(1, complete), running(2, complete))
 	w.release(1)
@@ -129,7 +130,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// When one pair is finished while the benchmark of another is deleted, as many are done as before, and others.
+// When one pair is finished while the benchmark of another is deleted, the number of finished pairs is the same, but the pairs differ.
 func TestCountComparesAnew(t *testing.T) {
 	results := func(b *v1alpha1.LatencyBenchmark) {
 		complete(b)
@@ -146,7 +147,7 @@ func TestCountComparesAnew(t *testing.T) {
 	}
 }
 
-// Two rounds of 3 s each are planned for each of six pairs, of which two run at once.
+// Two rounds of 3 s each are planned for each of six pairs, and two pairs run at once.
 func TestProgress(t *testing.T) {
 	cases := map[string]struct {
 		world *world

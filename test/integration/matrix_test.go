@@ -22,14 +22,14 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// groupLabel selects several nodes of a spec: its value is the spec's namespace.
+// groupLabel selects several nodes of a spec. Its value is the spec's namespace.
 const groupLabel = "test.tailgate.dev/group"
 
-// MatrixBuilder makes a LatencyMatrix.
+// MatrixBuilder builds a LatencyMatrix.
 type MatrixBuilder struct{ v1alpha1.LatencyMatrix }
 
-// AllPairs makes a matrix that measures all nodes of the spec's group with each other. Life time and suspension become the
-// matrix's.
+// AllPairs returns a matrix that measures all nodes of the spec's group with each other. The TTL and suspension of the benchmark
+// move to the matrix.
 func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
 	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
 		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
@@ -41,7 +41,7 @@ func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
 	return m
 }
 
-// Star is the same with one server.
+// Star returns a matrix that measures all nodes of the spec's group with one server.
 func (b *BenchmarkBuilder) Star(server string) *MatrixBuilder {
 	m := b.AllPairs(1)
 	m.Spec.Topology, m.Spec.Server = v1alpha1.TopologyStar, &v1alpha1.NodeSelection{NodeName: server}
@@ -54,7 +54,7 @@ func (m *MatrixBuilder) Against(name string) *MatrixBuilder {
 	return m
 }
 
-// Group adds nodes to be measured with each other.
+// Group adds nodes that are measured with each other.
 func (w *World) Group(ctx SpecContext, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -65,7 +65,7 @@ func (w *World) Group(ctx SpecContext, names ...string) {
 	}
 }
 
-// children are the benchmarks of the pairs, by name.
+// children returns the benchmarks of the pairs, by name.
 func children(ctx context.Context, b *v1alpha1.LatencyMatrix) map[string]v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	list := &v1alpha1.LatencyBenchmarkList{}
@@ -85,7 +85,7 @@ func child(ctx context.Context, b *v1alpha1.LatencyMatrix, number int32) *v1alph
 	return c
 }
 
-// remove deletes a benchmark and what it owns, as the garbage collector does.
+// remove deletes a benchmark and the objects that it owns, as the garbage collector does.
 func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	Expect(k8s.Delete(ctx, b)).To(Succeed())
@@ -97,7 +97,7 @@ func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	}
 }
 
-// toldOf are the events about a benchmark, as "type reason: note".
+// toldOf returns the events about a benchmark, as "type reason: note".
 func toldOf(ctx context.Context, b client.Object) ([]string, error) {
 	list := &eventsv1.EventList{}
 	err := k8s.List(ctx, list, client.InNamespace(b.GetNamespace()))
@@ -120,8 +120,8 @@ func (w *World) pairsOf(all map[string]v1alpha1.LatencyBenchmark) map[string]str
 	return pairs
 }
 
-// ExpectApart holds the history of the pods against the pairs: never two of them on one node, never more at once than
-// may be, and on each node in the order of the plan.
+// ExpectApart checks the history of the pods: never two pairs on one node, never more pairs at once than allowed, and on each node
+// in the order of the plan.
 func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParallel int) {
 	GinkgoHelper()
 	present, last := map[string]int{}, map[string]string{}
@@ -150,13 +150,13 @@ func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParalle
 	}
 }
 
-// ExpectMeasured waits, for many runs, until condition Succeeded says something.
+// ExpectMeasured waits, for many runs, until condition Succeeded matches a regular expression.
 func ExpectMeasured(ctx context.Context, b client.Object, pattern string) {
 	GinkgoHelper()
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
 }
 
-// allPairsOfFour is the plan of four nodes, two pairs at once.
+// allPairsOfFour is the plan for four nodes, two pairs at once.
 var allPairsOfFour = map[string]string{"x-p1": "1>4", "x-p2": "2>3", "x-p3": "4>2", "x-p4": "3>1", "x-p5": "3>4", "x-p6": "1>2"}
 
 var _ = Describe("A matrix", func() {
@@ -357,7 +357,7 @@ var _ = Describe("A matrix", func() {
 		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: 0 of 3 pairs done; x-p1: .*-2.*")
 
 		first := child(ctx, b, 1)
-		// The clock stands still: with it, all pods would become old.
+		// The clock is not put forward, because all pods would then be old.
 		since := func(ago time.Duration) {
 			GinkgoHelper()
 			Eventually(func() error {
@@ -450,7 +450,7 @@ var _ = Describe("A matrix", func() {
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
 		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
 		Expect(k8s.Create(ctx, quota)).To(Succeed())
-		// There is no controller of quotas.
+		// There is no quota controller.
 		quota.Status = corev1.ResourceQuotaStatus{Hard: limit, Used: limit}
 		Expect(k8s.Status().Update(ctx, quota)).To(Succeed())
 		w.Kubelet.Run(ctx, server)
@@ -459,7 +459,7 @@ var _ = Describe("A matrix", func() {
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		w.Kubelet.Gone(ctx, server, peer)
-		ExpectSucceeded(ctx, b, "^Unknown Queued: 1 of 3 pairs done; the API server refuses LatencyBenchmark x-p2: .*exceeded quota: few")
+		ExpectSucceeded(ctx, b, "^Unknown BenchmarkRefused: 1 of 3 pairs done; the API server refuses LatencyBenchmark x-p2: .*exceeded quota: few")
 		Expect(k8s.Delete(ctx, quota)).To(Succeed())
 		child(ctx, b, 2)
 	})
@@ -485,11 +485,7 @@ var _ = Describe("A matrix", func() {
 		By("an edit of the rules, and of the priority")
 		edit := func(change func(*v1alpha1.LatencyBenchmarkSpec)) {
 			GinkgoHelper()
-			Eventually(func() error {
-				current := Get(ctx, b)
-				change(&current.Spec.Template.Spec)
-				return k8s.Update(ctx, current)
-			}).Should(Succeed())
+			Edit(ctx, b, func(m *v1alpha1.LatencyMatrix) { change(&m.Spec.Template.Spec) })
 		}
 		edit(func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria.Rules, s.Priority = []v1alpha1.Rule{under("20us")}, 7
@@ -553,11 +549,7 @@ var _ = Describe("A matrix", func() {
 		}
 		b := w.CreateMatrix(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.template.spec.network.vf.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")
-		Eventually(func() error {
-			current := Get(ctx, b)
-			current.Spec.Template.Spec.Network.IPAM().Range = "192.168.40.0/29"
-			return k8s.Update(ctx, current)
-		}).Should(Succeed())
+		Edit(ctx, b, func(m *v1alpha1.LatencyMatrix) { m.Spec.Template.Spec.Network.IPAM().Range = "192.168.40.0/29" })
 		ExpectAccepted(ctx, b, "^True")
 		Expect(child(ctx, b, 1).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.1"))
 		Expect(child(ctx, b, 2).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.3"))
@@ -574,7 +566,7 @@ var _ = Describe("A matrix", func() {
 	})
 })
 
-// smallestMatrix is the manifest with nothing but what is required.
+// smallestMatrix is a manifest with only the required fields.
 const smallestMatrix = `
 apiVersion: tailgate.dev/v1alpha1
 kind: LatencyMatrix
@@ -585,7 +577,8 @@ spec:
   template: {spec: {tool: sockperf}}
 `
 
-// matrixManifest is the smallest one with top-level fields of its spec, and of its template's, replaced; null removes one.
+// matrixManifest returns the smallest matrix with top-level fields of its spec, and of its template's spec, replaced; null removes a
+// field.
 func matrixManifest(namespace, spec, template string) *unstructured.Unstructured {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
@@ -705,7 +698,7 @@ var _ = Describe("The API of a matrix", func() {
 	})
 })
 
-// createsChild is the creation of the benchmark of a pair.
+// createsChild returns a death at the creation of the benchmark of a pair.
 func createsChild(name string) death {
 	return func(verb string, object client.Object) bool {
 		_, ok := object.(*v1alpha1.LatencyBenchmark)
@@ -713,7 +706,7 @@ func createsChild(name string) death {
 	}
 }
 
-// notesMatrix is a status write after which something holds of the matrix.
+// notesMatrix returns a death at a status write after which a condition holds for the matrix.
 func notesMatrix(what func(v1alpha1.LatencyMatrixStatus) bool) death {
 	return func(verb string, object client.Object) bool {
 		m, ok := object.(*v1alpha1.LatencyMatrix)
