@@ -1,10 +1,9 @@
-// Package agent is the program in the pods of a run: it pins and runs the tools, gathers evidence, and hands
-// over the result. One agent is the server's, one the client's; see control.go for what they say to each
-// other.
+// Package agent is the program in the pods of a run: it pins and runs the tools, gathers evidence, and writes the result to
+// its log. A run has one agent for the server and one for the client; control.go describes the protocol between them.
 //
-// While a cell is measured both agents sleep: the client's in wait for its tool, the server's in wait for the
-// next request. They collect no garbage, poll nothing and write nothing. Counters and processes they read before the cell
-// and after it (path.go).
+// While a cell is measured, both agents sleep: the client's agent waits for its tool, the server's agent for the next
+// request. They collect no garbage, poll nothing and write nothing, except that a packet capture empties its ring (package
+// capture). They read counters and processes before and after the cell (path.go).
 package agent
 
 import (
@@ -31,9 +30,9 @@ import (
 
 // Agent is one endpoint of a run.
 type Agent struct {
-	// Task is what to do.
+	// Task is the work to do.
 	Task plan.Task
-	// Node and PodIP are what the pod knows of itself.
+	// Node and PodIP are the name of the pod's node and the pod's IP address.
 	Node, PodIP string
 	// Key is the secret that only the pods of the benchmark have.
 	Key string
@@ -41,15 +40,15 @@ type Agent struct {
 	Tools tool.Registry
 	// Scratch is a writable folder, for a client whose tool writes files.
 	Scratch string
-	// Log takes the framed result, and a line for each thing that happens between the cells.
+	// Log receives the framed result, and a line for each event between the cells.
 	Log io.Writer
 	// TerminationLog is the path of the file that becomes the container's termination message.
 	TerminationLog string
-	// Root is "/"; tests give another one to read the machine's facts from.
+	// Root is "/"; tests set another root from which to read the machine's facts.
 	Root string
 }
 
-// failure is an end without a result, with its outcome.
+// failure is the error of a run that ends without a result. Its reason is the outcome.
 type failure struct {
 	reason  string
 	message string
@@ -61,8 +60,8 @@ func fail(reason, format string, args ...any) error {
 	return &failure{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Run does the task. It leaves a termination message in any case: with the reason why there is no result on the log, which it
-// also returns. With a result, it lingers.
+// Run performs the task. It always writes a termination message. If there is no result on the log, the message has the
+// reason, and Run also returns the error. Otherwise Run lingers before it returns.
 func (a *Agent) Run(ctx context.Context) error {
 	work, cancel := context.WithTimeout(ctx, a.Task.Deadline)
 	defer cancel()
@@ -77,7 +76,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		var f *failure
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
-			// What failed meanwhile failed because of that.
+			// The cancellation caused any other error.
 			t = result.Termination{Reason: v1alpha1.OutcomePodLost, Message: "the kubelet stopped the pod before the end of the run"}
 		case errors.As(err, &f):
 			t.Reason = f.reason
@@ -95,7 +94,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// handOver writes the result to the log, small enough for its share of the ConfigMap that will keep it.
+// handOver writes the result to the log, small enough for its share of the ConfigMap that will store it.
 func (a *Agent) handOver(d result.Document) error {
 	d, err := result.Fit(d, result.Share(d.Role, a.Task.Capture))
 	if errors.Is(err, result.ErrTooLarge) {
@@ -112,7 +111,8 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	if err != nil {
 		return result.Document{}, fail(v1alpha1.OutcomeToolMissing, "the agent does not know the tool %s: do the bench image and the operator have the same version?", a.Task.Tool)
 	}
-	// The agent is small and short-lived; a collection in the middle of a cell would be seen in its tail.
+	// The agent is small and short-lived; a garbage collection in the middle of a cell would show in the tail of its
+	// latencies.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 
@@ -122,7 +122,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	if err != nil {
 		return result.Document{}, err
 	}
-	_, device, _ := h.device(a.likelyInterface(), allocatedDevices(environ))
+	_, device, _ := h.device(chosenInterface(a.Task.Interface, a.PodIP).Name, allocatedDevices(environ))
 	cpus = h.order(cpus, h.deviceNUMANode(device))
 	e := endpoint{
 		Agent: a, driver: driver, environ: environ, cpus: cpus, cpusAllowed: allowed,
@@ -142,20 +142,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	return document, err
 }
 
-// likelyInterface is the interface that will be measured, as far as that is known before anything was sent; empty when
-// it is not.
-func (a *Agent) likelyInterface() string {
-	if a.Task.Interface != "" {
-		return a.Task.Interface
-	}
-	iface, err := interfaceOf(net.ParseIP(a.PodIP))
-	if err != nil {
-		return ""
-	}
-	return iface.Name
-}
-
-// mostToolCPUs is how many CPUs the tools use at this end.
+// mostToolCPUs returns the largest number of CPUs that the tool of a cell uses at this endpoint.
 func (a *Agent) mostToolCPUs(driver tool.Driver) int {
 	most := 1
 	if a.Task.Role == v1alpha1.RoleClient {
@@ -166,28 +153,28 @@ func (a *Agent) mostToolCPUs(driver tool.Driver) int {
 	return most
 }
 
-// endpoint is an agent at work.
+// endpoint is an agent that runs its task.
 type endpoint struct {
 	*Agent
 	driver tool.Driver
 	// environ is the tools' environment.
 	environ []string
-	// cpus are those that the agent and the tool may use, in the order of host.order.
+	// cpus are the CPUs that the agent and the tool may use, in the order of host.order.
 	cpus []int
-	// cpusAllowed is what the agent might use before it pinned itself.
+	// cpusAllowed lists the CPUs that the agent was allowed to use before it pinned itself.
 	cpusAllowed            string
 	measuringCPU, agentCPU int
-	// watch counts what happens while the tool's processes run; command is the last of them. Voluntary and
-	// involuntary count the context switches of those that ended.
+	// watch counts events while the tool's processes run; command is the command of the last process. voluntary and
+	// involuntary count the context switches of the processes that have ended.
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
-	// paths are those of the cells' messages, settings those of Onload that its library printed, and stack are facts of the
-	// server's stack, nil until there was one.
+	// paths describe the paths of the cells' messages, settings holds the Onload settings that the library printed, and
+	// stack holds facts about the stack of the tool's server; it is nil until such a stack was seen.
 	paths    []result.Path
 	settings map[string]string
 	stack    facts
-	// iface is the measured interface, and captured what a server took from packets there.
+	// iface is the measured interface, and captured holds the results of the server's packet captures on it.
 	iface    net.Interface
 	captured []result.Captured
 }
@@ -196,7 +183,7 @@ func (e *endpoint) logf(format string, args ...any) {
 	fmt.Fprintf(e.Log, format+"\n", args...)
 }
 
-// document is the agent's result so far: who measured, and where.
+// document returns the result before the first cell: the run, the role, and the evidence of the endpoint.
 func (e *endpoint) document(address string) result.Document {
 	evidence := host{e.Root, e.Task.Parent}.gather(e.measuringCPU, e.cpus, e.iface, e.environ)
 	e.watch = host{root: e.Root}.watch(e.measuringCPU, e.iface.Name)
@@ -207,7 +194,7 @@ func (e *endpoint) document(address string) result.Document {
 	}
 }
 
-// scratch makes an empty folder for a tool that writes files; its name is empty for others.
+// scratch makes an empty folder for a tool that writes files and returns its path; the path is empty for other tools.
 func (e *endpoint) scratch(name string) (string, error) {
 	if !tool.WritesFiles(e.driver) {
 		return "", nil
@@ -222,7 +209,7 @@ func (e *endpoint) scratch(name string) (string, error) {
 	return dir, nil
 }
 
-// toolCPUs are the first n CPUs of the endpoint, for the tool.
+// toolCPUs returns the first n CPUs of the endpoint, for the tool.
 func (e *endpoint) toolCPUs(n int) ([]int, error) {
 	if n > len(e.cpus) {
 		return nil, fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the client's end, and has %s; raise spec.placement.cpus", e.Task.Tool, n, e.cpusAllowed)
@@ -230,7 +217,7 @@ func (e *endpoint) toolCPUs(n int) ([]int, error) {
 	return e.cpus[:n], nil
 }
 
-// start starts a tool, and the watch over what happens meanwhile.
+// start starts a tool, and the watch that counts events while it runs.
 func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*process, error) {
 	e.command = c
 	before := l.traffic()
@@ -243,7 +230,7 @@ func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*proc
 	return p, nil
 }
 
-// account adds what happened while a process ran that has ended, and what is known of the path of its messages.
+// account adds the events during a process that has ended, and the evidence of the path of its messages.
 func (e *endpoint) account(p *process, cell string, l *link) {
 	e.recordPath(p, cell, e.watch.end(), l)
 	e.watch.add("tool.run-delay-ns", p.runDelay)
@@ -268,7 +255,7 @@ func (e *endpoint) conclude(evidence *result.Evidence) {
 	evidence.Facts = f.bounded(maxFacts)
 }
 
-// pinSelf moves every thread of the agent to one CPU; threads that come later inherit it.
+// pinSelf moves every thread of the agent to one CPU; threads that are created later inherit it.
 func pinSelf(cpu int) error {
 	runtime.GOMAXPROCS(1)
 	var set unix.CPUSet
@@ -282,7 +269,7 @@ func pinSelf(cpu int) error {
 		if err != nil {
 			return fmt.Errorf("listing the agent's threads: %w", err)
 		}
-		// A thread may end in between.
+		// The thread may have ended since it was listed.
 		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("pinning the agent to CPU %d: %w", cpu, err)
 		}

@@ -20,11 +20,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// unknown is the value of a number that could not be found out.
+// unknown is the value of a number that could not be determined.
 const unknown = -1
 
-// host reads facts of the machine as the pod sees it, below a root that tests replace. What cannot be read is
-// left unknown: the judgement reports a missing fact as such, and never guesses it.
+// host reads facts about the machine as the pod sees it, below a root that tests replace. A fact that cannot be read stays
+// unknown: the judgement reports it as missing, and never guesses it.
 type host struct {
 	root string
 	// parent is the name, on the node, of the interface below an attached one of type ipvlan or macvlan; empty when there
@@ -40,10 +40,10 @@ func (h host) read(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// maxFile is how much of a file of /proc, /sys or /etc is read at once, in bytes: most have a line.
+// maxFile bounds how much of a file of /proc, /sys or /etc is read at once, in bytes; most files have one line.
 const maxFile = 1 << 20
 
-// content is that of a file, or its first maxFile bytes.
+// content returns the content of a file, or its first maxFile bytes.
 func (h host) content(path string) ([]byte, error) {
 	file, err := os.Open(filepath.Join(h.root, path))
 	if err != nil {
@@ -53,16 +53,16 @@ func (h host) content(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxFile))
 }
 
-// either is the content of the first of two files that has any.
+// either returns the content of the first file that has any.
 func (h host) either(first, second string) string { return cmp.Or(h.read(first), h.read(second)) }
 
-// exists says whether there is a file or folder.
+// exists reports whether a file or folder exists.
 func (h host) exists(path string) bool {
 	_, err := os.Stat(filepath.Join(h.root, path))
 	return err == nil
 }
 
-// glob are the paths, below the root, that match a pattern; sorted.
+// glob returns the paths, relative to the root, that match a pattern, sorted.
 func (h host) glob(pattern string) []string {
 	paths, err := filepath.Glob(filepath.Join(h.root, pattern))
 	if err != nil {
@@ -74,7 +74,7 @@ func (h host) glob(pattern string) []string {
 	return paths
 }
 
-// resolve is where a link leads, below the root; empty when there is nothing.
+// resolve returns the target of a link, relative to the root; empty if there is none.
 func (h host) resolve(path string) string {
 	path, err := filepath.EvalSymlinks(filepath.Join(h.root, path))
 	if err != nil {
@@ -83,7 +83,7 @@ func (h host) resolve(path string) string {
 	return h.below(path)
 }
 
-// below is a path without the root at its begin.
+// below returns a path without the root at its beginning.
 func (h host) below(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(h.root, "/")), "/")
 }
@@ -111,16 +111,16 @@ func (h host) field(path, name string) string {
 	return ""
 }
 
-// pciAddress is how sysfs names the functions on the PCI bus.
+// pciAddress matches the names of functions on the PCI bus in sysfs.
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// device is the PCI address behind an interface, and the folder of that device if there is one. The source is
-// result.PCIFromSysfs when sysfs shows the two together, be it by the interface's MAC address. Any other interface is
-// taken for its parent's device, or for the one device that the pod was allocated, if it is exactly one; the source is
-// empty then.
+// device returns the PCI address of the device behind an interface, and the folder of the device if there is one. The
+// source is result.PCIFromSysfs if sysfs links the two, directly or by the MAC address of the interface. For any other
+// interface, device returns the device of its parent, or the device that the pod was allocated, if there is exactly one;
+// the source is then empty.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
 	dir = h.resolve(filepath.Join("sys/class/net", h.lower(iface), "device"))
-	// A virtio device is not on the PCI bus itself, but a child of one that is.
+	// A virtio device is not on the PCI bus itself; its parent is.
 	if strings.HasPrefix(filepath.Base(dir), "virtio") {
 		dir = filepath.Dir(dir)
 	}
@@ -133,7 +133,8 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 			return address, h.resolve(dir), result.PCIFromSysfs
 		}
 	}
-	// An interface that stands for one in a simulation has at least the MAC address that sysfs shows for the interface of the device.
+	// In a simulation, an interface that stands in for a device's interface has at least the MAC address that sysfs shows for
+	// the latter.
 	if mac := h.read(filepath.Join("sys/class/net", iface, "address")); mac != "" && mac != "00:00:00:00:00:00" {
 		for _, path := range h.glob("sys/bus/pci/devices/*/net/*/address") {
 			if h.read(path) == mac {
@@ -151,7 +152,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
 }
 
-// deviceNUMANode is the NUMA node of a device, given by its folder if there is one.
+// deviceNUMANode returns the NUMA node of a device, given by its folder; unknown if there is no folder.
 func (h host) deviceNUMANode(dir string) int32 {
 	if dir == "" {
 		return unknown
@@ -159,9 +160,9 @@ func (h host) deviceNUMANode(dir string) int32 {
 	return h.number(filepath.Join(dir, "numa_node"))
 }
 
-// allocatedDevices are what device plugins and drivers say about the container's devices, by variable. Names may hold
-// hyphens, so the environment is read as a block and never through a shell; each plugin has its own prefix behind
-// PCIDEVICE_. Next to each is one whose name ends in _INFO, with the same in JSON.
+// allocatedDevices returns the variables in which device plugins and drivers list the container's devices. Names may
+// contain hyphens, so the environment is read as a block and never through a shell; each plugin has its own prefix after
+// PCIDEVICE_. Each variable has a companion whose name ends in _INFO, with the same data in JSON, which is left out.
 func allocatedDevices(environ []string) map[string]string {
 	devices := map[string]string{}
 	for _, entry := range environ {
@@ -174,8 +175,8 @@ func allocatedDevices(environ []string) map[string]string {
 	return devices
 }
 
-// pciAddresses are those of the allocated devices, each once. A variable has as many as were asked of its resource, in
-// the order of allocation, which is not that of the interfaces.
+// pciAddresses returns the PCI addresses of the allocated devices, each once. A variable has as many addresses as devices
+// of its resource were requested, in the order of allocation, which is not the order of the interfaces.
 func pciAddresses(allocated map[string]string) []string {
 	var addresses []string
 	for _, list := range allocated {
@@ -189,8 +190,8 @@ func pciAddresses(allocated map[string]string) []string {
 	return slices.Compact(addresses)
 }
 
-// gather collects the evidence of an endpoint that measures on one of its own CPUs over one interface. Which CPUs were
-// allowed is given by the caller: by now the agent has pinned itself, and the kernel would report that.
+// gather collects the evidence of an endpoint that measures on one of its own CPUs over one interface. The caller passes
+// the CPUs that were allowed: by now the agent has pinned itself, and the kernel would report only that CPU.
 func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ []string) result.Evidence {
 	devices := allocatedDevices(environ)
 	e := result.Evidence{
@@ -237,7 +238,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	return e
 }
 
-// distance is that from one NUMA node to another. The file of a node has a number for each node that is online, in
+// distance returns the distance from one NUMA node to another. The file of a node has a number for each online node, in
 // order.
 func (h host) distance(from, to int32) string {
 	nodes, err := result.ParseCPUs(h.read("sys/devices/system/node/online"))
@@ -251,14 +252,14 @@ func (h host) distance(from, to int32) string {
 	return ""
 }
 
-// driverInfo asks the kernel, as ethtool -i does; it needs no privilege.
+// driverInfo asks the kernel for the driver of an interface, as ethtool -i does; it needs no privilege.
 func driverInfo(iface string) (driver, version, firmware string) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	tool, err := openEthtool(iface)
 	if err != nil {
 		return "", "", ""
 	}
-	defer func() { _ = unix.Close(fd) }()
-	info, err := unix.IoctlGetEthtoolDrvinfo(fd, iface)
+	defer tool.close()
+	info, err := unix.IoctlGetEthtoolDrvinfo(tool.socket, iface)
 	if err != nil {
 		return "", "", ""
 	}
@@ -266,8 +267,8 @@ func driverInfo(iface string) (driver, version, firmware string) {
 	return text(info.Driver[:]), text(info.Version[:]), text(info.Fw_version[:])
 }
 
-// ownVersion is the version of a driver. The kernel reports its own release for a driver without a version: that is a fact of the
-// kernel, which may be upgraded on purpose, and not another one of the NIC.
+// ownVersion returns the version of a driver. For a driver without a version, the kernel reports its own release: that is a
+// fact about the kernel, which may be upgraded on purpose, and not a fact about the NIC.
 func ownVersion(version, release string) string {
 	if version == release && version != "" {
 		return "kernel"
@@ -275,7 +276,7 @@ func ownVersion(version, release string) string {
 	return version
 }
 
-// version is the agent's own, from the build.
+// version returns the version of the agent's build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -289,8 +290,8 @@ func version() string {
 	return info.Main.Version
 }
 
-// bootedAt is when the kernel booted, in ns since 1970; 0 when unknown. Of some readings the shortest counts, in which the
-// process was not preempted between its two clocks.
+// bootedAt returns when the kernel booted, in ns since 1970; 0 if unknown. It takes several readings and uses the shortest,
+// in which the process was not preempted between its two clocks.
 func bootedAt() int64 {
 	var booted int64
 	shortest := int64(math.MaxInt64)

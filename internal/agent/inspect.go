@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,29 +12,29 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Inspector looks at a node from a pod, for kubectl tailgate doctor.
+// Inspector inspects a node from a pod, for kubectl tailgate doctor.
 type Inspector struct {
-	// Node and PodIP are what the pod knows of itself.
+	// Node and PodIP are the name of the pod's node and the pod's IP address.
 	Node, PodIP string
-	// Interface is the one to look at; empty: that of PodIP.
+	// Interface is the interface to inspect; if it is empty, the interface of PodIP.
 	Interface string
 	// Environ is the container's environment.
 	Environ []string
-	// Root is "/"; tests give another one to read the machine's facts from.
+	// Root is "/"; tests set another root from which to read the machine's facts.
 	Root string
 }
 
 // maxNICs bounds how many network cards are reported.
 const maxNICs = 64
 
-// Inspect looks. It needs no privilege, and changes nothing.
+// Inspect inspects the node. It needs no privilege and changes nothing.
 func (i Inspector) Inspect() (result.Inspection, error) {
 	h := host{root: i.Root}
 	cpus, allowed, err := h.cpusAllowed()
 	if err != nil {
 		return result.Inspection{}, err
 	}
-	iface := i.iface()
+	iface := chosenInterface(i.Interface, i.PodIP)
 	// A link that was just attached needs seconds to come up.
 	for began := time.Now(); h.carrier(iface.Name) == "0" && time.Since(began) < attachTimeout; {
 		time.Sleep(listenPoll)
@@ -56,23 +55,7 @@ func (i Inspector) Inspect() (result.Inspection, error) {
 	}, nil
 }
 
-// iface is the interface to look at, and the zero one if the pod does not have it.
-func (i Inspector) iface() net.Interface {
-	if i.Interface == "" {
-		iface, err := interfaceOf(net.ParseIP(i.PodIP))
-		if err != nil {
-			return net.Interface{}
-		}
-		return iface
-	}
-	iface, err := net.InterfaceByName(i.Interface)
-	if err != nil {
-		return net.Interface{}
-	}
-	return *iface
-}
-
-// numaCPUs are the CPUs of the machine's NUMA nodes, by the number of the node; of those that have any.
+// numaCPUs returns the CPUs of each NUMA node that has any, by the number of the node.
 func (h host) numaCPUs() map[string]string {
 	nodes := map[int32][]int{}
 	for cpu, node := range h.cpuNUMANodes() {
@@ -85,7 +68,7 @@ func (h host) numaCPUs() map[string]string {
 	return lists
 }
 
-// nics are the network cards on the PCI bus, which is the machine's in every pod, without VFs.
+// nics returns the network cards on the PCI bus, which shows the whole machine in every pod, without VFs.
 func (h host) nics() []result.NIC {
 	var nics []result.NIC
 	for _, dir := range h.glob("sys/bus/pci/devices/*") {
@@ -108,7 +91,7 @@ func (h host) nics() []result.NIC {
 	return nics
 }
 
-// onload looks for what the device plugin of Onload puts into a container.
+// onload returns what Onload's device plugin added to the container.
 func (h host) onload(environ []string) result.Onload {
 	var o result.Onload
 	libraries := []string{onload.DevicePluginLibrary}

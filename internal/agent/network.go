@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// attachTimeout is how long the measured interface may take to have an address.
+	// attachTimeout bounds how long the measured interface may take to get an address.
 	attachTimeout = 10 * time.Second
 	// maxInterfaceNames bounds how many interfaces a message names: a node has one for each of its pods.
 	maxInterfaceNames = 24
@@ -43,8 +43,22 @@ func interfaceOf(address net.IP) (net.Interface, error) {
 	return net.Interface{}, fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
 }
 
-// addressOn waits until the interface that the task names has an address of those that are wanted. The choice takes one
-// of them, and is nil when none will do.
+// chosenInterface returns the interface with a name, or the interface of the pod's IP address if the name is empty; it
+// returns the zero value if the pod does not have that interface.
+func chosenInterface(name, podIP string) net.Interface {
+	if name == "" {
+		iface, _ := interfaceOf(net.ParseIP(podIP))
+		return iface
+	}
+	iface, err := net.InterfaceByName(name)
+	if err != nil {
+		return net.Interface{}
+	}
+	return *iface
+}
+
+// addressOn waits until the interface that the task names has a suitable address. choose picks one of the addresses, and
+// returns nil if none is suitable.
 func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]net.Addr) net.IP) (net.Interface, net.IP, error) {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
@@ -70,7 +84,8 @@ func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]n
 	}
 }
 
-// noCarrier says for a message, after a conjunction, that the measured interface has no carrier; it is empty if it has one.
+// noCarrier returns a clause for a message, after a conjunction, that the measured interface has no carrier; it is empty if
+// it has one.
 func (e *endpoint) noCarrier(conjunction string) string {
 	if e.iface.Name == "" || (host{root: e.Root}).carrier(e.iface.Name) != "0" {
 		return ""
@@ -78,7 +93,7 @@ func (e *endpoint) noCarrier(conjunction string) string {
 	return fmt.Sprintf("%s the link of %s is down", conjunction, e.iface.Name)
 }
 
-// interfaceGone says whether the measured interface has ceased to exist.
+// interfaceGone reports whether the measured interface no longer exists.
 func (e *endpoint) interfaceGone() bool {
 	if e.iface.Index == 0 {
 		return false
@@ -87,8 +102,8 @@ func (e *endpoint) interfaceGone() bool {
 	return err != nil
 }
 
-// untilGone returns a context that ends when the measured interface ceases to exist, for example because its driver was
-// unbound. Tools may not notice that: a TCP connection stays open, and its messages get no answer.
+// untilGone returns a context that ends when the measured interface disappears, for example because its driver was unbound.
+// Tools may not notice that: a TCP connection stays open, and its messages get no answer.
 func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
 	if err != nil {
@@ -112,8 +127,8 @@ func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.Canc
 	return ctx, cancel, nil
 }
 
-// deletionOf is the filter by which the kernel passes on only the message that an interface was deleted: no other message
-// may wake the agent during a measurement. It compares the type in the header of netlink and the index in ifinfomsg.
+// deletionOf returns the filter with which the kernel passes on only the message that an interface was deleted: no other
+// message may wake the agent during a measurement. It compares the type in the netlink header and the index in ifinfomsg.
 func deletionOf(index int) []unix.SockFilter {
 	kind := binary.NativeEndian.AppendUint16(nil, unix.RTM_DELLINK)
 	which := binary.NativeEndian.AppendUint32(nil, uint32(index))
@@ -127,12 +142,12 @@ func deletionOf(index int) []unix.SockFilter {
 	}
 }
 
-// carrier is 1 when the link of an interface is up, and 0 when it is not.
+// carrier returns "1" if the link of an interface is up, and "0" if it is down.
 func (h host) carrier(iface string) string {
 	return h.read(filepath.Join("sys/class/net", iface, "carrier"))
 }
 
-// interfaceNames are the interfaces that exist, as a list for a message.
+// interfaceNames returns the existing interfaces, as a list for a message.
 func interfaceNames() string {
 	interfaces, err := net.Interfaces()
 	if err != nil || len(interfaces) == 0 {
@@ -145,8 +160,8 @@ func interfaceNames() string {
 	return text.List(names, maxInterfaceNames, ", ")
 }
 
-// preferred is the first IPv4 address of an interface, or else its first global IPv6 one: the controller makes
-// the same choice from what the network reported. Nil when there is none.
+// preferred returns the first IPv4 address of an interface, or else its first global IPv6 address; nil if there is none.
+// The controller makes the same choice from the addresses that the network reported.
 func preferred(addresses []net.Addr) net.IP {
 	var six net.IP
 	for _, a := range addresses {
@@ -164,8 +179,8 @@ func preferred(addresses []net.Addr) net.IP {
 	return six
 }
 
-// towards is the address of an interface from which a client sends to a server: the one in the server's subnet, or else
-// the first of its family. Nil when there is none.
+// towards returns the address of an interface from which a client sends to a server: the address in the server's subnet, or
+// else the first of its family; nil if there is none.
 func towards(server net.IP, addresses []net.Addr) net.IP {
 	var first net.IP
 	for _, a := range addresses {
@@ -183,8 +198,8 @@ func towards(server net.IP, addresses []net.Addr) net.IP {
 	return first
 }
 
-// leavesBy makes sure that what an end sends to the other leaves by an interface. From is its own address; nil asks for
-// what is bound to none.
+// leavesBy returns an error unless the messages of one end to the other leave by an interface. from is the sender's own
+// address; if it is nil, leavesBy checks messages that are not bound to an address.
 func leavesBy(iface net.Interface, from, to net.IP) error {
 	routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{SrcAddr: from})
 	if err != nil || len(routes) == 0 {

@@ -25,24 +25,24 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// How Onload shows in /proc, according to its sources (github.com/Xilinx-CNS/onload; the same in its releases from 8.1 to
-// 9.2 and in what becomes 10.0): its library is mapped into the process, and a descriptor of its own file system is a link
-// to onload:[KIND:STACK:ENDPOINT] (onloadfs_dname in src/driver/linux_onload/onloadfs.c, OO_FDFLAG_TYPE_STR in
-// src/include/onload/common.h). KIND is tcp and udp of sockets, tcpl of those that listen, moved of those that went to
-// another stack, os_sock of those that were handed to the kernel, piper and pipew of pipes; onload:[stack:STACK] is a
-// handle. The kernel's own sockets are socket:[INODE].
+// Onload shows in /proc as follows, according to its sources (github.com/Xilinx-CNS/onload; the same in its releases from
+// 8.1 to 9.2 and in the development of 10.0): its library is mapped into the process, and a descriptor of its own file
+// system is a link to onload:[KIND:STACK:ENDPOINT] (onloadfs_dname in src/driver/linux_onload/onloadfs.c,
+// OO_FDFLAG_TYPE_STR in src/include/onload/common.h). KIND is tcp or udp for sockets, tcpl for listening sockets, moved for
+// sockets that moved to another stack, os_sock for sockets that were handed to the kernel, and piper or pipew for pipes;
+// onload:[stack:STACK] is a handle. The kernel's own sockets are socket:[INODE].
 //
-// A descriptor does not say which way the messages go. Onload hands a TCP or UDP socket over to the kernel when it binds or
-// connects to an address, or is accepted from one, that is not on a NIC of Onload's: its descriptor is then the kernel's.
-// But a UDP socket that is not connected, or has joined a group, stays Onload's whichever way its datagrams go, and
-// datagrams that need several packets always go through the kernel. So the counters decide, and the descriptors only
-// support them.
+// A descriptor does not say which path the messages take. Onload hands a TCP or UDP socket over to the kernel when the
+// socket binds or connects to an address, or is accepted from an address, that is not on a NIC that Onload uses: its
+// descriptor then belongs to the kernel. But a UDP socket that is not connected, or has joined a group, stays with Onload
+// whichever path its datagrams take, and datagrams that need several packets always go through the kernel. So the counters
+// decide, and the descriptors only support them.
 const (
 	kernelSocket = "socket:["
 	onloadFile   = "onload:["
 )
 
-// onloadSockets are the kinds of Onload's sockets that can carry the messages of a protocol.
+// onloadSockets returns the kinds of Onload sockets that can carry the messages of a protocol.
 func onloadSockets(p v1alpha1.Protocol) []string {
 	if p == v1alpha1.ProtocolTCP {
 		return []string{"tcp", "moved"}
@@ -51,16 +51,16 @@ func onloadSockets(p v1alpha1.Protocol) []string {
 }
 
 const (
-	// maxMaps bounds what is read of the memory of a process, in bytes, and maxDescriptors how many of its descriptors
-	// are looked at.
+	// maxMaps bounds how much of the memory map of a process is read, in bytes, and maxDescriptors how many of its
+	// descriptors are inspected.
 	maxMaps        = 1 << 20
 	maxDescriptors = 4096
-	// maxLibrary bounds what is read of Onload's library, in bytes: it has 3 MiB.
+	// maxLibrary bounds how much of Onload's library is read, in bytes; the library has 3 MiB.
 	maxLibrary = 64 << 20
 )
 
-// look looks at a process whose messages are those of a protocol. It returns nil when the process cannot be seen, or ends:
-// it then loses its memory first and its descriptors next, and so those are read first.
+// look inspects a process whose messages use protocol p. It returns nil if the process cannot be seen, or is ending: an
+// ending process loses its memory first and its descriptors next, so the descriptors are read first.
 func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	dir := filepath.Join(h.root, fmt.Sprintf("proc/%d", pid))
 	descriptors, err := os.Open(filepath.Join(dir, "fd"))
@@ -74,7 +74,7 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	}
 	var l result.Look
 	for _, name := range names {
-		// One that was closed in between leads nowhere.
+		// A descriptor that was closed since it was listed has no target.
 		target, err := os.Readlink(filepath.Join(dir, "fd", name))
 		if err == nil {
 			countDescriptor(&l, target, p)
@@ -91,7 +91,7 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	return &l
 }
 
-// countDescriptor takes note of where a descriptor leads.
+// countDescriptor counts a descriptor by its target.
 func countDescriptor(l *result.Look, target string, p v1alpha1.Protocol) {
 	kind, ok := strings.CutPrefix(target, onloadFile)
 	kind, _, _ = strings.Cut(kind, ":")
@@ -106,10 +106,10 @@ func countDescriptor(l *result.Look, target string, p v1alpha1.Protocol) {
 	}
 }
 
-// errNoMemory is that of a process that ends.
+// errNoMemory is the error for a process that is ending.
 var errNoMemory = errors.New("the process has no memory any more")
 
-// mappedOnload is the path of Onload's library among the lines of /proc/PID/maps; empty when it is not among them.
+// mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps; empty if it is not there.
 func mappedOnload(maps io.Reader) (string, error) {
 	lines, err := bufio.NewScanner(maps), errNoMemory
 	for lines.Scan() {
@@ -123,10 +123,11 @@ func mappedOnload(maps io.Reader) (string, error) {
 	return "", cmp.Or(lines.Err(), err)
 }
 
-// stacks adds up the events of the Onload stacks that belong to a process group, in /proc/driver/onload/stacks (since
-// Onload 8.1; efab_stacks_seq_show in src/driver/linux_onload/linux_stats.c): a line for each stack, whose second field is
-// the process that made it, 0 when the reader cannot see that, and whose last two are its rx_evs and tx_evs. The stack of a
-// tool's server is as old as its process, so its counters are those of the cell. The first field is the stack's ID.
+// stacks adds the events of the Onload stacks of a process group to grown, and returns the IDs of these stacks. The file
+// /proc/driver/onload/stacks (since Onload 8.1; efab_stacks_seq_show in src/driver/linux_onload/linux_stats.c) has a line
+// for each stack: the first field is the stack's ID, the second is the process that made it, or 0 if the reader cannot see
+// that process, and the last two are its rx_evs and tx_evs. The stack of a tool's server is as old as its process, so its
+// counters are the counters of the cell.
 func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	file, err := os.Open(filepath.Join(h.root, "proc/driver/onload/stacks"))
 	if err != nil {
@@ -140,7 +141,7 @@ func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 		}
 		pid, err := strconv.Atoi(fields[1])
 		if err != nil || pid <= 0 {
-			continue // the heading, or a stack of others
+			continue // the heading, or a stack whose process cannot be seen
 		}
 		if g, err := unix.Getpgid(pid); err != nil || g != group {
 			continue
@@ -158,9 +159,9 @@ func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	return ids
 }
 
-// lookBegun looks at the tool's server when it is ready: by then the dynamic linker is done with it. Without Onload's
-// library, although that was asked for, the process is killed, and an error says why. So it is of settings that this
-// library does not know: it would only mention them in the kernel's log.
+// lookBegun inspects the tool's server when it is ready: by then the dynamic linker has finished. If Onload was requested
+// but its library is missing, lookBegun kills the process and returns the reason as an error. It does the same if the
+// library does not know a setting: Onload would only mention that in the kernel's log.
 func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	l := host{root: e.Root}.look(p.cmd.Process.Pid, protocol)
 	p.path.Begun, p.protocol = l, protocol
@@ -180,7 +181,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 		l.Library, strings.Join(names, ", "))
 }
 
-// lookEnded looks at the tool's server after its client has ended.
+// lookEnded inspects the tool's server after its client has ended.
 func (e *endpoint) lookEnded(p *process) {
 	if p.ended() {
 		return
@@ -190,8 +191,8 @@ func (e *endpoint) lookEnded(p *process) {
 	host{root: e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
 }
 
-// lookAtStack gathers the facts of the stack of the tool's server, once, before its client starts: some servers end with their
-// client.
+// lookAtStack gathers the facts about the stack of the tool's server, once, before its client starts: some servers end with
+// their client.
 func (e *endpoint) lookAtStack(p *process) {
 	ids := host{root: e.Root}.stacks(p.cmd.Process.Pid, map[string]int64{})
 	if len(ids) > 0 && e.stack == nil {
@@ -199,14 +200,15 @@ func (e *endpoint) lookAtStack(p *process) {
 	}
 }
 
-// stackdump is a program of Onload. It prints the settings of a stack to a process that has the user ID of the stack's maker. AMD's
-// device plugin does not mount it: the bench image has to have it, of the module's version.
+// stackdump is a program of Onload. It prints the settings of a stack to a process that has the user ID of the stack's
+// creator. AMD's device plugin does not mount it: the bench image must contain the version of the module.
 const (
 	stackdump        = "onload_stackdump"
 	stackdumpTimeout = 5 * time.Second
 )
 
-// stackFacts are the settings of a stack that are not the defaults and its virtual interfaces, or why they could not be read.
+// stackFacts returns the settings of a stack that are not the defaults and its virtual interfaces, or the reason why they
+// could not be read.
 func stackFacts(id int) facts {
 	f := facts{}
 	program, err := exec.LookPath(stackdump)
@@ -226,7 +228,7 @@ func stackFacts(id int) facts {
 		err = errors.New("it printed no settings")
 	}
 	if err != nil {
-		f.set("onload.stack-settings", fmt.Sprintf("not read: %s: %v: %s", stackdump, err, line(out.String(), maxWords)))
+		f.set("onload.stack-settings", fmt.Sprintf("not read: %s: %v: %s", stackdump, err, out.String()))
 		return f
 	}
 	f.set("onload.stack-interfaces", strings.Join(onload.StackInterfaces(out.Bytes()), ", "))
@@ -237,8 +239,8 @@ func stackFacts(id int) facts {
 	return f
 }
 
-// unknownSettings are the variables of a task that Onload's library does not know. It knows those whose names are among its
-// strings (ef_names in its startup.c).
+// unknownSettings returns the variables of a task that Onload's library does not know. The library knows those whose names
+// are among its strings (ef_names in its startup.c).
 func (h host) unknownSettings(library string, env map[string]string) ([]string, error) {
 	file, err := os.Open(filepath.Join(h.root, library))
 	if err != nil {
@@ -249,7 +251,7 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 	if err != nil {
 		return nil, err
 	}
-	// What is named like the library and has none of the settings is another.
+	// A file that is named like the library but has none of the settings is not Onload's library.
 	if !bytes.Contains(data, []byte("EF_NO_FAIL\x00")) {
 		return nil, errors.New("it has no settings")
 	}
@@ -262,15 +264,15 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 	return unknown, nil
 }
 
-// accelerated says whether the tools are to run with Onload.
+// accelerated reports whether the tools are to run with Onload.
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }
 
-// explained is a failure of a tool, or that of Onload where it is the reason.
+// explained returns the failure of Onload if it is the reason for the failure of a tool, or else err.
 func (e *endpoint) explained(p *process, err error) error {
 	return cmp.Or(e.onloadFailure(p), err)
 }
 
-// onloadFailure says, by what a process printed, why it could not use Onload; nil when nothing tells.
+// onloadFailure returns why a process could not use Onload, from its output; nil if the output does not say.
 func (e *endpoint) onloadFailure(p *process) error {
 	if !e.accelerated() {
 		return nil
@@ -284,7 +286,7 @@ func (e *endpoint) onloadFailure(p *process) error {
 	return nil
 }
 
-// deviceTrouble is why Onload's device cannot be opened, as far as the agent sees it.
+// deviceTrouble returns why Onload's device cannot be opened, as far as the agent can see.
 func (h host) deviceTrouble(f onload.Failure) string {
 	if !f.Device {
 		return ""
@@ -300,7 +302,8 @@ func (h host) deviceTrouble(f onload.Failure) string {
 	return ""
 }
 
-// elsewhere says where the container has Onload's library, when it is not where the task expects it.
+// elsewhere returns advice for an error message: where the container has Onload's library, if the task expects it
+// elsewhere.
 func (e *endpoint) elsewhere() string {
 	h := host{root: e.Root}
 	for _, path := range preloads(os.Getenv(preloadVariable)) {

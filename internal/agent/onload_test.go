@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	build "github.com/tailgate-dev/tailgate/bench-image/pinger"
@@ -23,7 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/pinger"
 )
 
-// mapped is /proc/PID/maps of a tool, with Onload's library when that is given.
+// mapped returns the /proc/PID/maps of a tool, with Onload's library if it is given.
 func mapped(library string) string {
 	text := "55a0c0000000-55a0c0002000 r--p 00000000 fe:00 131 /usr/local/bin/sfnt-pingpong\n" +
 		"55a0c1000000-55a0c1021000 rw-p 00000000 00:00 0                          [heap]\n" +
@@ -34,7 +35,7 @@ func mapped(library string) string {
 	return text + "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]\n"
 }
 
-// withProcess is a machine on which process 42 has a memory and descriptors; those are links.
+// withProcess returns a machine on which process 42 has a memory map and descriptors, which are links.
 func withProcess(t *testing.T, maps string, descriptors ...string) host {
 	t.Helper()
 	files := map[string]string{"proc/42/maps": maps, "proc/42/fd/0": "->/dev/null", "proc/42/fd/1": "->pipe:[4710]", "proc/42/fd/2": "->pipe:[4711]"}
@@ -111,7 +112,7 @@ func FuzzMappedOnload(f *testing.F) {
 	})
 }
 
-// What the kernel and Onload count becomes the growth of a cell, without what the agents say to each other.
+// The counters of the kernel and of Onload become the growth of a cell, without the traffic between the agents.
 func TestPathGrowth(t *testing.T) {
 	grown := map[string]int64{
 		"udp.InDatagrams": 5, "udp6.InDatagrams": 7, "udp.OutDatagrams": 1, "tcp.InSegs": 100, "tcp.OutSegs": 3, "ip.InOctets": 5000,
@@ -124,23 +125,9 @@ func TestPathGrowth(t *testing.T) {
 	}
 }
 
-// The kernel reports for the agents' connection what it adds to the counters of TCP, when it adds it.
+// The kernel reports for the agents' connection the same segments that it adds to the counters of TCP, at the same time.
 func TestTrafficOfTheLink(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	client, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	server, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	client, server := connected(t)
 	l := newLink(client)
 	before := l.traffic()
 	for range 10 {
@@ -160,12 +147,61 @@ func TestTrafficOfTheLink(t *testing.T) {
 	}
 }
 
+// The kernel does not add retransmitted segments to TCP's OutSegs, but to the bytes of IP.
+func TestTrafficOfALossyLink(t *testing.T) {
+	client, server := connected(t)
+	raw, err := server.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose := unix.SockFprog{Len: 1, Filter: &unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	if raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &lose)
+	}) != nil || err != nil {
+		t.Fatal(err)
+	}
+	l := newLink(client)
+	before := l.traffic()
+	if _, err := client.Write([]byte("0123456789")); err != nil {
+		t.Fatal(err)
+	}
+	grown := since(before, l.traffic())
+	for began := time.Now(); grown[result.PathIPOut] < 2*segmentHeaders; grown = since(before, l.traffic()) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("no segment was sent again: %v", grown)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n := grown[result.PathTCPOut]; n != 1 {
+		t.Errorf("%d segments out, want the one of the message", n)
+	}
+}
+
+// connected returns the two ends of a TCP connection.
+func connected(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if client, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if server, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return client, server
+}
+
 func TestStacks(t *testing.T) {
 	own, err := syscall.Getpgid(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As efab_stacks_seq_show prints it, with one column more or less in the middle.
+	// The format of efab_stacks_seq_show, with one column more or less in the middle.
 	table := "id: pid uid periodic_polls rx_evs tx_evs\n" +
 		fmt.Sprintf("0: %d 65532 12 3 4 405 401\n", os.Getpid()) +
 		fmt.Sprintf("3: %d 65532 12 3 4 9 21 22\n", os.Getpid()) +
@@ -230,7 +266,7 @@ func TestUnknownSettings(t *testing.T) {
 	}
 }
 
-// Where Onload says why it failed, a failure of a tool is that of Onload.
+// If Onload says why it failed, the failure of a tool is reported as Onload's.
 func TestExplained(t *testing.T) {
 	generic := fail(v1alpha1.OutcomeToolFailed, "it failed")
 	missing := "ERROR: ld.so: object '" + library + "' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored."
@@ -268,7 +304,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// preloadable makes an empty library that is named like Onload's.
+// preloadable makes an empty library that has the name of Onload's.
 func preloadable(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -285,7 +321,7 @@ func preloadable(t *testing.T) string {
 	return path
 }
 
-// withPinger makes an agent run Tailgate's own tool, with the acceleration that a role asks for.
+// withPinger makes an agent run Tailgate's own tool, with the acceleration that a role requests.
 func withPinger(role string, accelerate func(role string, task *plan.Task)) func(*Agent) {
 	return func(a *Agent) {
 		a.Tools, a.Task.Tool = tool.NewRegistry(pinger.New()), v1alpha1.ToolPinger
@@ -310,8 +346,8 @@ func exchangeWithPinger(t *testing.T, accelerate func(role string, task *plan.Ta
 	return <-done, client
 }
 
-// A library that is really preloaded into a real tool is seen at both ends, and one that is not there ends the run before
-// anything is measured. The sockets are the kernel's: that takes a NIC of Onload's.
+// A library that is really preloaded into a real tool is detected at both ends, and a missing library ends the run before
+// anything is measured. The sockets are the kernel's: Onload's sockets need a NIC that it supports.
 func TestPreloadedLibrary(t *testing.T) {
 	dir := t.TempDir()
 	if err := build.Build(t.Context(), "../..", filepath.Join(dir, build.Program)); err != nil {
@@ -325,7 +361,7 @@ func TestPreloadedLibrary(t *testing.T) {
 		}
 	}
 
-	// through says whether the kernel counted all messages of all cells at an end.
+	// through checks that the kernel counted all messages of all cells at both ends.
 	through := func(t *testing.T, server, client result.Document) {
 		t.Helper()
 		for _, d := range []result.Document{server, client} {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"net"
 
 	"golang.org/x/sys/unix"
@@ -21,8 +22,8 @@ var pathCounters = map[string][]string{
 	result.PathNICOut: {"nic.tx-packets"},
 }
 
-// pathGrowth is by how much the counters of a path grew. Of a sum the first has to be known: a kernel may be without IPv6.
-// What the agents' own connection added meanwhile is not counted.
+// pathGrowth returns the growth of the counters of a path. Only the first counter of a sum has to be known: a kernel may
+// lack IPv6. The growth caused by the agents' own connection is not counted.
 func pathGrowth(grown, own map[string]int64) map[string]int64 {
 	all := map[string]int64{}
 	for name, parts := range pathCounters {
@@ -37,12 +38,12 @@ func pathGrowth(grown, own map[string]int64) map[string]int64 {
 	return all
 }
 
-// segmentHeaders is how many bytes of headers a segment of the agents' connection has at least: IPv4, and TCP with
+// segmentHeaders is the smallest number of bytes of headers in a segment of the agents' connection: IPv4, and TCP with
 // timestamps.
 const segmentHeaders = 52
 
-// traffic is what the agents' connection has added so far to the counters of a path. The kernel counts a segment that is
-// sent again elsewhere.
+// traffic returns what the agents' connection has added so far to the counters of a path. TCP's OutSegs, unlike Segs_out and
+// the counters of IP, does not contain retransmitted segments.
 func (l *link) traffic() map[string]int64 {
 	tcp, ok := l.conn.(*net.TCPConn)
 	if !ok {
@@ -58,13 +59,13 @@ func (l *link) traffic() map[string]int64 {
 	}
 	in, out := int64(info.Segs_in), int64(info.Segs_out)
 	return map[string]int64{
-		result.PathTCPIn: in, result.PathTCPOut: out,
+		result.PathTCPIn: in, result.PathTCPOut: out - int64(info.Total_retrans),
 		result.PathIPIn:  int64(info.Bytes_received) + in*segmentHeaders,
 		result.PathIPOut: int64(info.Bytes_acked) + out*segmentHeaders,
 	}
 }
 
-// since is by how much counters grew.
+// since returns the growth of counters.
 func since(before, after map[string]int64) map[string]int64 {
 	grown := map[string]int64{}
 	for name, n := range after {
@@ -73,16 +74,12 @@ func since(before, after map[string]int64) map[string]int64 {
 	return grown
 }
 
-// recordPath adds what is known of the path of the messages of a cell whose process has ended.
+// recordPath adds the evidence of the path of a cell's messages, after the cell's process has ended.
 func (e *endpoint) recordPath(p *process, cell string, grown map[string]int64, l *link) {
 	p.path.Cell = cell
 	p.path.Grown = pathGrowth(grown, since(p.linkBefore, l.traffic()))
-	for name, n := range p.stackEvents {
-		p.path.Grown[name] = n
-	}
+	maps.Copy(p.path.Grown, p.stackEvents)
 	p.path.Banner = line(onload.Banner(p.stderr.Bytes()), maxValue)
-	for name, value := range onload.Settings(p.stderr.Bytes()) {
-		e.settings[name] = value
-	}
+	maps.Copy(e.settings, onload.Settings(p.stderr.Bytes()))
 	e.paths = append(e.paths, p.path)
 }

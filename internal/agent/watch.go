@@ -18,16 +18,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// maxInterrupts bounds how many devices' interrupts are counted apart.
+// maxInterrupts bounds how many device interrupts are reported separately.
 const maxInterrupts = 16
 
-// watch adds up by how much the kernel's counters of what disturbs a measurement grow: of one CPU, of the endpoint's
-// cgroup, and of one interface and its network namespace. It reads them on request, never in between.
+// watch adds up the growth of the kernel's counters of disturbances: of one CPU, of the endpoint's cgroup, and of one
+// interface and its network namespace. It reads them on request, never in between.
 type watch struct {
 	host
 	cpu   int
 	iface string
-	// place is that of the CPU among the possible ones, by which some files are ordered; -1 when it is unknown.
+	// place is the index of the CPU among the possible CPUs, by which some files are ordered; -1 if it is unknown.
 	place int
 	// throttled and pressed are the folders of the cgroup with cpu.stat and with cpu.pressure.
 	throttled, pressed string
@@ -51,15 +51,15 @@ func (h host) watch(cpu int, iface string) *watch {
 	return w
 }
 
-// begin reads the counters before something starts.
+// begin reads the counters before a process starts.
 func (w *watch) begin() { w.before, w.began = w.counters(), time.Now() }
 
-// end adds what happened since begin, and returns it.
+// end adds the growth since begin, and returns it.
 func (w *watch) end() map[string]int64 {
 	elapsed := time.Since(w.began)
 	after, grown := w.counters(), map[string]int64{}
 	for name, n := range after {
-		// A counter that was not there, or was set back, tells nothing.
+		// A counter that was missing before, or was reset, says nothing.
 		if b, ok := w.before[name]; ok && n >= b {
 			grown[name] = n - b
 			w.grown[name] += n - b
@@ -69,14 +69,14 @@ func (w *watch) end() map[string]int64 {
 	return grown
 }
 
-// add adds to a counter that the caller read; it is negative when that could not be done.
+// add adds n to a counter that the caller read; n is negative if the caller could not read it.
 func (w *watch) add(name string, n int64) {
 	if n >= 0 {
 		w.grown[name] += n
 	}
 }
 
-// deltas are the sums, by the keys of result.DeltaKeys.
+// deltas returns the sums, by the keys of result.DeltaKeys.
 func (w *watch) deltas() map[string]int64 {
 	all := map[string]int64{}
 	var interrupts []string
@@ -102,7 +102,7 @@ func (w *watch) deltas() map[string]int64 {
 
 const irqPrefix = "irq."
 
-// counters reads all counters as they are now.
+// counters reads the current values of all counters.
 func (w *watch) counters() map[string]int64 {
 	all := map[string]int64{}
 	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", w.cpu)
@@ -118,9 +118,7 @@ func (w *watch) counters() map[string]int64 {
 		"nic.rx-missed":         "sys/class/net/" + w.iface + "/statistics/rx_missed_errors",
 		"nic.rx-fifo-errors":    "sys/class/net/" + w.iface + "/statistics/rx_fifo_errors",
 	} {
-		if n, err := strconv.ParseInt(w.read(path), 10, 64); err == nil {
-			all[name] = n
-		}
+		put(all, name, w.read(path))
 	}
 	for _, state := range w.idleStates(w.cpu) {
 		if n, err := strconv.ParseInt(w.read(filepath.Join(state, "usage")), 10, 64); err == nil {
@@ -129,12 +127,12 @@ func (w *watch) counters() map[string]int64 {
 	}
 	express(w.iface, w.express, all)
 	w.interrupts(all)
-	w.scan("proc/interrupts", newPerCPU("interrupt.", w.cpu, all).line)
-	w.scan("proc/softirqs", newPerCPU("softirq.", w.cpu, all).line)
+	w.scan("proc/interrupts", perCPU("interrupt.", w.cpu, all))
+	w.scan("proc/softirqs", perCPU("softirq.", w.cpu, all))
 	w.scan("proc/stat", func(l []byte) { cpuTimes(l, w.cpu, all) })
-	w.scan("proc/schedstat", newScheduler(w.cpu, all).line)
-	w.scan("proc/net/snmp", newProtocols(all).line)
-	w.scan("proc/net/netstat", newProtocols(all).line)
+	w.scan("proc/schedstat", scheduler(w.cpu, all))
+	w.scan("proc/net/snmp", protocols(all))
+	w.scan("proc/net/netstat", protocols(all))
 	w.scan("proc/net/snmp6", func(l []byte) { protocol6(l, all) })
 	if w.throttled != "" {
 		w.scan(filepath.Join(w.throttled, "cpu.stat"), func(l []byte) { throttling(l, all) })
@@ -145,8 +143,8 @@ func (w *watch) counters() map[string]int64 {
 	return all
 }
 
-// scan hands each line of a file on, which is gone with the next. The files are long on large machines, and the agent
-// collects no garbage.
+// scan passes each line of a file to a function; the line is valid only until the next one. The files are long on large
+// machines, and the agent collects no garbage.
 func (w *watch) scan(path string, line func([]byte)) {
 	file, err := os.Open(filepath.Join(w.root, path))
 	if err != nil {
@@ -160,8 +158,8 @@ func (w *watch) scan(path string, line func([]byte)) {
 	}
 }
 
-// interrupts counts those of devices on the CPU, by number. The kernel shows them here even where it hides
-// /proc/interrupts from containers.
+// interrupts counts device interrupts on the CPU, by number. The kernel shows them here even if it hides /proc/interrupts
+// from containers.
 func (w *watch) interrupts(all map[string]int64) {
 	if w.place < 0 {
 		return
@@ -177,7 +175,7 @@ func (w *watch) interrupts(all map[string]int64) {
 	}
 }
 
-// readInto reads a short file into the watch's buffer, where it stays until the next call.
+// readInto reads a short file into the watch's buffer; the content is valid until the next call.
 func (w *watch) readInto(path string) []byte {
 	fd, err := unix.Open(filepath.Join(w.root, path), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -191,7 +189,7 @@ func (w *watch) readInto(path string) []byte {
 	return w.buffer[:n]
 }
 
-// nth is the number at a place, from 0, in a list with commas.
+// nth returns the number at an index, from 0, in a list separated by commas.
 func nth(list []byte, place int) (int64, bool) {
 	for range place {
 		_, rest, ok := bytes.Cut(list, []byte{','})
@@ -205,45 +203,43 @@ func nth(list []byte, place int) (int64, bool) {
 	return n, err == nil && n >= 0
 }
 
-// perCPU reads a table with a column for each CPU, whose first line names them: /proc/interrupts, /proc/softirqs.
-type perCPU struct {
-	prefix string
-	cpu    string
-	all    map[string]int64
-	// column is the CPU's, from 0; columns is how many there are, -1 before the first line.
-	column, columns int
+// put stores the value of a counter, unless it is negative or not a number.
+func put(all map[string]int64, name, value string) {
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
+		all[name] = n
+	}
 }
 
-func newPerCPU(prefix string, cpu int, all map[string]int64) *perCPU {
-	return &perCPU{prefix: prefix, cpu: "CPU" + strconv.Itoa(cpu), all: all, column: -1, columns: -1}
-}
-
-func (t *perCPU) line(l []byte) {
-	l = bytes.TrimSpace(l)
-	if t.columns < 0 {
-		cpus := strings.Fields(string(l))
-		t.column, t.columns = slices.Index(cpus, t.cpu), len(cpus)
-		return
-	}
-	// The devices' interrupts have numbers, and are counted elsewhere.
-	if t.column < 0 || len(l) == 0 || l[0] >= '0' && l[0] <= '9' {
-		return
-	}
-	name, rest, ok := strings.Cut(string(l), ":")
-	// What counts for the whole machine has one column only.
-	if values := strings.Fields(rest); ok && name != "" && len(values) >= t.columns {
-		if n, err := strconv.ParseInt(values[t.column], 10, 64); err == nil && n >= 0 {
-			t.all[t.prefix+strings.ToLower(name)] = n
+// perCPU returns a function that reads the lines of a table with a column for each CPU, whose first line names the CPUs:
+// /proc/interrupts, /proc/softirqs.
+func perCPU(prefix string, cpu int, all map[string]int64) func([]byte) {
+	// column is the index of the CPU's column, from 0; columns is the number of columns, -1 before the first line.
+	column, columns := -1, -1
+	return func(l []byte) {
+		l = bytes.TrimSpace(l)
+		if columns < 0 {
+			cpus := strings.Fields(string(l))
+			column, columns = slices.Index(cpus, "CPU"+strconv.Itoa(cpu)), len(cpus)
+			return
+		}
+		// Device interrupts have numbers, and are counted elsewhere.
+		if column < 0 || len(l) == 0 || l[0] >= '0' && l[0] <= '9' {
+			return
+		}
+		name, rest, ok := strings.Cut(string(l), ":")
+		// A counter of the whole machine has only one column.
+		if values := strings.Fields(rest); ok && name != "" && len(values) >= columns {
+			put(all, prefix+strings.ToLower(name), values[column])
 		}
 	}
 }
 
-// tick is the unit of /proc/stat, on every architecture that Go knows.
+// tick is the unit of /proc/stat, on every architecture that Go supports.
 const tick = 10 // ms
 
 // cpuTimes reads the line of a CPU in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 func cpuTimes(l []byte, cpu int, all map[string]int64) {
-	if !bytes.HasPrefix(l, []byte("cpu")) { // there are very long ones
+	if !bytes.HasPrefix(l, []byte("cpu")) { // some lines are very long
 		return
 	}
 	fields := strings.Fields(string(l))
@@ -257,35 +253,27 @@ func cpuTimes(l []byte, cpu int, all map[string]int64) {
 	}
 }
 
-// scheduler reads /proc/schedstat. Its versions 15 to 17 say the same of a CPU.
-type scheduler struct {
-	cpu   string
-	known bool
-	all   map[string]int64
-}
-
-func newScheduler(cpu int, all map[string]int64) *scheduler {
-	return &scheduler{cpu: "cpu" + strconv.Itoa(cpu), all: all}
-}
-
-func (s *scheduler) line(l []byte) {
-	fields := strings.Fields(string(l))
-	switch {
-	case len(fields) == 2 && fields[0] == "version":
-		s.known = fields[1] == "15" || fields[1] == "16" || fields[1] == "17"
-	case s.known && len(fields) == 10 && fields[0] == s.cpu:
-		for name, i := range map[string]int{"cpu.schedules": 3, "cpu.run-delay-ns": 8} {
-			n, err := strconv.ParseInt(fields[i], 10, 64)
-			// Unless sysctl kernel.sched_schedstats is on, the kernel counts the former never.
-			if err == nil && n >= 0 && (n > 0 || name != "cpu.schedules") {
-				s.all[name] = n
+// scheduler returns a function that reads the lines of /proc/schedstat, whose versions 15 to 17 have the same fields for a
+// CPU.
+func scheduler(cpu int, all map[string]int64) func([]byte) {
+	name, known := "cpu"+strconv.Itoa(cpu), false
+	return func(l []byte) {
+		fields := strings.Fields(string(l))
+		switch {
+		case len(fields) == 2 && fields[0] == "version":
+			known = fields[1] == "15" || fields[1] == "16" || fields[1] == "17"
+		case known && len(fields) == 10 && fields[0] == name:
+			put(all, "cpu.run-delay-ns", fields[8])
+			// The kernel counts cpu.schedules only if sysctl kernel.sched_schedstats is on.
+			if fields[3] != "0" {
+				put(all, "cpu.schedules", fields[3])
 			}
 		}
 	}
 }
 
-// protocolCounters are those of /proc/net/snmp and /proc/net/netstat that tell of trouble, and how much the kernel's stack
-// carried. TCP's are of IPv4 and IPv6.
+// protocolCounters are the counters of /proc/net/snmp and /proc/net/netstat that indicate trouble, and how much the
+// kernel's stack carried. The TCP counters cover IPv4 and IPv6.
 var protocolCounters = map[string][]string{
 	"Ip:":    {"ReasmOKs", "FragCreates"},
 	"IpExt:": {"InOctets", "OutOctets"},
@@ -293,10 +281,10 @@ var protocolCounters = map[string][]string{
 	"Udp:":   {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
 }
 
-// protocolPrefixes are those of the counters' names where they are not the protocol's.
+// protocolPrefixes are the prefixes of the counters' names, where they differ from the protocol's name.
 var protocolPrefixes = map[string]string{"IpExt:": "ip"}
 
-// protocolCounters6 are those of /proc/net/snmp6.
+// protocolCounters6 maps the counters of /proc/net/snmp6 to their names here.
 var protocolCounters6 = map[string]string{
 	"Ip6InOctets": "ip6.InOctets", "Ip6OutOctets": "ip6.OutOctets", "Ip6ReasmOKs": "ip6.ReasmOKs", "Ip6FragCreates": "ip6.FragCreates",
 	"Udp6InDatagrams": "udp6.InDatagrams", "Udp6OutDatagrams": "udp6.OutDatagrams",
@@ -305,41 +293,32 @@ var protocolCounters6 = map[string]string{
 // protocol6 reads a line of /proc/net/snmp6: a name and a value.
 func protocol6(l []byte, all map[string]int64) {
 	fields := strings.Fields(string(l))
-	if len(fields) != 2 || protocolCounters6[fields[0]] == "" {
-		return
-	}
-	if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil && n >= 0 {
-		all[protocolCounters6[fields[0]]] = n
+	if len(fields) == 2 && protocolCounters6[fields[0]] != "" {
+		put(all, protocolCounters6[fields[0]], fields[1])
 	}
 }
 
-// protocols reads /proc/net/snmp and /proc/net/netstat: for each protocol a line of names and one of values.
-type protocols struct {
-	names []string
-	all   map[string]int64
-}
-
-func newProtocols(all map[string]int64) *protocols { return &protocols{all: all} }
-
-func (p *protocols) line(l []byte) {
-	fields := strings.Fields(string(l))
-	if len(fields) == 0 {
-		return
-	}
-	if len(p.names) != len(fields) || p.names[0] != fields[0] {
-		p.names = fields
-		return
-	}
-	for i, name := range p.names {
-		if !slices.Contains(protocolCounters[fields[0]], name) {
-			continue
+// protocols returns a function that reads the lines of /proc/net/snmp or /proc/net/netstat: for each protocol a line of names
+// and a line of values.
+func protocols(all map[string]int64) func([]byte) {
+	var names []string
+	return func(l []byte) {
+		fields := strings.Fields(string(l))
+		if len(fields) == 0 {
+			return
 		}
-		if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil && n >= 0 {
-			prefix := cmp.Or(protocolPrefixes[fields[0]], strings.ToLower(strings.TrimSuffix(fields[0], ":")))
-			p.all[prefix+"."+name] = n
+		if len(names) != len(fields) || names[0] != fields[0] {
+			names = fields
+			return
 		}
+		prefix := cmp.Or(protocolPrefixes[fields[0]], strings.ToLower(strings.TrimSuffix(fields[0], ":")))
+		for i, name := range names {
+			if slices.Contains(protocolCounters[fields[0]], name) {
+				put(all, prefix+"."+name, fields[i])
+			}
+		}
+		names = nil
 	}
-	p.names = nil
 }
 
 // throttling reads a line of a cgroup's cpu.stat, of either version.
@@ -367,15 +346,13 @@ func pressure(l []byte, all map[string]int64) {
 	}
 	for _, field := range fields[1:] {
 		if value, ok := strings.CutPrefix(field, "total="); ok {
-			if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
-				all["cgroup.pressure-us"] = n
-			}
+			put(all, "cgroup.pressure-us", value)
 		}
 	}
 }
 
-// awaitRunDelay waits for the end of a child without taking note of it, and then reads how long its main thread was
-// ready to run and did not, in ns. It is -1 when the kernel does not tell.
+// awaitRunDelay waits for the end of a child without reaping it, and then returns how long its main thread was ready to run
+// but did not, in ns; -1 if the kernel does not report it.
 func awaitRunDelay(pid int) int64 {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -388,10 +365,11 @@ func awaitRunDelay(pid int) int64 {
 	}
 }
 
-// runDelay reads a process's schedstat: ns on the CPU, ns waiting for it, and how often it was given one.
+// runDelay returns the run delay in a process's schedstat, whose fields are ns on the CPU, ns waiting for a CPU, and how
+// often the process got one.
 func runDelay(schedstat string) int64 {
 	fields := strings.Fields(schedstat)
-	// A process that never ran is one of a kernel that does not count.
+	// A kernel that does not count these reports a process that never ran.
 	if len(fields) != 3 || fields[2] == "0" {
 		return unknown
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// counting is a machine whose counters stand at a number, CPU 2 of 0 to 3; those of other CPUs are far beyond.
+// counting returns a machine whose counters for CPU 2 of 0 to 3 stand at n; the counters of the other CPUs are far higher.
 func counting(n int) map[string]string {
 	s := strconv.Itoa(n)
 	column := " 9000 9001 " + s + " 9003 "
@@ -47,7 +47,7 @@ func counting(n int) map[string]string {
 	}
 }
 
-// write puts files below a root in the place of what is there.
+// write replaces files below a root.
 func write(t *testing.T, h host, files map[string]string) {
 	t.Helper()
 	for path, content := range files {
@@ -64,7 +64,7 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	w.begin()
 	write(t, h, counting(103))
 	w.end()
-	// What happens between two tools belongs to neither.
+	// Events between two tools belong to neither.
 	write(t, h, counting(500))
 	w.begin()
 	write(t, h, counting(501))
@@ -87,12 +87,12 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	}
 }
 
-// A kernel whose statistics of the scheduler are off counts no calls of it, though it counts run delays.
+// A kernel whose scheduler statistics are off counts no schedules, though it counts run delays.
 func TestScheduleStatisticsAreOff(t *testing.T) {
 	got := map[string]int64{}
-	s := newScheduler(2, got)
+	read := scheduler(2, got)
 	for _, l := range []string{"version 15", "timestamp 4295", "cpu2 0 0 0 0 0 0 9 7 5"} {
-		s.line([]byte(l))
+		read([]byte(l))
 	}
 	if diff := cmp.Diff(map[string]int64{"cpu.run-delay-ns": 7}, got); diff != "" {
 		t.Errorf("counters (-want +got):\n%s", diff)
@@ -103,7 +103,7 @@ func TestWatchOfCountersThatTellNothing(t *testing.T) {
 	h := fakeRoot(t, counting(100))
 	w := h.watch(2, "net1")
 	w.begin()
-	// Set back, gone, no number, and of an unknown version.
+	// Counters that were reset, are missing, are not a number, or are of an unknown version.
 	write(t, h, counting(100))
 	write(t, h, map[string]string{
 		"sys/class/net/net1/statistics/rx_dropped": "3\n", "cg/cpu.stat": "", "cg/cpu.pressure": "some total=many\n",
@@ -159,7 +159,7 @@ func TestRunDelay(t *testing.T) {
 	}
 }
 
-// A tool that shares its CPU with another waits for it, and the kernel tells how long.
+// A tool that shares its CPU with another process waits for it, and the kernel reports how long.
 func TestRunDelayOfATool(t *testing.T) {
 	if runDelay(host{root: "/"}.read("proc/self/schedstat")) == unknown {
 		t.Skip("this kernel does not count how long a thread waits for a CPU")
@@ -223,18 +223,18 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// FuzzCounters lets everything that reads counters read anything: no counter is negative, and all are documented.
+// FuzzCounters passes any input to everything that reads counters: no counter is negative, and all are documented.
 func FuzzCounters(f *testing.F) {
 	for _, content := range counting(3) {
 		f.Add(content, 2)
 	}
 	f.Fuzz(func(t *testing.T, content string, cpu int) {
 		all := map[string]int64{}
-		table, scheduler, protocols := newPerCPU("interrupt.", cpu, all), newScheduler(cpu, all), newProtocols(all)
+		readers := []func([]byte){perCPU("interrupt.", cpu, all), scheduler(cpu, all), protocols(all)}
 		for l := range strings.Lines(content) {
-			table.line([]byte(l))
-			scheduler.line([]byte(l))
-			protocols.line([]byte(l))
+			for _, read := range readers {
+				read([]byte(l))
+			}
 			cpuTimes([]byte(l), cpu, all)
 			throttling([]byte(l), all)
 			pressure([]byte(l), all)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestDecodeSriovNetworkNodeState(t *testing.T) {
-	got, err := DecodeSriovNetworkNodeState(readObject(t, "testdata/sriovnetworknodestate.json"))
+	got, err := Decode[SriovNetworkNodeState](readObject(t, "testdata/sriovnetworknodestate.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

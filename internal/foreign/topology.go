@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// NodeResourceTopologyKind is that of NodeResourceTopology.
+// NodeResourceTopologyKind is the kind NodeResourceTopology.
 var NodeResourceTopologyKind = schema.GroupVersionKind{Group: "topology.node.k8s.io", Version: "v1alpha2", Kind: "NodeResourceTopology"}
 
 // ZoneTypeNode is the type of a zone that is a NUMA node.
 const ZoneTypeNode = "Node"
 
-// NodeResourceTopology is what Tailgate reads of the kind of that name (noderesourcetopology-api v0.1.3): what each
-// NUMA node of a node has. It has neither spec nor status, and the name of its node. Agents such as
-// node-feature-discovery write it some seconds after the fact.
+// NodeResourceTopology is the part of the kind of that name (noderesourcetopology-api v0.1.3) that Tailgate reads: the
+// resources of each NUMA node of a node. It has neither spec nor status, and its name is the name of the node. Agents such
+// as node-feature-discovery update it some seconds after a change.
 type NodeResourceTopology struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Zones             []Zone `json:"zones"`
@@ -25,27 +26,27 @@ type NodeResourceTopology struct {
 
 // Zone is a part of a node.
 type Zone struct {
-	// Name of a NUMA node is node- and its number.
+	// Name is node- and the number, for a NUMA node.
 	Name string `json:"name"`
 	// Type is ZoneTypeNode for a NUMA node.
 	Type      string         `json:"type"`
 	Resources []ZoneResource `json:"resources"`
 }
 
-// ZoneResource is a resource of a zone. One whose device plugin tells no NUMA node is in no zone.
+// ZoneResource is a resource of a zone. A resource whose device plugin reports no NUMA node is in no zone.
 type ZoneResource struct {
-	// Name is cpu, memory, hugepages-SIZE, or that of a device plugin's resource.
+	// Name is cpu, memory, hugepages-SIZE, or the name of a device plugin's resource.
 	Name string `json:"name"`
-	// Allocatable is what pods can get, Available what of it no pod has to itself.
+	// Allocatable is the amount that pods can get, and Available the part of it that no pod has exclusively.
 	Allocatable resource.Quantity `json:"allocatable"`
 	Available   resource.Quantity `json:"available"`
 }
 
-// DecodeNodeResourceTopology reads an unstructured object.
-func DecodeNodeResourceTopology(object map[string]any) (NodeResourceTopology, error) {
-	var t NodeResourceTopology
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &t); err != nil {
-		return NodeResourceTopology{}, fmt.Errorf("reading a NodeResourceTopology: %w", err)
+// Decode reads an unstructured object of the kind that T is named after.
+func Decode[T any](object map[string]any) (T, error) {
+	var read, zero T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
+		return zero, fmt.Errorf("reading a %s: %w", reflect.TypeFor[T]().Name(), err)
 	}
-	return t, nil
+	return read, nil
 }

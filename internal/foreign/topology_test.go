@@ -3,6 +3,7 @@ package foreign
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// readObject reads an object in the form in which a client without its type gets it.
+// readObject reads an object in the form in which a client without its type receives it.
 func readObject(t *testing.T, file string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -26,7 +27,7 @@ func readObject(t *testing.T, file string) map[string]any {
 }
 
 func TestDecodeNodeResourceTopology(t *testing.T) {
-	got, err := DecodeNodeResourceTopology(readObject(t, "testdata/noderesourcetopology.json"))
+	got, err := Decode[NodeResourceTopology](readObject(t, "testdata/noderesourcetopology.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestDecodeNodeResourceTopology(t *testing.T) {
 	}
 }
 
-// What is not of the form is an error, and not guessed.
+// Data that does not have the expected form is an error, and is not guessed.
 func TestDecodeRefuses(t *testing.T) {
 	cases := map[string]string{
 		"zones that are no list":         `{"zones": {}}`,
@@ -57,16 +58,21 @@ func TestDecodeRefuses(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &object); err != nil {
 				t.Fatal(err)
 			}
-			_, first := DecodeNodeResourceTopology(object)
-			_, second := DecodeSriovNetworkNodeState(object)
+			_, first := Decode[NodeResourceTopology](object)
+			_, second := Decode[SriovNetworkNodeState](object)
 			if first == nil && second == nil {
 				t.Error("both were read without an error")
+			}
+			for kind, err := range map[string]error{"NodeResourceTopology": first, "SriovNetworkNodeState": second} {
+				if err != nil && !strings.HasPrefix(err.Error(), "reading a "+kind+": ") {
+					t.Errorf("%s: %v", kind, err)
+				}
 			}
 		})
 	}
 }
 
-// Whatever an object holds, reading it does not panic.
+// Reading an object does not panic, whatever it holds.
 func FuzzDecode(f *testing.F) {
 	for _, file := range []string{"testdata/noderesourcetopology.json", "testdata/sriovnetworknodestate.json"} {
 		data, err := os.ReadFile(file)
@@ -80,10 +86,10 @@ func FuzzDecode(f *testing.F) {
 		if json.Unmarshal([]byte(text), &object) != nil {
 			return
 		}
-		if topology, err := DecodeNodeResourceTopology(object); err != nil && topology.Zones != nil {
+		if topology, err := Decode[NodeResourceTopology](object); err != nil && topology.Zones != nil {
 			t.Error("an error came with zones")
 		}
-		if state, err := DecodeSriovNetworkNodeState(object); err != nil && state.Status.Interfaces != nil {
+		if state, err := Decode[SriovNetworkNodeState](object); err != nil && state.Status.Interfaces != nil {
 			t.Error("an error came with interfaces")
 		}
 	})
