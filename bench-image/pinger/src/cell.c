@@ -1,5 +1,6 @@
-// The measuring loops. In them the client makes no system call but send and recv, and, where it blocks in an open
-// loop, ppoll. They allocate nothing. What is counted is counted after the answer has come and before the next message goes.
+// The measuring loops. In them the client makes no system calls except send and recv and, when it blocks in an open
+// loop, ppoll. They allocate nothing. All counting is done after the answer has arrived and before the next message is
+// sent.
 #include "cell.h"
 
 #include <errno.h>
@@ -10,11 +11,11 @@
 
 #include "fail.h"
 
-// WINDOW_MOST is how many messages may be under way, at most.
+// WINDOW_MOST is the most messages that may be in flight.
 #define WINDOW_MOST (1ull << 20)
-// OVERRUN_NS is for how long after the last message was due an open loop still catches up.
+// OVERRUN_NS is how long an open loop continues to catch up after the last message was due.
 #define OVERRUN_NS 10000000000ull
-// SENDS_TO_LEARN is from how many messages the usual time in send is learnt.
+// SENDS_TO_LEARN is the number of messages from which the usual time in send is learnt.
 #define SENDS_TO_LEARN 64
 // NEVER is longer than anything takes, in ticks.
 #define NEVER (UINT64_MAX / 4)
@@ -29,7 +30,7 @@ uint64_t window_length(double rate, uint64_t loss_ns) {
 
 static uint64_t *slot(struct cell *c, uint64_t seq) { return &c->window.sent[seq & (c->window.length - 1)]; }
 
-// begin_measuring is when the warm-up is over.
+// begin_measuring ends the warm-up.
 static void begin_measuring(struct cell *c, uint64_t now, uint64_t first) {
 	c->measuring = true;
 	c->start = now;
@@ -42,8 +43,8 @@ static int ascending(const void *a, const void *b) {
 	return x < y ? -1 : x > y;
 }
 
-// learn_polls finds out how long so many polls in vain take, before anything is sent. They take longer in one network
-// stack than in another. Most of them are not interrupted, so their median is not.
+// learn_polls measures how long this many empty polls take, before anything is sent. They take longer in one network
+// stack than in another. Most of them are not interrupted, so their median is not affected.
 static void learn_polls(struct cell *c, int polls) {
 	enum { LOOKS = 101 };
 	uint64_t looks[LOOKS];
@@ -58,7 +59,7 @@ static void learn_polls(struct cell *c, int polls) {
 	c->floor = c->usual_look + c->usual_look / 2 + to_ticks(250);
 }
 
-// refused is what to do about an error of send or recv on the data connection.
+// peer_lost ends the program after an error of send or recv on the data connection.
 static _Noreturn void peer_lost(const struct cell *c, const char *what) {
 	die(EXIT_PEER_LOST, "%s of %zu bytes: the server is gone (%s)", protocol_names[c->protocol], c->size, what);
 }
@@ -80,7 +81,7 @@ static void check_errno(const struct cell *c) {
 	}
 }
 
-// check_server is called after a loss: there may be nobody any more who would answer.
+// check_server checks after a loss whether the server still exists.
 static void check_server(struct cell *c) {
 	char byte;
 	ssize_t n = recv(c->control->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
@@ -88,7 +89,7 @@ static void check_server(struct cell *c) {
 		peer_lost(c, "it closed its control connection");
 }
 
-// send_some sends what is left of the message in c->out, from *done on, and says whether that was all.
+// send_some sends the rest of the message in c->out, from *done on, and reports whether it was sent completely.
 static inline bool send_some(struct cell *c, size_t *done, int flags) {
 	ssize_t n = send(c->path.out, c->out + *done, c->size - *done, flags | MSG_NOSIGNAL);
 	if (__builtin_expect(n < 0, 0)) {
@@ -99,7 +100,7 @@ static inline bool send_some(struct cell *c, size_t *done, int flags) {
 	return *done == c->size;
 }
 
-// sent_at notes the time in send in an open loop, where it holds up all messages that are under way.
+// sent_at records the time in send in an open loop, where it delays all messages in flight.
 static inline void sent_at(struct cell *c, uint64_t from, uint64_t to) {
 	uint64_t took = since(from, to);
 	coarse_add(&c->sends, to_ns(took));
@@ -109,27 +110,27 @@ static inline void sent_at(struct cell *c, uint64_t from, uint64_t to) {
 		c->usual_send = to_ticks(coarse_quantile(&c->sends, 0.5));
 }
 
-// held_up notes that nobody looked for messages for a while.
+// held_up records that the client did not poll for messages for a while.
 static void held_up(struct cell *c, uint64_t from, uint64_t to) {
 	gaps_add(&c->gaps, BETWEEN_POLLS, from, to);
 	if (c->measuring)
 		coarse_add(&c->held, to_ns(since(from, to)));
 }
 
-// empty_polls notes that nothing was there, and that nobody had looked since last.
+// empty_polls records that no message was there, and that the client had not polled since last.
 static inline void empty_polls(struct cell *c, uint64_t last, uint64_t now) {
 	if (since(last, now) > c->floor)
 		held_up(c, last + c->usual_look, now);
 }
 
-// full_poll does the same for a poll that found something, which takes longer in any case.
+// full_poll does the same for a poll that found a message, which always takes longer.
 static inline void full_poll(struct cell *c, uint64_t last, uint64_t now) {
 	if (since(last, now) / 2 > c->floor)
 		held_up(c, last + c->usual_look, now);
 }
 
-// record counts the answer to a message that was sent at, should have been sent at, and was answered at. away is for
-// how long, in ticks, the client was busy sending it, where that is not among the gaps.
+// record counts the answer to a message with the times at which it was sent, should have been sent, and was answered.
+// away is how long, in ticks, the client was busy sending it, if that time is not among the gaps.
 static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t should, uint64_t now, uint64_t away) {
 	uint64_t ns = to_ns(since(sent, now));
 	c->received++;
@@ -148,7 +149,7 @@ static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t 
 	}
 }
 
-// foreign says whether a datagram is no answer that is still waited for, and counts it as what it is.
+// foreign reports whether a datagram is not an answer that is still awaited, and counts it accordingly.
 static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	if ((size_t)n != c->size) {
 		c->strays++;
@@ -156,7 +157,7 @@ static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	}
 	*seq = get_seq(c->in, c->size, next - 1);
 	if (*seq == 0)
-		return true; // from when the path was tried
+		return true; // sent while the path was tried
 	if (*seq >= next || next - *seq > c->window.length) {
 		c->strays++;
 		return true;
@@ -164,7 +165,7 @@ static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	uint64_t state = *slot(c, *seq);
 	bool counts = c->measuring && *seq >= c->first;
 	if (state == LOST) {
-		// It was given up, and stays lost: its answer came after the deadline. If it comes again it is a duplicate.
+		// It was given up, and stays lost: its answer arrived after the deadline. A second answer is a duplicate.
 		c->late += counts;
 		*slot(c, *seq) = ANSWERED;
 		return true;
@@ -180,13 +181,13 @@ static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	return false;
 }
 
-// lose counts a message that should have been sent at a moment, and was given up.
+// lose counts a message that was given up, at the time at which it should have been sent.
 static void lose(struct cell *c, uint64_t should) {
 	c->lost++;
 	interval_at(&c->intervals, to_ns(since(c->start, should)))->lost++;
 }
 
-// in_step checks that a stream brings back what was sent.
+// in_step checks that a stream returns the bytes that were sent.
 static void in_step(const struct cell *c, uint64_t seq) {
 	if (c->in[0] != (unsigned char)seq)
 		die(EXIT_SYSTEM, "the server sent back something else than message %llu", (unsigned long long)seq);
@@ -195,9 +196,9 @@ static void in_step(const struct cell *c, uint64_t seq) {
 void closed_loop(struct cell *c) {
 	const int flags = c->spin ? MSG_DONTWAIT : 0;
 	const bool stream = c->protocol == TCP;
-	// turn is when the warm-up ends, then when the measurement does.
+	// turn is the end of the warm-up, then the end of the measurement.
 	uint64_t begin = ticks(), turn = begin + c->warmup, previous = begin;
-	// A blocking recv gives up after the same time by a coarser clock.
+	// A blocking recv times out after the same period, but measured by a coarser clock.
 	const uint64_t patience = c->spin ? c->loss : c->loss - c->loss / 16;
 	if (c->spin)
 		learn_polls(c, POLLS_A_LOOK);
@@ -205,9 +206,9 @@ void closed_loop(struct cell *c) {
 		put_seq(c->out, c->size, seq);
 		size_t done = 0, have = 0;
 		uint64_t got = seq;
-		*slot(c, seq) = begin; // under way; since when is known here
-		// From here to the answer nothing is done that could wait. Between send and the first poll that is not even a
-		// look at the clock, except by an end that sleeps and has the time.
+		*slot(c, seq) = begin; // in flight; the time is in start
+		// From here to the answer nothing is done that could wait. Between send and the first poll the clock is not
+		// even read, except by an end that sleeps, which has the time.
 		uint64_t start = ticks();
 		if (__builtin_expect(start >= turn, 0)) {
 			if (c->measuring) {
@@ -221,7 +222,7 @@ void closed_loop(struct cell *c) {
 		}
 		while (!send_some(c, &done, flags))
 			;
-		// gone is when the client was through with sending, as far as it knows; last when it looked at the clock.
+		// gone is when the client finished sending, as far as it knows; last is when it last read the clock.
 		uint64_t gone = c->spin ? 0 : ticks(), last = gone, now;
 		bool answered = true;
 		for (unsigned polls = 0;;) {
@@ -265,7 +266,8 @@ void closed_loop(struct cell *c) {
 			previous = ticks();
 			continue;
 		}
-		// An answer to the first polls leaves no look between. The poll that found it may itself have come late.
+		// An answer to the first polls leaves no reading of the clock between. The poll that found it may itself have
+		// been late.
 		if (gone == 0)
 			gone = now;
 		else if (c->spin)
@@ -281,7 +283,7 @@ void closed_loop(struct cell *c) {
 	}
 }
 
-// schedule is when messages should be sent: a period apart, from a begin that never changes.
+// schedule holds the times at which messages should be sent: one period apart, from a begin that never changes.
 struct schedule {
 	uint64_t begin;
 	u128 period; // ticks << 32
@@ -291,13 +293,13 @@ static inline uint64_t due(const struct schedule *s, uint64_t seq) {
 	return s->begin + (uint64_t)((s->period * (seq - 1)) >> 32);
 }
 
-// wait_for blocks until there is something to read, or to send, or it is time.
+// wait_for blocks until it can read or send, or until a time.
 static void wait_for(struct cell *c, bool wants_to_send, uint64_t now, uint64_t until) {
 	uint64_t ns = to_ns(since(now, until));
 	struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 	struct pollfd p[2] = {{.fd = c->path.in, .events = POLLIN}, {.fd = c->path.out, .events = POLLOUT}};
 	(void)!ppoll(p, wants_to_send ? 2 : 1, &timeout, NULL);
-	// Whatever woke this end: it was time, and it woke too late.
+	// Whatever caused this end to wake: if the time has passed, it woke too late.
 	now = ticks();
 	if (since(until, now) > 0)
 		held_up(c, until, now);
@@ -319,7 +321,7 @@ void open_loop(struct cell *c) {
 	const uint64_t total = warm_count + (uint64_t)(c->rate * (double)c->duration / clock_now.hertz + 0.5);
 	struct schedule plan = {.begin = ticks() + to_ticks(1000), .period = (u128)(clock_now.hertz / c->rate * 4294967296.0)};
 	const uint64_t limit = due(&plan, total) + to_ticks(OVERRUN_NS) + c->loss;
-	// next is the number of the next message to send, oldest that of the first without an answer.
+	// next is the number of the next message to send, oldest the number of the first without an answer.
 	uint64_t next = 1, oldest = 1, last = ticks(), send_began = 0;
 	size_t done = 0, have = 0;
 	while (next <= total || oldest < next) {
@@ -333,7 +335,7 @@ void open_loop(struct cell *c) {
 			if (done == 0) {
 				put_seq(c->out, c->size, next);
 				now = send_began = ticks();
-				// A message that should have gone while nobody looked is late by that gap.
+				// A message that was due while the client did not poll is late by that gap.
 				if (c->spin) {
 					empty_polls(c, last, now);
 					last = now;
@@ -354,7 +356,7 @@ void open_loop(struct cell *c) {
 			}
 		}
 		if (oldest == next && (c->spin || (next <= total && now >= due(&plan, next)))) {
-			// Nothing is under way: only the clock is looked at.
+			// Nothing is in flight: only the clock is read.
 			if (c->spin)
 				empty_polls(c, last, now);
 			last = now;

@@ -1,4 +1,4 @@
-// The client runs the cells one after the other over one control connection, and tells everything at the end.
+// The client runs the cells one after the other over one control connection, and prints all results at the end.
 #include "client.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "fail.h"
 #include "json.h"
 
-// CONNECT_SECONDS is how long the server may take to answer a greeting, REACH_SECONDS how long datagrams may stay
-// away until the path counts as closed.
+// CONNECT_SECONDS is how long the server may take to answer a greeting, REACH_SECONDS how long no datagram may come
+// back before the path counts as blocked.
 #define CONNECT_SECONDS 10
 #define REACH_SECONDS 5
 // CONTROL_SECONDS is how long any other answer may take.
@@ -63,8 +63,8 @@ static void greet(const struct client_options *o, struct link *l) {
 		die(EXIT_REFUSED, "who answers is no pinger");
 }
 
-// one_object says whether a text, if it is JSON at all, is one object: a server cannot end the member that it is put into
-// and add others. Who reads the result refuses what is no JSON.
+// one_object reports whether a text, if it is valid JSON, is exactly one object: this keeps a server from closing the
+// member that the text is put into and adding others. The reader of the result rejects invalid JSON.
 static bool one_object(const char *text, size_t length) {
 	int depth = 0;
 	bool string = false;
@@ -84,7 +84,7 @@ static bool one_object(const char *text, size_t length) {
 	return false;
 }
 
-// fetch_json reads a block of the server's and appends it as a member.
+// fetch_json reads a block from the server and appends it as a member.
 static void fetch_json(struct json *j, const char *key, struct link *l, size_t length) {
 	if (length == 0 || length > 16 << 20)
 		control_lost("reading its report");
@@ -97,7 +97,7 @@ static void fetch_json(struct json *j, const char *key, struct link *l, size_t l
 	free(block);
 }
 
-// scan_both looks for interruptions at both ends, at the same time. The clock is calibrated meanwhile.
+// scan_both looks for interruptions at both ends at the same time. The clock is calibrated meanwhile.
 static void scan_both(struct json *j, struct link *l) {
 	static struct scan scan;
 	char line[64];
@@ -155,7 +155,7 @@ static void open_path(const struct client_options *o, struct link *l, size_t siz
 		control_lost("before a cell");
 }
 
-// reach tries a path of datagrams until one has come back: neighbours have to be found, groups to be joined.
+// reach tries a datagram path until a datagram has come back: neighbours must be resolved and groups joined.
 static void reach(struct link *l, size_t size) {
 	static unsigned char message[MAX_TCP];
 	memset(message, 0, sizeof message);
@@ -175,7 +175,7 @@ static void reach(struct link *l, size_t size) {
 	}
 }
 
-// finish ends a cell at the server and takes its report; it leaves the server's slow messages sorted.
+// finish ends a cell at the server and reads its report; it leaves the server's slow messages sorted.
 static void finish(struct json *j, const struct client_options *o, struct link *l, struct typical *usual, bool *server_spins) {
 	if (!link_sendf(l, "END\n"))
 		control_lost("after a cell");
@@ -209,7 +209,7 @@ static void finish(struct json *j, const struct client_options *o, struct link *
 static void intervals_json(struct json *j, const struct intervals *log) {
 	json_open(j, "intervals", '{');
 	json_uint(j, "length_ns", log->length);
-	// Each is count, p50, p99, p99.9 and max in ns, and how many were lost.
+	// Each entry is count, p50, p99, p99.9 and max in ns, and the number of lost messages.
 	json_open(j, "log", '[');
 	for (size_t i = 0; i < log->used; i++) {
 		const struct interval *in = &log->log[i];
@@ -226,9 +226,9 @@ static void intervals_json(struct json *j, const struct intervals *log) {
 	json_close(j, '}');
 }
 
-// attribution_json says of the slowest samples where their time went. usual is what neither end is to blame for: in a
-// closed loop the time in send, in an open one, where sends that took long are gaps already, how late an end that sleeps
-// is woken. The client's list is ranked.
+// attribution_json writes where the time of the slowest samples went. usual is the time that is no interruption of
+// either end: in a closed loop the time in send; in an open loop, where long sends are already gaps, how late an end
+// that sleeps is woken. It leaves the client's list ranked.
 static void attribution_json(struct json *j, struct typical usual, bool server_spins) {
 	const struct hist *h = cell.rate > 0 ? &cell.intended : &cell.rtt;
 	struct attribution a = {.p50 = hist_quantile(h, 0.5), .threshold = hist_quantile(h, 0.999)};
@@ -245,7 +245,7 @@ static void attribution_json(struct json *j, struct typical usual, bool server_s
 	json_uint(j, "excess_ns", a.excess);
 	json_uint(j, "client_excess_ns", a.client_excess);
 	json_uint(j, "server_excess_ns", a.server_excess);
-	// An end that blocks sees how long send took, but not for how long it slept through a message.
+	// An end that blocks sees how long send took, but not how late it was woken for a message.
 	json_bool(j, "client_sees_gaps", cell.spin);
 	json_bool(j, "server_sees_gaps", server_spins);
 	json_open(j, "slowest", '[');
@@ -319,7 +319,7 @@ static void run_cell(struct json *j, const struct client_options *o, struct link
 		prepare_tcp(cell.path.in);
 	else
 		reach(l, size);
-	// Only what is lost is waited for in vain, and only datagrams are.
+	// Only datagrams can be lost, so only for them recv needs a timeout.
 	set_receive_timeout(cell.path.in, o->protocol != TCP && !o->spin ? o->loss : 0);
 	const char *fast = path_accelerated(&cell.path);
 	struct counters before, after;
@@ -390,7 +390,7 @@ static void clock_json(struct json *j) {
 void measure(const struct client_options *o) {
 	set_hard_deadline(o->deadline);
 	clock_choose(o->clock, "");
-	// Sleeps end when they should, not up to 50 us later.
+	// Sleeps end on time, not up to 50 us later.
 	prctl(PR_SET_TIMERSLACK, 1);
 	double highest = 0;
 	for (size_t i = 0; i < o->rate_count; i++)
@@ -412,7 +412,7 @@ void measure(const struct client_options *o) {
 	json_string(&j, "version", VERSION);
 	json_string(&j, "server", o->server);
 	json_open(&j, "scan", '{');
-	// The rate is not known before; the scan needs it only roughly.
+	// The rate is not known before; the scan needs it only approximately.
 	clock_calibrate_begin();
 	struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
 	nanosleep(&pause, NULL);

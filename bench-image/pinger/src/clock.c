@@ -9,14 +9,15 @@
 
 struct clock_state clock_now = {.multiplier = 1ull << 32, .hertz = 1e9};
 
-// pair is the two clocks read at one moment.
+// pair holds the two clocks, read at the same moment.
 struct pair {
 	uint64_t ticks, raw;
 };
 
 static struct pair begin, end;
 
-// read_pair reads both clocks, as often as it takes to do so without an interruption between.
+// read_pair reads both clocks repeatedly and returns the pair with the least time between them, which is free of
+// interruptions.
 static struct pair read_pair(void) {
 	struct pair best = {0, 0};
 	uint64_t narrowest = UINT64_MAX;
@@ -36,7 +37,7 @@ static double rate(struct pair a, struct pair b) {
 	return b.raw > a.raw ? (double)(b.ticks - a.ticks) * 1e9 / (double)(b.raw - a.raw) : 0;
 }
 
-// has_word says whether a file has a line that begins with key and holds the word.
+// has_word reports whether a file has a line that begins with key and contains the word.
 static bool has_word(const char *root, const char *path, const char *key, const char *word) {
 	char name[512];
 	snprintf(name, sizeof name, "%s%s", root, path);
@@ -58,7 +59,7 @@ static bool has_word(const char *root, const char *path, const char *key, const 
 	return found;
 }
 
-// distrust says why the counter is not to be trusted, or returns NULL.
+// distrust returns why the counter cannot be trusted, or NULL.
 static const char *distrust(const char *root) {
 	static const char source[] = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 #if defined(__aarch64__)

@@ -1,12 +1,13 @@
-// Time in ticks: of the CPU's counter where it can be trusted, else nanoseconds of CLOCK_MONOTONIC_RAW. The counter is the TSC, and
-// on arm64 the architectural counter.
+// Time in ticks: of the CPU's counter if it can be trusted, otherwise nanoseconds of CLOCK_MONOTONIC_RAW. The counter
+// is the TSC, or on arm64 the architectural counter.
 //
-// The TSC costs 9 ns to read, clock_gettime 20 to 40; that is why. It is trusted where the CPU says that it runs at
-// one rate in all states (constant_tsc, nonstop_tsc) and the kernel agrees: the clock source is tsc, or it is
-// kvm-clock and tsc is available beside it. (Under KVM kvm-clock is the default; it is computed from the TSC, and the
-// kernel offers tsc only as long as it has not found it unstable. Other clock sources of hypervisors are not
-// trusted.) The architectural counter has one rate by definition; it is trusted where it is the kernel's clock source, because the
-// kernel works around the defects of known CPUs. The rate of either is then held against CLOCK_MONOTONIC_RAW before and after the measurement.
+// The counter is used because reading the TSC costs 9 ns, and clock_gettime 20 to 40. The TSC is trusted if the CPU
+// reports that it runs at one rate in all states (constant_tsc, nonstop_tsc) and the kernel agrees: the clock source is
+// tsc, or it is kvm-clock and tsc is also available. (Under KVM kvm-clock is the default; it is computed from the TSC,
+// and the kernel offers tsc only as long as it has not found it unstable. Other clock sources of hypervisors are not
+// trusted.) The architectural counter has one rate by definition; it is trusted if it is the kernel's clock source,
+// because the kernel works around the defects of known CPUs. The rate of either counter is then compared with
+// CLOCK_MONOTONIC_RAW before and after the measurement.
 #ifndef CLOCK_H
 #define CLOCK_H
 
@@ -32,19 +33,20 @@ struct clock_state {
 	// Nanoseconds are ticks * multiplier >> 32, in 128 bits: nothing overflows.
 	uint64_t multiplier;
 	double hertz;
-	// why_not says why the counter is not used; empty when it is.
+	// why_not states why the counter is not used; empty when it is.
 	char why_not[160];
-	// The rates in Hz: of the calibration before, of all the time since, and of the calibration after.
+	// The rates in Hz: of the calibration before the measurement, of all the time since, and of the calibration after
+	// it.
 	double before, during, after;
 	double drift_ppm;
 };
 
 extern struct clock_state clock_now;
 
-// clock_choose takes the clock, or dies with EXIT_CLOCK when CLOCK_COUNTER was asked for and cannot be trusted. root is
-// "" or, in tests, a folder that holds proc/cpuinfo and sys/devices.
+// clock_choose chooses the clock, or dies with EXIT_CLOCK when CLOCK_COUNTER was requested and cannot be trusted. root
+// is "" or, in tests, a folder that contains proc/cpuinfo and sys/devices.
 void clock_choose(enum clock_choice choice, const char *root);
-// clock_calibrate_begin and _end measure the rate from the one call to the other: at least 50 ms.
+// clock_calibrate_begin and _end measure the rate between the two calls, which must be at least 50 ms apart.
 void clock_calibrate_begin(void);
 void clock_calibrate_end(void);
 // clock_verify measures the rate again and dies with EXIT_CLOCK if it has drifted.
@@ -56,7 +58,7 @@ static inline uint64_t nanoseconds(clockid_t id) {
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// ticks is the time now. It does not serialise: a system call lies on either side of what is measured.
+// ticks returns the current time. It does not serialise: there is a system call on either side of what is measured.
 static inline uint64_t ticks(void) {
 #if defined(__x86_64__)
 	if (__builtin_expect(clock_now.counter, 1))
@@ -71,20 +73,20 @@ static inline uint64_t ticks(void) {
 	return nanoseconds(CLOCK_MONOTONIC_RAW);
 }
 
-// clock_name is what results call the clock that is used.
+// clock_name returns the name of the clock in use, for results.
 static inline const char *clock_name(void) { return clock_now.counter ? COUNTER_NAME : "monotonic"; }
 
 static inline uint64_t to_ns(uint64_t t) {
 	return (uint64_t)(((u128)t * clock_now.multiplier) >> 32);
 }
 
-// since is b - a for times read one after the other, 0 where the clock of another CPU is a few ticks behind.
+// since returns b - a for times read one after the other, and 0 if the clock of another CPU is a few ticks behind.
 static inline uint64_t since(uint64_t a, uint64_t b) {
 	return (int64_t)(b - a) > 0 ? b - a : 0;
 }
 
-// POLLS_A_LOOK is how often an end that spins polls in vain before it looks at the clock: that costs 2 % of a poll, of a
-// stack in user space a good part of one.
+// POLLS_A_LOOK is the number of empty polls after which an end that spins reads the clock: reading it costs 2 % of a
+// poll, and a substantial part of a poll of a stack in user space.
 #define POLLS_A_LOOK 4
 
 // to_ticks converts a duration in nanoseconds.

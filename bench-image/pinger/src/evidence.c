@@ -10,8 +10,8 @@
 
 #include "clock.h"
 
-// number_after reads the number that follows a word at the beginning of a line of a file; -1 without it. skip is how
-// many numbers come before.
+// number_after returns the number that follows a word at the beginning of a line of a file, or -1 without it. skip is
+// the number of numbers before it.
 static int64_t number_after(const char *path, const char *word, int skip) {
 	FILE *file = fopen(path, "r");
 	if (!file)
@@ -35,8 +35,8 @@ static int64_t number_after(const char *path, const char *word, int skip) {
 	return found;
 }
 
-// throttled reads cpu.stat of this process's control group (version 2). In a container that is the root of what is
-// mounted; outside it is the path in /proc/self/cgroup.
+// throttled reads cpu.stat of this process's control group (version 2). In a container it is in the root of the mount;
+// outside it is at the path in /proc/self/cgroup.
 static int64_t throttled(void) {
 	char line[512], path[600];
 	FILE *file = fopen("/proc/self/cgroup", "r");
@@ -84,7 +84,7 @@ void counters_json(struct json *j, const struct counters *before, const struct c
 	difference(j, "minor_faults", before->minor_faults, after->minor_faults, 1);
 	difference(j, "major_faults", before->major_faults, after->major_faults, 1);
 	difference(j, "run_queue_wait_ns", before->run_queue_wait, after->run_queue_wait, 1);
-	// The steal of one CPU cannot be told from that of another.
+	// The steal times of two CPUs cannot be compared.
 	difference(j, "steal_ms", before->cpu == after->cpu ? before->steal : -1, after->steal, 10);
 	difference(j, "throttled_periods", before->throttled, after->throttled, 1);
 }
@@ -92,7 +92,7 @@ void counters_json(struct json *j, const struct counters *before, const struct c
 void scan_run(struct scan *s) {
 	coarse_reset(&s->interruptions);
 	s->cpu = sched_getcpu();
-	// Reading the clock takes less than a tenth of this.
+	// Reading the clock takes less than a tenth of this threshold.
 	s->threshold = 200;
 	uint64_t floor = to_ticks(s->threshold), start = ticks(), last = start, until = start + to_ticks(SCAN_NS);
 	while (last < until) {

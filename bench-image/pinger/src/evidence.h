@@ -1,5 +1,5 @@
-// What the system says about this process: who interrupted it, and how often. None of it needs a privilege, and none
-// of it is read while messages are under way.
+// The system's counters for this process: the causes of interruptions, and their number. Reading them needs no
+// privilege, and nothing is read while messages are in flight.
 #ifndef EVIDENCE_H
 #define EVIDENCE_H
 
@@ -20,27 +20,27 @@ struct counters {
 
 void counters_read(struct counters *c);
 
-// counters_json writes what happened from before to after, as members of an object.
+// counters_json writes the difference between before and after, as members of an object.
 void counters_json(struct json *j, const struct counters *before, const struct counters *after);
 
-// scan is a look at what interrupts a CPU that does nothing but read the clock.
+// scan holds the interruptions of a CPU that only reads the clock.
 struct scan {
-	uint64_t duration, threshold; // ns; what is longer than the threshold is an interruption
+	uint64_t duration, threshold; // ns; anything longer than the threshold is an interruption
 	struct coarse interruptions;
 	int cpu;
 };
 
-// SCAN_NS is how long it takes.
+// SCAN_NS is the duration of a scan.
 #define SCAN_NS 200000000ull
 
 void scan_run(struct scan *s);
 void scan_json(struct json *j, const char *key, const struct scan *s);
 
-// lock_memory keeps this process's memory from being paged out, as far as that is permitted, and says how far:
-// "all" or "no". Only of what is in use now: what comes later must not fail for the limit (RLIMIT_MEMLOCK).
+// lock_memory keeps this process's memory from being paged out, as far as that is permitted, and returns how far: "all"
+// or "no". It locks only the memory in use now: later allocations must not fail because of the limit (RLIMIT_MEMLOCK).
 const char *lock_memory(void);
 
-// coarse_json and totals_json write a histogram as an object, buckets as pairs of lower edge and count.
+// coarse_json and hist_json write a histogram as members of an object, with buckets as pairs of lower edge and count.
 void coarse_json(struct json *j, const struct coarse *c);
 void hist_json(struct json *j, const struct hist *h);
 

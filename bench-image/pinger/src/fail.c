@@ -18,7 +18,7 @@ void die(enum exit_code code, const char *format, ...) {
 		if (*c == '\n' || *c == '\r')
 			*c = ' ';
 	fprintf(stderr, "tailgate-pinger: %s\n", line);
-	// Nothing of a result may reach stdout from here on, so its buffers are not flushed.
+	// No part of a result may reach stdout from here on, so its buffers are not flushed.
 	_exit(code);
 }
 

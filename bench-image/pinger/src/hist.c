@@ -22,7 +22,7 @@ static uint64_t quantile(const struct totals *t, const uint64_t *buckets, size_t
 	uint64_t rank = (uint64_t)exact;
 	if ((double)rank < exact || rank == 0)
 		rank++;
-	uint64_t seen = 0;
+	uint64_t seen = t->below;
 	for (size_t i = 0; i < length; i++) {
 		seen += buckets[i];
 		if (seen >= rank) {
@@ -42,7 +42,7 @@ uint64_t coarse_quantile(const struct coarse *c, double q) {
 }
 
 uint64_t hist_beyond(const struct hist *h, uint64_t value) {
-	uint64_t beyond = h->totals.over_range;
+	uint64_t beyond = h->totals.over_range - h->totals.below;
 	if (value > HIST_HIGHEST)
 		return beyond;
 	for (size_t i = hist_index(value, FINE_BITS) + 1; i < HIST_LENGTH(FINE_BITS); i++)

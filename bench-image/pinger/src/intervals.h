@@ -1,5 +1,4 @@
-// The course of a measurement: a coarse histogram for each interval of it, without gaps from its start to its end. When
-// there is no room for another one, the intervals are made twice as long and merged in pairs; nothing is dropped.
+// The parts of a measurement: a coarse histogram for each interval, without gaps from its start to its end.
 #ifndef INTERVALS_H
 #define INTERVALS_H
 
@@ -13,7 +12,7 @@
 struct interval {
 	uint64_t count, max; // of all samples, those out of range included
 	uint64_t lost;       // messages without an answer
-	uint32_t buckets[HIST_LENGTH(COARSE_BITS)]; // saturated at their largest number
+	uint32_t buckets[HIST_LENGTH(COARSE_BITS)]; // saturating
 };
 
 struct intervals {
@@ -22,26 +21,19 @@ struct intervals {
 	struct interval log[MOST_INTERVALS];
 };
 
-// intervals_reset starts anew, with the shortest multiple of length of which there is room for a measurement of so many
-// ns. That many intervals are in use from the beginning.
+// intervals_reset clears the intervals and sets their length to the smallest multiple of length at which a measurement
+// of duration ns fits.
 void intervals_reset(struct intervals *log, uint64_t length, uint64_t duration);
 
-// intervals_fold doubles the length.
-void intervals_fold(struct intervals *log);
-
-// interval_at is the interval of a moment, in ns after the start.
+// interval_at returns the interval of a moment, in ns after the start; the last one for moments after the duration.
 static inline struct interval *interval_at(struct intervals *log, uint64_t at) {
 	uint64_t i = at / log->length;
-	while (__builtin_expect(i >= MOST_INTERVALS, 0)) {
-		intervals_fold(log);
-		i = at / log->length;
-	}
 	if (i >= log->used)
-		log->used = i + 1;
+		i = log->used - 1;
 	return &log->log[i];
 }
 
-// intervals_add counts a sample of a message that was sent, or should have been, at ns after the start.
+// intervals_add counts a sample of a message that was sent, or should have been sent, at ns after the start.
 static inline void intervals_add(struct intervals *log, uint64_t at, uint64_t value) {
 	struct interval *in = interval_at(log, at);
 	in->count++;
@@ -53,8 +45,8 @@ static inline void intervals_add(struct intervals *log, uint64_t at, uint64_t va
 	}
 }
 
-// interval_quantile is the upper edge of the bucket of a quantile, drawn in to the maximum: up to 3 % too large. 0 when
-// there is no sample.
+// interval_quantile returns the upper edge of the bucket of a quantile, limited to the maximum: up to 3 % too large. 0
+// when there is no sample.
 uint64_t interval_quantile(const struct interval *in, double q);
 
 #endif

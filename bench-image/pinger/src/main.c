@@ -1,15 +1,15 @@
-// tailgate-pinger measures round trips and accounts for every one of them. See usage for what it takes; the result is
+// tailgate-pinger measures round trips and accounts for every one of them. See usage for its arguments; the result is
 // one JSON document on stdout, the exit codes are in fail.h.
 //
 //   main.c       arguments                        hist.c       histograms
 //   client.c     cells, reports, the result       outliers.c   the slowest samples and their causes
-//   cell.c       the measuring loops              intervals.c  the course of long measurements
+//   cell.c       the measuring loops              intervals.c  the intervals of long measurements
 //   server.c     the other end                    evidence.c   interruptions, as the system counts them
 //   clock.c      counter or clock_gettime         net.c        sockets, control connections
 //   fail.c       how it ends                      json.c       the result's text
 //
-// It is written against the C library and linked dynamically, so that a preloaded network stack such as Onload sees
-// its sockets. The server needs one port only, TCP and UDP: messages over TCP take a second connection to it.
+// It uses only the C library and is linked dynamically, so that a preloaded network stack such as Onload sees its
+// sockets. The server needs one port only, TCP and UDP: messages over TCP use a second connection to it.
 #include <ctype.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -53,7 +53,7 @@ static const char usage[] =
     "   6  the clock cannot be trusted         11  the result could not be written\n"
     "                                          12  the path does not carry so many messages a second\n";
 
-// number reads a whole text as a number within bounds.
+// number parses a whole text as a number within bounds.
 static double number(const char *option, const char *text, double least, double most) {
 	char *end;
 	double value = strtod(text, &end);
@@ -62,7 +62,7 @@ static double number(const char *option, const char *text, double least, double 
 	return value;
 }
 
-// duration reads a text such as 1m30s or 0.5s, in ns.
+// duration parses a text such as 1m30s or 0.5s and returns ns.
 static uint64_t duration(const char *option, const char *text, double least) {
 	static const struct {
 		const char *name;
@@ -88,7 +88,7 @@ static uint64_t duration(const char *option, const char *text, double least) {
 	return (uint64_t)total;
 }
 
-// list reads numbers with commas between.
+// list parses numbers separated by commas.
 static size_t list(const char *option, const char *text, double *values, size_t room, double least, double most) {
 	char *copy = strdup(text), *state = NULL;
 	size_t count = 0;
@@ -125,7 +125,7 @@ static enum protocol protocol_of(const char *text) {
 	die(EXIT_USAGE, "--protocol takes tcp, udp or multicast, not %s", text);
 }
 
-// check_sizes says which sizes cannot be measured.
+// check_sizes dies if a size cannot be measured.
 static void check_sizes(const struct client_options *o) {
 	for (size_t i = 0; i < o->size_count; i++) {
 		size_t size = o->sizes[i];
@@ -134,7 +134,7 @@ static void check_sizes(const struct client_options *o) {
 		if (size > MAX_DATAGRAM)
 			die(EXIT_USAGE, "a datagram carries at most %d bytes, not %zu", MAX_DATAGRAM, size);
 		for (size_t k = 0; k < o->rate_count; k++)
-			// The number of a datagram has to fit into it, and it must be clear which of two is older.
+			// The sequence number must fit into the datagram, and the order of any two datagrams must be clear.
 			if (size < 8 && o->rates[k] * (double)o->loss / 1e9 >= ldexp(1, 8 * (int)size - 1))
 				die(EXIT_USAGE, "datagrams of %zu bytes cannot be told apart at %.15g a second; use larger ones, or a lower rate", size, o->rates[k]);
 	}

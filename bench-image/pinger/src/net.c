@@ -20,7 +20,7 @@
 
 const char *const protocol_names[3] = {"tcp", "udp", "multicast"};
 
-// Of Onload's extensions API. The symbol is there only when its library is really loaded.
+// Part of Onload's extensions API. The symbol exists only when the real library is loaded.
 struct onload_stat {
 	int32_t stack_id;
 	char *stack_name;
@@ -29,7 +29,7 @@ struct onload_stat {
 };
 extern int onload_fd_stat(int fd, struct onload_stat *stat) __attribute__((weak));
 
-// accelerated is 1 or 0 as Onload says of a socket, less when it does not tell.
+// accelerated returns 1 or 0 as Onload reports for a socket, less than 0 when it does not report it.
 static int accelerated(int fd) {
 	struct onload_stat stat = {0};
 	int found = onload_fd_stat(fd, &stat);
@@ -66,7 +66,7 @@ struct address local_address(int fd) {
 
 struct address peer_address(int fd) {
 	struct address a = {.length = sizeof a.sockaddr};
-	// The peer may be gone already; whatever is sent to it then fails.
+	// The peer may be gone already; sending to it then fails.
 	if (getpeername(fd, (struct sockaddr *)&a.sockaddr, &a.length) != 0)
 		a.length = 0;
 	return a;
@@ -97,7 +97,7 @@ bool same_ip(const struct address *a, const struct address *b) {
 	return strcmp(x, y) == 0;
 }
 
-// failed closes what was made so far and keeps errno.
+// failed closes the socket and keeps errno.
 static int failed(int fd) {
 	int why = errno;
 	if (fd >= 0)
@@ -107,7 +107,7 @@ static int failed(int fd) {
 }
 
 static void set_option(int fd, int level, int option, int value) {
-	// What the system does not grant is missed, not fatal: larger buffers, for instance.
+	// Options that the system does not grant, such as larger buffers, are not fatal.
 	(void)setsockopt(fd, level, option, &value, sizeof value);
 }
 
@@ -127,7 +127,7 @@ int udp_bind(struct address local) {
 	return fd;
 }
 
-// drain throws away what came from strangers before the socket was connected.
+// drain discards datagrams from strangers that arrived before the socket was connected.
 static void drain(int fd) {
 	char byte;
 	while (recv(fd, &byte, 1, MSG_DONTWAIT) >= 0)
@@ -169,7 +169,8 @@ int multicast_join(int fd, const char *group, const struct address *local, const
 		errno = EAFNOSUPPORT;
 		return -1;
 	}
-	// Only the peer is heard: the socket cannot be connected, for answers do not come from the group's address.
+	// Only datagrams of the peer are received: the socket cannot be connected, because answers do not come from the
+	// group's address.
 	struct ip_mreq_source request = {
 	    .imr_multiaddr = group_address(group, 0).sin_addr,
 	    .imr_interface = ((const struct sockaddr_in *)&local->sockaddr)->sin_addr,
@@ -207,8 +208,8 @@ void path_close(struct path *p) {
 
 void prepare_tcp(int fd) {
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	// When an end closes, the other has read all: a reset leaves no TIME_WAIT, for which Onload would keep the stack, and
-	// with it a virtual interface of the NIC, beyond the end of the process.
+	// When an end closes, the other has read all data: a reset leaves no TIME_WAIT, for which Onload would keep the
+	// stack, and with it a virtual interface of the NIC, beyond the end of the process.
 	struct linger none = {.l_onoff = 1};
 	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
 }
@@ -226,7 +227,7 @@ int64_t retransmits(int fd) {
 	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 ? (int64_t)info.tcpi_total_retrans : -1;
 }
 
-// fill waits for more; false when there is none in time.
+// fill waits for more data; it returns false when none arrives in time.
 static bool fill(struct link *l, double seconds) {
 	uint64_t until = nanoseconds(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 	l->from = l->to = 0;

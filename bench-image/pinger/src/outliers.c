@@ -74,7 +74,7 @@ void gaps_within(const struct gaps *g, uint64_t from, uint64_t to, uint64_t sums
 
 static uint64_t more_than(uint64_t value, uint64_t usual) { return value > usual ? value - usual : 0; }
 
-// interrupted is for how long an end was kept from a message, beyond what is usual.
+// interrupted returns how long an end was kept from a message, beyond the usual time.
 static uint64_t interrupted(const struct entry *e, uint64_t usual_gap, uint64_t usual_send) {
 	return more_than(e->gap, usual_gap) + more_than(e->send, usual_send);
 }
@@ -83,7 +83,8 @@ static uint64_t at_most(uint64_t value, uint64_t limit) { return value < limit ?
 
 const char *const place_names[PLACES] = {"client", "server", "both", "neither", "undetermined"};
 
-// place_of says with what an outlier coincides that was interrupted for so long here, at the client, and there.
+// place_of returns the place of an outlier from the length of the interruptions at the client (here) and at the server
+// (there).
 static enum place place_of(uint64_t excess, uint64_t here, uint64_t there, bool known, const struct reservoir *server) {
 	uint64_t half = (excess + 1) / 2;
 	if (here >= half && here >= there)
@@ -92,7 +93,7 @@ static enum place place_of(uint64_t excess, uint64_t here, uint64_t there, bool 
 		return AT_SERVER;
 	if (here + there >= half)
 		return AT_BOTH;
-	// What the server does not list took it at most the floor, and that might explain this one.
+	// An unlisted message took the server at most the floor, which might explain this outlier.
 	if (!known && server->dropped && server->floor > half)
 		return UNDETERMINED;
 	return AT_NEITHER;
@@ -102,7 +103,7 @@ static bool together(const struct outlier *x, const struct outlier *y) {
 	return x->place == y->place && x->at < y->at + y->value && y->at < x->at + x->value;
 }
 
-// tell counts an outlier with a slower one that stands for it, or tells it itself, if there is room.
+// tell counts an outlier under a slower one that represents it, or lists it if there is room.
 static void tell(struct attribution *a, const struct outlier *o) {
 	for (size_t i = 0; i < a->told; i++) {
 		if (together(&a->slowest[i], o)) {

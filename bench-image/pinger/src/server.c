@@ -1,10 +1,10 @@
-// The server sends every message back as it came. What it does between two messages is watched with the clock, and
-// told to the client when the cell has ended.
+// The server sends every message back unchanged. It measures the time between two messages with the clock, and reports
+// it to the client when the cell has ended.
 //
-// While a cell is measured the server makes no system call but recv and send. Who connects meanwhile waits in the
-// kernel's queue, where a probe is content, and is looked at afterwards. The end of a cell comes by the data
-// connection itself (its end, or an empty datagram), and by SIGIO from the control connection, which also tells
-// that the client has died.
+// While a cell is measured the server makes no system calls except recv and send. New connections wait meanwhile in the
+// kernel's queue, which satisfies a probe, and are handled afterwards. The end of a cell is signalled by the data
+// connection itself (its end, or an empty datagram), and by SIGIO from the control connection, which also signals that
+// the client has died.
 #include "server.h"
 
 #include <errno.h>
@@ -26,12 +26,12 @@
 #include "outliers.h"
 
 #define MOST_PENDING 32
-// HELLO_SECONDS is how long a connection may take to say who it is.
+// HELLO_SECONDS is how long a connection may take to identify itself.
 #define HELLO_SECONDS 2
 // IDLE_SECONDS is how long a client may take between two requests.
 #define IDLE_SECONDS 30
 
-// pending is a connection that has not said yet who it is.
+// pending is a connection that has not identified itself yet.
 struct pending {
 	int fd;
 	uint64_t since; // ns
@@ -47,7 +47,7 @@ static struct {
 	size_t count;
 } server;
 
-// What a cell needs. It is here, not on the stack, so that it can be touched before.
+// The memory of a cell. It is here, not on the stack, so that it can be touched before.
 static struct {
 	struct reservoir slow;
 	struct coarse gaps, sends;
@@ -55,12 +55,13 @@ static struct {
 	unsigned char buffer[MAX_TCP + 64] __attribute__((aligned(64)));
 } cell;
 
-// stop ends the running cell; data is its socket to be woken by it, or -1. watched is the control connection.
+// stop ends the running cell; data is the socket of the cell that on_control shuts down, or -1. watched is the control
+// connection.
 static volatile sig_atomic_t stop;
 static volatile int data = -1, watched = -1;
 
-// on_control ends the cell when the control connection has something to read, or is gone. The signal alone does not say
-// so: Onload sends SIGIO whenever it wakes the socket.
+// on_control ends the cell when the control connection has data to read, or is gone. The signal alone does not mean
+// that: Onload sends SIGIO whenever it wakes the socket.
 static void on_control(int signal_number) {
 	(void)signal_number;
 	int why = errno;
@@ -95,7 +96,7 @@ static void take_newcomers(void) {
 	}
 }
 
-// equal compares without telling by its time how far two texts agree.
+// equal compares two texts without revealing by its duration how far they agree.
 static bool equal(const char *a, const char *b) {
 	size_t n = strlen(a), m = strlen(b);
 	unsigned char difference = n != m;
@@ -104,8 +105,8 @@ static bool equal(const char *a, const char *b) {
 	return difference == 0;
 }
 
-// greeting says whether a line is that of a client with the right token. Of one that is of another version *version
-// becomes false.
+// greeting reports whether a line is the greeting of a client with the right token. *version becomes false for a client
+// of another version.
 static bool greeting(const char *line, bool *version) {
 	static const char name[] = "TAILGATE-PINGER ";
 	*version = strncmp(line, GREETING, strlen(GREETING)) == 0;
@@ -115,8 +116,8 @@ static bool greeting(const char *line, bool *version) {
 	return equal(token, server.options->token);
 }
 
-// hear looks at what a newcomer has said so far. It returns 1 if that is the line we wait for, -1 if it is to be sent
-// away and 0 if it may still say more. Without a line to wait for a client is waited for.
+// hear reads what a new connection has sent so far. It returns 1 if that is the wanted line, -1 if the connection must
+// be closed, and 0 if more may follow. If wanted is NULL, it waits for the greeting of a client.
 static int hear(struct pending *p, const char *wanted) {
 	ssize_t n = recv(p->fd, p->line + p->length, sizeof p->line - 1 - p->length, 0);
 	if (n < 0)
@@ -143,8 +144,8 @@ static int hear(struct pending *p, const char *wanted) {
 	return -1;
 }
 
-// admit waits for a connection that presents the line, or a client's greeting, and sends all others away. It returns
-// -1 when control, if there is one, says something or is gone first.
+// admit waits for a connection that sends the wanted line or, without one, a client's greeting, and closes all others.
+// It returns -1 when control, if there is one, receives data or is gone first.
 static int admit(const char *wanted, int control) {
 	for (;;) {
 		struct pollfd polled[MOST_PENDING + 2];
@@ -174,7 +175,7 @@ static int admit(const char *wanted, int control) {
 	}
 }
 
-// request is what a client asks to be measured.
+// request is a client's request to measure a cell.
 struct request {
 	enum protocol protocol;
 	size_t size;
@@ -197,8 +198,8 @@ static bool read_request(const char *line, struct request *r) {
 	return r->protocol == TCP || (r->port > 0 && r->port < 65536);
 }
 
-// times are what the server remembers from one message to the next, in ticks: when it looked at the clock last and the
-// time before that, and when it had answered. polls counts those in vain since then.
+// times holds the server's state between two messages, in ticks: when it last read the clock, when it read it before
+// that, and when it had answered. polls counts the empty polls since then.
 struct times {
 	uint64_t looked, empty, answered;
 	unsigned polls;
@@ -209,7 +210,7 @@ static struct times times_now(void) {
 	return (struct times){.looked = now, .empty = now, .answered = now};
 }
 
-// polled_in_vain notes that no message was there.
+// polled_in_vain records that no message was there.
 static inline void polled_in_vain(struct times *t) {
 	if (++t->polls % POLLS_A_LOOK == 0) {
 		t->empty = t->looked;
@@ -217,11 +218,11 @@ static inline void polled_in_vain(struct times *t) {
 	}
 }
 
-// log_message notes how the server spent the time around a message that it has just answered. One that polls tells the
-// time since it had last polled in vain; it may have done so and then been stopped before it could read the clock, and
-// therefore that is counted from the look before. It reads no clock between recv and send, which would be part of every
-// round trip. One that blocks does not see how long a message waited for it, and tells the time in send, received being
-// when that began.
+// log_message records how the server spent the time around a message that it has just answered. A server that polls
+// records the time since its last empty poll; it may have polled and then been stopped before it could read the clock,
+// so the time counts from the reading before that. It does not read the clock between recv and send, because that would
+// be part of every round trip. A server that blocks does not see how long a message waited for it, and records the time
+// in send, which began at received.
 static inline void log_message(struct times *t, bool spin, uint64_t seq, uint64_t received) {
 	uint64_t sent = ticks();
 	if (t->polls > 0 && since(t->empty, t->answered) > 0)
@@ -271,7 +272,7 @@ static void echo_stream(int fd, size_t size, bool spin) {
 	}
 }
 
-// echo_datagrams serves until the client says that it has ended, by an empty datagram or otherwise.
+// echo_datagrams serves until the client ends the cell, by an empty datagram or otherwise.
 static void echo_datagrams(struct path p, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
@@ -281,7 +282,7 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 		ssize_t n = recv(p.in, buffer, sizeof cell.buffer, flags);
 		if (__builtin_expect(n < 0, 0)) {
 			polled_in_vain(&t);
-			// A refused answer is told by the next recv; whether the client is gone, the control connection knows.
+			// The next recv reports a refused answer; the control connection shows whether the client is gone.
 			continue;
 		}
 		uint64_t received = spin ? 0 : ticks();
@@ -298,7 +299,7 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 	}
 }
 
-// watch lets the control connection interrupt a cell, or no longer.
+// watch enables or disables the interruption of a cell by the control connection.
 static void watch(int control, int fd, bool on) {
 	int flags = fcntl(control, F_GETFL);
 	if (on) {
@@ -307,7 +308,7 @@ static void watch(int control, int fd, bool on) {
 		watched = control;
 		fcntl(control, F_SETOWN, getpid());
 		fcntl(control, F_SETFL, flags | O_ASYNC);
-		// What came before the signal was asked for has not sent one.
+		// Data that arrived before the signal was requested has not sent one.
 		struct pollfd p = {.fd = control, .events = POLLIN};
 		if (poll(&p, 1, 0) > 0)
 			on_control(0);
@@ -317,8 +318,8 @@ static void watch(int control, int fd, bool on) {
 	}
 }
 
-// report tells the client how the cell went at this end: a JSON object to be put into its result, and the slowest
-// messages for it to compare with its own.
+// report sends the client the results of the cell at this end: a JSON object that becomes part of its result, and the
+// slowest messages, which it compares with its own.
 static bool report(struct link *l, const struct counters *before, const struct counters *after, const char *fast, int64_t resent) {
 	struct json j = {0}, list = {0};
 	json_open(&j, NULL, '{');
@@ -349,8 +350,8 @@ static bool report(struct link *l, const struct counters *before, const struct c
 	return ok;
 }
 
-// open_path makes the sockets of a cell and says to the client where they are. It returns false when that failed;
-// *alive says whether the client can be talked to.
+// open_path creates the sockets of a cell and tells the client how to reach them. It returns false when that failed;
+// *alive states whether the client is still there.
 static bool open_path(struct link *l, const struct request *r, struct path *p, bool *alive) {
 	struct address here = local_address(l->fd), there = peer_address(l->fd);
 	*alive = there.length > 0;
@@ -443,7 +444,7 @@ static void session(int fd) {
 			if (!run_cell(&l, &request))
 				return;
 		} else if (strcmp(line, "VERIFY") == 0) {
-			// Dies when the clock has drifted: the client then loses its server instead of getting a result.
+			// This dies when the clock has drifted: the client then loses its server instead of getting a result.
 			clock_verify();
 			if (!link_sendf(&l, "VERIFIED\n"))
 				return;
@@ -464,7 +465,7 @@ _Noreturn void serve(const struct server_options *o) {
 	if (server.listener < 0 || setsockopt(server.listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
 	    bind(server.listener, (struct sockaddr *)&address.sockaddr, address.length) != 0)
 		die(EXIT_SYSTEM, "binding %s port %d: %s", o->bind, o->port, strerror(errno));
-	// Touched now, not during the first cell.
+	// The memory is touched now, not during the first cell.
 	memset(&cell, 1, sizeof cell);
 	server.memory = lock_memory();
 	struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};

@@ -1,4 +1,4 @@
-// Tests of the parts that need no network. It prints nothing and exits with 0 when all is well.
+// Tests of the parts that need no network. The program prints nothing and exits with 0 when all tests pass.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static int failures;
 
 static uint64_t state = 88172645463325252ull;
 
-// next is a pseudorandom number (xorshift), the same in every run.
+// next returns a pseudorandom number (xorshift), the same in every run.
 static uint64_t next(void) {
 	state ^= state << 13;
 	state ^= state >> 7;
@@ -64,7 +64,7 @@ static void test_buckets(void) {
 	CHECK(hist_index(HIST_HIGHEST, FINE_BITS) < HIST_LENGTH(FINE_BITS), "no bucket for the highest");
 }
 
-// test_exact compares with the samples themselves, sorted.
+// test_exact compares with the sorted samples.
 static void test_exact(void) {
 	enum { N = 100000 };
 	static uint64_t samples[N];
@@ -109,9 +109,15 @@ static void test_range(void) {
 	CHECK(fine.totals.count == 1 && fine.totals.over_range == 2 && fine.totals.max == 3600000000000ull && fine.totals.sum == HIST_HIGHEST,
 	      "%llu in range, %llu out of it", LL(fine.totals.count), LL(fine.totals.over_range));
 	CHECK(hist_quantile(&fine, 1) == 3600000000000ull, "the largest is %llu", LL(hist_quantile(&fine, 1)));
+	// A sample of 0 ns is out of range as well, but it is the fastest.
+	hist_add(&fine, 0);
+	CHECK(fine.totals.over_range == 3 && fine.totals.min == 0, "%llu out of range, from %llu", LL(fine.totals.over_range), LL(fine.totals.min));
+	CHECK(hist_quantile(&fine, 0.25) == 0 && hist_quantile(&fine, 0.5) >= HIST_HIGHEST, "quantiles %llu, %llu", LL(hist_quantile(&fine, 0.25)),
+	      LL(hist_quantile(&fine, 0.5)));
+	CHECK(hist_beyond(&fine, 1) == 3 && hist_beyond(&fine, HIST_HIGHEST + 1) == 2, "%llu beyond 1 ns", LL(hist_beyond(&fine, 1)));
 }
 
-// test_conversion: an hour at 5 GHz and a year at 1 GHz do not overflow.
+// test_conversion checks that an hour at 5 GHz and a year at 1 GHz do not overflow.
 static void test_conversion(void) {
 	const double rates[] = {1e9, 2.5e9, 5e9};
 	for (int i = 0; i < 3; i++) {
@@ -178,7 +184,7 @@ static void test_trust(const char *root) {
 	CHECK(!clock_now.counter, "the counter is used all the same");
 }
 
-// exit_of runs something that may die, in a process of its own and without its words.
+// exit_of runs a function that may die in a separate process, discards its stderr and returns the exit code.
 static int exit_of(void (*something)(const char *), const char *argument) {
 	pid_t child = fork();
 	if (child == 0) {
@@ -195,7 +201,7 @@ static int exit_of(void (*something)(const char *), const char *argument) {
 
 static void choose_counter(const char *root) { clock_choose(CLOCK_COUNTER, root); }
 
-// drifted measures with a rate that is so many ppm from what it was before.
+// drifted verifies the clock with an earlier rate that is off by this many ppm.
 static void drifted(const char *ppm) {
 	clock_choose(CLOCK_COUNTER, "");
 	clock_calibrate_begin();
@@ -210,7 +216,7 @@ static void test_refusals(const char *root) {
 	put(root, "/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
 	CHECK(exit_of(choose_counter, root) == EXIT_CLOCK, "exit code %d", exit_of(choose_counter, root));
 	if (exit_of(choose_counter, "") != 0)
-		return; // this machine's counter is not to be trusted
+		return; // this machine's counter cannot be trusted
 	CHECK(exit_of(drifted, "0") == 0, "exit code %d", exit_of(drifted, "0"));
 	CHECK(exit_of(drifted, "-300") == EXIT_CLOCK && exit_of(drifted, "300") == EXIT_CLOCK, "a drift of 300 ppm is taken");
 }
@@ -278,9 +284,9 @@ static void test_attribution(void) {
 	    {.seq = 3, .at = 30000, .value = 1010, .gap = 100},          // the server
 	    {.seq = 4, .at = 40000, .value = 1010, .gap = 300},          // both together
 	    {.seq = 5, .at = 50000, .value = 1010},                      // neither
-	    {.seq = 6, .at = 60000, .value = 1010},                      // neither: what is usual at the server explains nothing
+	    {.seq = 6, .at = 60000, .value = 1010},                      // neither: the server's usual times explain nothing
 	    {.seq = 7, .value = 100, .gap = 100},                     // no outlier
-	    {.seq = 8, .value = 3000},                                // not in the server's list, which is not long enough to tell
+	    {.seq = 8, .value = 3000},                                // undetermined: not in the server's list, which is full
 	};
 	for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
 		reservoir_add(&client, samples[i]);
@@ -293,13 +299,14 @@ static void test_attribution(void) {
 	reservoir_sort(&server);
 	struct attribution a = {.p50 = 10, .threshold = 100};
 	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
-	// Number 5 lacks at the server too, where up to 1600 may be missing.
+	// Number 5 is also missing at the server, where up to 1600 may be missing.
 	CHECK(a.examined == 7 && a.places[AT_CLIENT] == 2 && a.places[AT_SERVER] == 1 && a.places[AT_BOTH] == 1 && a.places[AT_NEITHER] == 1 && a.places[UNDETERMINED] == 2,
 	      "%llu: client %llu, server %llu, both %llu, neither %llu, undetermined %llu", LL(a.examined), LL(a.places[AT_CLIENT]), LL(a.places[AT_SERVER]), LL(a.places[AT_BOTH]),
 	      LL(a.places[AT_NEITHER]), LL(a.places[UNDETERMINED]));
 	CHECK(a.excess == 6 * 1000 + 2990 && a.client_excess == 900 + 600 + 100 + 300 && a.server_excess == 1000 + 300, "excess %llu, %llu, %llu", LL(a.excess),
 	      LL(a.client_excess), LL(a.server_excess));
-	// They are told one by one, the slowest first, with what each end was kept from it beyond what is usual.
+	// They are listed one by one, the slowest first, with the time that each end was kept from the message beyond the
+	// usual time.
 	static const struct outlier told[] = {
 	    {.value = 3000, .samples = 1, .place = UNDETERMINED},
 	    {.at = 10000, .value = 1010, .samples = 1, .client = 900, .place = AT_CLIENT},
@@ -320,14 +327,15 @@ static void test_attribution(void) {
 	server.dropped = false;
 	attribute(&a, &client, &server, (struct typical){.server_gap = 50, .server_send = 50});
 	CHECK(a.places[AT_NEITHER] == 3 && a.places[UNDETERMINED] == 0, "neither %llu, undetermined %llu", LL(a.places[AT_NEITHER]), LL(a.places[UNDETERMINED]));
-	// What is usual at the client explains nothing either: of number 1 420 are left, of number 2 nothing.
+	// The client's usual times explain nothing either: 420 are left of number 1, nothing of number 2.
 	attribute(&a, &client, &server,
 	          (struct typical){.client_gap = 480, .client_send = 600, .server_gap = 50, .server_send = 50});
 	CHECK(a.places[AT_CLIENT] == 0 && a.places[AT_NEITHER] == 6 && a.client_excess == 420, "client %llu, neither %llu, excess %llu", LL(a.places[AT_CLIENT]),
 	      LL(a.places[AT_NEITHER]), LL(a.client_excess));
 }
 
-// Only so many are told, the slowest. One stands for those with the same cause that were under way meanwhile, no other.
+// test_told checks that only the slowest MOST_TOLD outliers are listed, and that each represents the samples with the
+// same cause that were in flight meanwhile, and no others.
 static void test_told(void) {
 	enum { N = 3 * MOST_TOLD };
 	static struct reservoir client, server;
@@ -363,17 +371,17 @@ static void test_intervals(void) {
 	    {1000, 1000ull * MOST_INTERVALS * 5, 5000, MOST_INTERVALS},
 	    {1000000000, 12 * 3600 * 1000000000ull, 338 * 1000000000ull, 128},
 	    {1000, 1, 1000, 1},
-	    {10000000000000000ull, 10000000000000000ull, 10000000000000000ull, 1}, // the most that an option takes
+	    {10000000000000000ull, 10000000000000000ull, 10000000000000000ull, 1}, // the largest value of an option
 	    {1000000, 10000000000000000ull, 78125000000000ull, MOST_INTERVALS},
 	};
 	for (size_t i = 0; i < sizeof fits / sizeof fits[0]; i++) {
 		intervals_reset(&log, fits[i].length, fits[i].duration);
 		CHECK(log.length == fits[i].want && log.used == fits[i].used, "case %zu: %zu of %llu ns", i, log.used, LL(log.length));
 	}
-	// A measurement that takes far longer than was said.
-	intervals_reset(&log, 1000, 1000);
+	// A measurement with intervals longer than requested, which takes slightly longer than announced.
+	intervals_reset(&log, 1000, 8000ull * MOST_INTERVALS);
 	uint64_t total = 0, lost = 0;
-	for (uint64_t at = 0; at < 1000ull * MOST_INTERVALS * 7; at += 100) {
+	for (uint64_t at = 0; at < 8000ull * MOST_INTERVALS + 1000; at += 100) {
 		intervals_add(&log, at, at < 96000 ? 100 : 200);
 		total++;
 		if (at % 7000 == 0) {
@@ -381,7 +389,7 @@ static void test_intervals(void) {
 			lost++;
 		}
 	}
-	CHECK(log.length == 8000 && log.used <= MOST_INTERVALS, "%zu of %llu", log.used, LL(log.length));
+	CHECK(log.length == 8000 && log.used == MOST_INTERVALS, "%zu of %llu", log.used, LL(log.length));
 	uint64_t counted = 0, in_buckets = 0;
 	for (size_t i = 0; i < log.used; i++) {
 		const struct interval *in = &log.log[i];
@@ -395,7 +403,7 @@ static void test_intervals(void) {
 	CHECK(counted == total && in_buckets == total && lost == 0, "%llu of %llu, %llu in buckets; %llu lost are missing", LL(counted),
 	      LL(total), LL(in_buckets), LL(lost));
 	CHECK(interval_quantile(&(struct interval){.lost = 1}, 0.5) == 0, "a quantile of nothing");
-	// Beyond the range, a sample has no bucket but counts.
+	// A sample beyond the range has no bucket but is counted.
 	intervals_reset(&log, 1000, 1000);
 	intervals_add(&log, 3600000000000ull, 3600000000000ull);
 	CHECK(log.log[log.used - 1].count == 1 && interval_quantile(&log.log[log.used - 1], 0.5) == 3600000000000ull, "the hour is lost");
