@@ -4,15 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// benchTool is a tool to compare: its two commands, and how its output is read.
+// benchTool is a tool to compare: its two commands, and the parser of its output.
 type benchTool struct {
 	name string
-	// spins says that it can poll; coarse that it does not tell nanoseconds.
+	// spins is true if it can poll; coarse if it does not report nanoseconds.
 	spins, coarse bool
 	server        func(m mode) []string
 	client        func(m mode, size int, duration time.Duration) []string
@@ -26,12 +27,12 @@ const (
 	token   = "bench"
 )
 
-// in is the tool with a folder as the root of its file system.
+// in returns the tool with a folder as the root of its file system.
 func (t benchTool) in(root string) benchTool {
 	server, client := t.server, t.client
-	t.server = func(m mode) []string { return join([]string{"chroot", root}, server(m)) }
+	t.server = func(m mode) []string { return slices.Concat([]string{"chroot", root}, server(m)) }
 	t.client = func(m mode, size int, d time.Duration) []string {
-		return join([]string{"chroot", root}, client(m, size, d))
+		return slices.Concat([]string{"chroot", root}, client(m, size, d))
 	}
 	return t
 }
@@ -41,14 +42,6 @@ func when(condition bool, args ...string) []string {
 		return args
 	}
 	return nil
-}
-
-func join(parts ...[]string) []string {
-	var all []string
-	for _, p := range parts {
-		all = append(all, p...)
-	}
-	return all
 }
 
 func protocol(m mode) string {
@@ -64,17 +57,17 @@ func pingerTool(program string) benchTool {
 	return benchTool{
 		name: "pinger", spins: true,
 		server: func(m mode) []string {
-			return join([]string{program, "server", "--bind", serverIP, "--port", port, "--token", token, "--deadline", "3600"}, when(m.spin, "--spin"))
+			return slices.Concat([]string{program, "server", "--bind", serverIP, "--port", port, "--token", token, "--deadline", "3600"}, when(m.spin, "--spin"))
 		},
 		client: func(m mode, size int, d time.Duration) []string {
-			return join([]string{program, "client", "--server", serverIP, "--port", port, "--token", token, "--protocol", protocol(m),
+			return slices.Concat([]string{program, "client", "--server", serverIP, "--port", port, "--token", token, "--protocol", protocol(m),
 				"--sizes", strconv.Itoa(size), "--duration", d.String()}, when(m.spin, "--spin"))
 		},
 		read: readPinger,
 	}
 }
 
-// readPinger takes the exact minimum, and the median from the histogram.
+// readPinger returns the exact minimum, and the median from the histogram.
 func readPinger(out string) (latency, error) {
 	var document struct {
 		Cells []struct {
@@ -101,14 +94,14 @@ func readPinger(out string) (latency, error) {
 	return latency{}, fmt.Errorf("the histogram of %d samples holds %d", rtt.Count, seen)
 }
 
-// sfntTool connects its UDP socket, with which it is quicker than without.
+// sfntTool connects its UDP socket, which is faster.
 func sfntTool(path string) benchTool {
 	return benchTool{
 		name: "sfnt-pingpong", spins: true,
 		server: func(mode) []string { return []string{path, "--port=" + port} },
 		client: func(m mode, size int, d time.Duration) []string {
 			ms := strconv.Itoa(int(d / time.Millisecond))
-			return join([]string{path, "--port=" + port, "--affinity=any;any", "--sizes=" + strconv.Itoa(size), "--rtt", "--minms=" + ms, "--maxms=" + ms,
+			return slices.Concat([]string{path, "--port=" + port, "--affinity=any;any", "--sizes=" + strconv.Itoa(size), "--rtt", "--minms=" + ms, "--maxms=" + ms,
 				"--maxiter=10000000"}, when(m.spin, "--spin"), when(m.udp, "--connect"), []string{protocol(m), serverIP})
 		},
 		read: func(out string) (latency, error) {
@@ -130,12 +123,12 @@ var (
 
 func sockperfTool() benchTool {
 	args := func(m mode, command string) []string {
-		return join([]string{"sockperf", command, "-i", serverIP, "-p", port}, when(!m.udp, "--tcp"), when(m.spin, "--nonblocked"))
+		return slices.Concat([]string{"sockperf", command, "-i", serverIP, "-p", port}, when(!m.udp, "--tcp"), when(m.spin, "--nonblocked"))
 	}
 	return benchTool{
 		name: "sockperf", spins: true,
-		// Without --uc-reuseaddr it cannot take the port over from the connections of the server before.
-		server: func(m mode) []string { return join(args(m, "server"), when(!m.udp, "--uc-reuseaddr")) },
+		// Without --uc-reuseaddr it cannot reuse the port while connections of the previous server exist.
+		server: func(m mode) []string { return slices.Concat(args(m, "server"), when(!m.udp, "--uc-reuseaddr")) },
 		client: func(m mode, size int, d time.Duration) []string {
 			return append(args(m, "ping-pong"), "-m", strconv.Itoa(size), "-t", seconds(d), "--full-rtt")
 		},
@@ -149,14 +142,15 @@ func sockperfTool() benchTool {
 	}
 }
 
-// netperfTool connects the client's UDP socket, as others do. The server's stays unconnected: 2.7.0 cannot tell it to.
+// netperfTool connects the client's UDP socket, as the other tools do. The server's socket stays unconnected: 2.7.0 has no option
+// for it.
 func netperfTool() benchTool {
 	return benchTool{
 		name: "netperf", coarse: true,
 		server: func(mode) []string { return []string{"netserver", "-D", "-f", "-N", "-L", serverIP, "-p", port} },
 		client: func(m mode, size int, d time.Duration) []string {
 			bytes := strconv.Itoa(size)
-			return join([]string{"netperf", "-H", serverIP, "-p", port, "-t", strings.ToUpper(protocol(m)) + "_RR", "-l", seconds(d), "-P", "0", "--"},
+			return slices.Concat([]string{"netperf", "-H", serverIP, "-p", port, "-t", strings.ToUpper(protocol(m)) + "_RR", "-l", seconds(d), "-P", "0", "--"},
 				when(m.udp, "-n"), []string{"-r", bytes + "," + bytes, "-k", "MIN_LATENCY,P50_LATENCY"})
 		},
 		read: func(out string) (latency, error) {
@@ -170,7 +164,7 @@ func netperfTool() benchTool {
 	}
 }
 
-// numbers reads a minimum and a median in a unit of so many ns.
+// numbers parses a minimum and a median in a unit of this many ns.
 func numbers(least, median string, unit float64) (latency, error) {
 	a, err := strconv.ParseFloat(least, 64)
 	if err != nil {

@@ -1,33 +1,34 @@
 // Package netperf drives netperf: TCP_RR and UDP_RR for round trips, TCP_STREAM and UDP_STREAM for bandwidth. It is
-// written for 2.7.0, as Debian has it, and for 2.7.1.
+// written for 2.7.0, as packaged by Debian, and for 2.7.1.
 //
-// The tool tells no samples. The mean round trip is exact, from the number of transactions and the time that they took;
-// everything else comes from the tool's own histogram of whole microseconds and is kept as tool.Own. Its buckets are
-// 1 µs wide below 100 µs, 10 µs below 1 ms, 100 µs below 10 ms and so on, and a percentile is interpolated within its
-// bucket: Own.StepNs is the width of the widest that was needed.
+// The tool reports no samples. The mean round trip is exact, computed from the number of transactions and the time that
+// they took; everything else comes from the tool's own histogram of whole microseconds and is kept as tool.Own. Its
+// buckets are 1 µs wide below 100 µs, 10 µs below 1 ms, 100 µs below 10 ms and so on, and a percentile is interpolated
+// within its bucket: Own.StepNs is the width of the widest bucket that was needed.
 //
 // Limits of the tool that show in the results:
-//   - It has no warm-up. The connection is made before, but the first message already counts. When a warm-up is asked
-//     for, a warning tells that there was none.
-//   - It measures whole seconds. Of 1.9 it takes 1, and 0.9 it takes for 0, which never ends. Other durations are
-//     refused: rounded up, a result would cover more than was asked for.
+//   - It has no warm-up. The connection is made before, but the first message already counts. When a warm-up is
+//     requested, a warning states that there was none.
+//   - It measures whole seconds. It rounds 1.9 down to 1, and 0.9 to 0, which never ends. Durations that are not whole
+//     seconds are refused: rounded up, a result would cover more than was requested.
 //   - Both ends sleep in recv; there is no rate, no polling and no multicast.
-//   - Its UDP sockets are not connected, as in the published figures; connected ones are somewhat quicker.
-//   - A lost datagram ends the measurement, and only the numbers of messages and the time that no round trip accounts
-//     for tell of it: the tool waits for the answer until its time is over, prints a rate that is too small and exits
-//     with 0. (An undocumented -e lets it go on after a second. But it then takes an answer that comes later than that
-//     for the answer to its next message, and so measures wrongly from there on without a trace.)
+//   - Its UDP sockets are not connected, as in the published figures; connected sockets are somewhat faster.
+//   - A lost datagram ends the measurement: the tool waits for the answer until its time is over, prints a rate that is
+//     too low and exits with 0. Only the numbers of messages and the time that no round trip accounts for reveal it.
+//     (With the undocumented option -e it continues after a second. But it then takes an answer that arrives later than
+//     that for the answer to its next message, and all further results are wrong without any sign of it.)
 //   - When the server hangs or the path is cut until the end, it hangs too, and the deadline ends it.
-//   - Of UDP_STREAM, 2.7.0 counts as sent what the sender's own queue drops, where there is no /etc/protocols. A warning
-//     tells it.
-//   - It takes times from the wall clock, so a clock that is set meanwhile spoils a measurement.
+//   - In UDP_STREAM, 2.7.0 counts datagrams that the sender's own queue drops as sent when there is no /etc/protocols.
+//     A warning states this.
+//   - It takes times from the wall clock, so setting the clock during a measurement makes the result wrong.
 //   - Percentiles overflow after 2³¹ round trips (two hours at 300,000 a second) and are then left out.
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - It does not print its version.
 //
-// Not used: confidence intervals (-i, -I) repeat a test within one process and connection, where rounds repeat it with
-// fresh ones; CPU utilisation (-c, -C) would calibrate on the measuring CPU; -T would pin what is pinned already; -D
-// and -b, TCP_NODELAY and requests in a burst, are not what was published.
+// Not used: confidence intervals (-i, -I), because they repeat a test within one process and connection, while rounds
+// repeat it with new ones; CPU utilisation (-c, -C), because it would calibrate on the measuring CPU; -T, because the
+// processes are already pinned; -D and -b (TCP_NODELAY and requests in a burst), because the published figures do not
+// use them.
 package netperf
 
 import (
@@ -44,18 +45,16 @@ const (
 	program       = "netperf"
 	serverProgram = "netserver"
 
-	// maxSize is that of the longest message of a spec; the tool takes longer ones. maxDatagram is the payload of the
-	// largest UDP datagram over IPv4.
-	maxSize     = 1 << 20
-	maxDatagram = 65_507
+	// maxSize is the length of the longest message of a spec; the tool accepts longer ones.
+	maxSize = 1 << 20
 
-	// spare is what a client may take beyond its measuring time: seconds until a lost SYN is sent again, up to 4 s
-	// until the server notices the end of a UDP test whose last datagrams were lost, seconds until what is queued in
-	// front of a slow link has arrived.
+	// spare is the time that a client may take beyond its measuring time: seconds until a lost SYN is sent again, up to
+	// 4 s until the server notices the end of a UDP test whose last datagrams were lost, seconds until the data queued
+	// in front of a slow link has arrived.
 	spare = 30 * time.Second
 )
 
-// What the tool is configured to print. The order is that of its output and of the figures.
+// The values that the tool is configured to print, in the order of its output and of the figures.
 var (
 	roundTripValues = []value{
 		{"TRANSACTION_RATE", "1/s"}, {"RT_LATENCY", "us, RTT"}, {"MEAN_LATENCY", "us, RTT"}, {"MIN_LATENCY", "us, RTT"},
@@ -71,7 +70,8 @@ var (
 	}
 )
 
-// value is one that the tool prints, with the unit it does not print; the unit of bytes may be in the name.
+// value is the name of a value that the tool prints, with the unit, which it does not print; the unit of bytes may be
+// in the name.
 type value struct{ name, unit string }
 
 func valuesOf(c tool.Cell) []value {
@@ -83,19 +83,20 @@ func valuesOf(c tool.Cell) []value {
 
 type driver struct{}
 
-// New is the driver of netperf.
+// New returns the driver of netperf.
 func New() tool.Driver { return driver{} }
 
-// Name of the tool.
+// Name returns the name of the tool.
 func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolNetperf }
 
-// Validate says what the tool cannot measure. Of a size of 0 it makes one of its own choice.
+// Validate returns the reason why the tool cannot measure a cell, or nil. The tool replaces a size of 0 with a size of
+// its own choice.
 func (driver) Validate(c tool.Cell) error {
 	most := int32(maxSize)
 	switch c.Protocol {
 	case v1alpha1.ProtocolTCP:
 	case v1alpha1.ProtocolUDP:
-		most = maxDatagram
+		most = tool.MaxDatagram
 	default:
 		return fmt.Errorf("netperf measures TCP and UDP, not %q", c.Protocol)
 	}
@@ -117,8 +118,8 @@ func (driver) Validate(c tool.Cell) error {
 	return nil
 }
 
-// Server serves one client after the other until it is killed. Without -f it would measure in a child, whose context
-// switches could not be counted; -N keeps it from writing a log into /tmp.
+// Server serves one client after the other until it is killed. Without -f it would measure in a child process, whose
+// context switches could not be counted; -N keeps it from writing a log into /tmp.
 func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{
 		Path: serverProgram,
@@ -129,13 +130,13 @@ func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 // Listens is always TCP: a server that is ready waits for the control connection.
 func (driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
 
-// Client measures one size. Behind the -- are the options of the test: there -H and -L bind the sockets of both ends to
-// the measured network, and -R 1 lets a UDP_STREAM through a router, which it refuses by itself.
+// Client measures one size. The options after -- belong to the test: there -H and -L bind the sockets of both ends to
+// the measured network, and -R 1 lets a UDP_STREAM pass through a router, which it refuses by default.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	size := strconv.Itoa(int(c.MessageSize))
 	kind, format, sizes := "_RR", []string{}, []string{"-r", size + "," + size}
 	if c.Stream {
-		// In thousands of bits, of which it prints two decimals.
+		// In thousands of bits, printed with two decimals.
 		kind, format, sizes = "_STREAM", []string{"-f", "k"}, []string{"-m", size, "-R", "1"}
 	}
 	args := []string{
@@ -155,15 +156,16 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: program, Args: append(args, "-k", strings.Join(names, ","))}
 }
 
-// Deadline is what ends a client whose server hangs or whose path was cut: it would wait for two minutes on UDP, and on
-// TCP until the kernel gives the connection up.
+// Deadline bounds a client whose server hangs or whose path was cut: it would wait for two minutes on UDP, and on TCP
+// until the kernel gives the connection up.
 func (driver) Deadline(c tool.Cell) time.Duration { return c.Duration + spare }
 
-// Memory does not depend on the time: a histogram, and two buffers of a message, or more that fit the socket's.
+// Memory does not depend on the duration: a histogram, and two buffers of a message, or more buffers that fit the
+// socket's.
 func (driver) Memory(tool.Cell) int64 { return 16 << 20 }
 
 // CPUs is one: a single thread sends and receives.
 func (driver) CPUs(tool.Cell) int { return 1 }
 
-// MostSamples is unknown: it is a closed loop. How many there are does not limit its percentiles, which end at p99.
+// MostSamples is unknown for a closed loop. The number does not limit the tool's percentiles, which end at p99.
 func (driver) MostSamples(tool.Cell) (int64, bool) { return 0, false }

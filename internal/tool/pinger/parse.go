@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The tool's result, as far as it is used here. Times are in the unit of their names.
+// document is the part of the tool's result that is used here. Times are in the unit of their names.
 type document struct {
 	Tool    string `json:"tool"`
 	Version string `json:"version"`
@@ -27,7 +27,7 @@ type document struct {
 	} `json:"clock"`
 }
 
-// scan is a look at a CPU that did nothing, before the measurement.
+// scan is an observation of an idle CPU before the measurement.
 type scan struct {
 	DurationNs    int64     `json:"duration_ns"`
 	ThresholdNs   int64     `json:"threshold_ns"`
@@ -49,7 +49,8 @@ type cell struct {
 	Duplicates int64   `json:"duplicates"`
 	Reordered  int64   `json:"reordered"`
 	Strays     int64   `json:"strays"`
-	// RTT counts from when each message was sent, Intended, of an open loop only, from when it should have been.
+	// RTT is measured from the time each message was sent; Intended, set for an open loop only, from the time it should
+	// have been sent.
 	RTT         histogram   `json:"rtt"`
 	Intended    *histogram  `json:"rtt_from_intended"`
 	Lateness    histogram   `json:"lateness"`
@@ -59,7 +60,7 @@ type cell struct {
 	Server      endpoint    `json:"server"`
 }
 
-// histogram has its samples as pairs of a bucket's lower edge and its count, in ascending order.
+// histogram holds its samples as pairs of a bucket's lower edge and its count, in ascending order.
 type histogram struct {
 	Count         int64      `json:"count"`
 	OverRange     int64      `json:"over_range"`
@@ -70,14 +71,14 @@ type histogram struct {
 	Buckets       [][2]int64 `json:"buckets"`
 }
 
-// intervals are the course of the measurement. Each is the number of samples, their p50, p99, p99.9 and maximum in ns,
-// and the number of messages lost.
+// intervals are the consecutive parts of the measurement. Each holds the number of samples, their p50, p99, p99.9 and
+// maximum in ns, and the number of lost messages.
 type intervals struct {
 	LengthNs int64      `json:"length_ns"`
 	Log      [][6]int64 `json:"log"`
 }
 
-// attribution says with whose interruptions the samples beyond p99.9 coincide, which is the threshold.
+// attribution states whose interruptions the samples beyond p99.9, the threshold, coincide with.
 type attribution struct {
 	P50Ns          int64 `json:"p50_ns"`
 	ThresholdNs    int64 `json:"threshold_ns"`
@@ -90,11 +91,11 @@ type attribution struct {
 	Undetermined   int64 `json:"undetermined"`
 	ClientSeesGaps bool  `json:"client_sees_gaps"`
 	ServerSeesGaps bool  `json:"server_sees_gaps"`
-	// Slowest are reported one by one, the slowest first.
+	// Slowest lists samples one by one, the slowest first.
 	Slowest []outlier `json:"slowest"`
 }
 
-// outlier is a slow sample, which stands for so many; ServerGapNs is nil where it is not known.
+// outlier is a slow sample that represents Samples samples; ServerGapNs is nil if it is not known.
 type outlier struct {
 	AtNs        int64      `json:"at_ns"`
 	RTTNs       int64      `json:"rtt_ns"`
@@ -104,10 +105,9 @@ type outlier struct {
 	ServerGapNs *int64     `json:"server_gap_ns"`
 }
 
-// endpoint is what the system counted at one end. What could not be read is nil.
+// endpoint holds what the system counted at one end. Counters that could not be read are nil.
 type endpoint struct {
 	Accelerated         string `json:"accelerated"`
-	MemoryLocked        string `json:"memory_locked"`
 	Spin                bool   `json:"spin"`
 	Moved               bool   `json:"moved"`
 	VoluntarySwitches   *int64 `json:"voluntary_switches"`
@@ -121,18 +121,19 @@ type endpoint struct {
 const (
 	// highest is the largest sample that has a bucket, in ns.
 	highest = 60_000_000_000
-	// mostIntervals is how many the tool keeps at most.
+	// mostIntervals is the most intervals that the tool keeps.
 	mostIntervals = 128
-	// mostSlowest is how many samples it tells one by one at most.
+	// mostSlowest is the most samples that it lists one by one.
 	mostSlowest = 64
 )
 
-// accelerations are the tool's words for what a socket says of itself. It may also not tell.
+// accelerations maps the tool's words for the acceleration that a socket reports. "unknown" means that it reports
+// nothing.
 var accelerations = map[string]tool.Acceleration{
 	"yes": tool.AccelerationYes, "no": tool.AccelerationNo, "absent": tool.AccelerationAbsent, "unknown": "",
 }
 
-// Parse reads the result. The histogram has the resolution of ours, so its buckets are recorded one to one.
+// Parse reads the result. The tool's histogram has the same resolution as ours, so its buckets are recorded one to one.
 func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(out)
@@ -168,7 +169,7 @@ func (h histogram) sums() *tool.Sums {
 	return &tool.Sums{SumNs: h.SumNs, SumOfSquaresNs2: h.SumSquaresNs2}
 }
 
-// stored is the attribution as it is kept.
+// stored returns the attribution in the form that is stored.
 func (a attribution) stored() *tool.Attribution {
 	out := &tool.Attribution{
 		Beyond: a.Beyond, Examined: a.Examined, Client: a.Client, Server: a.Server, Both: a.Both, Neither: a.Neither,
@@ -180,7 +181,7 @@ func (a attribution) stored() *tool.Attribution {
 	return out
 }
 
-// course are the intervals; the last is cut off where the measurement ended.
+// course returns the intervals; the last is cut off where the measurement ended.
 func (m cell) course() []tool.Interval {
 	var all []tool.Interval
 	for i, in := range m.Intervals.Log {
@@ -193,7 +194,7 @@ func (m cell) course() []tool.Interval {
 	return all
 }
 
-// read decodes one document and nothing else.
+// read decodes exactly one document.
 func read(stdout []byte) (document, error) {
 	var d document
 	decoder := json.NewDecoder(bytes.NewReader(stdout))
@@ -206,7 +207,7 @@ func read(stdout []byte) (document, error) {
 	return d, nil
 }
 
-// record passes the samples on so that the smallest and the largest are exact, and all others are in their buckets.
+// record passes the samples on: the smallest and the largest are exact, all others have the lower edge of their bucket.
 func (h histogram) record(record func(rtt, count int64)) {
 	for i, b := range h.Buckets {
 		value, n := b[0], b[1]
@@ -233,7 +234,7 @@ func (h histogram) record(record func(rtt, count int64)) {
 	}
 }
 
-// figures are what the tool reports beyond the samples.
+// figures returns the tool's results other than the samples.
 func figures(d document) []tool.Figure {
 	m := d.Cells[0]
 	var all []tool.Figure
@@ -270,7 +271,7 @@ func figures(d document) []tool.Figure {
 	return all
 }
 
-// warnings say what limits the numbers.
+// warnings returns the warnings about limits of the numbers.
 func warnings(d document) []string {
 	m := d.Cells[0]
 	var all []string
@@ -301,7 +302,7 @@ func warnings(d document) []string {
 	return all
 }
 
-// explain is the tool's own reason.
+// explain returns the failure with the tool's own reason.
 func explain(out tool.Output) error {
 	return tool.Exited("pinger", out.ExitCode, cmp.Or(tool.OneLine(string(out.Stderr)), "it printed nothing"), "")
 }

@@ -1,14 +1,15 @@
 // Package pinger drives Tailgate's own tool, whose sources are in bench-image/pinger.
 //
-// What sets it apart from the others: every sample is counted, in a histogram of its own, so that its memory does not
-// grow with time; at a rate each message counts from when it should have been sent, so that a stall of any part shows
-// in all messages that it held up; a lost datagram is counted and the measurement goes on; the server knows its client
-// by a token; one port is enough, for control and messages; and the result tells what interrupted either end, and when.
+// It differs from the other tools as follows: it counts every sample in a histogram of its own, so its memory does not
+// grow with time; at a rate each round trip is measured from the time the message should have been sent, so a stall of
+// any part shows in all messages that it delays; a lost datagram is counted and the measurement continues; the server
+// authenticates its client by a token; one port is enough, for control and messages; and the result states what
+// interrupted either end, and when.
 //
 // Limits that show in the results:
 //   - In a closed loop (no rate) a stall is one slow sample, as with all tools.
-//   - Ends that sleep while they wait do not see how late they were woken for an answer, so of what interrupted them
-//     only the time in send is reported, and at a rate how late the client was woken to send.
+//   - Ends that sleep while they wait do not see how late they were woken for an answer. Of their interruptions only
+//     the time in send is reported and, at a rate, how late the client was woken to send.
 //   - It measures round trips, not bandwidth, and calls recv without a system call that waits for it.
 package pinger
 
@@ -27,38 +28,38 @@ import (
 
 const (
 	program = "tailgate-pinger"
-	// tokenVariable hands over the token: arguments are stored with the result.
+	// tokenVariable passes the token in the environment, because arguments are stored with the result.
 	tokenVariable = "TAILGATE_PINGER_TOKEN"
 
-	// maxSize is that of a TCP message, maxDatagram the payload of the largest UDP datagram over IPv4.
-	maxSize     = 65_536
-	maxDatagram = 65_507
+	// maxSize is the size of the largest TCP message.
+	maxSize = 65_536
 
-	// lossAfter is the tool's default for --loss-after: from then on a datagram counts as lost.
+	// lossAfter is the tool's default for --loss-after: the time after which a datagram without an answer counts as
+	// lost.
 	lossAfter = time.Second
-	// overrun is for how long after the last message was due the tool catches up with a rate, before it says that the
-	// path does not carry so many.
+	// overrun is how long after the last message was due the tool tries to catch up with a rate before it reports that
+	// the path does not carry so many messages.
 	overrun = 10*time.Second + lossAfter
-	// spare is what a client may take beyond its measuring time: up to 10 s until the server answers, up to 5 s until a
-	// datagram comes back, half a second for scans and calibrations, the exchange of reports.
+	// spare is the time that a client may take beyond its measuring time: up to 10 s until the server answers, up to
+	// 5 s until a datagram comes back, half a second for scans and calibrations, and the exchange of reports.
 	spare = 25 * time.Second
-	// grace is by how much the agent's deadline is later than the tool's own, which says where it was stuck.
+	// grace is how much later the agent's deadline is than the tool's own, which reports where it was stuck.
 	grace = 5 * time.Second
 
-	// leastWindow and mostWindow bound the number of messages whose fate is open in the tool's memory, 8 bytes each: a
-	// power of two of at least twice as many as are sent until one counts as lost.
+	// leastWindow and mostWindow bound the number of messages that the tool keeps track of, at 8 bytes each: a power of
+	// two of at least twice as many as are sent until one counts as lost.
 	leastWindow, mostWindow = 1 << 10, 1 << 20
 )
 
 type driver struct{}
 
-// New is the driver of the pinger.
+// New returns the driver of the pinger.
 func New() tool.Driver { return driver{} }
 
-// Name of the tool.
+// Name returns the name of the tool.
 func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolPinger }
 
-// Validate says which cells the tool refuses.
+// Validate returns the reason why the tool refuses a cell, or nil.
 func (driver) Validate(c tool.Cell) error {
 	if c.Stream {
 		return errors.New("pinger measures no bandwidth; use netperf or sockperf for streams")
@@ -70,7 +71,7 @@ func (driver) Validate(c tool.Cell) error {
 	switch c.Protocol {
 	case v1alpha1.ProtocolTCP:
 	case v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast:
-		most = maxDatagram
+		most = tool.MaxDatagram
 	default:
 		return fmt.Errorf("pinger measures TCP, UDP and Multicast, not %q", c.Protocol)
 	}
@@ -84,7 +85,7 @@ func (driver) Validate(c tool.Cell) error {
 		return fmt.Errorf("pinger sends no message within %s at %d a second; use a higher rate, or a longer duration",
 			c.Duration, c.RatePerSecond)
 	}
-	// The number of a datagram has to fit into it, and it must be clear which of two is older.
+	// The sequence number must fit into the datagram, and the order of any two datagrams must be clear.
 	if c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize < 8 &&
 		messages(c, lossAfter) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
 		return fmt.Errorf("pinger cannot distinguish %s messages of %d bytes at %d a second; use at least 8 bytes, or a lower rate",
@@ -98,7 +99,7 @@ func (driver) Validate(c tool.Cell) error {
 	return nil
 }
 
-// messages is how many are due in a time.
+// messages returns how many messages are due in a time.
 func messages(c tool.Cell, d time.Duration) float64 { return float64(c.RatePerSecond) * d.Seconds() }
 
 // Server serves clients that know the token, until it is killed or has served for longer than a client may take.
@@ -116,8 +117,8 @@ func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 // Listens is always TCP: a server that is ready waits for control connections.
 func (driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
 
-// Client measures one size at one rate. Its own address tells it by which interface to send to a group; the server
-// hears it from there alone.
+// Client measures one size at one rate. Its own address determines the interface by which it sends to a group; the
+// server accepts datagrams from that address only.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	args := []string{
 		"client", "--server", t.Address, "--port", strconv.Itoa(t.Port),
@@ -146,10 +147,10 @@ func environment(t tool.Target) []string { return []string{tokenVariable + "=" +
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// nanoseconds is the one form of a duration that is never rounded.
+// nanoseconds formats a duration in the only form that is never rounded.
 func nanoseconds(d time.Duration) string { return strconv.FormatInt(int64(d), 10) + "ns" }
 
-// Deadline allows for what the tool waits for besides measuring; it ends itself a little before.
+// Deadline allows for everything that the tool waits for besides measuring; the tool ends itself slightly earlier.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	if c.OpenLoop() {
 		return c.Warmup + c.Duration + overrun + spare + grace
@@ -157,9 +158,9 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	return c.Warmup + c.Duration + spare + grace
 }
 
-// Memory does not grow with time: histograms, the slowest samples and the course of the measurement take 3 MiB, the
-// program and the result's text, which at most has all buckets of two histograms, less than 8 MiB. At a rate the
-// messages under way come on top.
+// Memory does not grow with time: histograms, the slowest samples and the intervals of the measurement take 3 MiB; the
+// program and the text of the result, which holds at most all buckets of two histograms, take less than 8 MiB. At a
+// rate the messages in flight are added.
 func (driver) Memory(c tool.Cell) int64 {
 	window := int64(leastWindow)
 	for float64(window) < 2*messages(c, lossAfter) && window < mostWindow {
@@ -171,7 +172,7 @@ func (driver) Memory(c tool.Cell) int64 {
 // CPUs is one: a single thread sends and receives.
 func (driver) CPUs(tool.Cell) int { return 1 }
 
-// MostSamples is what the rate gives; how many a closed loop gives depends on how long they take.
+// MostSamples follows from the rate; the number of samples of a closed loop depends on how long they take.
 func (driver) MostSamples(c tool.Cell) (int64, bool) {
 	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
 }

@@ -1,27 +1,42 @@
-// Package sfnt is what the drivers of AMD's two tools (cns-sfnettest) have in common: options that both have, the
-// header of their output, and what they say when they fail.
+// Package sfnt holds the common parts of the drivers of AMD's two tools (cns-sfnettest): their common options, the
+// header of their output, and their error messages.
 package sfnt
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-const (
-	// MaxDatagram is the payload of the largest UDP datagram over IPv4.
-	MaxDatagram = 65_507
+// hops is enough for any network of one cluster. The tools' own default is 1, with which no message passes the first
+// router.
+const hops = "64"
 
-	// hops is enough for any network of one cluster. The tools' own default is a single one, with which no message
-	// gets beyond the first router.
-	hops = "64"
-)
+// Driver is the common part of the two drivers.
+type Driver struct{ Tool v1alpha1.Tool }
 
-// Environment keeps the tools from running date, uname, lspci and ethtool through a shell, each of which costs
-// time on the measuring CPU. What they tell is in the evidence.
+// Name returns the name of the tool, which is also its program's.
+func (d Driver) Name() v1alpha1.Tool { return d.Tool }
+
+// RawFiles marks a tool that writes its samples to a file.
+func (Driver) RawFiles() {}
+
+// Server listens for the control connection of one client, and gets everything else from it.
+func (d Driver) Server(_ tool.Cell, t tool.Target) tool.Command {
+	return tool.Command{Path: string(d.Tool), Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: Environment()}
+}
+
+// Listens is always TCP: a server that is ready waits for the control connection.
+func (Driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
+
+// Environment keeps the tools from running date, uname, lspci and ethtool through a shell, each of which costs time on
+// the measuring CPU. The evidence contains the same information.
 func Environment() []string { return []string{"SFNT_AVOID_FORK=1"} }
 
 // muxers are the values of --muxer. Without a muxer both ends call recv.
@@ -30,7 +45,7 @@ var muxers = map[v1alpha1.Muxer]string{
 	v1alpha1.MuxerSelect: "select", v1alpha1.MuxerPoll: "poll", v1alpha1.MuxerEpoll: "epoll",
 }
 
-// Validate says what neither of the tools can do, or nil.
+// Validate returns the reason why neither of the tools can measure a cell, or nil.
 func Validate(name v1alpha1.Tool, c tool.Cell) error {
 	if _, ok := muxers[c.Muxer]; !ok {
 		return fmt.Errorf("%s waits with None, Select, Poll or Epoll, not with %q", name, c.Muxer)
@@ -44,7 +59,7 @@ func Validate(name v1alpha1.Tool, c tool.Cell) error {
 	return nil
 }
 
-// WaitOptions say how both ends wait for a message.
+// WaitOptions returns the options that control how both ends wait for a message.
 func WaitOptions(c tool.Cell) []string {
 	var options []string
 	if c.Spins() {
@@ -56,9 +71,10 @@ func WaitOptions(c tool.Cell) []string {
 	return options
 }
 
-// PathOptions say how messages get to the other end. The client tells the server, too; where the two differ, its own
-// value comes first. Each end joins a group on the interface that has its address. What the client sends to it keeps
-// the tools' TTL of 1, as it is not meant for others beyond the subnet.
+// PathOptions returns the options that control how messages get to the other end. The client passes them to the server;
+// where the two differ, the client's value comes first. Each end joins a group on the interface that has its address.
+// Messages from the client to the group keep the tools' TTL of 1, because they are not meant for hosts beyond the
+// subnet.
 func PathOptions(c tool.Cell, t tool.Target) []string {
 	switch c.Protocol {
 	case v1alpha1.ProtocolUDP:
@@ -73,15 +89,15 @@ func PathOptions(c tool.Cell, t tool.Target) []string {
 	return nil
 }
 
-// Cause is why a tool failed, in its words.
+// Cause maps a tool's error messages to a cause.
 type Cause struct {
-	// Says are parts of error lines, one of which is enough.
+	// Says are parts of error lines, any of which is enough.
 	Says []string
-	// Why is the cause in our words, and what to do where that is known.
+	// Why is the cause in our words, and the remedy where it is known.
 	Why string
 }
 
-// common are the causes that both tools know. The numbers are of errno.
+// common are the causes that both tools share. The numbers are values of errno.
 var common = []Cause{
 	{[]string{"Version mismatch", "Source Checksum mismatch"},
 		"client and server are different builds; use one bench image on both nodes"},
@@ -93,7 +109,8 @@ var common = []Cause{
 	{[]string{"errno=(104 ", "errno=(32 ", "errno=(0 "}, "the server ended before the test did"},
 }
 
-// Explain turns exit code and ERROR lines into a failure. A tool's own causes go before those that both have.
+// Explain builds a failure from the exit code and the ERROR lines. A tool's own causes take precedence over the common
+// ones.
 func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []Cause) error {
 	said := errorLines(out.Stderr)
 	return tool.Exited(string(name), out.ExitCode, why(c, out.ExitCode, said, own), said)
@@ -118,7 +135,7 @@ func why(c tool.Cell, exit int, said string, own []Cause) string {
 	return "it ended in an unexpected way"
 }
 
-// errorLines are the ERROR lines as one, without the places in the source.
+// errorLines joins the ERROR lines into one, without the source positions.
 func errorLines(stderr []byte) string {
 	var said []string
 	for line := range strings.Lines(string(stderr)) {
@@ -129,4 +146,22 @@ func errorLines(stderr []byte) string {
 		said = append(said, text)
 	}
 	return tool.OneLine(strings.Join(said, "; "))
+}
+
+// Lines calls do with each line of a file of samples, its newline included, and the number of the line. The last line
+// must have its newline: without it the file was truncated.
+func Lines(r io.Reader, do func(number int, line []byte) error) error {
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for number := 1; ; number++ {
+		line, err := lines.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		if err := do(number, line); err != nil {
+			return err
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,19 +19,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// session is what a client left behind, for tests to spoil.
+// session is the output of a client, for tests to corrupt.
 type session struct {
 	header  string
 	raw     []int64
 	row     Row
-	tail    string // behind the last sample
+	tail    string // after the last sample
 	noRaw   bool
 	exit    int
 	stderr  string
 	rawName string
 }
 
-// tcp64Session is a measurement of tcp64 with samples of 10 µs.
+// tcp64Session returns a measurement of tcp64 with samples of 10 µs.
 func tcp64Session() *session {
 	s := &session{header: "# cmdline: sfnt-pingpong --rtt tcp h\n# version: 1.6.0\n# src: abc\n# tsc_hz: 2499984086\n# percentile=99\n# reporting: RTT\n", rawName: "raw-64.dat"}
 	for range 350_000 {
@@ -39,7 +40,7 @@ func tcp64Session() *session {
 	return s.summed()
 }
 
-// summed makes the row fit the samples.
+// summed adjusts the row to the samples.
 func (s *session) summed() *session {
 	s.row = Row{Size: 64, Mean: 10_000, Median: 10_000, Percentile: 10_000, Iterations: int64(len(s.raw)), Min: s.raw[0], Max: s.raw[0]}
 	for _, v := range s.raw {
@@ -95,7 +96,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseCaptured(t *testing.T) {
-	// Of a build that knew --rtt and was not given it: raw samples are half round trips.
+	// The output of a build that supported --rtt but ran without it: raw samples are half round trips.
 	stdout, stderr := captured(t, "raw.txt")
 	lines := bytes.SplitAfter(stdout, []byte("\n"))
 	kept := bytes.Join(lines[:len(lines)-2], nil) // the second row is of another size
@@ -110,13 +111,13 @@ func TestParseCaptured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []int64
-	if err := readRaw(bytes.NewReader(raw), func(v int64) error { all = append(all, v); return nil }); err != nil {
-		t.Fatal(err)
-	}
 	var elapsed int64
 	var want []int64
-	for _, v := range all {
+	for line := range strings.Lines(string(raw)) {
+		v, err := strconv.ParseInt(strings.TrimSuffix(line, "\n"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if elapsed >= int64(10*time.Millisecond) && elapsed < int64(30*time.Millisecond) {
 			want = append(want, 2*v)
 		}
@@ -167,6 +168,7 @@ func TestParseFails(t *testing.T) {
 		"fewer samples than measured":                    {func(s *session) { s.raw = s.raw[1:] }, "scratch volume full"},
 		"a sample without its line's end":                {func(s *session) { s.tail = "10000" }, "cannot be read"},
 		"a sample that is not a number":                  {func(s *session) { s.tail = "1e4\n" }, "not a number"},
+		"a sample with a plus sign":                      {func(s *session) { s.tail = "+5\n" }, "not a number"},
 		"an empty line":                                  {func(s *session) { s.tail = "\n" }, "not a number"},
 		"a sample of many digits":                        {func(s *session) { s.tail = "1000000000000000000000\n" }, "not a number"},
 		"a line without end":                             {func(s *session) { s.tail = strings.Repeat("1", 1<<20) }, "cannot be read"},
@@ -199,7 +201,7 @@ func TestParseFails(t *testing.T) {
 	}
 }
 
-// TestCapturedFailures reads failures as they were captured, one after another in a file.
+// TestCapturedFailures reads the captured failures, which are in one file.
 func TestCapturedFailures(t *testing.T) {
 	b, err := os.ReadFile("testdata/failures.txt")
 	if err != nil {
@@ -313,7 +315,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkParse is a million samples from the file into a histogram.
+// BenchmarkParse parses a million samples from the file into a histogram.
 func BenchmarkParse(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := tcp64Session()

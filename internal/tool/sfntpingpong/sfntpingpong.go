@@ -1,18 +1,18 @@
-// Package sfntpingpong drives sfnt-pingpong of AMD's cns-sfnettest. It is written for 1.5.0 (of the published
-// tables), 1.6.0-rc2 (of the published image) and what came after.
+// Package sfntpingpong drives sfnt-pingpong of AMD's cns-sfnettest. It is written for 1.5.0 (used for the published
+// tables), 1.6.0-rc2 (in the published image) and later versions.
 //
 // Limits of the tool that show in the results:
-//   - Both ends must be the very same build.
-//   - The client dictates everything to the server, its CPU included. Here the agents pin both ends, and the tool
-//     is configured to leave affinity alone.
-//   - The server serves one client and ends. The first to connect to its control port is that client, so
+//   - Both ends must be exactly the same build.
+//   - The client controls all settings of the server, its CPU included. Here the agents pin both ends, and the tool is
+//     configured to leave affinity alone.
+//   - The server serves one client and ends. The first connection to its control port is taken for that client, so
 //     nothing may probe it.
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - After each thousand pings there is one that is not timed, with a message on the control connection.
-//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not look at the clock: theirs
-//     ends with the agent's deadline. A muxer cures that at its price: it is one more system call each time an end
-//     looks for a message, measured as 2 to 3 µs of a round trip between two network namespaces. So it is used only
-//     where it was asked for.
+//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not read the clock: then the
+//     agent's deadline ends the measurement. A muxer avoids this at a price: it is one more system call each time an
+//     end checks for a message, measured as 2 to 3 µs of a round trip between two network namespaces. So it is used
+//     only where it was requested.
 //   - Over multicast both ends send to the group, which must be in one subnet.
 package sfntpingpong
 
@@ -30,42 +30,39 @@ import (
 )
 
 const (
-	program = "sfnt-pingpong"
-
-	// maxSize is the tool's buffer. It takes larger messages and overruns the buffer.
+	// maxSize is the size of the tool's buffer. The tool accepts larger messages and overruns the buffer.
 	maxSize = 65_536
 
-	// rawPrefix of the files with the samples.
+	// rawPrefix is the prefix of the files with the samples.
 	rawPrefix = "raw"
 
-	// replyTimeout is how long either end waits for a message. It ends what would hang forever after a lost
-	// datagram. It also keeps results honest: nanoseconds overflow in 1.5.0 beyond 2.1 s and in later
-	// versions beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers. Ends that spin
-	// without a muxer do not look at it.
+	// replyTimeout is how long either end waits for a message. It ends a test that would otherwise hang forever after a
+	// lost datagram. It also prevents false results: nanoseconds overflow in 1.5.0 beyond 2.1 s and in later versions
+	// beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers. Ends that spin without a muxer
+	// ignore it.
 	replyTimeout = 2 * time.Second
-	// ownWarmup is how many messages the tool sends before it measures (since 1.6.0), and batch how many between two looks at
-	// the clock: its least measurement. slowest is the longest mean round trip with which these have to end before the
-	// deadline, and setup is what else the tool may wait for: 10 s of retries to connect, and 2 s after a group is joined.
+	// ownWarmup is the number of messages that the tool sends before it measures (since 1.6.0). batch is the number of
+	// messages between two readings of the clock, and so the shortest measurement. slowest is the longest mean round
+	// trip with which these messages must end before the deadline. setup is the other time that the tool may wait: 10 s
+	// of retries to connect, and 2 s after joining a group.
 	ownWarmup = 10_000
 	batch     = 1_000
 	slowest   = 10 * time.Millisecond
 	setup     = 12 * time.Second
-	// fastest is less than any round trip over a wire takes. The room for samples is made for it, so that
-	// the time ends a measurement and not the number of samples.
+	// fastest is less than any round trip over a wire takes. It determines the room for samples, so that a measurement
+	// is ended by time and not by the number of samples.
 	fastest = time.Microsecond
-	// mostSamples is what the tool's int can count, with a margin for its own additions.
+	// mostSamples is the most that the tool's int can count, with a margin for its own additions.
 	mostSamples = 2_000_000_000
 )
 
-type driver struct{}
+type driver struct{ sfnt.Driver }
 
-// New is the driver of sfnt-pingpong.
-func New() tool.Driver { return driver{} }
+// New returns the driver of sfnt-pingpong.
+func New() tool.Driver { return driver{sfnt.Driver{Tool: v1alpha1.ToolSfntPingpong}} }
 
-// Name of the tool.
-func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolSfntPingpong }
-
-// Validate says what the tool cannot do, and which sizes it measures wrongly, though it takes them.
+// Validate returns the reason why the tool cannot measure a cell, or nil. It also refuses sizes that the tool accepts
+// but measures wrongly.
 func (d driver) Validate(c tool.Cell) error {
 	if c.Stream {
 		return errors.New("sfnt-pingpong measures round trips, not bandwidth")
@@ -80,9 +77,9 @@ func (d driver) Validate(c tool.Cell) error {
 			return fmt.Errorf("sfnt-pingpong measures TCP messages of 1 to %d bytes, not of %d", maxSize, c.MessageSize)
 		}
 	case v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast:
-		if c.MessageSize < 0 || c.MessageSize > sfnt.MaxDatagram {
+		if c.MessageSize < 0 || c.MessageSize > tool.MaxDatagram {
 			return fmt.Errorf("sfnt-pingpong measures %s messages of 0 to %d bytes, not of %d",
-				c.Protocol, sfnt.MaxDatagram, c.MessageSize)
+				c.Protocol, tool.MaxDatagram, c.MessageSize)
 		}
 	default:
 		return fmt.Errorf("sfnt-pingpong measures TCP, UDP and Multicast, not %q", c.Protocol)
@@ -90,24 +87,13 @@ func (d driver) Validate(c tool.Cell) error {
 	return sfnt.Validate(d.Name(), c)
 }
 
-// RawFiles is for the file with the samples.
-func (driver) RawFiles() {}
-
-// Server listens for the control connection of one client, and gets everything else from it.
-func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
-	return tool.Command{Path: program, Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: sfnt.Environment()}
-}
-
-// Listens is always TCP: a server that is ready waits for the control connection.
-func (driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
-
-// Client measures one size. The options are those that 1.5.0 knows too. Its successors' own warm-up of 10,000
-// messages of one byte, at least 500 ms, comes before and is left as it is; the cell's warm-up is measured with
+// Client measures one size, with options that 1.5.0 also supports. Later versions have their own warm-up of 10,000
+// messages of one byte, at least 500 ms, which comes first and is left unchanged; the cell's warm-up is measured with
 // the cell's own messages and cut off by Parse.
 //
-// The tool reserves 8 bytes for each sample there is room for (4 in 1.5.0) but touches only what it uses, and
-// as much again to sort them: some 16 MB for a million samples.
-func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
+// The tool reserves 8 bytes for each sample there is room for (4 in 1.5.0) but touches only what it uses, and as much
+// again to sort them: some 16 MB for a million samples.
+func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	total := c.Warmup + c.Duration
 	ms := strconv.FormatInt(int64((total+time.Millisecond-1)/time.Millisecond), 10)
 	protocol := "udp"
@@ -128,17 +114,18 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		"--timeout=" + strconv.Itoa(int(replyTimeout/time.Second)),
 	}
 	return tool.Command{
-		Path: program,
+		Path: string(d.Tool),
 		Args: slices.Concat(options, sfnt.WaitOptions(c), sfnt.PathOptions(c, t), []string{protocol, t.Address}),
 		Env:  sfnt.Environment(),
-		// It can bind datagrams (--bind), but neither TCP nor its control connection, whose address datagrams have, too.
+		// It can bind datagrams (--bind), but neither TCP nor its control connection, whose address the datagrams also
+		// use.
 		Routed: true,
 	}
 }
 
-// Deadline allows for the setup, for the messages that the tool sends at least, and for sorting and writing the samples, which
-// takes less than a quarter of the time in which they were taken. The tool's own timeout ends what hangs long before, except
-// for ends that spin without a muxer.
+// Deadline allows for the setup, for the minimum number of messages that the tool sends, and for sorting and writing
+// the samples, which takes less than a quarter of the time in which they were taken. The tool's own timeout ends
+// hanging tests long before, except for ends that spin without a muxer.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	total := c.Warmup + c.Duration
 	return total + total/4 + setup + (ownWarmup+batch)*slowest
@@ -152,5 +139,5 @@ func (driver) Memory(c tool.Cell) int64 {
 // CPUs is one: a single thread sends and receives.
 func (driver) CPUs(tool.Cell) int { return 1 }
 
-// MostSamples is unknown: it is a closed loop.
+// MostSamples is unknown for a closed loop.
 func (driver) MostSamples(tool.Cell) (int64, bool) { return 0, false }

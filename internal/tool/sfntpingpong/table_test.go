@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// captured reads a captured session and returns what the client printed; published tables are only that.
+// captured reads a captured session and returns the client's output; published tables consist of that only.
 func captured(t testing.TB, name string) (stdout, stderr []byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
@@ -38,7 +38,7 @@ func TestPublishedTables(t *testing.T) {
 	}
 	const src = "8dc3b027d85b28bedf9fd731362e4968"
 	cases := map[string]facts{
-		// Of this one only the table was published.
+		// For this file only the table was published.
 		"seed-bare-metal-e5-2620v4-full-feature.txt": {Header: 0, Rows: 17,
 			First: Row{1, 2248, 2022, 2071, 4200847, 3239, 6349, 663000}, Last: Row{65536, 30909, 27770, 29450, 4078629, 66407, 22086, 49000}},
 		"seed-bare-metal-e5-2620v4-ultra-low-latency.txt": {Header: 31, Rows: 17,
@@ -60,19 +60,19 @@ func TestPublishedTables(t *testing.T) {
 	for name, want := range cases {
 		t.Run(name, func(t *testing.T) {
 			stdout, _ := captured(t, name)
-			table, err := ParseTable(stdout)
+			header, rows, err := ParseTable(stdout)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := facts{Header: len(table.Header), Rows: len(table.Rows), First: table.Rows[0], Last: table.Rows[len(table.Rows)-1],
-				Version: table.Version(), Onload: table.Value("onload_version"), Profile: table.Value("EF_POLL_USEC"),
-				// The copies have spaces that do not break where the tool had several.
-				CPU: strings.Join(strings.Fields(table.Value("cpu")), " ")}
+			got := facts{Header: len(header), Rows: len(rows), First: rows[0], Last: rows[len(rows)-1],
+				Version: header.Version(), Onload: header.Value("onload_version"), Profile: header.Value("EF_POLL_USEC"),
+				// The copies have non-breaking spaces where the tool printed several spaces.
+				CPU: strings.Join(strings.Fields(header.Value("cpu")), " ")}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			full, err := table.FullRTT()
-			if table.Header != nil && (err != nil || full) {
+			full, err := header.FullRTT()
+			if header != nil && (err != nil || full) {
 				t.Errorf("the published tables are half RTT, got %v, %v", full, err)
 			}
 		})
@@ -94,23 +94,23 @@ func TestCapturedTables(t *testing.T) {
 		"udp.txt": {[]int64{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1472, 1473, 2048, 4096, 8192, 16384, 32768}, false, head, "Sat Nov 21 04:58:11 UTC 2026", "driver: veth"},
 		"rtt.txt": {[]int64{1, 64, 1024}, true, head, "Sat Nov 21 04:58:22 UTC 2026", "driver: veth"},
 		"raw.txt": {[]int64{1, 64}, false, head, "Sat Nov 21 04:58:45 UTC 2026", "driver: veth"},
-		// No child processes, so none of what they tell.
+		// No child processes, so none of their output.
 		"avoidfork.txt": {[]int64{1}, false, head, "", ""},
-		// Does not say what it reports.
+		// The unit of this output is not stated.
 		"1.5.0-tcp.txt": {tcp[:11], false, "no-version (src 8dc3b027d85b28bedf9fd731362e4968)", "Sat Nov 21 05:49:48 UTC 2026", "driver: veth"},
 	}
 	for name, want := range cases {
 		t.Run(name, func(t *testing.T) {
 			stdout, _ := captured(t, name)
-			table, err := ParseTable(stdout)
+			header, rows, err := ParseTable(stdout)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := facts{Version: table.Version(), Date: table.Value("date"), Driver: table.Value("rmv0")}
-			for _, r := range table.Rows {
+			got := facts{Version: header.Version(), Date: header.Value("date"), Driver: header.Value("rmv0")}
+			for _, r := range rows {
 				got.Sizes = append(got.Sizes, r.Size)
 			}
-			if got.FullRTT, err = table.FullRTT(); err != nil {
+			if got.FullRTT, err = header.FullRTT(); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -131,15 +131,15 @@ func TestHeaderOrderDoesNotMatter(t *testing.T) {
 			rest = append(rest, l)
 		}
 	}
-	a, err := ParseTable(stdout)
+	a, rowsA, err := ParseTable(stdout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := ParseTable([]byte(strings.Join(append(header, rest...), "")))
+	b, rowsB, err := ParseTable([]byte(strings.Join(append(header, rest...), "")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(a.Rows, b.Rows); diff != "" || a.Version() != b.Version() {
+	if diff := cmp.Diff(rowsA, rowsB); diff != "" || a.Version() != b.Version() {
 		t.Errorf("rows differ: %s", diff)
 	}
 }
@@ -153,8 +153,8 @@ func TestParseTableRefuses(t *testing.T) {
 		"a number beyond 64 bits": "\t1\t10938\t8337\t10686\t99999999999999999999\t15712\t3879\t14000\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := ParseTable([]byte(output)); err == nil {
-				t.Errorf("got %+v", got)
+			if header, rows, err := ParseTable([]byte(output)); err == nil {
+				t.Errorf("got %+v, %+v", header, rows)
 			}
 		})
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// Parse reads the raw samples, each of which tells when it should have been sent, when it was, and its round trip.
+// Parse reads the raw samples. Each holds the time at which it should have been sent, the time at which it was sent,
+// and its round trip.
 func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntStream, c, out, causes(c))
@@ -33,7 +34,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 		return tool.Measurement{}, tool.Failf("sfnt-stream left no samples: %v", err)
 	}
 	defer raw.Close()
-	if err := readRaw(raw, w.add); err != nil {
+	if err := sfnt.Lines(raw, w.addLine); err != nil {
 		return tool.Measurement{}, tool.Failf("sfnt-stream's samples in %s do not hold: %v", name, err)
 	}
 	if err := w.check(); err != nil {
@@ -43,15 +44,15 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	bits := 8 * float64(c.MessageSize)
 	return tool.Measurement{
 		Version: table.Version(), Lost: lost, Start: tool.StartIntended, ActualStart: &tool.Samples{RTT: w.actual},
-		// The numbers of messages are not reported, only their whole rates.
+		// The tool does not report the numbers of messages, only their rates as integers.
 		Bandwidth: &tool.Bandwidth{BitsPerSecond: float64(r.received()) * bits, SentBitsPerSecond: float64(r.sent()) * bits},
 		Figures:   figures(table, r),
 		Warnings:  append(table.Warnings(v1alpha1.ToolSfntStream), warnings(r, w.every, late)...),
 	}, nil
 }
 
-// columns are the names of a row's fields in the tool's header: three rates, seven of the round trip, four of the
-// sender's lateness, and three of what its server missed.
+// columns are the names of a row's fields in the tool's header: three rates, seven fields of the round trip, four of
+// the sender's lateness, and three of the messages that its server missed.
 var columns = []string{
 	"target", "send", "recv",
 	"mean", "min", "median", "max", "%ile", "stddev", "samples",
@@ -59,7 +60,7 @@ var columns = []string{
 	"n_gaps", "n_drops", "n_ooo",
 }
 
-// row is the tool's one line of results. Times are nanoseconds in C's int, which overflows beyond 2.1 s.
+// row is the tool's single line of results. Times are nanoseconds in C's int, which overflows beyond 2.1 s.
 type row []int64
 
 func (r row) sent() int64       { return r[1] }
@@ -71,7 +72,7 @@ func (r row) restarts() int64   { return r[13] }
 func (r row) missing() int64    { return r[15] }
 func (r row) outOfOrder() int64 { return r[16] }
 
-// rowOf is the one row of the cell's rate, if the rate was reached.
+// rowOf returns the only row, which must have the cell's rate, if that rate was reached.
 func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 	rate := int64(c.RatePerSecond)
 	if len(t.Rows) != 1 || t.Rows[0][0] != rate {
@@ -91,7 +92,7 @@ func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 	return r, nil
 }
 
-// figures are the row as printed, the idle path's half round trip, and those of the header.
+// figures returns the row as printed, the half round trip of the idle path, and the figures of the header.
 func figures(t sfnt.Table, r row) []tool.Figure {
 	names := []string{
 		"target (messages/s)", "send (messages/s)", "recv (messages/s)",
@@ -110,8 +111,8 @@ func figures(t sfnt.Table, r row) []tool.Figure {
 	return append(out, t.Figures()...)
 }
 
-// warnings are those that follow from the row. late is the number of messages due in the measuring time that were not
-// sent.
+// warnings returns the warnings that follow from the row. late is the number of messages due in the measuring time that
+// were not sent.
 func warnings(r row, every, late int64) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf("sfnt-stream: "+format, args...)) }
@@ -132,7 +133,7 @@ func warnings(r row, every, late int64) []string {
 	return out
 }
 
-// causes are those that only this tool knows, or that mean something else to it.
+// causes returns the causes that only this tool has, or that have a different meaning for it.
 func causes(c tool.Cell) []sfnt.Cause {
 	refused := func(size int32) string { return fmt.Sprintf("msg_len=%d errno=(111 ", size) }
 	return []sfnt.Cause{

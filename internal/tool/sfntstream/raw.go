@@ -1,10 +1,8 @@
 package sfntstream
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"time"
@@ -13,35 +11,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// sample is a line of the raw file. Times are nanoseconds from when the first message should have been sent, and come
-// round with the tool's counter, as does the round trip.
+// sample is a line of the raw file. Times are nanoseconds since the first message should have been sent. They wrap with
+// the tool's counter, and so does the round trip.
 type sample struct {
 	intended, actual, rtt int64
-}
-
-// readRaw reads a heading and a sample a line, the last one's end included: without it the file was cut off. The
-// heading speaks of nanoseconds, but the file is in seconds with nine decimals.
-func readRaw(r io.Reader, add func(sample) error) error {
-	lines := bufio.NewReaderSize(r, 64<<10)
-	for number := 1; ; number++ {
-		line, err := lines.ReadSlice('\n')
-		if err == io.EOF && len(line) == 0 {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
-		}
-		if number == 1 && line[0] == '#' {
-			continue
-		}
-		s, ok := parseSample(line[:len(line)-1])
-		if !ok {
-			return fmt.Errorf("line %d: %.60q is not three times in seconds", number, line)
-		}
-		if err := add(s); err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
-		}
-	}
 }
 
 // parseSample reads three times in seconds, with a tab between them.
@@ -60,8 +33,8 @@ func parseSample(line []byte) (s sample, ok bool) {
 	return s, len(line) == 0
 }
 
-// cutSeconds reads a time of at most five digits of seconds, which counters do not reach, and nine decimals, as
-// nanoseconds. There are millions of them, so it makes no strings.
+// cutSeconds reads a time of at most five digits of seconds, which the tool's counters never exceed, and nine decimals,
+// and returns nanoseconds. A file has millions of times, so it makes no strings.
 func cutSeconds(line []byte) (ns int64, rest []byte, ok bool) {
 	const decimals = 9
 	point := 0
@@ -85,36 +58,36 @@ func cutSeconds(line []byte) (ns int64, rest []byte, ok bool) {
 	return ns, line[end:], true
 }
 
-// window passes the samples of the measuring time on and keeps what is needed to check them all and to count the
-// messages that are not among them.
+// window passes on the samples of the measuring time and keeps the values needed to check all samples and to count the
+// messages that are missing.
 //
-// As long as the sender has not restarted its schedule, message n should have been sent n intervals after the first,
-// so that every sample tells which message it is.
+// As long as the sender has not restarted its schedule, message n should have been sent n intervals after the first, so
+// every sample identifies its message.
 type window struct {
 	schedule
 	row    row
 	record func(rtt, count int64)
-	// actual are the round trips from when the messages were sent.
+	// actual are the round trips measured from the time the messages were sent.
 	actual []tool.Bucket
 
-	// interval is that of the schedule, in nanoseconds: the sender counts in whole ticks of its clock.
+	// interval is the interval of the schedule in nanoseconds: the sender counts in whole ticks of its clock.
 	interval float64
-	// from and to are the measuring time, first and last the messages that are due in it.
+	// from and to bound the measuring time; first and last are the first and the last message due in it.
 	from, to, first, last int64
-	// round is the time after which the tool's nanoseconds begin at 0 again: it keeps 2⁶⁴ of a product of ticks and
-	// 10⁹, 7.4 s at 2.5 GHz. rounds is how often they did.
+	// round is the time after which the tool's nanoseconds wrap to 0: it keeps a product of ticks and 10⁹ modulo 2⁶⁴,
+	// which is 7.4 s at 2.5 GHz. rounds is the number of wraps so far.
 	round  float64
 	rounds int64
-	// latest is how late a message can be seen to be: its lateness is kept in 2³² ticks, 1.7 s at 2.5 GHz, of which the
-	// last quarter is the warning that the rest was passed.
+	// latest is the greatest lateness that can be recognized: a message's lateness is kept modulo 2³² ticks, 1.7 s at
+	// 2.5 GHz, and a value in the last quarter of these is taken for an overflow.
 	latest int64
 
-	// count, least and most are of all round trips; recorded is the number of those that were passed on.
+	// count, least and most cover all round trips; recorded is the number of round trips that were passed on.
 	count, least, most, recorded int64
-	// sent is when the message of the last sample was, arrived when its answer came.
+	// sent is when the message of the last sample was sent, arrived when its answer arrived.
 	sent, arrived int64
-	// answered is the number of messages to be timed that are due in the measuring time and were answered, newest the
-	// last message that was answered at all.
+	// answered is the number of messages that are to be timed, are due in the measuring time and were answered; newest
+	// is the last message that was answered at all.
 	answered, newest int64
 }
 
@@ -149,6 +122,22 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 	return w, nil
 }
 
+// addLine adds the sample of a line of the raw file, which may begin with a heading. The heading names nanoseconds, but
+// the file is in seconds with nine decimals.
+func (w *window) addLine(number int, line []byte) error {
+	if number == 1 && line[0] == '#' {
+		return nil
+	}
+	s, ok := parseSample(line[:len(line)-1])
+	if !ok {
+		return fmt.Errorf("line %d: %.60q is not three times in seconds", number, line)
+	}
+	if err := w.add(s); err != nil {
+		return fmt.Errorf("line %d: %w", number, err)
+	}
+	return nil
+}
+
 func (w *window) add(s sample) error {
 	if s.rtt <= 0 {
 		return fmt.Errorf("a round trip of %d ns", s.rtt)
@@ -157,7 +146,7 @@ func (w *window) add(s sample) error {
 		return fmt.Errorf("a time beyond the %s to which the tool counts", time.Duration(most))
 	}
 	late := s.actual - s.intended
-	if late < 0 { // the tool's nanoseconds came round in between
+	if late < 0 { // the tool's nanoseconds wrapped in between
 		late = max(late+int64(w.round), 0)
 	}
 	if late > w.latest {
@@ -166,7 +155,7 @@ func (w *window) add(s sample) error {
 	}
 	sent := w.unroll(s.actual)
 	arrived := sent + s.rtt
-	// The answers are in the order in which they came. Each of the times may be off by a nanosecond.
+	// The answers are in the order of their arrival. Each of the times may be off by a nanosecond.
 	if w.count > 0 && arrived < w.arrived-4 {
 		return fmt.Errorf("an answer came %s before the one above it: a stall overflowed the tool's counter",
 			time.Duration(w.arrived-arrived))
@@ -197,11 +186,11 @@ func (w *window) add(s sample) error {
 	return nil
 }
 
-// onSchedule says whether the sender has kept the schedule with which it began.
+// onSchedule reports whether the sender has kept its initial schedule.
 func (w *window) onSchedule() bool { return w.row.restarts() == 0 }
 
-// unroll turns a time of the tool's counter into one since the first message. It follows the counter as long as no two
-// samples are further apart than half of its round.
+// unroll converts a time of the tool's counter to the time since the first message. It follows the counter as long as
+// the times of successive samples differ by at most half of its round.
 func (w *window) unroll(ns int64) int64 {
 	at := func(rounds int64) int64 { return ns + int64(math.Round(float64(rounds)*w.round)) }
 	half := int64(w.round / 2)
@@ -209,15 +198,15 @@ func (w *window) unroll(ns int64) int64 {
 	case t < w.sent-half:
 		w.rounds++
 		return at(w.rounds)
-	case t > w.sent+half && w.rounds > 0: // out of order, from before it came round
+	case t > w.sent+half && w.rounds > 0: // out of order, from before the counter wrapped
 		return at(w.rounds - 1)
 	default:
 		return t
 	}
 }
 
-// check holds the samples against the row that the tool computed of them. It catches files that were cut off: the tool
-// does not notice when the disk is full.
+// check compares the samples with the row that the tool computed from them. It detects truncated files: the tool does
+// not notice when the disk is full.
 func (w *window) check() error {
 	if w.count != w.row.samples() {
 		return tool.Failf("sfnt-stream timed %d messages, but left %d samples: is its scratch volume full?",
@@ -226,7 +215,7 @@ func (w *window) check() error {
 	if w.recorded == 0 {
 		return tool.Failf("sfnt-stream got no answer to a message of the measuring time")
 	}
-	// The row's own numbers overflow where the samples do not.
+	// The row's own numbers overflow earlier than the samples do.
 	if w.most <= math.MaxInt32 && (w.least != w.row.min() || w.most != w.row.max()) {
 		return tool.Failf("sfnt-stream's samples are of %d to %d ns, but its table says %d to %d",
 			w.least, w.most, w.row.min(), w.row.max())
@@ -238,19 +227,19 @@ func (w *window) check() error {
 	return nil
 }
 
-// lost is the number of messages that were to be timed, were due in the measuring time, were sent, and not answered.
-// unsent is how many of all messages due in it were not sent, because the sender was late.
+// lost is the number of messages that were to be timed, were due in the measuring time and were sent, but not answered.
+// unsent is the number of all messages due in it that were not sent because the sender was late.
 //
-// Once the schedule was restarted, it is unknown which messages were due when. Then it is the number of those not
-// answered in the whole run, as far as the rate tells it.
+// Once the schedule was restarted, it is unknown which messages were due when. Then lost is the number of unanswered
+// messages of the whole run, as far as it can be computed from the rate.
 func (w *window) lost() (lost, unsent int64) {
-	// At least so many were sent: the rate is rounded down.
+	// At least this many were sent: the rate is rounded down.
 	sent := (w.row.sent()*w.ms + 999) / 1000
 	if !w.onSchedule() {
 		return max(sent/w.every-w.count, 0), 0
 	}
 	last := min(w.last, max(w.newest, sent-1))
-	// Of every so many messages the last is to be timed.
+	// The last of every w.every messages is to be timed.
 	timed := (last+1)/w.every - w.first/w.every
 	return max(timed-w.answered, 0), w.last - last
 }

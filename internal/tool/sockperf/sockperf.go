@@ -1,37 +1,38 @@
-// Package sockperf drives sockperf: ping-pong, under-load (messages at a rate) and throughput (a stream). It is
-// written for 3.7, as Debian has it.
+// Package sockperf drives sockperf: ping-pong, under-load (messages at a rate) and throughput (a stream). It is written
+// for 3.7, as packaged by Debian.
 //
 // Limits of the tool that show in the results:
 //   - IPv4 only.
-//   - Two seconds pass between the client's start and its first message (a fixed sleep that no option changes),
-//     and a tenth at its end. It measures whole seconds only.
+//   - Two seconds pass between the client's start and its first message (a fixed sleep that no option changes), and a
+//     tenth at its end. It measures whole seconds only.
 //   - It never reports the first 400 ms and the last 50 ms of a run with answers.
-//   - Its exit code says nothing: 0 with a refused connection, 0 without any answer.
-//   - It keeps 16 bytes for each message that its rate would take, and touches all of it; on top come 24 bytes for
-//     each message that was answered. Ping-pong reserves for 600,000 a second, 9.6 MB for each second: round trips of
-//     less than 1.7 µs would not fit.
-//   - Muxers are chosen only in a file of addresses, which must be a regular one; arguments alone cannot make it.
+//   - Its exit code is meaningless: 0 with a refused connection, 0 without any answer.
+//   - It keeps 16 bytes for each message that its rate would need, and touches all of them; 24 bytes for each message
+//     that was answered are added. Ping-pong reserves memory for 600,000 messages a second, 9.6 MB for each second:
+//     round trips of less than 1.7 µs would not fit.
+//   - Muxers can be chosen only in a file of addresses, which must be a regular file; arguments alone are not enough.
 //
-// Ping-pong: a lost datagram ends the measurement, as the client waits for the answer until its time ends.
+// Ping-pong: a lost datagram ends the measurement, because the client waits for the answer until its time ends.
 //
 // Under-load:
 //   - One thread of the client sends, another receives, each on a CPU of its own. The sender polls the clock between
-//     two messages, whatever Cell.Wait says: that is for the receiver and the server.
-//   - Every message is answered and timed. The schedule is absolute and never reset, but a round trip counts from
-//     when its message was really sent (tool.StartActual): what a held-up sender sends late looks no slower. When a
-//     message should have been sent cannot be seen in the log. Its rows have no sequence numbers, so behind a lost
-//     message it is unknown which is which; it does not say when the schedule began; and the interval is a whole
-//     number of ticks of a clock whose rate is not reported, so that even a guess from the rows drifts by up to a tick a
-//     message.
-//   - Messages without an answer are counted, not located: Measurement.Lost is of the whole log, which begins 400 ms
-//     into the run and goes on for some tenths of a second beyond the measuring time. So it is rather too high.
-//   - Answers that come out of order are left out of the log. Their number is a warning.
+//     two messages, whatever Cell.Wait is: that applies to the receiver and the server.
+//   - Every message is answered and timed. The schedule is absolute and never reset, but a round trip is measured from
+//     the time its message was actually sent (tool.StartActual): messages that a delayed sender sends late look no
+//     slower. The log does not show when a message should have been sent. Its rows have no sequence numbers, so after a
+//     lost message it is unknown which row belongs to which message; it does not state when the schedule began; and the
+//     interval is a whole number of ticks of a clock whose rate is not reported, so that even an estimate from the rows
+//     drifts by up to a tick per message.
+//   - Messages without an answer are counted, not located: Measurement.Lost covers the whole log, which begins 400 ms
+//     into the run and continues for some tenths of a second beyond the measuring time. So it tends to be too high.
+//   - Answers that arrive out of order are left out of the log. Their number is a warning.
 //   - The interval is a whole number of nanoseconds, rounded down: 23,000 a second become 23,000.1, 7 million 7.04.
 //
 // Throughput:
 //   - There is no warm-up: the tool counts from its first message on.
-//   - It reports what the sender handed to its socket, be there a receiver or not. What arrived is reported by the server
-//     alone, when it is interrupted (Command.Interrupt, Output.Server), and includes what was under way at the end.
+//   - It reports what the sender handed to its socket, whether or not there is a receiver. Only the server reports what
+//     arrived, when it is interrupted (Command.Interrupt, Output.Server), including messages that were in flight at the
+//     end.
 package sockperf
 
 import (
@@ -51,24 +52,25 @@ import (
 const (
 	program = "sockperf"
 
-	// minSize is the tool's own header in each message, maxSize the largest that its server takes.
+	// minSize is the size of the tool's own header in each message, maxSize the largest message that its server
+	// accepts.
 	minSize = 14
-	maxSize = 65_507
-	// fastest is the rate for which ping-pong reserves memory, maxRate the highest of under-load.
+	maxSize = tool.MaxDatagram
+	// fastest is the rate for which ping-pong reserves memory, maxRate the highest rate of under-load.
 	fastest = 600_000
 	maxRate = 10_000_000
 
-	// logName of the file with the samples.
+	// logName is the file with the samples.
 	logName = "log.csv"
 
-	// head and tail of a run are not in its log.
+	// head and tail are the parts of a run that are not in its log.
 	head = 400 * time.Millisecond
 	tail = 50 * time.Millisecond
-	// spare makes a run longer than what is wanted of it, so that the log goes on beyond the measuring time
-	// even with a stall at the end: a TCP retransmission takes 200 ms.
+	// spare makes a run longer than necessary, so that the log continues beyond the measuring time even with a stall at
+	// the end: a TCP retransmission takes 200 ms.
 	spare = 300 * time.Millisecond
-	// spareMessages are by how many messages a run at a rate is longer on top: one of them is answered unless
-	// answers stay away altogether.
+	// spareMessages is by how many messages a run at a rate is longer in addition: one of them is answered unless
+	// answers are missing altogether.
 	spareMessages = 3
 )
 
@@ -76,13 +78,13 @@ var protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP, 
 
 type driver struct{}
 
-// New is the driver of sockperf.
+// New returns the driver of sockperf.
 func New() tool.Driver { return driver{} }
 
-// Name of the tool.
+// Name returns the name of the tool.
 func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolSockperf }
 
-// Validate says what the tool cannot do.
+// Validate returns the reason why the tool cannot measure a cell, or nil.
 func (driver) Validate(c tool.Cell) error {
 	switch {
 	case !slices.Contains(protocols, c.Protocol):
@@ -110,14 +112,14 @@ func (driver) Validate(c tool.Cell) error {
 	return nil
 }
 
-// IPv4Only tells that sockperf 3.7 has no option for IPv6.
+// IPv4Only marks a tool without IPv6: sockperf 3.7 has no option for it.
 func (driver) IPv4Only() {}
 
-// RawFiles is for the log of all round trips.
+// RawFiles marks a tool that writes files: the log of all round trips.
 func (driver) RawFiles() {}
 
-// Server serves one protocol until it is killed or interrupted. By itself it could not listen again for a minute where
-// a server was killed with a connection.
+// Server serves one protocol until it is killed or interrupted. Without --uc-reuseaddr it could not listen again for a
+// minute where a server was killed with a connection.
 func (driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	args := append([]string{"server"}, path(c, t, t.Address)...)
 	if c.Protocol == v1alpha1.ProtocolTCP {
@@ -126,7 +128,7 @@ func (driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: program, Args: args, Interrupt: c.Stream}
 }
 
-// Listens is the protocol of the messages: there is no other connection.
+// Listens is the protocol of the messages: there is no control connection.
 func (driver) Listens(c tool.Cell) v1alpha1.Protocol {
 	if c.Protocol == v1alpha1.ProtocolTCP {
 		return v1alpha1.ProtocolTCP
@@ -136,9 +138,9 @@ func (driver) Listens(c tool.Cell) v1alpha1.Protocol {
 
 // Client measures one cell. Of the options that are not used:
 //   - --no-rdtsc is broken in 3.7: the lengths of head and tail are converted with the TSC's rate before the option
-//     is looked at, so that both become as many times longer as the TSC has GHz. (What it would cure is a
-//     calibration of the TSC over 100 ms, good to some 10 ppm on a quiet CPU.)
-//   - --dontwarmup and --pre-warmup-wait are about multicast and a sleep on top of the fixed one.
+//     takes effect, so both are multiplied by the TSC's rate in GHz. (The option would avoid a calibration of the TSC
+//     over 100 ms, which is accurate to some 10 ppm on a quiet CPU.)
+//   - --dontwarmup and --pre-warmup-wait concern multicast and a sleep in addition to the fixed one.
 //   - --timeout is for select, poll and epoll, and ends nothing: the tool calls them again.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	mode := "ping-pong"
@@ -161,7 +163,8 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: program, Args: append(args, more...)}
 }
 
-// clientPath is path of the client, which sends from its own address. The socket of a group is bound to that.
+// clientPath returns the options of path for the client, which sends from its own address. The socket of a group is
+// bound to the group instead.
 func clientPath(c tool.Cell, t tool.Target) []string {
 	options := path(c, t, t.LocalAddress)
 	if c.Protocol != v1alpha1.ProtocolMulticast && t.LocalAddress != "" {
@@ -170,8 +173,8 @@ func clientPath(c tool.Cell, t tool.Target) []string {
 	return options
 }
 
-// path are the options that say how messages get from one end to the other, and how this end waits for them; own is
-// its address on the measured network.
+// path returns the options that control how messages get from one end to the other, and how this end waits for them;
+// own is its address on the measured network.
 func path(c tool.Cell, t tool.Target, own string) []string {
 	address := t.Address
 	var more []string
@@ -188,8 +191,8 @@ func path(c tool.Cell, t tool.Target, own string) []string {
 	return append([]string{"-i", address, "-p", strconv.Itoa(t.Port)}, more...)
 }
 
-// group is the cell's, or one of 65,536 that both ends of a run choose by its token: other runs in the same network
-// would be heard, and a client that is answered by two servers gives up.
+// group returns the cell's group, or one of 65,536 that both ends of a run choose by its token: messages of other runs
+// in the same network would be received, and a client that two servers answer gives up.
 func group(c tool.Cell, t tool.Target) string {
 	if c.MulticastGroup != "" {
 		return c.MulticastGroup
@@ -198,7 +201,7 @@ func group(c tool.Cell, t tool.Target) string {
 	return netip.AddrFrom4([4]byte{239, 192, byte(sum >> 8), byte(sum)}).String()
 }
 
-// runTime is the whole seconds for which the tool has to run. The head serves as warm-up.
+// runTime returns the whole seconds for which the tool must run. The head serves as warm-up.
 func runTime(c tool.Cell) time.Duration {
 	need := max(c.Warmup, head) + c.Duration + tail + spare
 	switch {
@@ -210,7 +213,7 @@ func runTime(c tool.Cell) time.Duration {
 	return (need + time.Second - 1).Truncate(time.Second)
 }
 
-// messages is how many messages the tool has to expect in a second.
+// messages returns how many messages per second the tool must expect.
 func messages(c tool.Cell) int64 {
 	if c.OpenLoop() {
 		return int64(c.RatePerSecond)
@@ -218,10 +221,9 @@ func messages(c tool.Cell) int64 {
 	return fastest
 }
 
-// Deadline allows for the sleep at the start and for sorting and writing the log: as long as the run took, or 4 µs
-// for each message where it sends so many that this is more. A run whose answers stay away ends by its own timer.
-// What has to be cut off here is a connection that the other end neither refuses nor answers, and a stream whose sender is stuck in
-// the middle of a message.
+// Deadline allows for the sleep at the start and for sorting and writing the log: as long as the run took, or 4 µs per
+// message if that is longer. A run without answers ends by its own timer. The deadline is needed for a connection that
+// the other end neither refuses nor answers, and for a stream whose sender is stuck in the middle of a message.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	const starting, writing = 15 * time.Second, 4 * time.Microsecond
 	run := runTime(c)
@@ -231,8 +233,8 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	return run + max(run, time.Duration(messages(c)*int64(run/time.Second))*writing) + starting
 }
 
-// Memory is what the tool reserves and touches for each second, one more than it runs, and what it keeps of each
-// message that is answered.
+// Memory is the space that the tool reserves and touches for each second, for one second more than it runs, and the
+// space that it keeps for each answered message.
 func (driver) Memory(c tool.Cell) int64 {
 	const (
 		itself   = 8 << 20
@@ -246,7 +248,7 @@ func (driver) Memory(c tool.Cell) int64 {
 	return itself + messages(c)*(reserved*(seconds+1)+answered*seconds)
 }
 
-// MostSamples is how many messages are due in the measuring time, of a cell that sends at a rate.
+// MostSamples is the number of messages due in the measuring time, for a cell that sends at a rate.
 func (driver) MostSamples(c tool.Cell) (int64, bool) {
 	switch {
 	case c.Stream:
@@ -257,7 +259,7 @@ func (driver) MostSamples(c tool.Cell) (int64, bool) {
 	return 0, false
 }
 
-// CPUs is one, as a single thread sends and receives, but for under-load, where there are two.
+// CPUs is one, because a single thread sends and receives, except for under-load, which has two threads.
 func (driver) CPUs(c tool.Cell) int {
 	if c.OpenLoop() {
 		return 2
