@@ -1,11 +1,11 @@
-// Package compare holds the results of two benchmarks, or of two variants, against each other: what differs between the
-// conditions under which they were measured, and how the one's rounds relate to the other's. It is pure.
+// Package compare compares the results of two benchmarks, or of two variants: the differences between the conditions under
+// which they were measured, and the ratios between their rounds. It is pure.
 //
-// It asks another question than a gate. A gate has a tolerance, and passes or fails; here it is only asked whether a
-// difference was shown at all. The ratios are a gate's: of all candidate rounds to all baseline rounds, with the bounds of
-// the exact Mann-Whitney distribution. Each bound is wrong in at most one of 40 cases, so that both together are an
-// interval of 95 %, and a difference that does not exist is shown in at most one comparison of 20. Who makes many
-// comparisons must expect some such.
+// It answers a different question from a gate. A gate has a tolerance, and passes or fails; a comparison only states whether
+// a difference was shown at all. The ratios are those of a gate: of all candidate rounds to all baseline rounds, with the
+// bounds of the exact Mann-Whitney distribution. Each bound is wrong in at most one of 40 cases, so that both together are
+// an interval of 95 %, and a difference that does not exist is shown in at most one of 20 comparisons. With many
+// comparisons, some such errors must be expected.
 package compare
 
 import (
@@ -23,66 +23,59 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// What can stand in the way of a comparison, for errors.Is.
+// Reasons why a comparison is impossible, for errors.Is.
 var (
 	// ErrNoVariant is returned for a variant that a benchmark does not have.
 	ErrNoVariant = errors.New("no such variant")
-	// ErrNothingInCommon is returned for sides without a cell that both have.
+	// ErrNothingInCommon is returned for sides that have no cell in common.
 	ErrNothingInCommon = errors.New("nothing to compare")
 )
 
-// Side is one of the two that are compared.
+// Side is one side of a comparison.
 type Side struct {
-	// Name by which the user knows it.
+	// Name is the name for users.
 	Name string
-	// Variant is the only one of its variants that counts; empty: all.
+	// Variant is the only variant to compare; empty for all variants.
 	Variant string
 	Results judge.Results
 }
 
-// Comparison is what came out.
+// Comparison is the result of a comparison.
 type Comparison struct {
 	Baseline  string `json:"baseline"`
 	Candidate string `json:"candidate"`
-	// LatencyType is what the latencies count, on both sides: that of the candidate.
+	// LatencyType is the latency type of the candidate, in which the latencies of both sides are given.
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Differences between the conditions, those first that forbid a gate to compare.
+	// Differences holds the differences between the conditions. Those that prevent a gate from comparing come first.
 	Differences []Difference `json:"differences"`
-	// Explaining is how many more there are that forbid nothing, and were left out.
+	// Explaining is the number of omitted differences, which do not prevent a comparison.
 	Explaining int `json:"explaining,omitempty"`
-	// Notes are what else limits what the figures say.
+	// Notes holds other limits of the figures.
 	Notes   []string `json:"notes,omitempty"`
 	Figures []Figure `json:"figures"`
 
-	// ends is how many ends were looked at for differences.
+	// ends is the number of endpoints that were compared for differences.
 	ends int
 }
 
 // Difference is a condition that was not the same on both sides.
 type Difference struct {
 	Key string `json:"key"`
-	// Baseline and Candidate are its values; empty where there was none, or it could not be read.
+	// Baseline and Candidate are its values; empty if the value is absent or could not be read.
 	Baseline  string `json:"baseline"`
 	Candidate string `json:"candidate"`
 	// Fingerprint is true for a condition that must be equal for results to be comparable.
 	Fingerprint bool `json:"fingerprint"`
 	// Note is true for one of spec.notes, which the authors of the benchmarks wrote.
 	Note bool `json:"note,omitempty"`
-	// Ends are where it is so: the role of the end, after the variant where there are several; empty for a note.
+	// Ends lists the endpoints with this difference: the role, after the variant if there are several; empty for a note.
 	Ends []string `json:"ends,omitempty"`
 }
 
-// The units of figures.
-const (
-	UnitNanoseconds   = "Nanoseconds"
-	UnitBitsPerSecond = "BitsPerSecond"
-	UnitMessages      = "Messages"
-)
-
-// Shown says what was shown of the candidate.
+// Shown is the difference that was shown for the candidate.
 type Shown string
 
-// What can be shown.
+// The values of Shown.
 const (
 	ShownNothing Shown = ""
 	ShownLower   Shown = "Lower"
@@ -98,22 +91,22 @@ type Figure struct {
 	Unit             string          `json:"unit"`
 	BaselineRounds   int             `json:"baselineRounds"`
 	CandidateRounds  int             `json:"candidateRounds"`
-	// Baseline and Candidate are the median rounds' values, of lost the sum of all rounds; nil where a round was not
-	// measured, or lost messages reach the percentile.
+	// Baseline and Candidate are the values of the median rounds, or for lost the sum over all rounds; nil if a round was
+	// not measured, or if lost messages reach the percentile.
 	Baseline  *int64 `json:"baseline,omitempty"`
 	Candidate *int64 `json:"candidate,omitempty"`
-	// Ratio is the median of the ratios of all candidate to all baseline rounds, Lower and Upper bound it. Each is nil
-	// where it is unknown.
+	// Ratio is the median of the ratios of all candidate rounds to all baseline rounds; Lower and Upper bound it. Each is
+	// nil if it is unknown.
 	Ratio *float64 `json:"ratio,omitempty"`
 	Lower *float64 `json:"lower,omitempty"`
 	Upper *float64 `json:"upper,omitempty"`
-	// Shown is whether the candidate was shown to be lower or higher than the baseline. Nothing is not: equal.
+	// Shown states whether the candidate was shown to be lower or higher than the baseline. ShownNothing does not mean equal.
 	Shown Shown `json:"shown,omitempty"`
-	// Lacks says what a figure lacks that cannot be known, or shown; empty otherwise.
+	// Lacks says what is missing if the figure is unknown or nothing can be shown; empty otherwise.
 	Lacks string `json:"lacks,omitempty"`
 }
 
-// Compare holds a candidate against a baseline. The error wraps ErrNoVariant or ErrNothingInCommon.
+// Compare compares a candidate with a baseline. The error wraps ErrNoVariant or ErrNothingInCommon.
 func Compare(baseline, candidate Side) (Comparison, error) {
 	c := Comparison{
 		Baseline: baseline.Name, Candidate: candidate.Name, LatencyType: candidate.Results.Spec.LatencyType,
@@ -141,7 +134,7 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	return c, nil
 }
 
-// WithoutExplaining leaves out the differences that forbid nothing, but for those of notes.
+// WithoutExplaining omits the differences that do not prevent a comparison, except notes.
 func (c Comparison) WithoutExplaining() Comparison {
 	all := c.Differences
 	c.Differences = slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return !d.Fingerprint && !d.Note })
@@ -149,7 +142,7 @@ func (c Comparison) WithoutExplaining() Comparison {
 	return c
 }
 
-// pair are two variants that are compared.
+// pair names two variants to compare.
 type pair struct{ baseline, candidate string }
 
 func (p pair) String() string {
@@ -159,8 +152,8 @@ func (p pair) String() string {
 	return p.baseline + " to " + p.candidate
 }
 
-// pairVariants pairs the variants of the same name. The only one of a side is paired with the only one of the other,
-// whatever their names.
+// pairVariants pairs the variants with equal names. If each side has a single variant, the two are paired whatever their
+// names are.
 func pairVariants(baseline, candidate Side) ([]pair, error) {
 	before, err := variantsOf(baseline)
 	if err != nil {
@@ -202,8 +195,8 @@ func variantsOf(s Side) ([]string, error) {
 	return []string{s.Variant}, nil
 }
 
-// addDifferences adds what differs between the conditions of two variants at both ends. The first runs stand for all: see
-// addNotes for those that were not measured alike.
+// addDifferences adds the differences between the conditions of two variants at both endpoints. The first runs represent all
+// runs; addNotes reports runs that were not measured under equal conditions.
 func (c *Comparison) addDifferences(p pair, several bool, before, after judge.Results) {
 	b, a := before.Variant(p.baseline).First, after.Variant(p.candidate).First
 	if b == nil || a == nil {
@@ -221,7 +214,7 @@ func (c *Comparison) addDifferences(p pair, several bool, before, after judge.Re
 	}
 }
 
-// addDifference adds one, or only where it is so if it is that of another end.
+// addDifference adds a difference. If another endpoint already has it, only the endpoint is added.
 func (c *Comparison) addDifference(d Difference) {
 	for i := range c.Differences {
 		if known := &c.Differences[i]; known.Key == d.Key && known.Baseline == d.Baseline && known.Candidate == d.Candidate {
@@ -232,8 +225,8 @@ func (c *Comparison) addDifference(d Difference) {
 	c.Differences = append(c.Differences, d)
 }
 
-// addNotesOfUsers adds the notes that only one of the benchmarks has, or that have another value. Both variants of one
-// benchmark have the same.
+// addNotesOfUsers adds the notes that only one of the benchmarks has, or whose values differ. The variants of one benchmark
+// have the same notes.
 func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 	for _, n := range slices.Concat(before, after) {
 		if a, b := noted(before, n.Name), noted(after, n.Name); a != b {
@@ -242,7 +235,7 @@ func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 	}
 }
 
-// noted is the value of a note; empty when there is none.
+// noted returns the value of a note; empty if there is none.
 func noted(notes []v1alpha1.Note, name string) string {
 	i := slices.IndexFunc(notes, func(n v1alpha1.Note) bool { return n.Name == name })
 	if i < 0 {
@@ -263,10 +256,10 @@ func sortDifferences(all []Difference) {
 	})
 }
 
-// addNotes adds why a gate would conclude nothing from one of two variants, which cells only one of them has, and
-// whether packets were captured of one only.
+// addNotes adds the reasons why a gate would draw no conclusion from one of two variants, the cells that only one of them
+// has, and whether packets were captured for only one.
 func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []verdict.Cell) {
-	// Each kind is reported once: where one run is not as it should be, often all are.
+	// Each kind is reported once: if one run has a problem, often all have it.
 	note := func(kind, text string) {
 		if !slices.ContainsFunc(c.Notes, func(told string) bool { return strings.HasPrefix(told, kind) }) {
 			c.Notes = append(c.Notes, kind+text)
@@ -285,18 +278,12 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 			}
 		}
 	}
-	if captures(baseline, p.baseline) != captures(candidate, p.candidate) {
+	if baseline.Results.Variant(p.baseline).Capture != candidate.Results.Variant(p.candidate).Capture {
 		note(fmt.Sprintf("packets of %s were captured on one side only, which slows it", p), "")
 	}
 }
 
-func captures(s Side, variant string) bool {
-	all := plan.Variants(s.Results.Spec)
-	i := slices.IndexFunc(all, func(v v1alpha1.Variant) bool { return v.Name == variant })
-	return i >= 0 && all[i].Capture == v1alpha1.CaptureServer
-}
-
-// of are the cells of a variant.
+// of returns the cells of a variant.
 func of(cells []verdict.Cell, variant string) []verdict.Cell {
 	var own []verdict.Cell
 	for _, c := range cells {
@@ -307,7 +294,7 @@ func of(cells []verdict.Cell, variant string) []verdict.Cell {
 	return own
 }
 
-// named is a variant's cell of that name; nil when there is none.
+// named returns a variant's cell with a name; nil if there is none.
 func named(cells []verdict.Cell, variant, name string) *verdict.Cell {
 	i := slices.IndexFunc(cells, func(c verdict.Cell) bool { return c.Variant == variant && c.Name == name })
 	if i < 0 {
@@ -316,13 +303,13 @@ func named(cells []verdict.Cell, variant, name string) *verdict.Cell {
 	return &cells[i]
 }
 
-// latencies are the metrics of a cell that is answered.
+// latencies holds the metrics of a cell that measures round trips.
 var latencies = []v1alpha1.Metric{
 	v1alpha1.MetricMean, v1alpha1.MetricP50, v1alpha1.MetricP90, v1alpha1.MetricP99, v1alpha1.MetricP999, v1alpha1.MetricP9999, v1alpha1.MetricP99999,
 }
 
-// addFigures adds the metrics of a cell that either side has, and of percentiles those for which there are samples enough,
-// and the next.
+// addFigures adds the metrics of a cell that either side has. Of percentiles it adds those for which there are enough
+// samples, and the next one.
 func (c *Comparison) addFigures(before, after verdict.Cell) {
 	metrics := latencies
 	if after.Stream {
@@ -351,14 +338,14 @@ func has(r verdict.Round, m v1alpha1.Metric) bool {
 	return ok
 }
 
-func newFigure(m v1alpha1.Metric, unit string, before, after verdict.Cell) Figure {
+func newFigure(m v1alpha1.Metric, before, after verdict.Cell) Figure {
 	return Figure{
-		BaselineVariant: before.Variant, CandidateVariant: after.Variant, Cell: after.Name, Metric: m, Unit: unit,
+		BaselineVariant: before.Variant, CandidateVariant: after.Variant, Cell: after.Name, Metric: m, Unit: verdict.UnitOf(m),
 		BaselineRounds: len(before.Rounds), CandidateRounds: len(after.Rounds),
 	}
 }
 
-// lost is how many messages were lost in all rounds together. There is no ratio: mostly it would be to nothing.
+// lost returns the number of messages lost in all rounds together. It has no ratio, because the baseline is mostly 0.
 func lost(before, after verdict.Cell) Figure {
 	sum := func(c verdict.Cell) *int64 {
 		var n int64
@@ -367,18 +354,15 @@ func lost(before, after verdict.Cell) Figure {
 		}
 		return &n
 	}
-	f := newFigure(v1alpha1.MetricLost, UnitMessages, before, after)
+	f := newFigure(v1alpha1.MetricLost, before, after)
 	f.Baseline, f.Candidate = sum(before), sum(after)
 	return f
 }
 
-// figureOf holds one metric of a cell against the same of the baseline. There is not enough where a round of either has
-// too few samples for the percentile.
+// figureOf compares one metric of a cell with that metric of the baseline. enough is false if a round of either has too few
+// samples for the percentile.
 func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough bool) {
-	f = newFigure(m, UnitNanoseconds, before, after)
-	if m == v1alpha1.MetricThroughput {
-		f.Unit = UnitBitsPerSecond
-	}
+	f = newFigure(m, before, after)
 	if p, isPercentile := stats.Named(string(m)); isPercentile {
 		if fewest := min(fewestSamples(before), fewestSamples(after)); !p.Eligible(fewest) {
 			f.Lacks = fmt.Sprintf("a round has %d samples and %s needs %d", fewest, m, p.Needs())
@@ -391,7 +375,7 @@ func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough b
 		switch {
 		case len(rounds) == 0 || value == stats.Infinite:
 			return nil
-		case f.Unit == UnitNanoseconds && after.HalfRTT:
+		case f.Unit == verdict.UnitNanoseconds && after.HalfRTT:
 			value = stats.HalfRTT(value)
 		}
 		return &value
@@ -413,7 +397,7 @@ func fewestSamples(c verdict.Cell) int64 {
 	return fewest
 }
 
-// observations are a metric of a cell's rounds; none where a round does not have it.
+// observations returns a metric of the rounds of a cell; nil if a round does not have it.
 func observations(m v1alpha1.Metric, c verdict.Cell) []stats.Observation {
 	var rounds []stats.Observation
 	for _, r := range c.Rounds {
@@ -426,7 +410,7 @@ func observations(m v1alpha1.Metric, c verdict.Cell) []stats.Observation {
 	return rounds
 }
 
-// compare fills in the ratio, and what it shows.
+// compare sets the ratio and its conclusion.
 func (f *Figure) compare(before, after []stats.Observation) {
 	bounds, bounded := stats.Interval(before, after)
 	if bounds.Estimate > 0 && !math.IsInf(bounds.Estimate, 1) {

@@ -15,26 +15,23 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // Form is a layout in which a comparison is written.
 type Form struct {
-	// Name by which it is asked for.
+	// Name is the name by which users request the form.
 	Name  string
 	Write func(io.Writer, Comparison) error
 }
 
-// Forms are all layouts, the one for terminals first.
+// Forms returns all layouts, the one for terminals first.
 func Forms() []Form {
-	return []Form{{"table", Table}, {"json", JSON}, {"csv", CSV}, {"markdown", Markdown}}
+	json := func(w io.Writer, c Comparison) error { return report.WriteJSON(w, c) }
+	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"markdown", Markdown}}
 }
 
-// JSON writes a comparison with all that it has.
-func JSON(w io.Writer, c Comparison) error {
-	return report.WriteJSON(w, c)
-}
-
-// CSV writes the figures, a line for each, as plain numbers. What differs between the conditions is not in it.
+// CSV writes the figures, a line for each, as plain numbers. It omits the differences between the conditions.
 func CSV(w io.Writer, c Comparison) error {
 	out := csv.NewWriter(w)
 	lines := [][]string{{
@@ -65,13 +62,13 @@ func decimal(v *float64) string {
 	return strconv.FormatFloat(*v, 'f', -1, 64)
 }
 
-// grid is a table with a heading. Its first column is aligned to the left.
+// grid is a table with a heading. Its first column is left-aligned.
 type grid struct {
 	heading string
 	rows    [][]string
 }
 
-// grids are what a comparison has in tables.
+// grids returns the tables of a comparison.
 func (c Comparison) grids() []grid {
 	var all []grid
 	if len(c.Differences) > 0 {
@@ -95,7 +92,7 @@ func (c Comparison) grids() []grid {
 	return all
 }
 
-// at says where a condition differs.
+// at returns the places where a condition differs.
 func (c Comparison) at(d Difference) string {
 	if d.Note {
 		return "notes"
@@ -114,7 +111,7 @@ func (c Comparison) headingOf(f Figure) string {
 	return fmt.Sprintf("%s of %s, %d rounds against %d", f.Cell, variant, f.CandidateRounds, f.BaselineRounds)
 }
 
-// Row is a figure for people: metric, baseline, candidate, ratio and interval. Where nothing was shown the ratio is a ~.
+// Row returns a figure for people: metric, baseline, candidate, ratio and interval. The ratio is ~ if nothing was shown.
 func (f Figure) Row() []string {
 	row := []string{string(f.Metric), f.value(f.Baseline), f.value(f.Candidate), "-", "-"}
 	switch {
@@ -138,38 +135,34 @@ func (f Figure) Row() []string {
 	return row
 }
 
-// value is a round's for people.
+// value formats the value of a round for people.
 func (f Figure) value(v *int64) string {
 	switch {
 	case v == nil:
 		return "-"
-	case f.Unit == UnitNanoseconds:
+	case f.Unit == verdict.UnitNanoseconds:
 		return stats.FormatLatency(*v)
-	case f.Unit == UnitBitsPerSecond:
+	case f.Unit == verdict.UnitBitsPerSecond:
 		return stats.FormatBitRate(*v)
 	}
 	return strconv.FormatInt(*v, 10)
 }
 
-// bound is one of a ratio, rounded outwards to three decimals. What a float misses of a whole number is not rounded.
-func bound(v *float64, none string, outwards func(float64) float64) string {
+// bound formats a bound of a ratio, rounded outwards to three decimals.
+func bound(v *float64, none string, round func(float64) float64) string {
 	if v == nil {
 		return none
 	}
-	thousandths := *v * 1000
-	if nearest := math.Round(thousandths); math.Abs(thousandths-nearest) < 1e-6 {
-		outwards = math.Round
-	}
-	return fmt.Sprintf("%.3f", outwards(thousandths)/1000)
+	return fmt.Sprintf("%.3f", stats.Outwards(*v*1000, round)/1000)
 }
 
-// mostShown is how much of a condition fits into a table, in bytes; JSON has all of it.
+// mostShown is the largest length of a condition in a table, in bytes; JSON has all of it.
 const mostShown = 60
 
-// condition is a value as a table shows it. Pods reported it, and nothing that they report controls a terminal.
+// condition formats a value for a table. Pods reported it, so control characters must not reach a terminal.
 func condition(value string) string { return cmp.Or(text.Printable(value, mostShown), "-") }
 
-// title says what is compared, and how many differences are left out.
+// title names the compared benchmarks and says how many differences are omitted.
 func (c Comparison) title() string {
 	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.LatencyType)
 	if !slices.ContainsFunc(c.Differences, func(d Difference) bool { return !d.Note }) {
@@ -181,8 +174,8 @@ func (c Comparison) title() string {
 	return title
 }
 
-// Table writes a comparison for people: first what differs between the conditions, then a table for each cell, then what
-// limits what they say.
+// Table writes a comparison for people: the differences between the conditions, then a table for each cell, then the limits
+// of the figures.
 func Table(w io.Writer, c Comparison) error {
 	fmt.Fprintln(w, c.title())
 	for _, g := range c.grids() {
@@ -204,7 +197,7 @@ func Table(w io.Writer, c Comparison) error {
 	return nil
 }
 
-// Markdown writes what Table does as Markdown.
+// Markdown writes the same as Table in Markdown.
 func Markdown(w io.Writer, c Comparison) error {
 	fmt.Fprintf(w, "## %s\n", report.Escape(c.title()))
 	for _, g := range c.grids() {

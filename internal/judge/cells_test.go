@@ -11,13 +11,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// spec has one cell, tcp-64, of the default variant.
+// spec returns a spec with one cell, tcp-64, of the default variant.
 func spec(changes ...func(*v1alpha1.LatencyBenchmarkSpec)) v1alpha1.LatencyBenchmarkSpec {
 	s := v1alpha1.LatencyBenchmarkSpec{
 		Tool: v1alpha1.ToolPinger, Rounds: 5, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
@@ -32,7 +33,7 @@ func spec(changes ...func(*v1alpha1.LatencyBenchmarkSpec)) v1alpha1.LatencyBench
 	return s
 }
 
-// histogram has count samples, each step longer than the one before.
+// histogram returns count samples that start at first and increase by step.
 func histogram(t *testing.T, first, step, count int64) result.Histogram {
 	t.Helper()
 	r := result.NewRecorder()
@@ -51,7 +52,7 @@ func encoded(t *testing.T, r *result.Recorder) result.Histogram {
 	return h
 }
 
-// evidence is that of an end of which everything is proved that a spec asks for.
+// evidence returns the evidence of an endpoint that proves everything that a spec can request.
 func evidence(role string, v v1alpha1.Variant) result.Evidence {
 	e := result.Evidence{
 		Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", OnlineCPUs: "0-3", MeasuringCPU: 3, AgentCPU: 3,
@@ -72,11 +73,11 @@ func evidence(role string, v v1alpha1.Variant) result.Evidence {
 	return e
 }
 
-// run is one of a variant, in which every cell of the spec has one histogram; change makes it another.
+// run returns a run of a variant in which every cell of the spec has the same histogram; change modifies it.
 func run(name, variant string, s v1alpha1.LatencyBenchmarkSpec, h result.Histogram, change ...func(*result.Stored)) result.Stored {
-	v, found := variantOf(s, variant)
-	if !found {
-		v = plan.Variants(s)[0]
+	v, known := plan.Variants(s)[0], rounds.NewUnmerged(s).Variant(variant)
+	if known != nil {
+		v = known.Variant
 	}
 	document := func(role string) result.Document {
 		return result.Document{Run: name, Variant: variant, Role: role, Evidence: evidence(role, v)}
@@ -85,7 +86,7 @@ func run(name, variant string, s v1alpha1.LatencyBenchmarkSpec, h result.Histogr
 		Client: document(v1alpha1.RoleClient), Server: document(v1alpha1.RoleServer),
 		ClientSeen: result.Seen{PodUID: "c"}, ServerSeen: result.Seen{PodUID: "s"},
 	}
-	if found {
+	if known != nil {
 		for _, c := range plan.Cells(s, v) {
 			cell := result.Cell{Cell: c, Tool: string(s.Tool), ToolVersion: "1", Histogram: h}
 			if c.Stream {
@@ -105,7 +106,7 @@ func run(name, variant string, s v1alpha1.LatencyBenchmarkSpec, h result.Histogr
 	return out
 }
 
-// only changes the first cell.
+// only returns a change to the first cell of a run.
 func only(change func(*result.Cell)) func(*result.Stored) {
 	return func(s *result.Stored) { change(&s.Client.Cells[0]) }
 }
@@ -200,7 +201,7 @@ func TestRoundOf(t *testing.T) {
 	}
 }
 
-// TestCells has two variants, of which one captures, with a ping-pong, and a stream.
+// TestCells has two variants, one of which captures, with a cell at a rate and a stream.
 func TestCells(t *testing.T) {
 	s := spec(func(s *v1alpha1.LatencyBenchmarkSpec) {
 		s.Tool = v1alpha1.ToolSockperf
@@ -280,7 +281,7 @@ func TestBlockers(t *testing.T) {
 	far := func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }
 	cases := map[string]struct {
 		spec v1alpha1.LatencyBenchmarkSpec
-		// second changes the second of two runs.
+		// second modifies the second of two runs.
 		second  func(*result.Stored)
 		trouble *verdict.Blocker
 		want    []string
@@ -288,7 +289,7 @@ func TestBlockers(t *testing.T) {
 		"all is well": {spec: spec()},
 		"a simulated NIC is no blocker": {
 			spec: spec(), second: func(s *result.Stored) { s.Server.Evidence.BootID = s.Client.Evidence.BootID },
-			// But that the boot differs from that of the round before is.
+			// The boot differs from that of the round before, which is a blocker.
 			want: []string{"EvidenceDiffers"},
 		},
 		"CPUs that were not exclusive":  {spec: spec(), second: func(s *result.Stored) { s.Client.Evidence.CPUsAllowed = "0-7" }, want: []string{"CPUsNotExclusive"}},

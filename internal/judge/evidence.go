@@ -12,29 +12,27 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// ignored says whether the user lets a key of the evidence differ.
+// ignored reports whether the user allows a key of the evidence to differ.
 func ignored(gate v1alpha1.Criteria, key string) bool {
 	return slices.Contains(gate.IgnoreDifferences, key) || matchesAny(gate.IgnoreDifferences, key) && !mustBeNamed(key)
 }
 
-// mustBeNamed says of which keys a pattern lets no difference pass: a firmware with another latency, another way into
-// the NIC, and a socket that is not accelerated are what a verdict is there to notice.
+// mustBeNamed reports whether a difference of a key can be allowed only by its full name, not by a pattern. A verdict exists
+// to notice these: a firmware with another latency, another function of the NIC, a socket that is not accelerated.
 func mustBeNamed(key string) bool {
 	return key == "nic.firmware-variant" || key == "nic.function" || matchesAny(ofAcceleration, key)
 }
 
-// ofAcceleration are the keys that tell whether a cell's sockets were accelerated.
+// ofAcceleration holds the keys that state whether a cell's sockets were accelerated.
 var ofAcceleration = []string{"cell.*.accelerated.client", "cell.*.accelerated.server"}
 
-// ofNetwork are the keys that may have other values on another way to the peer: of the interface and its place, and of
-// the pod's network namespace.
+// ofNetwork holds the keys that may differ between networks: those of the interface and its location, and of the pod's
+// network namespace.
 var ofNetwork = []string{"nic.*", "numa.*", "sysctl.net.*"}
 
-// declared are the keys, as patterns, that differ between two variants of a benchmark because its spec says so.
-func declared(spec v1alpha1.LatencyBenchmarkSpec, one, other string) []string {
-	a, foundA := variantOf(spec, one)
-	b, foundB := variantOf(spec, other)
-	if !foundA || !foundB {
+// declared returns the keys, as patterns, that differ between two variants of a benchmark because its spec says so.
+func declared(a, b *rounds.Variant) []string {
+	if a == nil || b == nil {
 		return nil
 	}
 	var keys []string
@@ -60,27 +58,23 @@ func declared(spec v1alpha1.LatencyBenchmarkSpec, one, other string) []string {
 	return keys
 }
 
-// keyCapture names, for ignoreDifferences, what the evidence has no key for: whether packets were captured, which costs
-// the measuring CPU some time for each.
+// keyCapture is the name in ignoreDifferences of a condition that has no key in the evidence: whether packets were captured,
+// which costs the measuring CPU some time for each packet.
 const keyCapture = "capture"
 
-// capture is why a variant cannot be compared with another of which packets were captured, or were not.
-func capture(
-	gate v1alpha1.Criteria, baseline v1alpha1.LatencyBenchmarkSpec, of string, candidate v1alpha1.LatencyBenchmarkSpec, variant string,
-) []verdict.Blocker {
-	a, foundA := variantOf(baseline, of)
-	b, foundB := variantOf(candidate, variant)
-	if !foundA || !foundB || a.Capture == b.Capture || ignored(gate, keyCapture) {
+// capture returns the reason why two variants cannot be compared if packets were captured for only one of them.
+func capture(gate v1alpha1.Criteria, baseline, candidate *rounds.Variant) []verdict.Blocker {
+	if baseline == nil || candidate == nil || baseline.Capture == candidate.Capture || ignored(gate, keyCapture) {
 		return nil
 	}
 	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
-		"packets were captured on one side only, which slows it: capture %s, then %s%s", a.Capture, b.Capture, meantHint)}}
+		"packets were captured on one side only, which slows it: capture %s, then %s%s", baseline.Capture, candidate.Capture, meantHint)}}
 }
 
 // meantHint ends the text about a difference.
 const meantHint = " (list intended differences in ignoreDifferences)"
 
-// matchesAny says whether a key is what one of several patterns, with at most one * each, stands for.
+// matchesAny reports whether a key matches one of several patterns, which have at most one * each.
 func matchesAny(patterns []string, key string) bool {
 	for _, pattern := range patterns {
 		before, after, found := strings.Cut(pattern, "*")
@@ -91,16 +85,17 @@ func matchesAny(patterns []string, key string) bool {
 	return false
 }
 
-// incomparable is why a cell of a run cannot be compared with that of the baseline's run. Where a run is missing there
-// is nothing to say: nothing is compared.
+// incomparable returns the reason why a cell of a variant cannot be compared with that cell of the baseline's variant. The
+// first run represents all runs of a variant: either their conditions are equal, or nothing is concluded from any of them. It
+// returns nothing if a run is missing, because then nothing is compared.
 func incomparable(
-	cell verdict.Cell, baseline, candidate *result.Stored, matters func(result.Difference) bool,
+	cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
 ) []verdict.Blocker {
-	if candidate == nil || baseline == nil {
+	if baseline == nil || candidate == nil || baseline.First == nil || candidate.First == nil {
 		return nil
 	}
 	own := "cell." + strings.TrimSuffix(cell.Name, result.CapturedSuffix) + "."
-	message := rounds.Unequal(*baseline, *candidate, func(d result.Difference) bool {
+	message := rounds.Unequal(*baseline.First, *candidate.First, func(d result.Difference) bool {
 		return matters(d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
 	})
 	if message == "" {

@@ -1,30 +1,28 @@
-// Package judge holds a benchmark's stored results against its criteria. It stands between internal/result and
-// internal/verdict: it takes from what internal/rounds has collected of the results what a verdict is made of, and reads in the evidence what
-// forbids one. It is pure: the controllers and the command line get the same verdict from the same results.
+// Package judge judges a benchmark's stored results by its criteria. It connects internal/result and internal/verdict: from
+// the results that internal/rounds has collected it takes the input of a verdict, and from the evidence the reasons that
+// prevent one. It is pure: the controllers and the command line get the same verdict from the same results.
 //
-// What forbids a verdict: placement, device and acceleration that were not proved, rounds that did not run under equal conditions, and, for
-// comparisons, a baseline under other conditions. A simulated NIC does not forbid one, and is reported with it.
+// A verdict is prevented by placement, device and acceleration that were not proved, by rounds that did not run under equal
+// conditions and, for comparisons, by a baseline under other conditions. A simulated NIC does not prevent a verdict, and is
+// reported with it.
 package judge
 
 import (
-	"slices"
-
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// Results are what a benchmark has to show.
+// Results holds the results of a benchmark.
 type Results struct {
 	*rounds.Collection
-	// Trouble is why the runs are not all there, or there is nothing to judge at all; nil when all is well.
+	// Trouble is the reason why runs are missing, or why there is nothing to judge; nil if there is no such reason.
 	Trouble *verdict.Blocker
 }
 
-// Gate judges a benchmark's results. The baseline is that of criteria.baseline.benchmarkRef, and nil when there is none.
-// The error is that of a rule which cannot be read.
+// Gate judges a benchmark's results. The baseline holds the results of criteria.baseline.benchmarkRef; without a benchmarkRef, it is
+// nil. Gate returns an error for a rule that cannot be parsed.
 func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
 	metrics := []v1alpha1.Metric{v1alpha1.MetricLost}
 	for _, rule := range gate.Rules {
@@ -50,38 +48,19 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
 			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d.Key) }
-			c.Incomparable = append(capture(gate, baseline.Spec, c.Variant, candidate.Spec, c.Variant),
-				incomparable(*c, firstRun(*baseline, c.Variant), firstRun(candidate, c.Variant), matters)...)
+			of, own := baseline.Variant(c.Variant), candidate.Variant(c.Variant)
+			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
 		}
 	case gate.Baseline != nil && gate.Baseline.Variant != "":
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			meant := declared(candidate.Spec, c.Variant, gate.Baseline.Variant)
+			of, own := candidate.Variant(gate.Baseline.Variant), candidate.Variant(c.Variant)
+			meant := declared(of, own)
 			matters := func(d result.Difference) bool {
 				return d.BetweenRounds() && !ignored(gate, d.Key) && !matchesAny(meant, d.Key)
 			}
-			c.Incomparable = append(capture(gate, candidate.Spec, gate.Baseline.Variant, candidate.Spec, c.Variant),
-				incomparable(*c, firstRun(candidate, gate.Baseline.Variant), firstRun(candidate, c.Variant), matters)...)
+			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
 		}
 	}
 	return verdict.Judge(in)
-}
-
-// firstRun is the first of a variant's runs, nil when there is none. It stands for all: their conditions are equal, or
-// nothing is concluded from any.
-func firstRun(r Results, variant string) *result.Stored {
-	if v := r.Variant(variant); v != nil {
-		return v.First
-	}
-	return nil
-}
-
-// variantOf finds a variant with all that it inherits.
-func variantOf(spec v1alpha1.LatencyBenchmarkSpec, name string) (v1alpha1.Variant, bool) {
-	all := plan.Variants(spec)
-	i := slices.IndexFunc(all, func(v v1alpha1.Variant) bool { return v.Name == name })
-	if i < 0 {
-		return v1alpha1.Variant{}, false
-	}
-	return all[i], true
 }

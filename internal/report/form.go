@@ -1,4 +1,4 @@
-// Package report prints results: tables, documents for programs, Markdown and plots. Package summary computes what they show.
+// Package report prints results: tables, documents for programs, and Markdown. Package summary computes what they show.
 package report
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// What a form can refuse, for errors.Is.
+// Errors of a form, for errors.Is.
 var (
 	// ErrUnknownForm is returned for the name of a form that does not exist.
 	ErrUnknownForm = errors.New("unknown format")
@@ -27,26 +27,27 @@ const FormPairs = "pairs"
 
 // Form is a layout in which the results of a benchmark are printed.
 type Form struct {
-	// Name by which it is asked for.
+	// Name is the name by which users request the form.
 	Name string
-	// Shows says in a few words what it prints.
+	// Shows describes in a few words what the form prints.
 	Shows string
 
-	// write prints stored runs; nil for a form of matrices only.
+	// write prints stored runs; nil for a form that shows matrices only.
 	write func(w io.Writer, s sheet) error
-	// pairs prints the results of a matrix; nil for a form of stored runs only.
+	// pairs prints the results of a matrix; nil for a form that shows stored runs only.
 	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error
 }
 
-// sheet is what a form prints from.
+// sheet holds the input of a form.
 type sheet struct {
-	// benchmark with what follows from runs in its status.
+	// benchmark has the results of runs in its status.
 	benchmark *v1alpha1.LatencyBenchmark
-	// runs are the stored ones, oldest first.
-	runs []result.Stored
+	// runs holds the stored runs, oldest first, and collected their collection.
+	runs      []result.Stored
+	collected *rounds.Collection
 }
 
-// newSheet computes what follows from the runs.
+// newSheet computes the results of the runs.
 func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error) {
 	collected, err := rounds.Of(b.Spec, runs...)
 	if err != nil {
@@ -55,10 +56,10 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 	computed := summary.Summarize(collected)
 	b = b.DeepCopy()
 	b.Status.Results, b.Status.Warnings, b.Status.Endpoints = computed.Results, computed.Warnings, computed.Endpoints
-	return sheet{benchmark: b, runs: runs}, nil
+	return sheet{benchmark: b, runs: runs, collected: collected}, nil
 }
 
-// Forms are all layouts, the general one first. sfnt, networks, matrix and ladder are those of published tables; json, yaml
+// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables; json, yaml
 // and csv are for programs.
 func Forms() []Form {
 	return []Form{
@@ -81,7 +82,7 @@ func Forms() []Form {
 	}
 }
 
-// documentForm is a form for programs.
+// documentForm returns a form for programs.
 func documentForm(name, shows string, write func(io.Writer, Document) error) Form {
 	return Form{Name: name, Shows: shows,
 		write: func(w io.Writer, s sheet) error {
@@ -97,7 +98,7 @@ func documentForm(name, shows string, write func(io.Writer, Document) error) For
 	}
 }
 
-// FormNamed finds a form. The error wraps ErrUnknownForm and names those that there are.
+// FormNamed returns the form with a name. The error wraps ErrUnknownForm and lists the known forms.
 func FormNamed(name string) (Form, error) {
 	var known []string
 	for _, f := range Forms() {
@@ -109,8 +110,8 @@ func FormNamed(name string) (Form, error) {
 	return Form{}, fmt.Errorf("%w %q; known are %s", ErrUnknownForm, name, strings.Join(known, ", "))
 }
 
-// Write prints the stored runs of a benchmark, oldest first. What the benchmark's status says of results is not looked
-// at. The error wraps ErrNothingToShow when no cell is of the kind that the form shows.
+// Write prints the stored runs of a benchmark, oldest first. It ignores the results in the benchmark's status. The error
+// wraps ErrNothingToShow if no cell is of the kind that the form shows.
 func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Stored) error {
 	if f.write == nil {
 		return fmt.Errorf("%w: the benchmark measures one pair of nodes", ErrNothingToShow)
@@ -122,11 +123,11 @@ func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Sto
 	return f.write(w, s)
 }
 
-// ShowsPairs says whether the form shows matrices.
+// ShowsPairs reports whether the form shows matrices.
 func (f Form) ShowsPairs() bool { return f.pairs != nil }
 
-// WritePairs prints a matrix from the status of the benchmark of each pair. The error wraps ErrNothingToShow when no
-// cell is of the kind that the form shows.
+// WritePairs prints a matrix from the status of the benchmark of each pair. The error wraps ErrNothingToShow if no cell is
+// of the kind that the form shows.
 func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
 	if f.pairs == nil {
 		return fmt.Errorf("%w: a LatencyMatrix measures many pairs of nodes", ErrNothingToShow)
@@ -134,26 +135,22 @@ func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha
 	return f.pairs(w, m, pairs)
 }
 
-// title says which benchmark this is, and how much of it was measured.
+// title names the benchmark and says how many of its runs were measured.
 func (s sheet) title() string {
 	b := s.benchmark
 	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
 }
 
-// variant is one of the benchmark's with everything filled in.
-func (s sheet) variant(name string) v1alpha1.Variant {
-	for _, v := range plan.Variants(s.benchmark.Spec) {
-		if v.Name == name {
-			return v
-		}
-	}
-	return v1alpha1.Variant{Name: name, Network: &s.benchmark.Spec.Network}
+// ways describes the variant of a result in a few words.
+func (s sheet) ways(r v1alpha1.CellResult) string {
+	return Ways(s.collected.Variant(r.Variant).Variant)
 }
 
 // block is a list of cells that belong together.
 type block []v1alpha1.CellResult
 
-// roundTrips are the lines of round trips, in blocks of neighbours that same holds to be of one block.
+// roundTrips returns the results of round trips in blocks. A result joins the block before it if same holds for it and the
+// first result of that block.
 func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
 	var blocks []block
 	for _, r := range s.benchmark.Status.Results {
@@ -169,7 +166,7 @@ func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
 	return blocks
 }
 
-// warningLines are the lines that say what limits the numbers.
+// warningLines returns the warnings of a benchmark, a line each.
 func warningLines(b *v1alpha1.LatencyBenchmark) []string {
 	var lines []string
 	for _, warning := range b.Status.Warnings {
@@ -178,7 +175,7 @@ func warningLines(b *v1alpha1.LatencyBenchmark) []string {
 	return lines
 }
 
-// notes prints lines below the tables, each after a prefix, with a blank line before them.
+// notes prints lines below the tables, each with a prefix, after a blank line.
 func notes(w io.Writer, prefix string, lines []string) {
 	for i, line := range lines {
 		if i == 0 {
@@ -188,7 +185,7 @@ func notes(w io.Writer, prefix string, lines []string) {
 	}
 }
 
-// Ways says over which network, how the ends waited, and who carried the messages if not the kernel.
+// Ways describes a variant in a few words: its network, its wait mode, its muxer and its acceleration, if any.
 func Ways(v v1alpha1.Variant) string {
 	text := fmt.Sprintf("network %s, %s%s", network(v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
 	if a := v.Acceleration; a != nil && a.Type != v1alpha1.AccelerationKernel {
@@ -203,7 +200,7 @@ func Ways(v v1alpha1.Variant) string {
 	return text
 }
 
-// countedFrom says from when the latencies of an open loop count; empty for a closed loop.
+// countedFrom names the send from which the latencies of an open loop are counted; empty for a closed loop.
 func countedFrom(start string) string {
 	if start == "" {
 		return ""
@@ -211,5 +208,5 @@ func countedFrom(start string) string {
 	return fmt.Sprintf(" from the %s send", strings.ToLower(start))
 }
 
-// micros is a latency in microseconds, exact: three decimals.
+// micros formats a latency in microseconds with three decimals, which is exact.
 func micros(ns int64) string { return fmt.Sprintf("%d.%03d", ns/1_000, ns%1_000) }

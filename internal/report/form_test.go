@@ -24,7 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
-// experiment is a benchmark of a tool and a workload, of a second a cell.
+// experiment returns a benchmark of a tool and a workload, with cells of one second.
 func experiment(name string, t v1alpha1.Tool, w v1alpha1.Workload, variants ...v1alpha1.Variant) *v1alpha1.LatencyBenchmark {
 	w.Duration = metav1.Duration{Duration: time.Second}
 	return &v1alpha1.LatencyBenchmark{
@@ -36,7 +36,7 @@ func experiment(name string, t v1alpha1.Tool, w v1alpha1.Workload, variants ...v
 	}
 }
 
-// measured are all runs of a benchmark, each cell as fill leaves it.
+// measured returns all runs of a benchmark. fill sets the results of each cell.
 func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Cell)) []result.Stored {
 	var all []result.Stored
 	for _, run := range plan.Runs(b) {
@@ -65,7 +65,7 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 	return all
 }
 
-// printed is what a form prints.
+// printed returns the output of a form.
 func printed(t *testing.T, form string, b *v1alpha1.LatencyBenchmark, runs []result.Stored) string {
 	t.Helper()
 	f, err := FormNamed(form)
@@ -91,7 +91,7 @@ func TestFormNamed(t *testing.T) {
 	}
 }
 
-// The general table is printed from the stored runs, whatever the status says.
+// The general table is printed from the stored runs and not from the status.
 func TestFormTableIsOfTheStoredRuns(t *testing.T) {
 	b := experiment("x", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "of-the-status", LatencyType: "RTT"}}
@@ -104,7 +104,7 @@ func TestFormTableIsOfTheStoredRuns(t *testing.T) {
 	}
 }
 
-// Each form refuses results that it cannot show, rather than print a table without rows.
+// Each form refuses results that it cannot show, instead of printing a table without rows.
 func TestFormsRefuseWhatTheyDoNotShow(t *testing.T) {
 	streams := experiment("streams", v1alpha1.ToolNetperf, v1alpha1.Workload{Streams: []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}})
 	streamed := measured(streams, func(_ plan.Run, c *result.Cell) { c.Bandwidth = &tool.Bandwidth{BitsPerSecond: 1e9} })
@@ -150,7 +150,7 @@ func TestFormSfnt(t *testing.T) {
 		v1alpha1.Variant{Name: "pod"}, v1alpha1.Variant{Name: "vf", Network: &vf, Wait: v1alpha1.WaitSpin})
 	b.Spec.Rounds, b.Spec.LatencyType = 2, v1alpha1.LatencyHalfRTT
 	runs := measured(b, func(run plan.Run, c *result.Cell) {
-		// 2,000 samples from 20 µs of round trip, quicker over the VF and slower in the second round; few of 64 KiB.
+		// 2,000 samples, from a round trip of 20 µs upwards; faster over the VF, slower in the second round, and fewer at 64 KiB.
 		first, count := int64(20_000), int64(2_000)
 		if run.Variant.Name == "vf" {
 			first = 10_000
@@ -163,9 +163,9 @@ func TestFormSfnt(t *testing.T) {
 	got := printed(t, "sfnt", b, runs)
 	golden.Check(t, "sfnt.txt", got)
 
-	// What reads the tool's own tables reads ours, up to the dash of a percentile with too few samples.
+	// The parser of the tool's own tables also parses ours, up to the dash of a percentile with too few samples.
 	block, _, _ := strings.Cut(got, "\t65536\t")
-	table, err := sfntpingpong.ParseTable([]byte(block))
+	header, rows, err := sfntpingpong.ParseTable([]byte(block))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,15 +173,15 @@ func TestFormSfnt(t *testing.T) {
 		{Size: 1, Mean: 11_299, Min: 10_200, Median: 11_303, Max: 12_399, Percentile: 12_359, StdDev: 586, Iterations: 4_000},
 		{Size: 64, Mean: 11_299, Min: 10_200, Median: 11_303, Max: 12_399, Percentile: 12_359, StdDev: 586, Iterations: 4_000},
 	}
-	if diff := cmp.Diff(want, table.Rows); diff != "" {
+	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	if rtt, err := table.FullRTT(); rtt || err != nil {
+	if rtt, err := header.FullRTT(); rtt || err != nil {
 		t.Errorf("full RTT %t, %v; want half of it", rtt, err)
 	}
 }
 
-// Of a tool without samples the table says so; lost messages reach the percentile.
+// The table says that the tool reports no samples; lost messages reach the percentile.
 func TestFormSfntOfOtherTools(t *testing.T) {
 	b := experiment("x", v1alpha1.ToolNetperf, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{1}})
 	got := printed(t, "sfnt", b, measured(b, func(_ plan.Run, c *result.Cell) {
@@ -215,7 +215,7 @@ func TestFormNetworks(t *testing.T) {
 	for _, method := range []string{"native", "assigned", "sr-iov", "paravirtual"} {
 		variants = append(variants, v1alpha1.Variant{Name: method + "-1500"}, v1alpha1.Variant{Name: method + "-9000"})
 	}
-	// One that has nothing to share a row with.
+	// pod shares its row with no other variant.
 	variants = append(variants, v1alpha1.Variant{Name: "pod"})
 	b := experiment("networks", v1alpha1.ToolNetperf, v1alpha1.Workload{
 		Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, MessageSizes: []int32{1},
@@ -232,7 +232,7 @@ func TestFormNetworks(t *testing.T) {
 		if mtu == "9000" {
 			column = 1
 		}
-		// The rounds lie on both sides of what was published.
+		// The rounds lie on both sides of the published value.
 		off := float64(run.Round-2) * 0.01
 		if c.Stream {
 			c.Bandwidth = &tool.Bandwidth{BitsPerSecond: figures[2+column] * 1e6 * (1 + off)}
@@ -258,7 +258,8 @@ func TestFormNetworks(t *testing.T) {
 	}
 }
 
-// A variant whose ends disagree stands under the smaller MTU, two variants never in one place, and both are reported.
+// A variant whose endpoints have different MTUs is shown under the smaller one. Two variants never share a place; both are
+// reported.
 func TestFormNetworksKeepsVariantsApart(t *testing.T) {
 	b := experiment("x", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}},
 		v1alpha1.Variant{Name: "vf"}, v1alpha1.Variant{Name: "vf-1500"}, v1alpha1.Variant{Name: "vf-9000"})
@@ -288,15 +289,15 @@ func TestFormMatrix(t *testing.T) {
 	golden.Check(t, "matrix.txt", printed(t, "matrix", b, runs))
 }
 
-// TestFormLadder prints the published ladders of three rounds without and three with acceleration from captures that
-// hold their figures: where there are samples enough, the same percentiles come out again.
+// TestFormLadder prints published ladders, of three rounds without acceleration and three with it, from captures that hold
+// their figures. Where there are enough samples, the percentiles must equal the published ones.
 func TestFormLadder(t *testing.T) {
 	b := experiment("ladder", v1alpha1.ToolPinger,
 		v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{256}, RatesPerSecond: []int32{23_000}},
 		v1alpha1.Variant{Name: "off"}, v1alpha1.Variant{Name: "on", Wait: v1alpha1.WaitSpin})
 	b.Spec.Rounds, b.Spec.Capture = 3, v1alpha1.CaptureServer
 	runs := measured(b, func(run plan.Run, c *result.Cell) {
-		// The client's samples, of which some came late because the sender did.
+		// The client's samples; some are late because the sender was late.
 		late := histogram(t, 30_000, 3, 20_000)
 		c.Start, c.Histogram, c.ActualStart = tool.StartIntended, late, new(histogram(t, 30_000, 1, 20_000))
 		if run.Variant.Name == "on" && run.Round == 2 {
@@ -309,7 +310,7 @@ func TestFormLadder(t *testing.T) {
 		captured := result.Captured{Cell: "tcp-256-at-23000", Histogram: round.histogram(t)}
 		runs[i].Server.Captured = []result.Captured{captured}
 	}
-	// A capture that missed packets is left out.
+	// A capture that missed packets is omitted.
 	runs[5].Server.Captured = append(runs[5].Server.Captured, result.Captured{Cell: "tcp-256-at-23000", Incomplete: "packets were dropped"})
 	got := printed(t, "ladder", b, runs)
 	golden.Check(t, "ladder.txt", got)
@@ -342,14 +343,14 @@ func TestFormLadder(t *testing.T) {
 	}
 }
 
-// publishedRound is a round as it was published: latencies in nanoseconds, and the number of events up to them.
+// publishedRound holds a round as it was published: latencies in nanoseconds, and the number of events up to each.
 type publishedRound struct {
 	steps []struct{ ns, events int64 }
 }
 
-// line is what our ladder must say in a line, in microseconds. Its percentiles are the smallest latency that so large a
-// share of the events does not exceed. The published ones round the rank to the nearest instead: of 2154560 events, of
-// which 2154538 took up to 84 µs, these are 99.9989 %, and published as 99.999 %.
+// line returns the value that our ladder must have in a line, in microseconds. A percentile of ours is the smallest latency
+// that at least this share of the events does not exceed. The published ladders round the rank to the nearest instead:
+// 2154538 of 2154560 events took up to 84 µs, which is 99.9989 % and was published as 99.999 %.
 func (p publishedRound) line(name string) (us float64, ok bool) {
 	last := p.steps[len(p.steps)-1]
 	var rank float64
@@ -371,7 +372,7 @@ func (p publishedRound) line(name string) (us float64, ok bool) {
 	return 0, false
 }
 
-// histogram has the published number of events up to each of the published latencies.
+// histogram returns a histogram with the published number of events up to each of the published latencies.
 func (p publishedRound) histogram(t *testing.T) result.Histogram {
 	t.Helper()
 	r := result.NewRecorder()

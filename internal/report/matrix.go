@@ -9,8 +9,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// matrix prints a line for each rate and message size, from min to max, of all rounds together: a table for each variant
-// and protocol.
+// matrix prints a table for each variant and protocol, with a line for each rate and message size: the figures of all rounds
+// together, from min to max.
 func matrix(w io.Writer, s sheet) error {
 	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool { return a.Variant == b.Variant && a.Protocol == b.Protocol })
 	if len(blocks) == 0 {
@@ -25,7 +25,7 @@ func matrix(w io.Writer, s sheet) error {
 			return "ping-pong"
 		}}, countColumn("SIZE", func(r v1alpha1.CellResult) int64 { return int64(r.MessageSizeBytes) }), roundsColumn}
 		first := rows[0]
-		heading := fmt.Sprintf("variant %s (%s), %s, %s%s, µs", first.Variant, Ways(s.variant(first.Variant)), first.Protocol, first.LatencyType, countedFrom(first.CountedFrom))
+		heading := fmt.Sprintf("variant %s (%s), %s, %s%s, µs", first.Variant, s.ways(first), first.Protocol, first.LatencyType, countedFrom(first.CountedFrom))
 		if err := (resultTable{heading, append(columns, figureColumns(rounds.Percentiles(), micros, false)...), rows}).write(w); err != nil {
 			return fmt.Errorf("writing the matrix: %w", err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// matrixOf is a matrix of nodes node-01, node-02 and so on and the benchmarks of its pairs, which fill finishes.
+// matrixOf returns a matrix of the nodes node-01, node-02 and so on, and the benchmarks of its pairs, which fill completes.
 func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.LatencyBenchmark)) (*v1alpha1.LatencyMatrix, []v1alpha1.LatencyBenchmark) {
 	var names []string
 	for i := range nodes {
@@ -25,7 +25,7 @@ func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.Laten
 	}
 	template := experiment("mesh", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}})
 	var all []v1alpha1.LatencyBenchmark
-	for _, slot := range plan.Pairs(topology, names, names, 0) {
+	for _, slot := range plan.Matrix(v1alpha1.LatencyMatrixSpec{Topology: topology, Parallelism: int32(nodes)}, names, names[0]) {
 		for _, p := range slot {
 			b := template.DeepCopy()
 			b.Name = fmt.Sprintf("mesh-%s-%s", p.ClientNode[5:], p.ServerNode[5:])
@@ -43,7 +43,7 @@ func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.Laten
 	return m, all
 }
 
-// found puts a result of a variant into the status of a pair's benchmark.
+// found adds a result of a variant to the status of a pair's benchmark.
 func found(b *v1alpha1.LatencyBenchmark, variant string, p50, p99 int64, verified bool) {
 	b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
 		Variant: variant, Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, LatencyType: "RTT", Rounds: 1, Samples: 1_000,
@@ -84,7 +84,7 @@ func TestPairs(t *testing.T) {
 	golden.Check(t, "pairs.txt", printedPairs(t, m, of))
 }
 
-// A star has one column; its pairs' nodes are those that were chosen, once they are.
+// A star has one column. The nodes of a pair are the chosen ones as soon as they are known.
 func TestPairsOfAStar(t *testing.T) {
 	m, of := matrixOf(v1alpha1.TopologyStar, 3, func(b *v1alpha1.LatencyBenchmark) {
 		found(b, "default", 10_000, 20_000, true)
@@ -100,7 +100,7 @@ func TestPairsOfAStar(t *testing.T) {
 	}
 }
 
-// Beyond 20 nodes there is no matrix: the quantiles over all pairs say more, and the worst are listed.
+// With more than 20 nodes there is no matrix, only the quantiles over all pairs and a list of the slowest.
 func TestPairsOfManyNodes(t *testing.T) {
 	worst := int64(0)
 	m, of := matrixOf(v1alpha1.TopologyAllPairs, 21, func(b *v1alpha1.LatencyBenchmark) {
@@ -111,7 +111,7 @@ func TestPairsOfManyNodes(t *testing.T) {
 	if strings.Contains(got, "clients are rows") {
 		t.Errorf("a matrix of 21 nodes:\n%s", got)
 	}
-	// 210 pairs, of 1 to 210 µs: the 105th, the 189th and the 208th.
+	// There are 210 pairs of 1 to 210 µs; the quantiles are the 105th, the 189th and the 208th.
 	for _, want := range []string{
 		"p50 210 1.00µs 105.00µs 189.00µs 208.00µs 210.00µs ", "p99 210 2.00µs 210.00µs 378.00µs 416.00µs 420.00µs ",
 		"BENCHMARK node-", " 210.00µs 420.00µs ", " 191.00µs 382.00µs ",
@@ -148,7 +148,7 @@ func TestPairsWithoutResults(t *testing.T) {
 	}
 }
 
-// A pair that lost its slowest messages is worse than any other, and one with few samples is not the best.
+// A pair that lost its slowest messages ranks worse than any other; a pair with too few samples does not rank best.
 func TestRank(t *testing.T) {
 	for _, c := range []struct {
 		r    v1alpha1.CellResult

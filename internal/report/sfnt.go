@@ -10,10 +10,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// sfnt prints the table of sfnt-pingpong: the same columns, each after a tab, whole nanoseconds, everything else in
-// lines that begin with #. There is a block for each variant, protocol and rate. The figures are of all rounds together,
-// by our estimator, whatever tool measured; iter is the number of samples. A figure that is not known is a
-// dash, which no reader parses as a number, or the word lost.
+// sfnt prints the table of sfnt-pingpong: the same columns, each after a tab, in whole nanoseconds, and everything else in
+// lines that begin with #. There is a block for each variant, protocol and rate. The figures cover all rounds together and
+// come from our estimator, whichever tool measured; iter is the number of samples. An unknown figure is a dash, which no
+// reader parses as a number, or the word lost.
 func sfnt(w io.Writer, s sheet) error {
 	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool {
 		return a.Variant == b.Variant && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond
@@ -40,10 +40,10 @@ func sfnt(w io.Writer, s sheet) error {
 	return nil
 }
 
-// sfntHeader says what was measured, on what, and what the columns are.
+// sfntHeader writes what was measured, on which endpoints, and the titles of the columns.
 func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "# %s\n", s.title())
-	fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, Ways(s.variant(first.Variant)))
+	fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, s.ways(first))
 	fmt.Fprintf(w, "# protocol: %s\n", strings.ToLower(string(first.Protocol)))
 	if first.RatePerSecond > 0 {
 		fmt.Fprintf(w, "# rate: %d messages a second, counted%s\n", first.RatePerSecond, countedFrom(first.CountedFrom))
@@ -64,7 +64,7 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n")
 }
 
-// betweenRounds says how much median and percentile differ between the rounds. A single sweep cannot tell that.
+// betweenRounds writes how much the median and the percentile differ between rounds, which a single sweep cannot show.
 func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
 	for _, r := range rows {
 		text := ""
@@ -82,7 +82,7 @@ func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
 	}
 }
 
-// sfntReporting is sfnt-pingpong's own word for a latency type.
+// sfntReporting returns sfnt-pingpong's name of a latency type.
 func sfntReporting(t v1alpha1.ResultLatencyType) string {
 	if t == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {
 		return "1/2 RTT"

@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// A comparison has one observation a round: a round is one complete run with fresh pods, and rounds, not samples, are
-// independent of each other. It is judged by counting: of all pairs of a candidate and a baseline round, how many lie
-// beyond the limit? If the truth lay just beyond it, few would lie within it, and the exact Mann-Whitney distribution
-// says how few are too few to be chance. That is the same as holding the bounds of the ratio against the limit, and can
-// be done in integers, so that a value at the limit is always within it.
+// A comparison has one observation per round: a round is one complete run with fresh pods, and rounds, not samples, are
+// independent of each other. The decision is made by counting: of all pairs of a candidate and a baseline round, how many are
+// beyond the limit? If the true value were just beyond it, few pairs would be within it, and the exact Mann-Whitney
+// distribution gives the largest count that is too small to be chance. That is equivalent to comparing the bounds of the ratio
+// with the limit, and can be done in integers, so that a value at the limit is always within it.
 
-// Infinite is the value of a percentile that lost messages reach: slower than anything that was measured.
+// Infinite is the value of a percentile that is a lost message: slower than anything that was measured.
 const Infinite = math.MaxInt64
 
-// Observation is the figure of one round, 0 or more, with the range in which it truly lies.
+// Observation is the value of one round, 0 or more, with the range of the true value.
 type Observation struct {
 	Value, Low, High int64
 }
 
-// Exact returns the observation of a figure that was not rounded, or only to the unit.
+// Exact returns the observation of a value that was not rounded, or was rounded only to the unit.
 func Exact(value int64) Observation { return Observation{value, value, value} }
 
-// Rounded returns the observation of a figure that is known to half of a step on each side. The ratios of values that were
-// truncated instead of rounded lie in the same range, because both sides are off in the same direction.
+// Rounded returns the observation of a value that is known to half a step on each side. The ratios of values that were
+// truncated instead of rounded are in the same range, because both sides are off in the same direction.
 func Rounded(value, step int64) Observation {
 	if value == Infinite || step <= 1 {
 		return Exact(value)
@@ -43,7 +43,7 @@ func (p Percentile) Observe(buckets []Bucket, lost int64) Observation {
 	rank := p.rank(Count(buckets) + lost)
 	for _, b := range buckets {
 		if rank -= b.Count; rank <= 0 {
-			// The value is the one that is reported everywhere else.
+			// All other output reports this value, too.
 			return Observation{Value: b.High, Low: b.Low, High: b.High}
 		}
 	}
@@ -82,9 +82,9 @@ func (t Tolerance) Above() Factor { return Factor{whole + int64(t), whole} }
 // Below returns one minus the tolerance: 0.95 for 5 %.
 func (t Tolerance) Below() Factor { return Factor{whole - int64(t), whole} }
 
-// beyondToGate is how many samples beyond a percentile are enough to judge it against any tolerance up to 10 %. The
-// share that truly lies beyond the reported value is then, with 95 % confidence, between 0.81 and 1.22 times the
-// nominal one. What the samples leave uncertain shows in the spread of the rounds.
+// beyondToGate is the number of samples beyond a percentile that is enough to judge it against any tolerance up to 10 %. The
+// true share beyond the reported value is then, with 95 % confidence, between 0.81 and 1.22 times the nominal one. The
+// uncertainty that the samples leave is part of the spread of the rounds.
 const beyondToGate = 100
 
 // NeedsToGate returns the smallest number of samples of a round with which a percentile can be evaluated against a tolerance;
@@ -100,13 +100,13 @@ func (p Percentile) NeedsToGate(t Tolerance) int64 {
 	return p.needs(max(beyond, samplesBeyond))
 }
 
-// Tally counts, of a number of comparisons with a limit, how many are worse than it.
+// Tally is the result of a number of comparisons with a limit: how many are worse than it.
 //
 // A comparison that equals the limit is within it. Ties therefore never fail, and pass only if the limit itself is allowed.
 // Differences that rounding may hide count as possible in either direction.
 type Tally struct {
-	// All is the number of comparisons; Surely of them are worse than the limit whatever was lost in rounding, and
-	// Possibly, which includes these, may be.
+	// All is the number of comparisons. Surely is how many are worse than the limit whatever the rounding hides, and Possibly,
+	// which includes these, is how many may be worse.
 	All, Surely, Possibly int
 }
 
@@ -123,7 +123,7 @@ func TallyAbove(baseline, candidate []Observation, limit Factor) Tally {
 	for _, c := range candidate {
 		for _, b := range baseline {
 			switch {
-			// Nothing is more than infinity, and of nothing the ratio is unknown.
+			// No value exceeds infinity, and a ratio to zero is unknown.
 			case b.High != Infinite && more(c.Low, limit.Den, b.High, limit.Num):
 				t.Surely++
 				t.Possibly++
@@ -141,7 +141,8 @@ func TallyBelow(baseline, candidate []Observation, limit Factor) Tally {
 	return TallyAbove(candidate, baseline, Factor{limit.Den, limit.Num})
 }
 
-// TallyDifference counts the pairs in which the candidate is more than the baseline and the limit together.
+// TallyDifference counts the pairs in which the candidate is more than the baseline and the limit together. The difference
+// between two infinite values is unknown.
 func TallyDifference(baseline, candidate []Observation, limit int64) Tally {
 	t := Tally{All: len(baseline) * len(candidate)}
 	for _, c := range candidate {
@@ -149,7 +150,7 @@ func TallyDifference(baseline, candidate []Observation, limit int64) Tally {
 			if c.Low-b.High > limit {
 				t.Surely++
 			}
-			if c.High-b.Low > limit {
+			if c.High-b.Low > limit || c.High == Infinite && b.Low == Infinite {
 				t.Possibly++
 			}
 		}
@@ -159,33 +160,16 @@ func TallyDifference(baseline, candidate []Observation, limit int64) Tally {
 
 // TallyLevel counts the rounds that are above a limit.
 func TallyLevel(rounds []Observation, limit int64) Tally {
-	t := Tally{All: len(rounds)}
-	for _, r := range rounds {
-		if r.Low > limit {
-			t.Surely++
-		}
-		if r.High > limit {
-			t.Possibly++
-		}
-	}
-	return t
+	return TallyDifference([]Observation{Exact(0)}, rounds, limit)
 }
 
 // TallyLevelBelow counts the rounds that are below a limit.
 func TallyLevelBelow(rounds []Observation, limit int64) Tally {
-	t := Tally{All: len(rounds)}
-	for _, r := range rounds {
-		if r.High < limit {
-			t.Surely++
-		}
-		if r.Low < limit {
-			t.Possibly++
-		}
-	}
-	return t
+	// r < l is 0-r > -l.
+	return TallyDifference(rounds, []Observation{Exact(0)}, -limit)
 }
 
-// more says whether a*b > c*d, all of them 0 or more.
+// more reports whether a*b > c*d; all of them must be 0 or more.
 func more(a, b, c, d int64) bool {
 	abHigh, abLow := bits.Mul64(uint64(a), uint64(b))
 	cdHigh, cdLow := bits.Mul64(uint64(c), uint64(d))
@@ -196,10 +180,11 @@ func more(a, b, c, d int64) bool {
 type Bounds struct {
 	// Estimate is the median of all comparisons (Hodges-Lehmann).
 	Estimate float64
-	// Lowest and Highest are what the estimate would be if all rounding had gone one way, or the other. No number of
-	// rounds brings the bounds nearer.
+	// Lowest and Highest are the estimates if all rounding had gone in one direction or the other. More rounds do not narrow
+	// this range.
 	Lowest, Highest float64
-	// Lower and Upper are the bounds. Without one they are 0 (of differences negative infinity) and infinity.
+	// Lower and Upper are the bounds. If a bound does not exist, Lower is 0 (negative infinity for differences) and Upper
+	// infinity.
 	Lower, Upper float64
 }
 
@@ -235,7 +220,7 @@ func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {
 // FewestForInterval is the smallest number of rounds, on each side, that give an interval.
 func FewestForInterval() int { return FewestRounds(eachSide) }
 
-// isExact says whether the ratios of rounds to each other are known exactly. What is nothing or lost has none.
+// isExact reports whether all ratios to these rounds are known exactly. There is no exact ratio to a value that is 0 or lost.
 func isExact(rounds []Observation) bool {
 	for _, r := range rounds {
 		if r.Low != r.High || r.Value == 0 || r.Value == Infinite {
@@ -245,7 +230,7 @@ func isExact(rounds []Observation) bool {
 	return true
 }
 
-// ratio is c/b, or unknown when both are nothing or infinite.
+// ratio returns c/b, or unknown if both are 0 or both are infinite.
 func ratio(c, b int64, unknown float64) float64 {
 	switch {
 	case c == b && (b == 0 || b == Infinite):
@@ -287,7 +272,7 @@ func level(v int64) float64 {
 	return float64(v)
 }
 
-// spread holds comparisons: what each is, and, when they are rounded, what it is at least and at most.
+// spread holds comparisons: the value of each and, if they are rounded, its lowest and highest possible value.
 type spread struct {
 	value, lowest, highest []float64
 	rounded                bool
@@ -305,14 +290,14 @@ func (s *spread) widen(lowest, highest float64) {
 	s.lowest, s.highest = append(s.lowest, lowest), append(s.highest, highest)
 }
 
-// bounds of the comparisons; none is the lower bound when there is none.
+// bounds returns the bounds of the comparisons; none is the value of a missing lower bound.
 func (s *spread) bounds(none float64, kLower, kUpper int) Bounds {
 	n := len(s.value)
 	out := Bounds{Estimate: math.NaN(), Lowest: none, Highest: math.Inf(1), Lower: none, Upper: math.Inf(1)}
 	if n == 0 {
 		return out
 	}
-	// Each of the three is sorted for itself: what all comparisons are at least is, in order, at most what they are.
+	// The three lists are sorted independently: sorted, each lowest value is at most the value in the same position.
 	slices.Sort(s.value)
 	lowest, highest := s.value, s.value
 	if s.rounded {
@@ -330,7 +315,7 @@ func (s *spread) bounds(none float64, kLower, kUpper int) Bounds {
 	return out
 }
 
-// middle of sorted values, of an even number the mean of the two in the middle.
+// middle returns the median of sorted values: for an even number of values, the mean of the middle two.
 func middle(sorted []float64) float64 {
 	n := len(sorted)
 	low, high := sorted[(n-1)/2], sorted[n/2]

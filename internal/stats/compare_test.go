@@ -95,7 +95,7 @@ func TestNeedsToGate(t *testing.T) {
 		tolerance Tolerance
 		want      int64
 	}{
-		// The table of the method, for tolerances up to 10 %.
+		// The table in the description of the method, for tolerances up to 10 %.
 		{P99, 10_000, 10_000}, {P999, 10_000, 100_000}, {P9999, 10_000, 1_000_000}, {P99999, 10_000, 10_000_000},
 		{P99, 5_000, 10_000}, {P99, 0, 10_000}, {P50, 0, 200},
 		{P99, 10_001, 10_000}, {P99, 20_000, 2_500}, {P99, 25_000, 1_600}, {P99, 31_000, 1_100}, {P99, 32_000, 1_000},
@@ -137,8 +137,15 @@ func TestTally(t *testing.T) {
 		"a product of more than 64 bits does not wrap":       {TallyAbove(exactly(1<<61), exactly(1<<61+1), Factor{1 << 40, 1 << 40}), Tally{1, 1, 1}},
 		"a difference":                      {TallyDifference(exactly(0, 5), exactly(5, 11), 5), Tally{4, 2, 2}},
 		"a rounded difference":              {TallyDifference([]Observation{Rounded(10, 4)}, []Observation{Rounded(14, 4), Rounded(30, 4)}, 5), Tally{2, 1, 2}},
+		"lost minus lost is not known":      {TallyDifference(exactly(Infinite), exactly(Infinite), 5), Tally{1, 0, 1}},
+		"lost minus some is beyond":         {TallyDifference(exactly(5), exactly(Infinite), 5), Tally{1, 1, 1}},
+		"some minus lost is within":         {TallyDifference(exactly(Infinite), exactly(5), 5), Tally{1, 0, 0}},
 		"a level at the limit is within it": {TallyLevel(exactly(1999, 2000, 2001), 2000), Tally{3, 1, 1}},
 		"a rounded level":                   {TallyLevel([]Observation{Rounded(2000, 1000), Rounded(3000, 1000), Rounded(1000, 1000)}, 2000), Tally{3, 1, 2}},
+		"a level that is lost":              {TallyLevel(exactly(5, Infinite), Infinite-1), Tally{2, 1, 1}},
+		"a lost level at a lost limit":      {TallyLevel(exactly(5, Infinite), Infinite), Tally{2, 0, 0}},
+		"a lost level is not below":         {TallyLevelBelow(exactly(0, Infinite), Infinite), Tally{2, 1, 1}},
+		"nothing is below nothing":          {TallyLevelBelow(exactly(0, 1, Infinite), 0), Tally{3, 0, 0}},
 		"a level from below":                {TallyLevelBelow(exactly(1999, 2000, 2001), 2000), Tally{3, 1, 1}},
 		"a rounded level from below":        {TallyLevelBelow([]Observation{Rounded(2000, 1000), Rounded(3000, 1000), Rounded(1000, 1000)}, 2000), Tally{3, 1, 2}},
 		"no rounds":                         {TallyAbove(nil, nil, five.Above()), Tally{}},
@@ -152,8 +159,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestTallyAgainstBounds holds the decision by counting against the bounds of exact fractions: the rule of the method is
-// Pass when the upper bound is at most the limit, and Fail when the lower one is above it.
+// TestTallyAgainstBounds compares the decision by counting with the bounds of exact fractions: the rule of the method is Pass
+// if the upper bound is at most the limit, and Fail if the lower bound is above it.
 func TestTallyAgainstBounds(t *testing.T) {
 	decided := 0
 	for seed := range uint64(3_000) {
@@ -162,7 +169,7 @@ func TestTallyAgainstBounds(t *testing.T) {
 		draw := func(count int, step int64) []Observation {
 			out := make([]Observation, count)
 			for i := range out {
-				// Few values, so that there are ties with each other and with the limit.
+				// Use few values, so that there are ties with each other and with the limit.
 				out[i] = Rounded(100+5*random.Int64N(6)*(1+int64(seed%2)), step)
 			}
 			return out
@@ -198,7 +205,7 @@ func TestTallyAgainstBounds(t *testing.T) {
 		if bounds.Lower != wantLower || bounds.Upper != wantUpper {
 			t.Fatalf("seed %d: bounds %v to %v, want %v to %v", seed, bounds.Lower, bounds.Upper, wantLower, wantUpper)
 		}
-		// A decrease is the same with the roles exchanged.
+		// A decrease is equivalent to an increase with the roles exchanged.
 		if below := TallyBelow(candidate, baseline, Factor{limit.Den, limit.Num}); below != tally {
 			t.Fatalf("seed %d: %+v the other way round, %+v this way", seed, below, tally)
 		}

@@ -2,10 +2,11 @@ package stats
 
 import (
 	"fmt"
+	"math"
 )
 
-// FormatLatency writes a latency in nanoseconds for people, with two decimals of the unit that suits it: 840ns,
-// 8.21µs, 1.72ms, 2.31s.
+// FormatLatency formats a latency in nanoseconds for people, with two decimals in the appropriate unit: 840ns, 8.21µs, 1.72ms,
+// 2.31s.
 func FormatLatency(ns int64) string {
 	if ns < 1_000 {
 		return fmt.Sprintf("%dns", ns)
@@ -23,7 +24,7 @@ func FormatLatency(ns int64) string {
 	return fmt.Sprintf("%d.%02ds", hundredths/100, hundredths%100)
 }
 
-// FormatBitRate writes a bit rate for people, in the decimal unit that suits it: 940Mb/s, 9.41Gb/s.
+// FormatBitRate formats a bit rate for people, in the appropriate decimal unit: 940Mb/s, 9.41Gb/s.
 func FormatBitRate(bitsPerSecond int64) string {
 	for _, u := range []struct {
 		name string
@@ -38,11 +39,20 @@ func FormatBitRate(bitsPerSecond int64) string {
 	return fmt.Sprintf("%d.%02dGb/s", hundredths/100, hundredths%100)
 }
 
-// roundTo is how many units make up ns, halves rounded up.
+// roundTo returns the number of units in ns, with halves rounded up.
 func roundTo(ns, unit int64) int64 {
 	n := ns / unit
 	if ns%unit >= unit-unit/2 {
 		n++
 	}
 	return n
+}
+
+// Outwards rounds a bound away from the value that it bounds: round is math.Floor for a lower bound, math.Ceil for an upper
+// one. A difference from a whole number that is due to floating point is not rounded outwards.
+func Outwards(v float64, round func(float64) float64) float64 {
+	if nearest := math.Round(v); math.Abs(v-nearest) < 1e-6 {
+		return nearest
+	}
+	return round(v)
 }

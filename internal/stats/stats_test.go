@@ -11,6 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func TestOutwards(t *testing.T) {
+	for _, c := range []struct{ v, down, up float64 }{
+		// The first is 1.1 times 100 as a float.
+		{110.00000000000001, 110, 110}, {110.001, 110, 111}, {109.9999999, 110, 110}, {0, 0, 0}, {math.Inf(1), math.Inf(1), math.Inf(1)},
+	} {
+		if down, up := Outwards(c.v, math.Floor), Outwards(c.v, math.Ceil); down != c.down || up != c.up {
+			t.Errorf("%v: got %v and %v, want %v and %v", c.v, down, up, c.down, c.up)
+		}
+	}
+}
+
 func TestRank(t *testing.T) {
 	cases := map[string]struct {
 		p     Percentile
@@ -91,8 +102,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestQuantileAgainstSorting compares with the exact percentile of sorted samples. Buckets are as wide as those
-// of a histogram with three significant digits.
+// TestQuantileAgainstSorting compares Quantile with the exact percentile of sorted samples. Buckets are as wide as those of a
+// histogram with three significant digits.
 func TestQuantileAgainstSorting(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// ratios are the known percentiles of a cell as multiples of the reference's, with the estimate and the
-// interval that a comparison of two benchmarks has. Where a round has too few samples, or there is one round only, the
-// percentiles over all rounds are compared.
+// ratios returns the known percentiles of a cell as multiples of those of the reference, with the same estimate and interval
+// as a comparison of two benchmarks. If a round has too few samples, or there is only one round, the percentiles over all
+// rounds are compared.
 func ratios(reference, c cell) []v1alpha1.Ratio {
 	var all []v1alpha1.Ratio
 	for _, p := range v1alpha1.HeadlinePercentiles() {
@@ -21,7 +21,7 @@ func ratios(reference, c cell) []v1alpha1.Ratio {
 		switch {
 		case len(baseline) > 0 && len(candidate) > 0:
 			b, _ := stats.Interval(baseline, candidate)
-			// Where lost messages reach the percentile in half of the rounds, there is no ratio.
+			// There is no ratio if lost messages reach the percentile in half of the rounds.
 			if b.Estimate > 0 && !math.IsInf(b.Estimate, 1) {
 				all = append(all, v1alpha1.Ratio{
 					Percentile: p, Estimate: Decimals(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
@@ -34,7 +34,7 @@ func ratios(reference, c cell) []v1alpha1.Ratio {
 	return all
 }
 
-// ratioBound is a bound of a ratio, rounded; empty when it bounds nothing.
+// ratioBound formats a bound of a ratio, rounded; empty if it bounds nothing.
 func ratioBound(v float64, round func(float64) float64) string {
 	if v == 0 || math.IsInf(v, 1) {
 		return ""
@@ -42,19 +42,17 @@ func ratioBound(v float64, round func(float64) float64) string {
 	return Decimals(v, round)
 }
 
-// Decimals writes a ratio with two decimals, or four below 0.1. What a float misses of a whole number is not rounded.
+// Decimals formats a ratio with two decimals, or four below 0.1, rounded by round as stats.Outwards does.
 func Decimals(v float64, round func(float64) float64) string {
 	digits, scale := 2, 100.0
 	if v < 0.1 {
 		digits, scale = 4, 10_000.0
 	}
-	if nearest := math.Round(v * scale); math.Abs(v*scale-nearest) < 1e-6 {
-		round = math.Round
-	}
-	return fmt.Sprintf("%.*f", digits, round(v*scale)/scale)
+	return fmt.Sprintf("%.*f", digits, stats.Outwards(v*scale, round)/scale)
 }
 
-// RatioOf is a line's ratio of a percentile to the reference's, whose own is 1. It is not found if it is not known.
+// RatioOf returns the ratio of a line's percentile to that of the reference, which is 1 for the reference itself. It returns
+// false if the ratio is unknown.
 func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
 	if r.Variant == reference {
 		return v1alpha1.Ratio{Percentile: p, Estimate: Decimals(1, math.Round)}, r.Percentile(p) != nil
@@ -66,11 +64,12 @@ func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1
 	return r.Ratios[i], true
 }
 
-// Bounded says whether a ratio has a bound.
+// Bounded reports whether a ratio has a bound.
 func Bounded(r v1alpha1.Ratio) bool { return r.Lower != "" || r.Upper != "" }
 
-// variantsLine has the p50 of a cell in each variant as a multiple of the first variant's, in one line: 16 names of 20
-// characters and their ratios are well below the API's 1024 bytes. It is empty without variants, and for streams.
+// variantsLine returns the p50 of a cell in each variant as a multiple of the first variant's p50, in one line: 16 names of
+// 20 characters and their ratios are well below the API's limit of 1024 bytes. It is empty without variants, and for
+// streams.
 func variantsLine(spec v1alpha1.LatencyBenchmarkSpec, cell string, results []v1alpha1.CellResult) string {
 	if len(spec.Variants) < 2 {
 		return ""

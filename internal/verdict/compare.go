@@ -8,23 +8,23 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Comparison is one rule evaluated for one cell.
+// Comparison is the evaluation of one rule for one cell.
 type Comparison struct {
-	Variant, Cell, Pair string
-	Outcome             v1alpha1.VerdictOutcome
-	// Reason as one word.
+	Variant, Cell string
+	Outcome       v1alpha1.VerdictOutcome
+	// Reason is one word.
 	Reason string
-	// Candidate and Baseline are the median rounds' values: ns of the cell's own latency type, bit/s or messages;
-	// stats.Infinite when lost messages reach the percentile. They and the bounds mean nothing when the Rounds are 0.
+	// Candidate and Baseline are the values of the median rounds: ns of the cell's own latency type, bit/s or messages;
+	// stats.Infinite if lost messages reach the percentile. They and the bounds are meaningless if CandidateRounds is 0.
 	Candidate, Baseline             int64
 	CandidateRounds, BaselineRounds int
-	// Bounds of the ratio, of the difference of lost, or of the median round: of latencies in ns of the cell's own
-	// latency type.
+	// Bounds bounds the ratio, the difference of lost, or the median round; for latencies the latter is in ns of the cell's
+	// own latency type.
 	Bounds stats.Bounds
-	// NeedsRounds is about how many rounds on each side would decide, if they are like those so far; 0 when rounds are
-	// not what is missing, or more than 1000 would be.
+	// NeedsRounds is the approximate number of rounds on each side that would decide, if further rounds are like those so
+	// far; 0 if more rounds would not decide, or more than 1000 would be necessary.
 	NeedsRounds int
-	// NeedsSamples is how many samples each round must have; 0 when there are enough.
+	// NeedsSamples is the number of samples that each round must have; 0 if there are enough.
 	NeedsSamples int64
 
 	rule    rule
@@ -32,17 +32,17 @@ type Comparison struct {
 	detail  string
 }
 
-// mayDecide says whether a comparison is decided or lacks nothing but rounds.
+// mayDecide reports whether a comparison is decided or only lacks rounds.
 func (c Comparison) mayDecide() bool {
 	return c.Outcome != v1alpha1.VerdictInconclusive ||
 		c.Reason == v1alpha1.ReasonLimitInsideBounds || c.Reason == v1alpha1.ReasonTooFewRounds
 }
 
-// compare holds one rule against one cell. It first gathers the numbers, then asks what forbids a conclusion, and then
+// compare evaluates one rule for one cell. It gathers the numbers, looks for reasons against a conclusion, and then
 // concludes.
 func compare(r rule, candidate Cell, baseline *Cell, pass, fail stats.OneIn) Comparison {
 	c := Comparison{
-		Variant: candidate.Variant, Cell: candidate.Name, Pair: candidate.Pair, rule: r, halfRTT: candidate.HalfRTT,
+		Variant: candidate.Variant, Cell: candidate.Name, rule: r, halfRTT: candidate.HalfRTT,
 		Bounds: stats.Bounds{Estimate: math.NaN(), Lower: math.Inf(-1), Upper: math.Inf(1)},
 	}
 	e, missing := gather(r, candidate, baseline)
@@ -71,7 +71,7 @@ func compare(r rule, candidate Cell, baseline *Cell, pass, fail stats.OneIn) Com
 	return c
 }
 
-// forbids is the first reason why nothing can be concluded, or nil.
+// forbids returns the first reason why nothing can be concluded, or nil.
 func forbids(r rule, candidate Cell, baseline *Cell) *Blocker {
 	switch {
 	case len(candidate.Blockers) > 0:
@@ -86,30 +86,30 @@ func forbids(r rule, candidate Cell, baseline *Cell) *Blocker {
 	return nil
 }
 
-// evidence is what a rule is judged on.
+// evidence holds the data on which a rule is judged.
 type evidence struct {
 	rule                rule
 	candidate, baseline []stats.Observation
-	// samples is the fewest of any round.
+	// samples is the smallest number of samples of any round.
 	samples int64
 	// lost is the number of messages that the candidate lost in all rounds.
 	lost int64
-	// limit of an absolute rule, or of a difference, in the unit of the observations.
+	// limit is the limit of an absolute rule, or of a difference, in the unit of the observations.
 	limit int64
-	// halfRTT says that latencies are shown as halves of what was observed.
+	// halfRTT is true if latencies are shown as half of the observed values.
 	halfRTT bool
 
 	pass, fail stats.OneIn
-	// kPass and kFail are how many comparisons may lie on the wrong side; -1 when there are too few rounds to tell.
+	// kPass and kFail are the numbers of comparisons that may lie on the wrong side; -1 if there are too few rounds.
 	kPass, kFail int
 	tally        stats.Tally
 	bounds       stats.Bounds
 }
 
-// gather takes the rule's metric out of all rounds, or says what is missing.
+// gather returns the rule's metric of all rounds, or what is missing.
 func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	e := &evidence{rule: r, limit: r.limit, samples: math.MaxInt64}
-	e.halfRTT = candidate.HalfRTT && unitOf(r.Metric) == unitNanoseconds
+	e.halfRTT = candidate.HalfRTT && UnitOf(r.Metric) == UnitNanoseconds
 	if e.halfRTT && r.kind == absolute {
 		e.limit *= 2
 	}
@@ -133,8 +133,8 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	return e, nil
 }
 
-// observe takes the rule's metric out of a cell's rounds; false when one does not have it, or there are none. A round
-// is never left out: those that lack something are seldom the quick ones.
+// observe returns the rule's metric of a cell's rounds; false if a round does not have it, or there are no rounds. Rounds
+// are never excluded: those that lack a metric are rarely the fast ones.
 func (e *evidence) observe(c Cell) ([]stats.Observation, bool) {
 	out := make([]stats.Observation, len(c.Rounds))
 	for i, round := range c.Rounds {
@@ -148,13 +148,13 @@ func (e *evidence) observe(c Cell) ([]stats.Observation, bool) {
 	return out, len(out) > 0
 }
 
-// tooFewToShow says whether a round has so few samples that its percentile is not shown anywhere, and so not here.
+// tooFewToShow reports whether a round has so few samples that its percentile is not shown anywhere.
 func (e *evidence) tooFewToShow() bool {
 	return e.rule.percentile != nil && !e.rule.percentile.Eligible(e.samples)
 }
 
-// count counts the comparisons that are worse than the limit, and bounds what they compare. The bound on the worse side
-// passes, the one on the better side fails.
+// count counts the comparisons that are worse than the limit, and computes the bounds of the compared value. The bound on
+// the worse side decides a Pass, the bound on the better side a Fail.
 func (e *evidence) count() {
 	m, n := len(e.baseline), len(e.candidate)
 	if e.rule.kind == absolute {
@@ -185,7 +185,7 @@ func (e *evidence) count() {
 	}
 }
 
-// fill takes over the numbers that are shown.
+// fill sets the numbers that are shown.
 func (c *Comparison) fill(e *evidence) {
 	c.CandidateRounds, c.BaselineRounds = len(e.candidate), len(e.baseline)
 	c.Candidate, c.Baseline = stats.Median(e.candidate), stats.Median(e.baseline)
@@ -208,7 +208,7 @@ func half(rtt int64) int64 {
 	return stats.HalfRTT(rtt)
 }
 
-// decide concludes from the counted comparisons.
+// decide draws the conclusion from the counted comparisons.
 func (c *Comparison) decide(e *evidence) {
 	name, limit := e.rule.text()
 	switch {
@@ -246,9 +246,9 @@ func (c *Comparison) conclude(outcome v1alpha1.VerdictOutcome, reason, detail st
 	c.Outcome, c.Reason, c.detail = outcome, reason, detail
 }
 
-// worstLost is the most that a round lost, and the most that one may have lost for a Pass. A count of losses is no
-// noisy level: nine rounds without any do not make up for a tenth that lost a thousand. So lost passes only when no
-// round lost more than the limit, or, against a baseline, than its worst round and the limit together. Of other metrics
+// worstLost returns the largest loss of a round, and the largest loss that a Pass allows. A count of losses is not a noisy
+// level: nine rounds without losses do not make up for a tenth that lost a thousand. Therefore lost passes only if no round
+// lost more than the limit or, against a baseline, more than the sum of its worst round and the limit. For other metrics
 // both are 0.
 func (e *evidence) worstLost() (worst, allowed int64) {
 	if e.rule.Metric != v1alpha1.MetricLost {
@@ -268,7 +268,7 @@ func (e *evidence) worstLost() (worst, allowed int64) {
 	return worst, allowed
 }
 
-// direction says in which direction a ratio is shown to differ from 1, if it is.
+// direction names the direction in which a ratio was shown to differ from 1, if it was.
 func (c *Comparison) direction() string {
 	switch {
 	case c.rule.kind != byRatio:

@@ -11,34 +11,31 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// The units of a RuleVerdict.
+// The units of metrics.
 const (
-	unitNanoseconds   = "Nanoseconds"
-	unitBitsPerSecond = "BitsPerSecond"
-	unitMessages      = "Messages"
+	UnitNanoseconds   = "Nanoseconds"
+	UnitBitsPerSecond = "BitsPerSecond"
+	UnitMessages      = "Messages"
 )
 
-func unitOf(m v1alpha1.Metric) string {
+// UnitOf returns the unit of a metric.
+func UnitOf(m v1alpha1.Metric) string {
 	switch m {
 	case v1alpha1.MetricThroughput:
-		return unitBitsPerSecond
+		return UnitBitsPerSecond
 	case v1alpha1.MetricLost:
-		return unitMessages
+		return UnitMessages
 	}
-	return unitNanoseconds
+	return UnitNanoseconds
 }
 
 // String returns the comparison in one line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs,
 // ratio 1.061 [1.020, 1.100] over 10+10 rounds: Inconclusive, maxIncrease 5% lies inside the bounds; ...
 func (c Comparison) String() string {
-	subject := fmt.Sprintf("%s of %s/%s", c.rule.Metric, c.Variant, c.Cell)
-	if c.Pair != "" {
-		subject += " between " + c.Pair
-	}
-	return fmt.Sprintf("%s: %s%s, %s", subject, c.numbers(), c.Outcome, c.detail)
+	return fmt.Sprintf("%s of %s/%s: %s%s, %s", c.rule.Metric, c.Variant, c.Cell, c.numbers(), c.Outcome, c.detail)
 }
 
-// numbers of the comparison, with a colon after them; empty when there are none.
+// numbers returns the numbers of the comparison, followed by a colon; empty if there are none.
 func (c Comparison) numbers() string {
 	if c.CandidateRounds == 0 {
 		return ""
@@ -47,7 +44,7 @@ func (c Comparison) numbers() string {
 	switch c.rule.kind {
 	case byRatio:
 		return fmt.Sprintf("%s against %s, ratio %s [%s, %s] %s: ", c.value(c.Candidate), c.value(c.Baseline),
-			decimal(c.Bounds.Estimate, 3), ratioBound(c.Bounds.Lower, false), ratioBound(c.Bounds.Upper, true), rounds)
+			decimal(c.Bounds.Estimate, 3), ratioBound(c.Bounds.Lower, math.Floor), ratioBound(c.Bounds.Upper, math.Ceil), rounds)
 	case byDifference:
 		return fmt.Sprintf("%s against %s a round, difference %s [%s, %s] %s: ", c.value(c.Candidate), c.value(c.Baseline),
 			decimal(c.Bounds.Estimate, -1), decimal(c.Bounds.Lower, -1), decimal(c.Bounds.Upper, -1), rounds)
@@ -56,59 +53,49 @@ func (c Comparison) numbers() string {
 	if c.rule.Metric == v1alpha1.MetricLost {
 		perRound = " a round"
 	}
-	return fmt.Sprintf("%s%s [%s, %s] over %d rounds: ", c.value(c.Candidate), perRound, c.bound(c.Bounds.Lower, false),
-		c.bound(c.Bounds.Upper, true), c.CandidateRounds)
+	return fmt.Sprintf("%s%s [%s, %s] over %d rounds: ", c.value(c.Candidate), perRound, c.bound(c.Bounds.Lower, math.Floor),
+		c.bound(c.Bounds.Upper, math.Ceil), c.CandidateRounds)
 }
 
-// value of a round for people.
+// value formats the value of a round for people.
 func (c Comparison) value(v int64) string {
-	switch unit := unitOf(c.rule.Metric); {
+	switch unit := UnitOf(c.rule.Metric); {
 	case v == stats.Infinite:
 		return "lost"
-	case unit == unitNanoseconds:
+	case unit == UnitNanoseconds:
 		return stats.FormatLatency(v)
-	case unit == unitBitsPerSecond:
+	case unit == UnitBitsPerSecond:
 		return stats.FormatBitRate(v)
 	}
 	return strconv.FormatInt(v, 10)
 }
 
-// bound of the median round for people, rounded outwards, so that what is shown to be within a limit is.
-func (c Comparison) bound(v float64, up bool) string {
+// bound formats a bound of the median round for people. It rounds outwards, so that a value shown to be within a limit is
+// within it.
+func (c Comparison) bound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
 	}
-	// Two decimals of the unit are shown, of bit rates below a gigabit none.
+	// Two decimals of the unit are shown, or none for bit rates below a gigabit.
 	step := 1.0
-	for unit := 1e3; unit <= v && unit <= 1e9 && unitOf(c.rule.Metric) != unitMessages; unit *= 1e3 {
+	for unit := 1e3; unit <= v && unit <= 1e9 && UnitOf(c.rule.Metric) != UnitMessages; unit *= 1e3 {
 		step = unit
-		if unit == 1e9 || unitOf(c.rule.Metric) == unitNanoseconds {
+		if unit == 1e9 || UnitOf(c.rule.Metric) == UnitNanoseconds {
 			step = unit / 100
 		}
 	}
-	return c.value(int64(outwards(v/step, up) * step))
+	return c.value(int64(stats.Outwards(v/step, round) * step))
 }
 
-// outwards rounds a bound away from what it bounds. What a float misses of a whole number is not rounded.
-func outwards(v float64, up bool) float64 {
-	if nearest := math.Round(v); math.Abs(v-nearest) < 1e-6 {
-		return nearest
-	}
-	if up {
-		return math.Ceil(v)
-	}
-	return math.Floor(v)
-}
-
-// ratioBound is a bound of a ratio with three decimals, rounded outwards.
-func ratioBound(v float64, up bool) string {
+// ratioBound formats a bound of a ratio with three decimals, rounded outwards.
+func ratioBound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
 	}
-	return decimal(outwards(v*1000, up)/1000, 3)
+	return decimal(stats.Outwards(v*1000, round)/1000, 3)
 }
 
-// decimal writes a number; with -1 digits as many as it has.
+// decimal formats a number; digits -1 means as many digits as necessary.
 func decimal(v float64, digits int) string {
 	switch {
 	case math.IsInf(v, 1):
@@ -119,7 +106,7 @@ func decimal(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// rounds is a number of rounds on each side in words.
+// rounds describes a number of rounds on each side.
 func (c Comparison) rounds(n int) string {
 	if c.rule.kind == absolute {
 		return fmt.Sprintf("%d rounds", n)
@@ -127,7 +114,7 @@ func (c Comparison) rounds(n int) string {
 	return fmt.Sprintf("%d+%d rounds", n, n)
 }
 
-// wouldDecide says what would.
+// wouldDecide describes how many rounds would decide.
 func (c Comparison) wouldDecide() string {
 	if c.NeedsRounds == 0 {
 		return "it is too near the limit for any reasonable number of rounds"
@@ -135,7 +122,7 @@ func (c Comparison) wouldDecide() string {
 	return fmt.Sprintf("about %s would be enough", c.rounds(c.NeedsRounds))
 }
 
-// maxMessage is the most bytes that a line in the API may have.
+// maxMessage is the largest length of a message in the API, in bytes.
 const maxMessage = 1024
 
 // Status returns the verdict for the status of a benchmark, or nil if no rule was evaluated.
@@ -165,7 +152,7 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 	return v
 }
 
-// status is a rule's verdict as the API has it.
+// status returns the rule's verdict in the form of the API.
 func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	v := v1alpha1.RuleVerdict{Rule: text.Shorten(r.Rule, 512), Outcome: r.Outcome}
 	worst := r.Worst()
@@ -193,7 +180,7 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	return v
 }
 
-// counts names the outcomes of a rule's cells that there are.
+// counts lists the outcomes of a rule's cells with their numbers, if they are not 0.
 func counts(v v1alpha1.RuleVerdict) string {
 	var words []string
 	for _, c := range []struct {
@@ -207,14 +194,14 @@ func counts(v v1alpha1.RuleVerdict) string {
 	return strings.Join(words, ", ")
 }
 
-// fillStatus writes the numbers of the comparison that decided.
+// fillStatus sets the numbers of the deciding comparison.
 func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	v.Variant, v.Cell = c.Variant, c.Cell
 	v.NeedsRounds, v.NeedsSamples = int32(c.NeedsRounds), c.NeedsSamples
 	if c.CandidateRounds == 0 {
 		return
 	}
-	v.Unit = unitOf(c.rule.Metric)
+	v.Unit = UnitOf(c.rule.Metric)
 	v.CandidateRounds, v.BaselineRounds = int32(c.CandidateRounds), int32(c.BaselineRounds)
 	if c.Candidate != stats.Infinite {
 		v.Candidate = new(c.Candidate)
@@ -226,19 +213,19 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 		v.Estimate = decimal(c.Bounds.Estimate, c.digits())
 	}
 	if c.hasLower() {
-		v.Lower = c.machineBound(c.Bounds.Lower, false)
+		v.Lower = c.machineBound(c.Bounds.Lower, math.Floor)
 	}
 	if !math.IsInf(c.Bounds.Upper, 0) {
-		v.Upper = c.machineBound(c.Bounds.Upper, true)
+		v.Upper = c.machineBound(c.Bounds.Upper, math.Ceil)
 	}
 }
 
-// hasLower reports whether there is a lower bound: 0 is no bound of a ratio or a median.
+// hasLower reports whether there is a lower bound: 0 is not a bound of a ratio or a median.
 func (c Comparison) hasLower() bool {
 	return !math.IsInf(c.Bounds.Lower, 0) && (c.Bounds.Lower > 0 || c.rule.Metric == v1alpha1.MetricLost)
 }
 
-// digits of an estimate: three of a ratio, all of others.
+// digits returns the number of decimals of an estimate: three for a ratio, otherwise all.
 func (c Comparison) digits() int {
 	if c.rule.kind == byRatio {
 		return 3
@@ -246,10 +233,10 @@ func (c Comparison) digits() int {
 	return -1
 }
 
-// machineBound is a bound as a plain number.
-func (c Comparison) machineBound(v float64, up bool) string {
+// machineBound formats a bound as a plain number.
+func (c Comparison) machineBound(v float64, round func(float64) float64) string {
 	if c.rule.kind == byRatio {
-		return ratioBound(v, up)
+		return ratioBound(v, round)
 	}
-	return decimal(outwards(v, up), 0)
+	return decimal(stats.Outwards(v, round), 0)
 }

@@ -13,40 +13,34 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// rule is a Rule that was read.
+// rule is a parsed Rule.
 type rule struct {
 	v1alpha1.Rule
 	kind kind
-	// limit of an absolute rule: ns, bit/s or messages. Of lost with maxIncreaseMessages: messages.
+	// limit is the limit of an absolute rule, in ns, bit/s or messages, or maxIncreaseMessages of lost.
 	limit int64
-	// tolerance of a rule with maxIncrease or maxDecrease in percent.
+	// tolerance is the tolerance of a rule with maxIncrease or maxDecrease in percent.
 	tolerance stats.Tolerance
-	// percentile of the metric; nil if the metric is not a percentile.
+	// percentile is the percentile of the metric; nil if the metric is not a percentile.
 	percentile *stats.Percentile
 }
 
-// kind is how a rule is judged.
+// kind is the method by which a rule is judged.
 type kind int
 
 const (
-	// absolute holds the median round against a limit.
+	// absolute compares the median round with a limit.
 	absolute kind = iota
-	// byRatio holds the ratios to the baseline's rounds against a tolerance.
+	// byRatio compares the ratios to the baseline's rounds with a tolerance.
 	byRatio
-	// byDifference holds the differences from the baseline's rounds against a limit: of lost, whose baseline is mostly 0.
+	// byDifference compares the differences from the baseline's rounds with a limit; for lost, whose baseline is mostly 0.
 	byDifference
 )
 
-// percentiles are the metrics that are percentiles.
-var percentiles = map[v1alpha1.Metric]stats.Percentile{
-	v1alpha1.MetricP50: stats.P50, v1alpha1.MetricP75: stats.P75, v1alpha1.MetricP90: stats.P90, v1alpha1.MetricP95: stats.P95, v1alpha1.MetricP99: stats.P99,
-	v1alpha1.MetricP999: stats.P999, v1alpha1.MetricP9999: stats.P9999, v1alpha1.MetricP99999: stats.P99999,
-}
-
-// otherLatencies are the latencies that are not percentiles.
+// otherLatencies holds the latencies that are not percentiles.
 var otherLatencies = []v1alpha1.Metric{v1alpha1.MetricMin, v1alpha1.MetricMean, v1alpha1.MetricStdDev}
 
-// parseRule reads a rule, of which the API has validated the ranges of the limits.
+// parseRule parses a rule. The API has validated the ranges of its limits.
 func parseRule(r v1alpha1.Rule) (rule, error) {
 	out := rule{Rule: r}
 	limits, err := 0, error(nil)
@@ -56,7 +50,7 @@ func parseRule(r v1alpha1.Rule) (rule, error) {
 			err = errors.New("throughput takes minBitsPerSecond or maxDecrease, lost takes maxMessages or maxIncreaseMessages, a latency maxLatency or maxIncrease")
 		}
 	}
-	percentile, isPercentile := percentiles[r.Metric]
+	percentile, isPercentile := stats.Named(string(r.Metric))
 	if isPercentile {
 		out.percentile = &percentile
 	}
@@ -92,10 +86,11 @@ func parseRule(r v1alpha1.Rule) (rule, error) {
 	return out, nil
 }
 
-// lowerIsWorse says of which metric more is better.
+// lowerIsWorse reports whether a lower value of the metric is worse.
 func (r rule) lowerIsWorse() bool { return r.Metric == v1alpha1.MetricThroughput }
 
-// selects says whether a rule holds for a cell of which baselineVariant, if any, is the variant that is compared with.
+// selects reports whether a rule applies to a cell. baselineVariant is the variant with which others are compared; empty if
+// there is none.
 func (r rule) selects(c Cell, baselineVariant string) bool {
 	switch {
 	case c.Stream && r.Metric != v1alpha1.MetricThroughput && r.Metric != v1alpha1.MetricLost:
@@ -109,12 +104,12 @@ func (r rule) selects(c Cell, baselineVariant string) bool {
 		among(r.RatesPerSecond, c.RatePerSecond) && among(r.Cells, c.Name)
 }
 
-// among says whether a selector, which selects everything when it is empty, has a value.
+// among reports whether a selector contains a value. An empty selector contains all values.
 func among[T comparable](selector []T, value T) bool {
 	return len(selector) == 0 || slices.Contains(selector, value)
 }
 
-// text of the limit with its unit, and what it limits.
+// text returns the kind of the limit, and the limit with its unit.
 func (r rule) text() (name, limit string) {
 	switch {
 	case r.MaxLatency.Duration != 0:
@@ -131,7 +126,7 @@ func (r rule) text() (name, limit string) {
 	return "maxDecrease", string(r.MaxDecrease)
 }
 
-// String is the rule in a line, such as p99 max 2µs of variants vf-onload, messageSizes 64 256.
+// String returns the rule in a line, such as p99 max 2µs of variants vf-onload, messageSizes 64 256.
 func (r rule) String() string {
 	name, limit := r.text()
 	line := fmt.Sprintf("%s %s %s", r.Metric, name, limit)
@@ -147,7 +142,7 @@ func (r rule) String() string {
 	return line
 }
 
-// shownValues is how many values of a selector a line shows.
+// shownValues is the number of values of a selector that a line shows.
 const shownValues = 4
 
 func appendSelector[T any](to []string, name string, values []T) []string {

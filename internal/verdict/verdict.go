@@ -1,19 +1,21 @@
-// Package verdict judges the rules of spec.criteria on the rounds of a benchmark: Pass, Fail or Inconclusive, with the numbers
-// that made it. It is pure: the same rounds and rules give the same verdict in the controllers and in the command line.
+// Package verdict judges the rules of spec.criteria on the rounds of a benchmark: Pass, Fail or Inconclusive, with the
+// numbers that led to it. It is pure: the same rounds and rules give the same verdict in the controllers and in the command
+// line.
 //
-// The method is non-inferiority on rounds. A round is one observation. Every candidate round is compared with every
-// baseline round, and the exact Mann-Whitney distribution gives bounds of their ratio. A rule passes only when even the
-// pessimistic bound is within its tolerance, fails only when even the optimistic one is beyond it, and is otherwise
-// Inconclusive. Absolute limits are held against bounds of the median round.
+// The method is non-inferiority on rounds. A round is one observation. Every candidate round is compared with every baseline
+// round, and the exact Mann-Whitney distribution gives bounds of their ratio. A rule passes only if even the pessimistic
+// bound is within its tolerance, fails only if even the optimistic one is beyond it, and is otherwise Inconclusive. Absolute
+// limits are compared with bounds of the median round.
 //
-// Errors: a comparison whose truth is just beyond its limit passes with a probability of at most 1 in 20. All
-// comparisons must pass, so that this is not divided among them. One whose truth is just within its limit fails with a
-// probability of at most 1 in 20 divided by the number of comparisons, so that any wrong Fail has at most that. With
-// extendRounds the data are looked at twice, each time with half of these. testdata/error-rates.md shows what a
-// simulation of this code finds, and what breaks it: rounds that are not independent of each other.
+// Errors: a comparison whose true value is just beyond its limit passes with a probability of at most 1 in 20. This
+// probability is not divided among the comparisons, because all of them must pass. A comparison whose true value is just
+// within its limit fails with a probability of at most 1 in 20 divided by the number of comparisons, so that the probability
+// of any wrong Fail is at most 1 in 20. With extendRounds the data are judged twice, each time with half of these
+// probabilities. testdata/error-rates.md shows the results of a simulation of this code, and what invalidates them: rounds
+// that are not independent of each other.
 //
-// What the package does not know: whether a result may be compared at all. Who reads the evidence passes that in as
-// Blockers; with one of them nothing passes, and nothing fails.
+// The package does not decide whether a result may be compared at all. The caller derives that from the evidence and passes
+// it in as Blockers; with a Blocker, nothing passes and nothing fails.
 package verdict
 
 import (
@@ -26,18 +28,19 @@ import (
 
 // Round contains the results of one round of a cell.
 type Round struct {
-	// Samples is the number of round trips behind the percentiles, lost messages included; 0 of streams.
+	// Samples is the number of round trips behind the percentiles, including lost messages; 0 for streams.
 	Samples int64
-	// Values are the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
-	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. What the tool rounds, or a
-	// histogram's bucket hides, is given with stats.Rounded. All must be 0 or more, and far below stats.Infinite.
+	// Values holds the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
+	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. Values that the tool rounds, or that are
+	// known only to the width of a histogram's bucket, are given with stats.Rounded. All must be 0 or more, and far below
+	// stats.Infinite.
 	Values map[v1alpha1.Metric]stats.Observation
 }
 
 // Blocker is the reason why a cell gives no verdict: its placement or acceleration was not verified, or it cannot be
 // compared.
 type Blocker struct {
-	// Reason as one word, such as NUMAMismatch.
+	// Reason is one word, such as NUMAMismatch.
 	Reason string
 	// Message is a line for users.
 	Message string
@@ -45,32 +48,31 @@ type Blocker struct {
 
 // Cell contains the measurements of one kind of traffic over one variant.
 type Cell struct {
-	// Variant, Name and Pair tell cells from each other, and which cells of candidate and baseline belong together.
-	// Pair is empty where there is one pair of nodes.
-	Variant, Name, Pair string
-	Protocol            v1alpha1.Protocol
-	MessageSize         int32
+	// Variant and Name distinguish cells, and identify which cells of candidate and baseline belong together.
+	Variant, Name string
+	Protocol      v1alpha1.Protocol
+	MessageSize   int32
 	// RatePerSecond is 0 for ping-pong and streams.
 	RatePerSecond int32
 	// Stream is true for a cell that measures bandwidth.
 	Stream bool
-	// HalfRTT is true when latencies are shown, and limits given, as half of the round trip.
+	// HalfRTT is true if latencies are shown, and limits given, as half of the round trip.
 	HalfRTT bool
-	// Rounds in any order.
+	// Rounds holds the rounds in any order.
 	Rounds []Round
-	// Blockers of a candidate hold for every rule, those of a baseline for comparisons with it.
+	// Blockers of a candidate apply to every rule, those of a baseline to comparisons with it.
 	Blockers []Blocker
-	// Incomparable is the reason why a candidate cannot be compared with its baseline: a difference that is not allowed, or
-	// a missing baseline.
+	// Incomparable holds the reasons why a candidate cannot be compared with its baseline: a difference that is not allowed,
+	// or a missing baseline.
 	Incomparable []Blocker
 }
 
 // Input contains the rules and the cells to evaluate.
 type Input struct {
 	Gate v1alpha1.Criteria
-	// Candidate are the benchmark's own cells.
+	// Candidate holds the benchmark's own cells.
 	Candidate []Cell
-	// Baseline are the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is not read.
+	// Baseline holds the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is ignored.
 	Baseline []Cell
 	// Note is a limit of the whole verdict, printed before its message; empty if there is no limit.
 	Note string
@@ -78,15 +80,15 @@ type Input struct {
 
 // Judgement is a verdict with the judgements of its rules.
 type Judgement struct {
-	// Outcome is empty when there are no rules: nothing was judged.
+	// Outcome is empty if there are no rules.
 	Outcome v1alpha1.VerdictOutcome
-	// Rules in the order of the criteria's.
+	// Rules holds the judgements in the order of the criteria.
 	Rules []RuleJudgement
-	// Comparisons is how many there are in all rules.
+	// Comparisons is the number of comparisons of all rules.
 	Comparisons int
 	// Pass and Fail are the probabilities of error of one comparison.
 	Pass, Fail stats.OneIn
-	// MoreRoundsMayDecide is true for an Inconclusive outcome that lacks nothing but rounds.
+	// MoreRoundsMayDecide is true for an Inconclusive outcome that only lacks rounds.
 	MoreRoundsMayDecide bool
 
 	note string
@@ -94,7 +96,7 @@ type Judgement struct {
 
 // RuleJudgement is the outcome of one rule with its comparisons.
 type RuleJudgement struct {
-	// Rule as text.
+	// Rule is the rule as text.
 	Rule        string
 	Outcome     v1alpha1.VerdictOutcome
 	Comparisons []Comparison
@@ -151,7 +153,7 @@ func Judge(in Input) (Judgement, error) {
 	return j, nil
 }
 
-// severity orders the outcomes: the worst of several is that of all.
+// severity orders the outcomes. The overall outcome is the worst.
 var severity = map[v1alpha1.VerdictOutcome]int{v1alpha1.VerdictPass: 1, v1alpha1.VerdictInconclusive: 2, v1alpha1.VerdictFail: 3}
 
 func worse(a, b v1alpha1.VerdictOutcome) v1alpha1.VerdictOutcome {
@@ -167,7 +169,7 @@ type baselines struct {
 	cells   map[cellKey]*Cell
 }
 
-type cellKey struct{ variant, name, pair string }
+type cellKey struct{ variant, name string }
 
 func newBaselines(in Input) baselines {
 	b := baselines{cells: map[cellKey]*Cell{}}
@@ -179,22 +181,22 @@ func newBaselines(in Input) baselines {
 		cells = in.Candidate
 	}
 	for i, c := range cells {
-		b.cells[cellKey{c.Variant, c.Name, c.Pair}] = &cells[i]
+		b.cells[cellKey{c.Variant, c.Name}] = &cells[i]
 	}
 	return b
 }
 
-// of is the cell that a candidate is compared with, nil when there is none.
+// of returns the cell with which a candidate is compared; nil if there is none.
 func (b baselines) of(c Cell) *Cell {
 	variant := c.Variant
 	if b.variant != "" {
 		variant = b.variant
 	}
-	return b.cells[cellKey{variant, c.Name, c.Pair}]
+	return b.cells[cellKey{variant, c.Name}]
 }
 
-// Worst returns the comparison that decided a rule: the worst of those with the outcome of the rule. It returns nil if the rule
-// selected no cell.
+// Worst returns the comparison that decided a rule: the worst of those that have the outcome of the rule. It returns nil if
+// the rule selected no cell.
 func (r RuleJudgement) Worst() *Comparison {
 	var worst *Comparison
 	for i := range r.Comparisons {
@@ -206,7 +208,7 @@ func (r RuleJudgement) Worst() *Comparison {
 	return worst
 }
 
-// excess grows with how bad a comparison is for its limit; infinite when it has no numbers.
+// excess returns a number that is larger the worse a comparison is for its limit; infinite if it has no numbers.
 func (c Comparison) excess() float64 {
 	if math.IsNaN(c.Bounds.Estimate) {
 		return math.Inf(1)

