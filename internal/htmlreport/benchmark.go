@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,35 +18,37 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// benchmark is what is shown of one.
+// benchmark holds the contents of the page for one benchmark.
 type benchmark struct {
-	// ID begins the names of its parts in the page.
+	// ID is the prefix of the names of its parts in the page.
 	ID              string
 	Namespace, Name string
-	// Facts are what it consists of, in pairs of a name and a value.
+	// Facts describes the benchmark in pairs of a name and a value.
 	Facts [][2]string
-	// Simulated says that both ends were on one kernel.
+	// Simulated is true if both endpoints were on one kernel.
 	Simulated bool
-	// Standing says where a benchmark stands that is not complete; empty when it is.
+	// Standing describes the state of a benchmark that is not complete; empty if it is complete.
 	Standing string
 	Verdict  *verdict
 	Warnings []v1alpha1.Warning
-	// Latencies and Bandwidths are the tables of results; nil without such cells.
+	// Latencies and Bandwidths hold the tables of results; nil without such cells.
 	Latencies, Bandwidths *table
-	// Causes say with what slow samples coincide.
+	// Causes holds the interruptions with which slow samples coincide.
 	Causes []cause
-	// Placements prove, of each variant, where it was measured.
+	// Placements holds the proof of where each variant was measured.
 	Placements []placement
-	// Failures are the attempts that failed.
+	// Failures holds the attempts that failed.
 	Failures []v1alpha1.Attempt
-	// Matrices are those of a LatencyMatrix.
+	// Matrices holds the matrices of a LatencyMatrix.
 	Matrices []matrix
-	// Manifest is the YAML that measures the same again.
+	// Manifest is the YAML with which the measurement can be repeated.
 	Manifest string
 	Stored   []v1alpha1.StoredResult
+
+	collected *rounds.Collection
 }
 
-// table is one of figures. The first columns of each row are texts.
+// table is a table of figures. The first columns of each row hold text.
 type table struct {
 	Caption string
 	Texts   []string
@@ -60,7 +61,7 @@ type tableRow struct {
 	Figures []figure
 }
 
-// newBenchmark is the i-th of a report.
+// newBenchmark returns the contents for the i-th benchmark of a report.
 func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
 	if err != nil {
@@ -76,7 +77,7 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 		Verdict: verdictOf(b.Object), Warnings: computed.Warnings,
 		Latencies: latencies(b.Object, computed.Results), Bandwidths: bandwidths(computed.Results), Causes: causesOf(collected),
 		Placements: placementsOf(b.Object.Spec, computed.Endpoints), Matrices: matricesOf(b),
-		Manifest: manifest, Stored: b.Object.Status.Stored,
+		Manifest: manifest, Stored: b.Object.Status.Stored, collected: collected,
 	}
 	one.Simulated = slices.ContainsFunc(one.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
 	for _, p := range b.Pairs {
@@ -93,7 +94,7 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 	return one, nil
 }
 
-// factsOf are what the benchmark consists of, in short.
+// factsOf returns a short description of the benchmark.
 func factsOf(b export.Benchmark) [][2]string {
 	spec, status := b.Object.Spec, b.Object.Status
 	var facts [][2]string
@@ -140,20 +141,20 @@ func factsOf(b export.Benchmark) [][2]string {
 type verdict struct {
 	// Outcome is Pass, Fail, Inconclusive, or NotJudged.
 	Outcome string
-	// Message says why.
+	// Message gives the reason.
 	Message string
 	Rules   []v1alpha1.RuleVerdict
-	// Errors says how often it is wrong.
+	// Errors states the probabilities of a wrong verdict.
 	Errors string
-	// Baseline is what was compared with; empty where nothing was.
+	// Baseline names the baseline; empty if there is none.
 	Baseline string
 }
 
-// notJudged is the outcome where there is none.
+// notJudged is the outcome of a benchmark without a verdict.
 const notJudged = "NotJudged"
 
-// verdictOf is nil for a benchmark without criteria. The condition Passed has the last word: a verdict that no longer stands
-// on what is stored does not count.
+// verdictOf returns nil for a benchmark without criteria. The condition Passed takes precedence: a verdict that no longer
+// matches the stored results is shown as Inconclusive.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
 		return nil
@@ -193,7 +194,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	return &v
 }
 
-// latencies is the table of all cells that were answered.
+// latencies returns the table of all cells that measured round trips.
 func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *table {
 	rows := slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.LatencyType == "" })
 	if len(rows) == 0 {
@@ -204,7 +205,7 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 	variants := len(b.Spec.Variants) > 0
 	if variants {
 		t.Texts = append(t.Texts, "Variant")
-		// The variants of a cell stand below each other.
+		// The variants of a cell are adjacent.
 		slices.SortStableFunc(rows, func(x, y v1alpha1.CellResult) int {
 			return cmp.Compare(indexOf(results, x.Name), indexOf(results, y.Name))
 		})
@@ -212,7 +213,7 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 	var percentiles []v1alpha1.Percentile
 	for _, p := range report.TablePercentiles() {
 		has := some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || summary.IsLost(r, p) })
-		// The first that no cell has is there to say what it needs, but of tools that tell no samples.
+		// The first percentile that no cell has shows how many samples it needs, unless the tool reports no samples.
 		if has || some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds == 0 }) {
 			percentiles = append(percentiles, p)
 		}
@@ -246,7 +247,7 @@ func indexOf(results []v1alpha1.CellResult, cell string) int {
 	return slices.IndexFunc(results, func(r v1alpha1.CellResult) bool { return r.Name == cell })
 }
 
-// bandwidths is the table of all cells that streamed.
+// bandwidths returns the table of all cells that streamed.
 func bandwidths(results []v1alpha1.CellResult) *table {
 	t := &table{Caption: "Payload that arrived, of the rounds the median, the lowest and the highest",
 		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
@@ -277,7 +278,7 @@ func bandwidths(results []v1alpha1.CellResult) *table {
 	return t
 }
 
-// percentile is one of a result, or why there is none.
+// percentile returns a percentile of a result, or the reason why there is none.
 func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 	switch ns := r.Percentile(p); {
 	case ns != nil:
@@ -291,26 +292,26 @@ func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 	return needs(named.Needs())
 }
 
-// cause is the attribution of a cell's slowest samples.
+// cause holds the attribution of a cell's slowest samples.
 type cause struct {
 	Name string
-	// Beyond is how many samples are beyond p99.9, Examined of them were looked at.
+	// Beyond is the number of samples beyond p99.9, Examined the number of these that were examined.
 	Beyond, Examined string
 	Parts            []part
-	// Blind says that an end slept while it waited, so that of its interruptions only those in send are seen.
+	// Blind is true if an endpoint slept while it waited, so that only its interruptions during send are visible.
 	Blind bool
 }
 
-// part is one of the slowest samples, with the same cause.
+// part is the share of the slowest samples that have the same cause.
 type part struct {
 	Name, Class string
 	Count       string
-	// From and Width are its place in a bar, in hundredths of percent; Percent is its share as text.
+	// From and Width are its place in a bar, in percent; Percent is its share as text.
 	From, Width float64
 	Percent     string
 }
 
-// causesOf are the attributions of all cells that have them.
+// causesOf returns the attributions of all cells that have them.
 func causesOf(collected *rounds.Collection) []cause {
 	var all []cause
 	for _, v := range collected.Variants {
@@ -338,17 +339,17 @@ func causesOf(collected *rounds.Collection) []cause {
 	return all
 }
 
-// placement is where a variant was measured, and what proves it.
+// placement describes where a variant was measured, with the proof.
 type placement struct {
 	Variant, Ways string
 	Verified      bool
 	Rows          []placementRow
 }
 
-// placementRow is what both ends say of one thing.
+// placementRow is what both endpoints report about one item.
 type placementRow struct {
 	Name string
-	// Check is true for a check, which has states; the others are facts.
+	// Check is true for a check, which has states; other rows are facts.
 	Check                          bool
 	ClientState, ServerState       v1alpha1.ProofState
 	Client, Server                 string
@@ -379,7 +380,7 @@ func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpo
 	return all
 }
 
-// checks are those of both ends side by side, first those that failed or could not be made.
+// checks returns the checks of both endpoints side by side; failed and unknown checks come first.
 func checks(client, server []v1alpha1.ProofLine) []placementRow {
 	trouble := func(s v1alpha1.ProofState) bool { return s == v1alpha1.ProofFailed || s == v1alpha1.ProofUnknown }
 	var rows []placementRow
@@ -403,20 +404,18 @@ func checks(client, server []v1alpha1.ProofLine) []placementRow {
 	return rows
 }
 
-// manifestOf is the YAML of the spec: without what the API server added.
+// manifestOf returns the YAML of the spec without fields that the API server added.
 func manifestOf(b export.Benchmark) (string, error) {
 	kind, spec := "LatencyBenchmark", any(b.Object.Spec)
 	if b.Matrix != nil {
 		kind, spec = "LatencyMatrix", b.Matrix.Spec
 	}
-	text, err := yaml.Marshal(spec)
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind,
+		"metadata": map[string]string{"name": b.Object.Name, "namespace": b.Object.Namespace}, "spec": spec,
+	})
 	if err != nil {
 		return "", fmt.Errorf("writing the manifest: %w", err)
 	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "apiVersion: %s\nkind: %s\nmetadata:\n  name: %s\n  namespace: %s\nspec:\n", v1alpha1.GroupVersion, kind, b.Object.Name, b.Object.Namespace)
-	for line := range strings.Lines(string(text)) {
-		out.WriteString("  " + line)
-	}
-	return out.String(), nil
+	return string(text), nil
 }

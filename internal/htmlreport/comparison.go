@@ -6,54 +6,56 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/compare"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// comparison is of a candidate with a baseline.
+// comparison compares a candidate with a baseline.
 type comparison struct {
 	Baseline, Candidate string
 	Notes               []string
-	// Differences are conditions that keep a rule from comparing, Explaining is how many others differ.
+	// Differences holds the different conditions that prevent a rule from comparing; Explaining is the number of other
+	// differences.
 	Differences []compare.Difference
 	Explaining  int
-	// DifferentNotes are the notes of the users that differ.
+	// DifferentNotes holds the notes of the users that differ.
 	DifferentNotes []compare.Difference
 	Rows           []comparisonRow
-	// Scale are the marks of the axis of ratios.
+	// Scale holds the marks of the axis of ratios.
 	Scale []mark
-	// Missing says why there is nothing; empty otherwise.
+	// Missing is the reason why there is no comparison; empty otherwise.
 	Missing string
 }
 
-// comparisonRow is one metric of a cell. Cell is empty below the first of the same.
+// comparisonRow is one metric of a cell. Cell is empty except in the first row of a cell.
 type comparisonRow struct {
 	Cell, Metric, Baseline, Candidate, Ratio, Interval string
 	// Shown is better, worse, same (no difference was shown) or none (there is no ratio).
 	Shown string
-	// Bar is the ratio on the axis; nil where it has no place there.
+	// Bar is the ratio on the axis; nil if there is no ratio.
 	Bar *bar
 }
 
 // bar is an interval on the axis of ratios: positions from 0 to 100.
 type bar struct {
 	From, Width, At float64
-	// HasInterval is false where there is a ratio and no bounds.
+	// HasInterval is false if the ratio has no bounds.
 	HasInterval bool
 }
 
-// mark is one of the axis of ratios.
+// mark is a mark on the axis of ratios.
 type mark struct {
 	At   float64
 	Text string
 	One  bool
 }
 
-// newComparisons compares the variants of each benchmark with its first, and all benchmarks with the first.
-func newComparisons(all []export.Benchmark) ([]comparison, error) {
+// newComparisons compares the variants of each benchmark with its first variant, and all benchmarks with the first
+// benchmark. benchmarks holds their contents in the same order.
+func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]comparison, error) {
 	var out []comparison
 	add := func(baseline, candidate compare.Side) error {
 		c, err := newComparison(baseline, candidate)
@@ -63,38 +65,30 @@ func newComparisons(all []export.Benchmark) ([]comparison, error) {
 		out = append(out, c)
 		return nil
 	}
-	collected := make(map[string]*rounds.Collection, len(all))
-	for _, b := range all {
-		c, err := rounds.Of(b.Object.Spec, b.Runs...)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.Object.Name, err)
-		}
-		collected[string(b.Object.UID)+"/"+b.Object.Name] = c
-	}
-	side := func(b export.Benchmark, variant string) compare.Side {
-		name := b.Object.Name
+	side := func(i int, variant string) compare.Side {
+		name := all[i].Object.Name
 		if variant != "" {
 			name += "/" + variant
 		}
-		return compare.Side{Name: name, Variant: variant, Results: judge.Results{Collection: collected[string(b.Object.UID)+"/"+b.Object.Name]}}
+		return compare.Side{Name: name, Variant: variant, Results: judge.Results{Collection: benchmarks[i].collected}}
 	}
-	for _, b := range all {
+	for i, b := range all {
 		if len(b.Runs) == 0 {
 			continue
 		}
 		variants := plan.Variants(b.Object.Spec)
 		for _, v := range variants[1:] {
-			if err := add(side(b, variants[0].Name), side(b, v.Name)); err != nil {
+			if err := add(side(i, variants[0].Name), side(i, v.Name)); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if len(all) > 1 && len(all[0].Runs) > 0 {
-		for _, b := range all[1:] {
-			if len(b.Runs) == 0 {
+		for i := 1; i < len(all); i++ {
+			if len(all[i].Runs) == 0 {
 				continue
 			}
-			if err := add(side(all[0], ""), side(b, "")); err != nil {
+			if err := add(side(0, ""), side(i, "")); err != nil {
 				return nil, err
 			}
 		}
@@ -131,7 +125,7 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 			}
 		}
 		switch {
-		case f.Shown == compare.ShownLower && f.Unit == compare.UnitBitsPerSecond, f.Shown == compare.ShownHigher && f.Unit != compare.UnitBitsPerSecond:
+		case f.Shown != compare.ShownNothing && (f.Shown == compare.ShownLower) == (f.Metric == v1alpha1.MetricThroughput):
 			row.Shown = "worse"
 		case f.Shown != compare.ShownNothing:
 			row.Shown = "better"
@@ -143,16 +137,16 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 	return out, nil
 }
 
-// axis is that of ratios: logarithmic, with 1 in its middle.
+// axis is a logarithmic axis of ratios with 1 in its middle.
 type axis struct {
-	// reach is the highest ratio, and one by it the lowest.
+	// reach is the highest ratio; 1/reach is the lowest.
 	reach float64
 }
 
-// reaches are those that an axis can have.
+// reaches holds the possible values of reach.
 var reaches = []float64{1.1, 1.25, 1.5, 2, 3, 5, 10, 30, 100}
 
-// newAxis has room for all ratios and bounds, as far as they are not beyond all measure.
+// newAxis returns the smallest axis with room for all ratios and bounds, up to the largest reach.
 func newAxis(figures []compare.Figure) axis {
 	most := 1.0
 	for _, f := range figures {
@@ -169,7 +163,7 @@ func newAxis(figures []compare.Figure) axis {
 	return axis{reaches[i]}
 }
 
-// at is the place of a ratio, 0 to 100.
+// at returns the position of a ratio, from 0 to 100.
 func (a axis) at(ratio float64) float64 {
 	place := 50 + 50*math.Log(ratio)/math.Log(a.reach)
 	return math.Round(min(max(place, 0), 100)*10) / 10

@@ -1,7 +1,7 @@
-// Package htmlreport writes the results of benchmarks as one HTML file that needs nothing else: style, script and the
-// data of its plots are inside, and its content security policy forbids all that is not. It is pure and deterministic.
+// Package htmlreport writes the results of benchmarks as one self-contained HTML file: style, script and the data of its
+// plots are inside, and its content security policy forbids everything else. It is pure and deterministic.
 //
-// It shows what is stored and concludes nothing itself: figures, ratios and verdicts are those of the packages report,
+// It shows stored results and draws no conclusions of its own: figures, ratios and verdicts come from the packages report,
 // compare and verdict. Every plot has its figures in a table below.
 package htmlreport
 
@@ -20,34 +20,34 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 )
 
-// ErrNothingToShow is returned for no benchmarks.
+// ErrNothingToShow is returned if there are no benchmarks.
 var ErrNothingToShow = errors.New("nothing to show")
 
 //go:embed assets
 var assets embed.FS
 
-// page is what the template is filled with.
+// page holds the data of the template.
 type page struct {
 	Title string
-	// Policy is the content security policy, which lets exactly Style, Library and Script in.
+	// Policy is the content security policy, which allows exactly Style, Library and Script.
 	Policy          string
 	Style           template.CSS
 	Library, Script template.JS
 	LibraryVersion  string
-	// Simulated says that a benchmark was measured on a simulated NIC.
+	// Simulated is true if a benchmark was measured on a simulated NIC.
 	Simulated  bool
 	Benchmarks []benchmark
 	Groups     []group
-	// SlowSamples says that there are some one by one in a group.
+	// SlowSamples is true if a group lists slow samples.
 	SlowSamples bool
 	Comparisons []comparison
 	Evidence    *evidence
-	// Data is what the script draws, as JSON.
+	// Data is the input of the script, as JSON.
 	Data data
 }
 
-// Write writes a report of benchmarks, the first of which the others are compared with. The error is that of results which
-// cannot be read; these wrap result.ErrCorrupt.
+// Write writes a report of benchmarks, which compares the others with the first. Results that cannot be read are an error
+// that wraps result.ErrCorrupt.
 func Write(w io.Writer, benchmarks []export.Benchmark) error {
 	if len(benchmarks) == 0 {
 		return ErrNothingToShow
@@ -88,7 +88,7 @@ func newPage(all []export.Benchmark) (page, error) {
 	p.SlowSamples = slices.ContainsFunc(p.Groups, func(g group) bool {
 		return slices.ContainsFunc(g.Strips, func(s strip) bool { return s.Slowest != nil })
 	})
-	if p.Comparisons, err = newComparisons(all); err != nil {
+	if p.Comparisons, err = newComparisons(all, p.Benchmarks); err != nil {
 		return page{}, err
 	}
 	p.Evidence = newEvidence(all)
@@ -103,7 +103,7 @@ func title(all []export.Benchmark) string {
 	return strings.Join(names, ", ")
 }
 
-// addAssets adds what the page is made with, and lets in nothing else.
+// addAssets adds style and scripts, and the policy that allows nothing else.
 func (p *page) addAssets() error {
 	read := func(names ...string) (string, error) {
 		var all strings.Builder
@@ -137,7 +137,7 @@ func (p *page) addAssets() error {
 		return err
 	}
 	p.LibraryVersion = strings.TrimSpace(version)
-	// The licence wants to be in all copies.
+	// The licence must be included in all copies.
 	library = "/*\n" + strings.TrimSpace(licence) + "\n*/\n" + library
 	p.Style, p.Library, p.Script = template.CSS(style), template.JS(library), template.JS(script)
 	p.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s %s; base-uri 'none'; form-action 'none'",
@@ -145,7 +145,7 @@ func (p *page) addAssets() error {
 	return nil
 }
 
-// hashed is a source of a content security policy: exactly this text.
+// hashed returns a source of a content security policy that allows exactly this text.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -14,7 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
-// written is the report of benchmarks.
+// written returns the report of benchmarks.
 func written(t *testing.T, all []export.Benchmark) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -24,7 +27,7 @@ func written(t *testing.T, all []export.Benchmark) string {
 	return out.String()
 }
 
-// TestWrite holds a whole report, but for the assets in it, against a golden file.
+// TestWrite compares a whole report, except its assets, with a golden file.
 func TestWrite(t *testing.T) {
 	all := gatedSample(t, 1.35, 0.03, simulated)
 	got := written(t, all)
@@ -41,12 +44,13 @@ func TestWrite(t *testing.T) {
 		}
 		got = strings.ReplaceAll(got, asset, "…")
 	}
-	// The policy has the digests of the assets, and the template writes some of its characters otherwise.
+	// The policy contains the digests of the assets, and the template escapes some of its characters.
 	got = regexp.MustCompile(`content="default-src [^"]*"`).ReplaceAllString(got, `content="…"`)
 	golden.Check(t, "report.html", got)
 }
 
-// A report of twenty cells in ten rounds, with their course over time, is sent by mail and opened on a phone.
+// Reports are sent by mail and opened on phones: one of twenty cells in ten rounds, with their course over time, must stay
+// small.
 func TestWriteStaysBelowAMegabyte(t *testing.T) {
 	if n := len(written(t, largeSample(t))); n >= 1_000_000 {
 		t.Errorf("%d bytes", n)
@@ -65,7 +69,7 @@ func TestWriteEscapes(t *testing.T) {
 	}
 }
 
-// The notes of each benchmark are among its facts, and those that differ in the comparison.
+// The facts list the notes of each benchmark, and the comparison lists those that differ.
 func TestWriteShowsNotes(t *testing.T) {
 	all := beforeAfterSample(t)
 	all[0].Object.Spec.Notes = []v1alpha1.Note{{Name: "bios", Value: "default"}, {Name: "switch", Value: "leaf-7"}}
@@ -77,6 +81,42 @@ func TestWriteShowsNotes(t *testing.T) {
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// Two exports of one benchmark, taken at different times, have the same name and UID.
+func TestComparisonOfTwoExports(t *testing.T) {
+	all := beforeAfterSample(t)
+	rows := func() []comparisonRow {
+		p, err := newPage(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Comparisons[0].Rows
+	}
+	want := rows()
+	all[1].Object.Name, all[1].Object.UID = all[0].Object.Name, all[0].Object.UID
+	if diff := cmp.Diff(want, rows()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Names that YAML reads as a number, a boolean or nothing stay names.
+func TestManifest(t *testing.T) {
+	for _, name := range []string{"vf", "123", "1e3", "true", "off", "null"} {
+		b := export.Benchmark{Object: &v1alpha1.LatencyBenchmark{}}
+		b.Object.Name, b.Object.Namespace = name, name
+		manifest, err := manifestOf(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := yaml.Unmarshal([]byte(manifest), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]any{"name": name, "namespace": name}, got["metadata"]); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 }

@@ -64,12 +64,12 @@ func setDefaults(s *v1alpha1.LatencyBenchmarkSpec) {
 	}
 }
 
-// shape is a distribution of round trips: most around a median, some of a slower mode, and a tail.
+// shape is a distribution of round trips: most of them near a median, some in a slower mode, and a tail.
 type shape struct {
 	median, sigma float64
-	// slow is the share of a second mode, slower by a factor.
+	// slow is the share of a second mode, which is slower by a factor.
 	slow, factor float64
-	// tail is the share of samples with a Pareto tail of an exponent, beginning at a multiple of the median.
+	// tail is the share of samples in a Pareto tail with an exponent, which begins at a multiple of the median.
 	tail, from, exponent float64
 }
 
@@ -78,10 +78,10 @@ var (
 	slow  = shape{median: 15_800, sigma: 0.11, slow: 0.05, factor: 1.6, tail: 0.004, from: 2, exponent: 2.2}
 )
 
-// scaled has another median.
+// scaled returns the shape with another median.
 func (s shape) scaled(by float64) shape { s.median *= by; return s }
 
-// draw is one round trip.
+// draw returns one round trip.
 func (s shape) draw(r *rand.Rand) float64 {
 	switch u := r.Float64(); {
 	case u < s.tail:
@@ -93,7 +93,7 @@ func (s shape) draw(r *rand.Rand) float64 {
 	}
 }
 
-// drawn is a histogram of count round trips. Only those of the tail are drawn one by one.
+// drawn returns a histogram of count round trips. Only those of the tail are drawn individually.
 func (s shape) drawn(t *testing.T, r *rand.Rand, count int64, extra ...int64) result.Histogram {
 	t.Helper()
 	const draws = 4_000
@@ -127,7 +127,7 @@ func boolean(b bool) int64 {
 	return 0
 }
 
-// hardware is what an agent of a server with an SR-IOV NIC observes.
+// hardware returns the observations of an agent on a server with an SR-IOV NIC.
 func hardware(role string, v v1alpha1.Variant) result.Evidence {
 	node, cpu := "hft-a", int32(8)
 	if role == v1alpha1.RoleServer {
@@ -160,7 +160,7 @@ func hardware(role string, v v1alpha1.Variant) result.Evidence {
 	return e
 }
 
-// measured are all runs of a benchmark that is complete, each cell as fill leaves it.
+// measured returns a complete benchmark with all its runs. fill sets the results of each cell.
 func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Cell)) export.Benchmark {
 	begin := metav1.NewTime(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC))
 	out := export.Benchmark{Object: b}
@@ -191,7 +191,7 @@ func measured(b *v1alpha1.LatencyBenchmark, fill func(run plan.Run, c *result.Ce
 	return out
 }
 
-// judged has the verdict of its criteria.
+// judged adds the verdict of its criteria to a benchmark.
 func judged(t *testing.T, b export.Benchmark, baseline *judge.Results) export.Benchmark {
 	t.Helper()
 	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
@@ -211,7 +211,7 @@ func judged(t *testing.T, b export.Benchmark, baseline *judge.Results) export.Be
 	return b
 }
 
-// course is a log of intervals of a round, with an interruption in one of them.
+// course returns the intervals of a round, one of which has an interruption.
 func course(r *rand.Rand, s shape, n int, length time.Duration, perInterval int64, interrupted int) []tool.Interval {
 	var all []tool.Interval
 	for i := range n {
@@ -226,7 +226,8 @@ func course(r *rand.Rand, s shape, n int, length time.Duration, perInterval int6
 	return all
 }
 
-// slowestOf adds to an attribution the slowest sample of each interval, as the tool tells them: at most 64, the slowest first.
+// slowestOf adds the slowest sample of each interval to an attribution, as the tool reports them: at most 64, the slowest
+// first.
 func slowestOf(r *rand.Rand, intervals []tool.Interval, a tool.Attribution) *tool.Attribution {
 	for _, in := range intervals {
 		o := tool.Outlier{AtNs: in.StartNs + r.Int64N(in.LengthNs), RTTNs: in.MaxNs, Samples: 1 + r.Int64N(4), Where: places[r.IntN(len(places))], ClientGapNs: r.Int64N(in.MaxNs)}
@@ -262,7 +263,7 @@ func ladderSample(t *testing.T) []export.Benchmark {
 	})}
 }
 
-// shortSample is of rounds of half a second, which are one interval each, with some slow samples.
+// shortSample has rounds of half a second, which are one interval each, with some slow samples.
 func shortSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "first.yaml")
 	r := rand.New(rand.NewPCG(10, 10))
@@ -333,7 +334,7 @@ func matrixSample(t *testing.T) []export.Benchmark {
 	})}
 }
 
-// gatedSample is of UDP over VFs, with criteria whose candidate is slower by a factor, in rounds that differ.
+// gatedSample measures UDP over VFs, with criteria whose candidate is slower by a factor, in rounds that differ.
 func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchmark)) []export.Benchmark {
 	b := sample(t, "gated.yaml")
 	b.Name = "example"
@@ -365,14 +366,14 @@ func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchm
 	return []export.Benchmark{judged(t, out, nil)}
 }
 
-// simulated has both ends on one kernel, and an end that shares its CPU in one round.
+// simulated puts both endpoints on one kernel.
 func simulated(b *export.Benchmark) {
 	for i := range b.Runs {
 		b.Runs[i].Server.Evidence.BootID = b.Runs[i].Client.Evidence.BootID
 	}
 }
 
-// beforeAfterSample is two benchmarks, with another kernel in between, the second with an attempt that failed.
+// beforeAfterSample has two benchmarks with different kernels. The second has a failed attempt.
 func beforeAfterSample(t *testing.T) []export.Benchmark {
 	var all []export.Benchmark
 	for i, name := range []string{"before-the-upgrade", "after-the-upgrade"} {
@@ -401,7 +402,7 @@ func beforeAfterSample(t *testing.T) []export.Benchmark {
 	return all
 }
 
-// pairsSample is all pairs of so many nodes, one of which is slow as a server.
+// pairsSample measures all pairs of a number of nodes, one of which is slow as a server.
 func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 	m := &v1alpha1.LatencyMatrix{}
 	readSample(t, "all-pairs.yaml", m)
@@ -413,7 +414,7 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 	}
 	out := export.Benchmark{Matrix: m}
 	r := rand.New(rand.NewPCG(7, 7))
-	for _, slot := range plan.Pairs(v1alpha1.TopologyAllPairs, names, names, 0) {
+	for _, slot := range plan.Matrix(v1alpha1.LatencyMatrixSpec{Topology: v1alpha1.TopologyAllPairs, Parallelism: int32(nodes)}, names, "") {
 		for _, pair := range slot {
 			one := &v1alpha1.LatencyBenchmark{Spec: *m.Spec.Template.Spec.DeepCopy()}
 			one.Namespace, one.Name = m.Namespace, m.PairName(int32(len(out.Pairs)+1))
@@ -449,7 +450,8 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 	return []export.Benchmark{out}
 }
 
-// largeSample has twenty cells in ten rounds with courses of 128 intervals and slow samples: the largest that must stay below a megabyte.
+// largeSample has twenty cells in ten rounds with courses of 128 intervals and slow samples: the largest report that must
+// stay below a megabyte.
 func largeSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "experiments/rate-size-matrix.yaml")
 	b.Name, b.Spec.Rounds, b.Spec.Variants = "large", 10, nil
@@ -467,7 +469,7 @@ func largeSample(t *testing.T) []export.Benchmark {
 	})}
 }
 
-// hostileSample has markup wherever people or pods can write.
+// hostileSample has markup in every field that people or pods can write.
 func hostileSample(t *testing.T) []export.Benchmark {
 	const evil = `</script><script>document.title="owned"</script><img src=x onerror=alert(1)>`
 	b := sample(t, "vf.yaml")
@@ -486,7 +488,7 @@ func hostileSample(t *testing.T) []export.Benchmark {
 	return []export.Benchmark{out}
 }
 
-// samples are one of each kind, by name.
+// samples returns a sample of each kind, by name.
 func samples() map[string]func(*testing.T) []export.Benchmark {
 	return map[string]func(*testing.T) []export.Benchmark{
 		"percentile-ladder": ladderSample, "pingpong-sweep": sweepSample, "networks": networksSample, "rate-size-matrix": matrixSample,
@@ -500,7 +502,7 @@ func samples() map[string]func(*testing.T) []export.Benchmark {
 	}
 }
 
-// names are in order.
+// names returns the names in order.
 func names(all map[string]func(*testing.T) []export.Benchmark) []string {
 	var out []string
 	for name := range all {
