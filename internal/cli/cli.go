@@ -1,7 +1,7 @@
-// Package cli is kubectl-tailgate, with a file for each verb.
+// Package cli implements kubectl-tailgate.
 //
-// What a verb prints goes to standard output, whole or not at all. An error is one line on standard error that says
-// what to do, and exit code 1; of the verbs that exit by verdict it is 3, because there 1 means Fail.
+// A verb that prints one document writes it to standard output whole or not at all. An error is one line on standard error
+// that says what to do. The exit code is then 1, or 3 for the verbs that exit by verdict, because there 1 means Fail.
 package cli
 
 import (
@@ -42,17 +42,17 @@ const (
 	exitPass         = 0
 	exitFail         = 1
 	exitInconclusive = 2
-	// exitError is for what is no verdict: bad input, no such benchmark, no answer, or none in time.
+	// exitError means that there is no verdict: bad input, no such benchmark, no answer, or no answer in time.
 	exitError = 3
 )
 
-// exitsByVerdict is the annotation of verbs whose errors have exitError.
+// exitsByVerdict is the annotation of the verbs whose errors exit with exitError.
 const exitsByVerdict = "exits-by-verdict"
 
-// ended is an error that ends the command with a certain exit code. What there was to say on standard output was said.
+// ended is an error that ends the command with a certain exit code. The output was written to standard output before.
 type ended struct {
 	code int
-	// err is what else goes wrong; nil when there is nothing to say.
+	// err is printed on standard error; nil prints nothing.
 	err error
 }
 
@@ -60,9 +60,9 @@ func (e ended) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e
 
 func (e ended) Unwrap() error { return e.err }
 
-// Run carries out a command line without its program's name and returns the exit code.
+// Run executes a command line, given without the name of the program, and returns the exit code.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := Command()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -84,13 +84,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// Command is kubectl-tailgate with all its verbs, for its man pages.
-func Command() *cobra.Command { return newRoot() }
-
-// newRoot is the command with all its verbs.
-func newRoot() *cobra.Command {
+// Command returns kubectl-tailgate with all its verbs.
+func Command() *cobra.Command {
 	cluster := &cluster{flags: genericclioptions.NewConfigFlags(false)}
-	// What is asked of the API server is known, so nothing is discovered that could be kept in a cache.
+	// The command knows the resources that it reads, so it discovers nothing that a cache could keep.
 	cluster.flags.CacheDir = nil
 	root := &cobra.Command{
 		Use:         "kubectl-tailgate",
@@ -118,10 +115,10 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// oneLine is an error's message without its line breaks.
+// oneLine returns an error's message without line breaks.
 func oneLine(err error) string { return text.Line(err.Error()) }
 
-// emit writes what a verb prints, unless there was an error.
+// emit writes the output of a verb, unless there was an error.
 func emit[T string | []byte](w io.Writer, text T, err error) error {
 	if err != nil {
 		return err
@@ -132,7 +129,7 @@ func emit[T string | []byte](w io.Writer, text T, err error) error {
 	return nil
 }
 
-// oneOf refuses a value that a flag does not have.
+// oneOf returns an error for a value that a flag does not accept.
 func oneOf(flag, value string, known []string) error {
 	if !slices.Contains(known, value) {
 		return fmt.Errorf("%s: unknown format %q; known are %s", flag, value, strings.Join(known, ", "))
@@ -140,7 +137,7 @@ func oneOf(flag, value string, known []string) error {
 	return nil
 }
 
-// pause waits a moment, and returns false if the context ended.
+// pause waits for a duration, and returns false if the context ends first.
 func pause(ctx context.Context, length time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -150,7 +147,7 @@ func pause(ctx context.Context, length time.Duration) bool {
 	}
 }
 
-// takes says how many arguments a verb takes, and what they are.
+// takes returns a check of the number of a verb's arguments; what describes them in the error.
 func takes(what string, least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -160,12 +157,12 @@ func takes(what string, least, most int) cobra.PositionalArgs {
 	}
 }
 
-// cluster is the one that kubeconfig and flags name, as with kubectl.
+// cluster is the cluster that the kubeconfig and the flags select, as with kubectl.
 type cluster struct {
 	flags *genericclioptions.ConfigFlags
 }
 
-// client talks to the API server; namespace is the one to look in.
+// client returns a client of the API server, and the namespace of the kubeconfig or the flags.
 func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	config, err := c.config()
 	if err != nil {
@@ -184,7 +181,7 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	return api, namespace, nil
 }
 
-// newScheme knows the types of what is read.
+// newScheme returns a scheme with the types that the command reads.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -197,7 +194,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// newMapper knows the resources of what is read, so that the API server need not be asked which it has.
+// newMapper returns a mapper of the kinds that the command reads, so that it needs no discovery.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, k := range append(kinds(), verifications) {
@@ -225,18 +222,18 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// config says how to reach the API server.
+// config returns how to reach the API server.
 func (c *cluster) config() (*rest.Config, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The API server itself sees to fairness. The default of 5 requests a second would make results of 100 runs wait.
+	// The API server enforces fairness itself. The default of 5 requests a second would delay reading the results of 100 runs.
 	config.QPS = -1
 	return config, nil
 }
 
-// tailOfLog is how many lines of a log are read: those of the largest result, and more than agents write besides.
+// tailOfLog is how many lines of a log are read: enough for the largest result and for everything else that an agent writes.
 const tailOfLog = 1000
 
 // log opens the end of the log of a pod's container.
@@ -259,7 +256,7 @@ func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container s
 	}{atMost(log, result.MaxLog), log}, nil
 }
 
-// namespace is the one to look in, and whether a flag names it.
+// namespace returns the namespace of the kubeconfig or the flags, and whether a flag sets it.
 func (c *cluster) namespace() (namespace string, flagged bool, err error) {
 	if namespace, flagged, err = c.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 		return "", false, fmt.Errorf("reading the kubeconfig: %w", err)

@@ -23,23 +23,23 @@ import (
 )
 
 const (
-	// inspectPoll is how often a pod is looked at, eventPoll how often its events are.
+	// inspectPoll is the interval between reads of a pod, eventPoll the interval between reads of its events.
 	inspectPoll = 250 * time.Millisecond
 	eventPoll   = 2 * time.Second
-	// passingGrace is how long trouble that often ends by itself may last: a device that is still being reset, a CPU that is
-	// given back in a moment.
+	// passingGrace is how long a trouble that often ends by itself may last: a device that is still being reset, a CPU that is
+	// about to be freed.
 	passingGrace = 12 * time.Second
-	// removalLimit is how long the removal of pods is waited for.
+	// removalLimit is how long to wait for the removal of pods.
 	removalLimit = 15 * time.Second
 )
 
-// inspectors send the inspect pods of one call.
+// inspectors runs the inspect pods of one call.
 type inspectors struct {
 	*doctorCall
 	api       client.Client
 	namespace string
 	image     benchImage
-	// call is the value of the pods' label.
+	// call is the value of the label of the call's pods.
 	call string
 	// made counts the pods, for their names.
 	made atomic.Int32
@@ -52,7 +52,7 @@ func (d *doctorCall) inspectors(api client.Client, namespace string, image bench
 	return &inspectors{doctorCall: d, api: api, namespace: namespace, image: image, call: rand.String(8)}, nil
 }
 
-// inspect sends pods to all nodes, so many at a time, and notes what they came to. No pod outlives it.
+// inspect runs inspect pods on all nodes, i.parallel nodes at a time, and records their results. It deletes all pods before it returns.
 func (i *inspectors) inspect(ctx context.Context, o *doctor.Observed, progress *screen) error {
 	i.sweep(ctx)
 	defer i.remove(context.WithoutCancel(ctx))
@@ -71,20 +71,18 @@ func (i *inspectors) inspect(ctx context.Context, o *doctor.Observed, progress *
 			i.node(ctx, o, &o.Nodes[n])
 			done.Add(1)
 			tell()
-			return nil
+			return ctx.Err()
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
+	if group.Wait() != nil {
 		return errInterrupted
 	}
 	return nil
 }
 
-// node looks at one: from the shared CPUs and from a whole one at the same time, then with each network and with Onload, one
-// after the other, as there may be a single CPU. Who gets no CPU gets nothing that needs one.
+// node inspects one node: from a pod on the shared CPUs and a pod with a whole CPU at the same time, then with each network and
+// with Onload, one after the other, because only one CPU may be free. If the pod with a whole CPU fails, the pods that also
+// need one are not created.
 func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
 	if n.NotLooked != "" {
 		return
@@ -97,30 +95,22 @@ func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Nod
 		return
 	}
 	for _, network := range o.Networks {
-		if network.Attachable() && i.has(n, network.Resource) {
+		if network.Attachable() && has(n, network.Resource) {
 			n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, Network: network.Name}, network.Resource))
 		}
 	}
-	if o.Onload != "" && i.has(n, o.Onload) {
+	if o.Onload != "" && has(n, o.Onload) {
 		n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindOnload}, o.Onload))
 	}
 }
 
-// has says whether a node may have a free device of a resource; of none it has.
-func (i *inspectors) has(n *doctor.Node, resource string) bool {
-	if resource == "" {
-		return true
-	}
-	free := n.Node.Status.Allocatable[corev1.ResourceName(resource)]
-	for _, p := range n.Pods {
-		for _, c := range p.Spec.Containers {
-			free.Sub(c.Resources.Requests[corev1.ResourceName(resource)])
-		}
-	}
-	return free.Sign() > 0
+// has reports whether a node may have a free device of a resource. It is true for an empty resource.
+func has(n *doctor.Node, resource string) bool {
+	allocatable := n.Node.Status.Allocatable[corev1.ResourceName(resource)]
+	return resource == "" || allocatable.Value() > n.Requested()[corev1.ResourceName(resource)]
 }
 
-// look sends one pod, waits for its end, and removes it.
+// look creates one pod, waits for its end, and removes it.
 func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, resource string) doctor.Look {
 	spec := pods.Inspection{
 		Namespace: i.namespace, Name: fmt.Sprintf("tailgate-doctor-%s-%d", i.call, i.made.Add(1)), Call: i.call,
@@ -160,7 +150,7 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, re
 	return l
 }
 
-// await waits for the end of a pod, and returns what keeps it from that.
+// await waits until a pod succeeds, and returns the trouble that prevents this; nil if it succeeded.
 func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble {
 	var since, looked time.Time
 	var warnings []corev1.Event
@@ -196,7 +186,7 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble
 	}
 }
 
-// warnings are the warning events of a pod, the oldest first; none where the user may not list them.
+// warnings returns the warning events of a pod, the oldest first; nil if they cannot be listed.
 func (i *inspectors) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Event {
 	list := &corev1.EventList{}
 	selector := fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.AsSelector()
@@ -209,7 +199,7 @@ func (i *inspectors) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 	return list.Items
 }
 
-// read gets the inspection from the log of a pod. The kubelet may need a moment to have it.
+// read gets the inspection from the log of a pod. It tries again, because the kubelet may need a moment to provide the log.
 func (i *inspectors) read(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
 	for try := 1; ; try++ {
 		inspection, err := i.readOnce(ctx, pod)
@@ -228,19 +218,19 @@ func (i *inspectors) readOnce(ctx context.Context, pod types.NamespacedName) (re
 	return result.ReadInspection(log)
 }
 
-// end removes a pod. One that was not over is waited for, as the next one may need what it has.
+// end removes a pod. If the pod has not ended, end waits until it is gone, because the next pod may need its resources.
 func (i *inspectors) end(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
 	defer cancel()
 	if err := i.api.Delete(ctx, pod); err != nil {
-		// It is tried again at the end.
+		// The method remove tries again.
 		return
 	}
 	for !pods.Ended(pod) && i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod) == nil && pause(ctx, inspectPoll) {
 	}
 }
 
-// remove removes what is left of this call's pods.
+// remove removes the remaining pods of this call.
 func (i *inspectors) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removalLimit)
 	defer cancel()
@@ -257,7 +247,7 @@ func (i *inspectors) remove(ctx context.Context) {
 	}
 }
 
-// sweep removes pods of earlier calls that could not: those that are older than any call lets them become.
+// sweep removes pods that earlier calls could not remove: pods older than their deadline, which no call exceeds.
 func (i *inspectors) sweep(ctx context.Context) {
 	list := &corev1.PodList{}
 	if err := i.api.List(ctx, list, client.InNamespace(i.namespace), client.HasLabels{pods.LabelDoctor}); err != nil {

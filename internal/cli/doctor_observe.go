@@ -33,28 +33,28 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// benchImage is the image of benchmarks, with when it is pulled and by which service account.
+// benchImage is the image of benchmarks, with its pull policy and the service account that pulls it.
 type benchImage struct {
 	name   string
 	policy corev1.PullPolicy
-	// serviceAccount is that of the pods.
+	// serviceAccount is the service account of the pods.
 	serviceAccount string
 }
 
-// mostNetworks is how many networks of a namespace are tried, unless they are named: each takes a pod on each node.
+// mostNetworks is how many networks of a namespace are tried if the user names no networks: each needs a pod on each node.
 const mostNetworks = 8
 
 // errNoNode is returned when all nodes are tainted.
 var errNoNode = errors.New("all nodes have taints that keep pods away; name those to check, such as `" + name + " doctor NODE`")
 
-// observe reads what the API server tells. What the user may not read is noted; without nodes there is nothing to say.
+// observe reads the state of the cluster from the API server. It records the kinds that the user may not read; nodes are required.
 func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace string) (doctor.Observed, benchImage, error) {
 	o := doctor.Observed{Namespace: namespace, Unseen: map[string]string{}, Asked: len(d.networks) > 0, OnloadAsked: d.onload != ""}
 	nodes := &corev1.NodeList{}
 	if err := api.List(ctx, nodes); err != nil {
 		return o, benchImage{}, fmt.Errorf("listing the nodes: %w", err)
 	}
-	// note keeps why something was not seen. Other errors than refusals end the command.
+	// note records why a kind was not read. Errors other than refusals end the command.
 	note := func(what string, err error) error {
 		switch {
 		case err == nil:
@@ -96,8 +96,8 @@ func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace s
 	return o, image, nil
 }
 
-// drivers looks for resources of networks and of Onload that a node does not advertise at the drivers of Dynamic Resource
-// Allocation. The nodes then have them as if a device plugin advertised them; it returns which, by node.
+// drivers searches the drivers of Dynamic Resource Allocation for resources of networks and of Onload that a node does not
+// advertise. It adds them to the nodes as if a device plugin advertised them, and returns the added resources by node.
 func (d *doctorCall) drivers(ctx context.Context, api client.Client, o *doctor.Observed, nodes []corev1.Node, note func(string, error) error) (map[string][]corev1.ResourceName, error) {
 	names := []string{d.onload}
 	for _, n := range o.Networks {
@@ -143,7 +143,7 @@ func (d *doctorCall) drivers(ctx context.Context, api client.Client, o *doctor.O
 	return claimed, nil
 }
 
-// choose takes the nodes that are to be looked at, and counts the devices of all.
+// choose selects the nodes to check, and counts the devices of all nodes.
 func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, claimed map[string][]corev1.ResourceName) error {
 	o.Capacity = map[corev1.ResourceName]int64{}
 	for _, n := range nodes {
@@ -178,8 +178,8 @@ func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, claimed map
 	return nil
 }
 
-// keepsAway is a taint that keeps pods from a node for good; empty when there is none. Those of Kubernetes itself tell of a
-// state that may pass, and pods of Tailgate tolerate its own.
+// keepsAway returns a taint that keeps pods from a node permanently; empty if the node has no such taint. The taints of
+// Kubernetes itself describe a state that may pass, and the pods of Tailgate tolerate Tailgate's own taint.
 func keepsAway(n corev1.Node) string {
 	for _, t := range n.Spec.Taints {
 		passing := strings.HasPrefix(t.Key, "node.kubernetes.io/") || t.Key == v1alpha1.NodeTaintUnverified
@@ -223,7 +223,7 @@ func (d *doctorCall) manager(ctx context.Context, api client.Client, o *doctor.O
 	return image, nil
 }
 
-// flagValue is the value of a flag among arguments; empty when it is not there.
+// flagValue returns the value of a flag among arguments; empty if the flag is absent.
 func flagValue(args []string, flag string) string {
 	for i, arg := range args {
 		name, value, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -238,7 +238,7 @@ func flagValue(args []string, flag string) string {
 	return ""
 }
 
-// ownDefinitions are those of Tailgate's kinds that this command has.
+// ownDefinitions returns the CustomResourceDefinitions of Tailgate's kinds that are built into this command.
 var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, text := range [][]byte{crd.LatencyBenchmarks, crd.LatencyMatrices, crd.LatencyGates, crd.LatencyVerifications} {
@@ -251,7 +251,7 @@ var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 	return all, nil
 })
 
-// definitions holds those of the cluster against this command's.
+// definitions compares the cluster's CustomResourceDefinitions with those of this command.
 func definitions(ctx context.Context, api client.Client) ([]doctor.Definition, error) {
 	known, err := ownDefinitions()
 	if err != nil {
@@ -276,12 +276,12 @@ func definitions(ctx context.Context, api client.Client) ([]doctor.Definition, e
 	return all, nil
 }
 
-// sameSchema says whether two definitions have the same schema of the version that this command speaks.
+// sameSchema reports whether two definitions have the same schema for the API version that this command uses.
 func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	schema := func(d *apiextensionsv1.CustomResourceDefinition) []byte {
 		for _, v := range d.Spec.Versions {
 			if v.Name == v1alpha1.GroupVersion.Version {
-				// What was decoded from JSON can be encoded.
+				// A schema that was decoded from JSON can be encoded.
 				data, _ := json.Marshal(v.Schema)
 				return data
 			}
@@ -291,7 +291,7 @@ func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	return bytes.Equal(schema(a), schema(b))
 }
 
-// multusWorkloads looks for DaemonSets with its name.
+// multusWorkloads finds the DaemonSets whose names contain multus.
 func multusWorkloads(ctx context.Context, api client.Client, o *doctor.Observed) error {
 	list := &appsv1.DaemonSetList{}
 	if err := api.List(ctx, list); err != nil {
@@ -305,7 +305,7 @@ func multusWorkloads(ctx context.Context, api client.Client, o *doctor.Observed)
 	return nil
 }
 
-// definitionsOfNetworks reads those that are named, or else those of the namespace.
+// definitionsOfNetworks reads the NetworkAttachmentDefinitions that the user named, or else those of the namespace.
 func (d *doctorCall) definitionsOfNetworks(ctx context.Context, api client.Client, namespace string, o *doctor.Observed) error {
 	o.MultusKind = true
 	read := func(u *unstructured.Unstructured) doctor.Network {
@@ -353,7 +353,7 @@ func (d *doctorCall) definitionsOfNetworks(ctx context.Context, api client.Clien
 	return nil
 }
 
-// podsOf reads which pods the nodes have, but for inspect pods and those that are over.
+// podsOf reads the pods of the nodes, except inspect pods and finished pods.
 func podsOf(ctx context.Context, api client.Client, nodes []doctor.Node) error {
 	selector := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))
@@ -361,19 +361,18 @@ func podsOf(ctx context.Context, api client.Client, nodes []doctor.Node) error {
 		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.nodeName", nodes[0].Node.Name))
 	}
 	byNode := map[string][]corev1.Pod{}
-	list := &corev1.PodList{}
-	for {
-		if err := api.List(ctx, list, client.MatchingFieldsSelector{Selector: selector}, client.Limit(500), client.Continue(list.Continue)); err != nil {
+	for next, more := "", true; more; more = next != "" {
+		// Each page has its own list, so that the pods of earlier pages do not change.
+		page := &corev1.PodList{}
+		if err := api.List(ctx, page, client.MatchingFieldsSelector{Selector: selector}, client.Limit(500), client.Continue(next)); err != nil {
 			return err
 		}
-		for _, p := range list.Items {
+		for _, p := range page.Items {
 			if _, ours := p.Labels[pods.LabelDoctor]; !ours {
 				byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], p)
 			}
 		}
-		if list.Continue == "" {
-			break
-		}
+		next = page.Continue
 	}
 	for i := range nodes {
 		nodes[i].Pods = byNode[nodes[i].Node.Name]
@@ -381,8 +380,8 @@ func podsOf(ctx context.Context, api client.Client, nodes []doctor.Node) error {
 	return nil
 }
 
-// topologies reads what agents of topology-aware scheduling write, where there are some and the user may read it: it only
-// makes a line more exact.
+// topologies reads the NodeResourceTopologies that agents of topology-aware scheduling write. It ignores errors, because the
+// data only make a line more exact.
 func topologies(ctx context.Context, api client.Client, nodes []doctor.Node) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(foreign.NodeResourceTopologyKind.GroupVersion().WithKind(foreign.NodeResourceTopologyKind.Kind + "List"))
@@ -390,7 +389,7 @@ func topologies(ctx context.Context, api client.Client, nodes []doctor.Node) {
 		return
 	}
 	for _, item := range list.Items {
-		topology, err := foreign.DecodeNodeResourceTopology(item.Object)
+		topology, err := foreign.Decode[foreign.NodeResourceTopology](item.Object)
 		for i := range nodes {
 			if err == nil && nodes[i].Node.Name == topology.Name {
 				nodes[i].Topology = &topology
@@ -399,10 +398,10 @@ func topologies(ctx context.Context, api client.Client, nodes []doctor.Node) {
 	}
 }
 
-// notLooked is why no pod is sent to a node; empty when some are.
+// notLooked returns the reason why no inspect pod is created on a node; empty if pods are created.
 func notLooked(n *doctor.Node, image benchImage) string {
 	for _, p := range n.Pods {
-		// Looking takes a CPU and a device, and would be seen in the results.
+		// An inspection takes a CPU and a device, and would affect the results.
 		if p.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByTailgate && p.Labels[v1alpha1.LabelRole] != "" {
 			return fmt.Sprintf("benchmark %s/%s measures there", p.Namespace, p.Labels[v1alpha1.LabelBenchmark])
 		}
@@ -418,7 +417,7 @@ func notLooked(n *doctor.Node, image benchImage) string {
 	return ""
 }
 
-// completeNodes completes names of nodes.
+// completeNodes completes the names of nodes.
 func (d *doctorCall) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))

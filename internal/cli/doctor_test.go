@@ -43,25 +43,25 @@ type ward struct {
 	networks []map[string]any
 	classes  []resourcev1.DeviceClass
 	slices   []resourcev1.ResourceSlice
-	// others are the pods of others.
+	// others are pods that are not inspect pods.
 	others []corev1.Pod
-	// become is what becomes of an inspect pod; nil: it succeeds.
+	// become changes an inspect pod to its final state; nil: it succeeds.
 	become func(*corev1.Pod)
-	// inspect changes what a pod saw; nil: nothing.
+	// inspect changes the inspection of a pod; nil: no change.
 	inspect func(*corev1.Pod, *result.Inspection)
 	// forbidden are parts of METHOD PATH that are refused.
 	forbidden []string
 
 	sync.Mutex
 	pods map[string]*corev1.Pod
-	// made are all pods that were ever made, deleted the names of those that were deleted, and most how many there were at
+	// made are all pods that were ever created, deleted the names of the deleted pods, and most is the largest number of pods at
 	// the same time.
 	made    []corev1.Pod
 	deleted []string
 	most    int
 }
 
-// newWard has two fit nodes, Tailgate and a network of VFs.
+// newWard returns a cluster with two suitable nodes, Tailgate and a network of VFs.
 func newWard() *ward {
 	w := &ward{pods: map[string]*corev1.Pod{}, manager: []appsv1.Deployment{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tailgate-system", Name: "manager"},
@@ -155,7 +155,7 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		list("v1", "PodList", found)
 	})
 	mux.HandleFunc("POST "+inspectPods, func(http.ResponseWriter, *http.Request) {
-		// Clients write kinds of Kubernetes' own in protobuf.
+		// Clients write Kubernetes' built-in kinds in protobuf.
 		p := &corev1.Pod{}
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -204,7 +204,7 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	mux.ServeHTTP(out, r)
 }
 
-// serve starts it, and returns the arguments of a call.
+// serve starts the server, and returns the arguments of a call.
 func (w *ward) serve(t *testing.T, args ...string) []string {
 	t.Helper()
 	server := httptest.NewServer(w)
@@ -217,7 +217,7 @@ func (w *ward) serve(t *testing.T, args ...string) []string {
 	return append([]string{"doctor", "--kubeconfig", kubeconfig, "-o", "json"}, args...)
 }
 
-// diagnosed is a report that was printed.
+// diagnosed returns the report that was printed.
 func diagnosed(t *testing.T, stdout string) doctor.Report {
 	t.Helper()
 	var r doctor.Report
@@ -227,7 +227,7 @@ func diagnosed(t *testing.T, stdout string) doctor.Report {
 	return r
 }
 
-// levelOf is that of a line; empty without one.
+// levelOf returns the level of a line; empty if there is no such line.
 func levelOf(r doctor.Report, node, check string) doctor.Level {
 	for _, l := range r.Lines {
 		if l.Node == node && l.Check == check {
@@ -259,7 +259,7 @@ func TestDoctorLooksAndCleansUp(t *testing.T) {
 	}
 }
 
-// VFs that a driver of Dynamic Resource Allocation provides as an extended resource are looked at as those of a device plugin.
+// VFs that a driver of Dynamic Resource Allocation provides as an extended resource are checked like those of a device plugin.
 func TestDoctorKnowsDriversOfDevices(t *testing.T) {
 	claimed := func(w *ward) {
 		for i := range w.nodes {
@@ -313,15 +313,36 @@ func TestDoctorKnowsDriversOfDevices(t *testing.T) {
 	}
 }
 
+// The devices of all containers of a pod are in use, also of a sidecar, which is an init container.
+func TestDoctorSparesTheLastDevices(t *testing.T) {
+	w := newWard()
+	always := corev1.ContainerRestartPolicyAlways
+	w.others = []corev1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "x"},
+		Spec: corev1.PodSpec{NodeName: "node-a", InitContainers: []corev1.Container{{
+			RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{testVF: resource.MustParse("4")}},
+		}}},
+	}}
+	_, stdout, stderr := run(w.serve(t)...)
+	if r := diagnosed(t, stdout); levelOf(r, "node-a", "devices") == doctor.Good || levelOf(r, "node-b", "devices") != doctor.Good || stderr != "" {
+		t.Errorf("it said %q: %+v", stderr, r.Lines)
+	}
+	for _, p := range w.made {
+		if q := p.Spec.Containers[0].Resources.Requests[testVF]; q.Sign() > 0 && pods.Node(&p) == "node-a" {
+			t.Errorf("pod %s requests a VF of node-a", p.Name)
+		}
+	}
+}
+
 func TestDoctorExitCodes(t *testing.T) {
 	cases := map[string]struct {
 		change func(*ward)
 		args   []string
 		want   int
-		// node, check and level are of a line that is there; an empty check: nothing is printed.
+		// node, check and level describe a line that must exist; an empty check: nothing is printed.
 		node, check string
 		level       doctor.Level
-		// stderr is part of the one line there; empty: there is none.
+		// stderr is part of the only line on standard error; empty: nothing is printed there.
 		stderr string
 	}{
 		"an error": {
@@ -419,13 +440,13 @@ func TestDoctorBoundsNodes(t *testing.T) {
 	if code, _, stderr := run(w.serve(t, "--parallel", "2")...); code != 2 || stderr != "" {
 		t.Errorf("exit code %d, it said %q", code, stderr)
 	}
-	// Two on each node, on two nodes at a time.
+	// There are two pods on each node, on two nodes at a time.
 	if len(w.made) != 16 || w.most > 4 {
 		t.Errorf("%d pods, %d at the same time", len(w.made), w.most)
 	}
 }
 
-// A pod that never starts, and one of an earlier call that was killed: neither is left when the user has had enough.
+// An interrupted call removes a pod that never starts, and a pod of an earlier call that was killed.
 func TestDoctorInterrupted(t *testing.T) {
 	w := newWard()
 	ctx, cancel := context.WithCancel(t.Context())

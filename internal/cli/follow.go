@@ -12,45 +12,47 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follower looks at one object, again whenever it changes, and at least once in lookAgain, because what look reads besides
-// may change alone. It needs the rights to get and to watch that object, and no other.
+// follower calls look with one object, again whenever the object changes, and at least once in lookAgain, because other data that
+// look reads may change independently. It needs the rights to get and to watch that object, and no others.
 type follower struct {
 	api client.WithWatch
 	subject
-	// look is called with the object as it is, until it has seen enough or returns an error.
+	// look is called with the current object until it returns true, or an error that does not pass.
 	look func(context.Context, client.Object) (enough bool, err error)
-	// trouble is reported once of each time that the API server does not answer, or not as it should.
+	// trouble is called once for each period in which requests fail.
 	trouble func(error)
 
-	// uid is that of the object, once it was seen; looked says that look returned no error before; watched that the object
-	// was watched.
+	// uid is the UID of the object, once it was read. looked is true once look has returned without error, watched once the
+	// object was watched.
 	uid             types.UID
 	looked, watched bool
-	// troubled is true from a failed request to the next that does not fail.
+	// troubled is true from a failed request until look next returns without error.
 	troubled bool
+	// delay is the backoff before the next get.
+	delay wait.Backoff
 }
 
-// The waits between requests that fail, and what ends a row of failures.
+// firstDelay is the backoff of gets after the first get, and after a watch that worked for quietTime.
+var firstDelay = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 20, Cap: 15 * time.Second}
+
 const (
-	firstWait   = 200 * time.Millisecond
-	longestWait = 15 * time.Second
-	quietTime   = time.Minute
-	// lookAgain bounds a watch.
+	// quietTime is how long a watch must work before the next get follows soon.
+	quietTime = 30 * time.Second
+	// lookAgain is the longest duration of a watch.
 	lookAgain = time.Minute
 )
 
-// follow returns nil when look has seen enough, or why it never will: look's own error, that the object is gone, that
-// the user may not see it, or that the context ended. It outlives restarts of the API server.
+// follow returns nil when look has returned true, or the error that prevents this: look's own error, the deletion of the object,
+// a missing right, or the end of the context. It tolerates restarts of the API server.
 func (f *follower) follow(ctx context.Context) error {
-	again := wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 0.1, Steps: 20, Cap: longestWait}.DelayWithReset(clock.RealClock{}, quietTime)
-	return again.Until(ctx, true, true, f.once)
+	f.delay = firstDelay
+	return wait.DelayFunc(f.delay.Step).Until(ctx, true, true, f.once)
 }
 
-// once gets the object and watches it until the watch ends, as each does from time to time.
+// once gets the object and watches it until the watch ends, which it does after lookAgain at the latest.
 func (f *follower) once(ctx context.Context) (enough bool, err error) {
 	o := f.kind.object()
 	if err := read(ctx, f.api, f.subject, o); err != nil {
@@ -69,6 +71,7 @@ func (f *follower) once(ctx context.Context) (enough bool, err error) {
 	}
 	defer changes.Stop()
 	f.watched = true
+	since := time.Now()
 	for change := range changes.ResultChan() {
 		switch change.Type {
 		case watch.Added, watch.Modified:
@@ -81,10 +84,13 @@ func (f *follower) once(ctx context.Context) (enough bool, err error) {
 			return false, f.passing(ctx, fmt.Errorf("watching %s: %w", f.subject, apierrors.FromObject(change.Object)), true)
 		}
 	}
+	if time.Since(since) > quietTime {
+		f.delay = firstDelay
+	}
 	return false, nil
 }
 
-// see has an object looked at, unless it is another one of the same name. It is over when once is.
+// see calls look with the object, unless it is another object of the same name. If over is true, once must return.
 func (f *follower) see(ctx context.Context, o client.Object) (over, enough bool, err error) {
 	if f.uid != "" && o.GetUID() != f.uid {
 		return true, false, f.gone()
@@ -99,15 +105,15 @@ func (f *follower) see(ctx context.Context, o client.Object) (over, enough bool,
 
 func (f *follower) gone() error { return fmt.Errorf("%s was deleted meanwhile", f.subject) }
 
-// passing is nil for an error that may pass. An API server that refuses a request does so for good, unless it answered
-// the same request before: one that has just started knows neither all kinds nor all rights.
+// passing returns nil for an error that may pass. A refusal by the API server is permanent, unless the API server has answered
+// the same request before: an API server that has just started does not know all kinds and rights.
 func (f *follower) passing(ctx context.Context, err error, before bool) error {
 	var refused apierrors.APIStatus
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
-		// The API server keeps the last changes only. What the object is now tells all.
+		// The API server keeps only the latest changes. The next get returns the current object.
 		return nil
 	case errors.As(err, &refused) && !before:
 		switch code := refused.Status().Code; {

@@ -18,7 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// newGate is the verb that turns verdicts into an exit code.
+// newGate returns the verb that turns verdicts into an exit code.
 func newGate(c *cluster) *cobra.Command {
 	g := &gate{cluster: c}
 	cmd := &cobra.Command{
@@ -51,14 +51,14 @@ func newGate(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// gate is a call of the verb.
+// gate is an invocation of the verb.
 type gate struct {
 	*cluster
 	wait    bool
 	timeout time.Duration
 }
 
-// answer is what came of one subject.
+// answer is the result for one subject.
 type answer struct {
 	// of names the subject.
 	of       string
@@ -66,15 +66,7 @@ type answer struct {
 	err      error
 }
 
-// exitCode of an answer.
-func (a answer) exitCode() int {
-	if a.err != nil {
-		return exitError
-	}
-	return exitCode(a.standing)
-}
-
-// exitCode of a standing that is reported as it is.
+// exitCode returns the exit code of a standing.
 func exitCode(s standing.Standing) int {
 	switch s.Outcome {
 	case v1alpha1.VerdictPass:
@@ -85,7 +77,7 @@ func exitCode(s standing.Standing) int {
 	return exitInconclusive
 }
 
-// worse orders the exit codes: a Fail stays one whatever else is unknown.
+// worse returns the worse of two exit codes. Fail is the worst: it does not depend on verdicts that are unknown.
 func worse(a, b int) int {
 	for _, code := range []int{exitFail, exitError, exitInconclusive} {
 		if a == code || b == code {
@@ -144,11 +136,12 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 	var failures []string
 	for i := range args {
 		a := <-answers[i]
-		code = worse(code, a.exitCode())
 		if a.err != nil {
+			code = worse(code, exitError)
 			failures = append(failures, a.err.Error())
 			continue
 		}
+		code = worse(code, exitCode(a.standing))
 		if err := say(stdout, "%s: %s\n", a.of, a.standing); err != nil {
 			return err
 		}
@@ -162,7 +155,7 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 	return nil
 }
 
-// exported is the standing of a benchmark when it was exported. It does not change any more.
+// exported returns the standing of a benchmark at the time of its export, which does not change any more.
 func (g *gate) exported(ctx context.Context, path string) answer {
 	m, err := g.load(ctx, path)
 	if err != nil {
@@ -175,7 +168,7 @@ func (g *gate) exported(ctx context.Context, path string) answer {
 	return answer{of: fmt.Sprintf("%s of %s", of, m.Dir), standing: standing.OfBenchmark(m.Object)}
 }
 
-// answer gets the standing of a subject, or waits for the last one.
+// answer gets the standing of a subject, or, with --wait, waits for the final standing.
 func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell func(error)) answer {
 	if !g.wait {
 		o := s.kind.object()
@@ -198,8 +191,8 @@ func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell
 	return answer{s.String(), last, late(ctx, f.follow(ctx), s, last.Message)}
 }
 
-// stillOpen says whether a standing may change without a user's action, and looks at the baseline if it is what it waits
-// for. One that is complete does not end the wait: the operator is about to judge again.
+// stillOpen reports whether a standing may change without a user's action. If the verdict waits for a baseline, stillOpen reads
+// the baseline. A complete baseline does not end the wait: the operator is about to judge again.
 func stillOpen(ctx context.Context, api client.Client, namespace string, s standing.Standing) (bool, error) {
 	k := benchmarks
 	if s.BaselineMatrix != "" {
@@ -228,7 +221,7 @@ func timeLimit(ctx context.Context, limit time.Duration) (context.Context, conte
 	return context.WithTimeout(ctx, limit)
 }
 
-// late puts the end of a context in words: for what was waited, and how it stood last.
+// late returns an error for the end of a context that names the subject and its last message. It returns other errors unchanged.
 func late(ctx context.Context, err error, s subject, last string) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -240,7 +233,7 @@ func late(ctx context.Context, err error, s subject, last string) error {
 	return fmt.Errorf("%s before the verdict of %s: %s", why, s, last)
 }
 
-// endOf says how a context ended.
+// endOf returns how a context ended.
 func endOf(ctx context.Context) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return "timed out"
@@ -248,7 +241,7 @@ func endOf(ctx context.Context) string {
 	return "interrupted"
 }
 
-// troubleTeller writes a line about requests that fail and are made again, for several followers at once.
+// troubleTeller returns a function that writes a line about a request that failed and is retried. Several followers may call it at once.
 func troubleTeller(w io.Writer) func(error) {
 	var one sync.Mutex
 	return func(err error) {

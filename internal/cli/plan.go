@@ -25,7 +25,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// newPlan is the verb that shows what would be measured.
+// newPlan returns the verb that shows what would be measured.
 func newPlan(c *cluster) *cobra.Command {
 	p := &planner{cluster: c}
 	cmd := &cobra.Command{
@@ -62,56 +62,51 @@ func newPlan(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// planForms are the layouts of a plan.
+// planForms are the formats of a plan.
 var planForms = []string{"table", "json"}
 
-// planner is a call of the verb.
+// planner is an invocation of the verb.
 type planner struct {
 	*cluster
 	file, nodesFile, form string
 }
 
-// Planned is what a benchmark or matrix would do.
+// Planned is the plan of a benchmark or matrix.
 type Planned struct {
 	Kind        string               `json:"kind"`
 	Namespace   string               `json:"namespace"`
 	Name        string               `json:"name"`
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Obstacle is why the operator would not accept it now; absent when it would.
-	Obstacle *Obstacle `json:"obstacle,omitempty"`
-	// Slots are the pairs of nodes, in the order in which they are measured, those of a slot at the same time. Without
-	// an accepted benchmark there are none.
+	// Obstacle is the reason why the operator would not accept it now; nil if it would.
+	Obstacle *preflight.Rejection `json:"obstacle,omitempty"`
+	// Slots are the pairs of nodes, in the order in which they are measured; the pairs of a slot are measured at the same time.
+	// Slots is empty if there is an Obstacle.
 	Slots [][]v1alpha1.Pair `json:"slots"`
-	// LeftOut counts selected nodes that cannot be measured, by why, of a LatencyMatrix.
+	// LeftOut counts the selected nodes of a LatencyMatrix that cannot be measured, by reason.
 	LeftOut string `json:"leftOut,omitempty"`
-	// Variants are the ways to the peer, with all that they inherit.
+	// Variants are the ways to the peer, with all inherited settings.
 	Variants []PlannedVariant `json:"variants"`
-	// Runs are those of a pair, in order. Of a matrix they have the names of the first.
+	// Runs are the runs of a pair, in order. For a matrix they have the names of the first pair's runs.
 	Runs []PlannedRun `json:"runs"`
-	// MeasuringSeconds is the pure measuring time of all, with warm-ups; pairs that are measured at the same time count
-	// once. Starting and ending pods comes on top.
+	// MeasuringSeconds is the pure measuring time of all runs, with warm-ups; pairs that are measured at the same time count
+	// once. It does not include the start and end of pods.
 	MeasuringSeconds float64 `json:"measuringSeconds"`
-	// ExtendRounds is how many rounds are measured on top, once, if the planned rounds do not decide the verdict, and ExtendSeconds how long.
+	// ExtendRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; ExtendSeconds is their
+	// measuring time.
 	ExtendRounds  int32   `json:"extendRounds,omitempty"`
 	ExtendSeconds float64 `json:"extendSeconds,omitempty"`
-	// Notes are what else there is to know.
+	// Notes are further remarks on the plan.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Obstacle is why a benchmark would not be accepted.
-type Obstacle struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-}
-
-// PlannedVariant is a way to the peer in a few words.
+// PlannedVariant describes a way to the peer in a few words.
 type PlannedVariant struct {
 	Name string `json:"name"`
 	Way  string `json:"way"`
 }
 
-// PlannedRun is a client's and a server's pod that measure all cells of a variant once.
+// PlannedRun is a client pod and a server pod that measure all cells of a variant once.
 type PlannedRun struct {
 	Name    string `json:"name"`
 	Round   int32  `json:"round"`
@@ -152,7 +147,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	if total := len(plan.Runs(b)); len(b.Status.Stored) > 0 {
 		notes = append(notes, fmt.Sprintf("it exists, and %d of %d runs are measured", len(b.Status.Stored), total))
 	}
-	// Where it stands does not matter; what was settled when it was accepted does.
+	// The progress of an existing benchmark does not matter, but its pair, its CPUs and its extension do.
 	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, CPUs: b.Status.CPUs, ExtendedRounds: b.Status.ExtendedRounds}
 	observed, err := g.observe(ctx, b, m != nil)
 	if err != nil {
@@ -167,8 +162,8 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	return planned, nil
 }
 
-// look makes of the manifest what the API server would make of it, without making it, and opens the cluster, or what
-// stands for it.
+// look completes and validates the manifest as the API server would, without creating the object, and returns a view of the
+// cluster, or of the nodes file that replaces it.
 func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured, stdin io.Reader) (*glimpse, []string, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -201,7 +196,7 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 	return g, nil, nil
 }
 
-// readNodes reads the nodes of a file: Nodes, or lists of them.
+// readNodes reads the nodes of a file: Nodes, or lists of Nodes.
 func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 	content, err := readFile("--nodes", file, stdin, maxNodes)
 	if err != nil {
@@ -241,31 +236,26 @@ func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 	return nodes, nil
 }
 
-// planOf is what would be measured of a benchmark, and where, in a cluster of which that was observed.
-// m is the matrix of which b is the overview; nil for a benchmark.
+// planOf returns the plan of a benchmark in the observed cluster. m is the matrix whose overview is b; nil for a benchmark.
 func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight.Observed) Planned {
 	p := Planned{Kind: benchmarks.name, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType, Slots: [][]v1alpha1.Pair{}}
 	for _, v := range plan.Variants(b.Spec) {
 		p.Variants = append(p.Variants, PlannedVariant{v.Name, report.Ways(v)})
 	}
-	var rejection *preflight.Rejection
 	switch {
 	case o.Driver == nil:
-		rejection = &preflight.Rejection{Reason: v1alpha1.ReasonCellUnsupported, Message: fmt.Sprintf("spec.tool: this command does not know %s; use a newer one", b.Spec.Tool)}
+		p.Obstacle = &preflight.Rejection{Reason: v1alpha1.ReasonCellUnsupported, Message: fmt.Sprintf("spec.tool: this command does not know %s; use a newer one", b.Spec.Tool)}
 	case m != nil:
 		var nodes preflight.Nodes
-		if nodes, rejection = nodesOf(m, o); rejection == nil {
+		if nodes, p.Obstacle = nodesOf(m, o); p.Obstacle == nil {
 			p.LeftOut = nodes.LeftOut
 			p.Slots = plan.Matrix(m.Spec, nodes.Names, nodes.Server)
 		}
 	default:
 		var pair v1alpha1.Pair
-		if pair, rejection = preflight.Accept(o); rejection == nil {
+		if pair, p.Obstacle = preflight.Accept(o); p.Obstacle == nil {
 			p.Slots = [][]v1alpha1.Pair{{pair}}
 		}
-	}
-	if rejection != nil {
-		p.Obstacle = &Obstacle{rejection.Reason, rejection.Message}
 	}
 	ofPair := b.DeepCopy()
 	if m != nil {
@@ -290,7 +280,7 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 	return p
 }
 
-// nodesOf are those of a matrix: those for which it was accepted, or would be.
+// nodesOf returns the nodes of a matrix: the nodes for which it was accepted, or would be accepted.
 func nodesOf(m *v1alpha1.LatencyMatrix, o preflight.Observed) (preflight.Nodes, *preflight.Rejection) {
 	if len(m.Status.Nodes) > 0 {
 		return preflight.Nodes{Names: m.Status.Nodes, Server: m.Status.Server}, nil
@@ -298,7 +288,7 @@ func nodesOf(m *v1alpha1.LatencyMatrix, o preflight.Observed) (preflight.Nodes, 
 	return preflight.AcceptMatrix(o, m.Spec)
 }
 
-// nodes are those on which something is measured.
+// nodes returns the nodes of all pairs.
 func (p Planned) nodes() []string {
 	var names []string
 	seen := map[string]bool{}
@@ -315,7 +305,7 @@ func (p Planned) nodes() []string {
 	return names
 }
 
-// text is the plan in a form.
+// text returns the plan in a format.
 func (p Planned) text(form string) ([]byte, error) {
 	var out bytes.Buffer
 	write := p.table
@@ -326,7 +316,7 @@ func (p Planned) text(form string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// table writes the plan for people.
+// table writes the plan as tables.
 func (p Planned) table(w io.Writer) error {
 	pairs := 0
 	for _, slot := range p.Slots {
@@ -381,7 +371,7 @@ func (p Planned) table(w io.Writer) error {
 // fewCells is how many cells of a run are named.
 const fewCells = 6
 
-// cellsText names the cells of a run, of many the first.
+// cellsText lists the cells of a run, only the first ones if there are many.
 func cellsText(cells []string) string {
 	if len(cells) <= fewCells {
 		return strings.Join(cells, " ")

@@ -11,8 +11,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// verbs are all of the command, each with arguments that a cluster with perf/sweep can do something with, and the exit
-// code of an error.
+// verbs returns all verbs of the command, each with arguments that are valid for a cluster with perf/sweep, and the exit code of
+// an error.
 func verbs(t *testing.T) map[string]struct {
 	args  []string
 	error int
@@ -36,20 +36,20 @@ func verbs(t *testing.T) map[string]struct {
 	}
 }
 
-// Whatever the verb, bad input and a cluster that does not do its part cost one line, and change nothing.
+// For every verb, invalid input and a failing cluster give an error of one line, and change nothing.
 func TestVerbsRefuse(t *testing.T) {
 	var known []string
-	for _, c := range newRoot().Commands() {
+	for _, c := range Command().Commands() {
 		known = append(known, c.Name())
 	}
 	all := verbs(t)
 	for _, name := range known {
-		if _, ok := all[name]; !ok && !slices.Contains([]string{"help", "completion", "doctor", "version"}, name) { // that has tests of its own
+		if _, ok := all[name]; !ok && !slices.Contains([]string{"help", "completion", "doctor", "version"}, name) { // these have their own tests
 			t.Errorf("verb %s is not tested", name)
 		}
 	}
 	faults := map[string]struct {
-		// args make of a verb's arguments others; nil: none.
+		// args changes a verb's arguments; nil: no change.
 		args   func([]string) []string
 		change func(*apiServer)
 		want   string
@@ -127,7 +127,7 @@ func TestCompletion(t *testing.T) {
 			}
 		})
 	}
-	// A cluster that does not answer completes nothing, and says nothing.
+	// A cluster that refuses the user gives no completions and no error.
 	if code, stdout, _ := run("__complete", "get", "--kubeconfig", kubeconfig, "--token=of-nobody", ""); code != 0 || stdout != ":4\n" {
 		t.Errorf("exit code %d, got %q", code, stdout)
 	}

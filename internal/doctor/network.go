@@ -14,7 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/proof"
 )
 
-// nics notes the network cards of the machine.
+// nics reports the network cards of the machine.
 func nics(_ Observed, n Node) []Line {
 	const check = "nics"
 	i := n.seen()
@@ -46,7 +46,7 @@ func nics(_ Observed, n Node) []Line {
 	return good(check, "", "%s", found)
 }
 
-// devices asks whether the node has those that the networks need.
+// devices checks whether the node has the devices that the networks need.
 func devices(o Observed, n Node) []Line {
 	const check = "devices"
 	var lines []Line
@@ -54,7 +54,7 @@ func devices(o Observed, n Node) []Line {
 	for _, network := range o.Networks {
 		name := network.Resource
 		if name == "" || slices.Contains(seen, name) || o.Capacity[corev1.ResourceName(name)] == 0 {
-			// The network's line says that nothing provides it.
+			// If nothing provides the resource, networks reports this.
 			continue
 		}
 		seen = append(seen, name)
@@ -63,10 +63,10 @@ func devices(o Observed, n Node) []Line {
 	return lines
 }
 
-// device is the line of one resource.
+// device returns the line of one resource.
 func device(o Observed, n Node, check, name string) []Line {
 	capacity, allocatable := n.Node.Status.Capacity[corev1.ResourceName(name)], n.Node.Status.Allocatable[corev1.ResourceName(name)]
-	used := requested(n)[corev1.ResourceName(name)]
+	used := n.Requested()[corev1.ResourceName(name)]
 	bad := advice{effect: "benchmarks over it cannot run there"}
 	class := o.Classes[corev1.ResourceName(name)]
 	claimed := slices.Contains(n.Claimed, corev1.ResourceName(name))
@@ -90,7 +90,7 @@ func device(o Observed, n Node, check, name string) []Line {
 	return good(check, name, "%s of %s healthy, %d in use", allocatable.String(), capacity.String(), used)
 }
 
-// topology asks whether CPU and device came from one NUMA node.
+// topology checks whether CPU and device came from one NUMA node.
 func topology(_ Observed, n Node) []Line {
 	const check = "topology"
 	remote := advice{"every message crosses the link between the sockets: about 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
@@ -124,7 +124,7 @@ func topology(_ Observed, n Node) []Line {
 	return lines
 }
 
-// number is that of a NUMA node.
+// number formats the number of a NUMA node.
 func number(n int32) string {
 	if n < 0 {
 		return "not known"
@@ -132,7 +132,7 @@ func number(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
-// remedies are for what CNI plugins say, by a part of it.
+// remedies are the remedies for errors of CNI plugins, by a part of the message.
 var remedies = []struct{ said, remedy string }{
 	{"pci addr is required", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
 	{"pciBusID", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
@@ -142,7 +142,7 @@ var remedies = []struct{ said, remedy string }{
 	{"cannot find a network-attachment-definition", "create the NetworkAttachmentDefinition, and let Multus read its namespace"},
 }
 
-// attached asks what became of the networks that pods asked for.
+// attached checks whether pods got the networks that they requested.
 func attached(_ Observed, n Node) []Line {
 	const check = "attachment"
 	var lines []Line
@@ -154,7 +154,7 @@ func attached(_ Observed, n Node) []Line {
 		if t := l.Trouble; t != nil {
 			switch t.Kind {
 			case TroubleTopology:
-				// That is a line of its own.
+				// topology reports this.
 			case TroubleNetwork:
 				for _, r := range remedies {
 					if strings.Contains(t.Said, r.said) {
@@ -191,13 +191,13 @@ func attached(_ Observed, n Node) []Line {
 	return lines
 }
 
-// paravirtual are the drivers of cards that a hypervisor makes up.
+// paravirtual are the drivers of network cards that a hypervisor emulates.
 var paravirtual = []string{"virtio_net", "vmxnet3", "hv_netvsc", "xen-netfront", "vif", "ena", "gve", "e1000", "e1000e"}
 
-// longCoalescing is the delay of interrupts in µs from which it is too long.
+// longCoalescing is the delay of interrupts in µs that is too long.
 const longCoalescing = 10
 
-// interfaces looks at what the networks attached: driver, firmware, function, link and interrupts.
+// interfaces checks the attached interfaces: driver, firmware, function, link and interrupts.
 func interfaces(_ Observed, n Node) []Line {
 	const check = "interface"
 	var lines []Line
@@ -241,7 +241,7 @@ func interfaces(_ Observed, n Node) []Line {
 	return lines
 }
 
-// onload asks whether a pod that asks for Onload has it.
+// onload checks whether a pod that requests Onload gets it.
 func onload(o Observed, n Node) []Line {
 	const check = "onload"
 	if o.Onload == "" || o.Capacity[corev1.ResourceName(o.Onload)] == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// nodeState asks whether pods may run on the node at all.
+// nodeState checks whether pods may run on the node at all.
 func nodeState(_ Observed, n Node) []Line {
 	const check = "node"
 	node := n.Node
@@ -52,14 +52,14 @@ func nodeState(_ Observed, n Node) []Line {
 	return good(check, "", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
 }
 
-// inspect asks whether pods could look at the node, and which image they had.
+// inspect checks whether inspect pods ran on the node, and reports their image.
 func inspect(_ Observed, n Node) []Line {
 	const check = "inspect"
 	if n.NotLooked != "" {
 		if preflight.NodeReady(n.Node) && !n.Node.Spec.Unschedulable {
 			return unknown(check, "", "not checked: "+n.NotLooked, "run doctor again later")
 		}
-		// The line above has reported it.
+		// nodeState reports this.
 		return nil
 	}
 	var image string
@@ -87,13 +87,13 @@ func inspect(_ Observed, n Node) []Line {
 		case TroubleTimeout:
 			return unknown(check, "", "the inspect pod did not finish: "+t.Said, "set a longer --timeout, or see `kubectl describe node "+n.Node.Name+"`")
 		case TroubleUnschedulable:
-			// Without a CPU it is the line of free CPUs that tells.
+			// freeCPUs reports missing CPUs.
 			if !lacksCPU(t) {
 				bad.remedy = "free what the scheduler's message names"
 				return bad.err(check, "", "the scheduler does not place the inspect pod: %s", t.Said)
 			}
 		case TroubleTopology:
-			// That is a line of its own.
+			// topology reports this.
 		}
 	}
 	if n.seen() == nil {
@@ -105,10 +105,10 @@ func inspect(_ Observed, n Node) []Line {
 	return good(check, "", "an unprivileged pod ran, image %s", image)
 }
 
-// lacksCPU says whether the scheduler misses a CPU.
+// lacksCPU reports whether the scheduler found too few CPUs.
 func lacksCPU(t *Trouble) bool { return strings.Contains(t.Said, "Insufficient cpu") }
 
-// cpuManager asks whether the whole CPU that a guaranteed pod asked for became its own.
+// cpuManager checks whether a guaranteed pod that requested a whole CPU got it exclusively.
 func cpuManager(_ Observed, n Node) []Line {
 	const check = "cpu-manager"
 	bad := advice{"other processes of the node share the CPU with the tool: stalls of milliseconds in the tail; results do not verify",
@@ -134,14 +134,14 @@ func cpuManager(_ Observed, n Node) []Line {
 	return nil
 }
 
-// freeCPUs counts what benchmarks could get.
+// freeCPUs counts the whole CPUs that benchmarks could get.
 func freeCPUs(o Observed, n Node) []Line {
 	const check = "free-cpus"
 	if why := o.Unseen["pods"]; why != "" {
 		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	}
 	allocatable := n.Node.Status.Allocatable.Cpu().MilliValue()
-	free := max(allocatable-requested(n)[corev1.ResourceCPU], 0) / 1000
+	free := max(allocatable-n.Requested()[corev1.ResourceCPU], 0) / 1000
 	found := fmt.Sprintf("%d of %d whole CPUs%s", free, allocatable/1000, perNUMANode(n))
 	l := n.look(KindCPU, "")
 	switch {
@@ -155,9 +155,9 @@ func freeCPUs(o Observed, n Node) []Line {
 	return good(check, "", "%s", found)
 }
 
-// perNUMANode says of which NUMA nodes the free CPUs are: by the agents of topology-aware scheduling, or else by what a
-// pod without CPUs of its own may use, which are all that no pod has exclusively, those that the kubelet reserves among
-// them. Empty when neither is known.
+// perNUMANode returns the free CPUs of each NUMA node: from the agents of topology-aware scheduling, or else from the CPUs of
+// a pod without exclusive CPUs, which are all CPUs that no pod has exclusively, including those that the kubelet reserves. It
+// is empty if neither is known.
 func perNUMANode(n Node) string {
 	var parts []string
 	if n.Topology != nil {
@@ -192,13 +192,13 @@ func perNUMANode(n Node) string {
 		strings.Join(parts, ", "), millis(reserved))
 }
 
-// millis is a number of CPUs.
+// millis formats a number of thousandths of a CPU as CPUs.
 func millis(n int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", n/1000, n%1000), "0"), ".")
 }
 
-// requested is what the node's pods take of it.
-func requested(n Node) map[corev1.ResourceName]int64 {
+// Requested returns the total requests of the node's pods, by resource: CPU in thousandths, everything else in its own unit.
+func (n Node) Requested() map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
 	for i := range n.Pods {
 		if p, occupies := preflight.Occupying(&n.Pods[i]); occupies {
@@ -210,14 +210,14 @@ func requested(n Node) map[corev1.ResourceName]int64 {
 	return sum
 }
 
-// neighbours looks at who else runs there.
+// neighbours checks the other pods of the node.
 func neighbours(o Observed, n Node) []Line {
 	const check = "neighbours"
 	if o.Unseen["pods"] != "" {
 		return nil
 	}
 	allocatable := n.Node.Status.Allocatable.Cpu().MilliValue()
-	asked := requested(n)[corev1.ResourceCPU]
+	asked := n.Requested()[corev1.ResourceCPU]
 	var limits int64
 	unlimited := 0
 	for i := range n.Pods {

@@ -3,14 +3,17 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Table shows a report to people: what is not good, the worst first, with its effect and remedy; then the cluster and each
-// node in one line. With all it has the good lines, too. Paint colours a word by its level; nil: no colours.
+// Table returns a report as text: the lines that are not good, the worst first, with their effect and remedy; then one line for
+// the cluster and for each node. If all is true, it also contains the good lines. paint colours a word by its level; nil means
+// no colours.
 func (r Report) Table(all bool, paint func(Level, string) string) string {
 	if paint == nil {
 		paint = func(_ Level, word string) string { return word }
@@ -32,10 +35,10 @@ func (r Report) Table(all bool, paint func(Level, string) string) string {
 	}
 	for _, l := range lines {
 		begin(l.Level, l.Node)
-		fmt.Fprintf(&out, "  %s  %s\n", l.what()+pad(l.what(), whatWidth), printable(l.Found))
+		fmt.Fprintf(&out, "  %s  %s\n", l.what()+pad(l.what(), whatWidth), text.Printable(l.Found, math.MaxInt))
 		for _, more := range []struct{ name, text string }{{"effect", l.Effect}, {"remedy", l.Remedy}} {
 			if more.text != "" {
-				fmt.Fprintf(&out, "           %-8s %s\n", more.name+":", printable(more.text))
+				fmt.Fprintf(&out, "           %-8s %s\n", more.name+":", text.Printable(more.text, math.MaxInt))
 			}
 		}
 	}
@@ -51,25 +54,25 @@ func (r Report) Table(all bool, paint func(Level, string) string) string {
 	return out.String()
 }
 
-// placeOf is the name of a line's node, or the cluster.
+// placeOf returns the name of a line's node, or cluster.
 func placeOf(node string) string { return cmp.Or(node, "cluster") }
 
-// pad is what a text lacks to a width.
+// pad returns the spaces that a text lacks to a width.
 func pad(text string, width int) string {
 	return strings.Repeat(" ", width-utf8.RuneCountInString(text))
 }
 
-// of is the part of a report that is of a node, or of the cluster.
+// of returns the part of a report about a node, or, if node is empty, about the cluster.
 func (r Report) of(node string) Report {
 	part := Report{Lines: slices.DeleteFunc(slices.Clone(r.Lines), func(l Line) bool { return l.Node != node })}
 	part.Result = worst(part.Lines)
 	return part
 }
 
-// what was looked at.
+// what returns the check with its subject.
 func (l Line) what() string { return strings.TrimSuffix(l.Check+" "+l.Subject, " ") }
 
-// summary has the number of nodes, and of lines of each level.
+// summary returns the number of nodes, and of lines of each level.
 func (r Report) summary() string {
 	nodes := "1 node"
 	if len(r.Nodes) != 1 {
@@ -78,7 +81,7 @@ func (r Report) summary() string {
 	return nodes + ", " + r.counts()
 }
 
-// counts are how many lines of each level there are.
+// counts returns the number of lines of each level.
 func (r Report) counts() string {
 	var parts []string
 	for _, level := range Levels {
@@ -91,14 +94,4 @@ func (r Report) counts() string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// printable is what others said without what would move a terminal's cursor.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
 }

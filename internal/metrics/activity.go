@@ -8,8 +8,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Activity counts what happens to benchmarks of all kinds while this manager leads. Like every counter of Prometheus, these
-// begin at zero when the manager starts. A nil Activity counts nothing.
+// Activity counts the events of benchmarks of all kinds while this manager leads. Like all Prometheus counters, they begin at zero
+// when the manager starts. A nil Activity counts nothing.
 type Activity struct {
 	attempts  *prometheus.CounterVec
 	measuring prometheus.Counter
@@ -17,7 +17,7 @@ type Activity struct {
 	hold      prometheus.Histogram
 }
 
-// NewActivity makes the counters and registers them.
+// NewActivity creates the counters and registers them.
 func NewActivity(registry prometheus.Registerer) *Activity {
 	a := &Activity{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -41,18 +41,18 @@ func NewActivity(registry prometheus.Registerer) *Activity {
 			"beyond the last heartbeat, the time without a leader.",
 		Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 900, 3600},
 	})
-	// There from the start, so that the first run is seen as an increase.
+	// The series exists from the start, so that the first run is seen as an increase.
 	a.attempts.WithLabelValues(v1alpha1.OutcomeMeasured)
 	registry.MustRegister(a.attempts, a.measuring, a.wait, a.hold)
 	return a
 }
 
-// Observe counts what is new in a benchmark whose status was just written.
+// Observe counts the changes of a benchmark whose status was just written.
 func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
 	if a == nil {
 		return
 	}
-	// Its first pod: one that gave way or was suspended before claims its nodes, and starts, more than once.
+	// Only the first pod counts: a benchmark that gave way or was suspended before claims its nodes, and starts, more than once.
 	if first := b.Status.Active; first != nil && first.ServerPodUID != "" && len(b.Status.Attempts)+len(b.Status.Stored) == 0 &&
 		(old.Status.Active == nil || old.Status.Active.ServerPodUID == "") {
 		a.wait.Observe(max(0, first.StartTime.Sub(b.CreationTimestamp.Time).Seconds()))
@@ -63,10 +63,14 @@ func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
 	}
 }
 
-// ObserveHold notes how long it took to hold back a node that changed.
-func (a *Activity) ObserveHold(took time.Duration) { a.hold.Observe(max(0, took.Seconds())) }
+// ObserveHold records how long it took to hold back a node that changed.
+func (a *Activity) ObserveHold(took time.Duration) {
+	if a != nil {
+		a.hold.Observe(max(0, took.Seconds()))
+	}
+}
 
-// NewAttempts are those that the old status does not have. The list is bounded: the oldest may be gone.
+// NewAttempts returns the attempts that the old status does not have. The list is bounded: the oldest attempts may be gone.
 func NewAttempts(old, b *v1alpha1.LatencyBenchmark) []v1alpha1.Attempt {
 	all := b.Status.Attempts
 	for i := len(all) - 1; i >= 0; i-- {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 var (
@@ -49,7 +50,7 @@ var (
 		"Cells that have no series because their benchmark has too many.", "namespace", "benchmark")
 )
 
-// progress are the metrics that benchmarks and matrices have alike.
+// progress holds the metrics that benchmarks and matrices have in common.
 type progress struct{ state, passed, verdict, runs, runsDone, completion gauge }
 
 func newProgress(of string) progress {
@@ -72,7 +73,7 @@ func newProgress(of string) progress {
 	}
 }
 
-// cellLabels tell a cell from others. Rate is empty where each message follows the answer to the last.
+// cellLabels returns the labels that identify a cell. rate is empty if each message follows the answer to the previous one.
 func cellLabels() []string {
 	return []string{"namespace", "benchmark", "variant", "cell", "protocol", "size", "rate"}
 }
@@ -135,7 +136,7 @@ type measured struct {
 	matrix *v1alpha1.LatencyMatrix
 }
 
-// newestFirst puts those that are not finished before the others, and the newest first.
+// newestFirst orders unfinished benchmarks before finished ones, and newer before older ones.
 func newestFirst(a, b measured) int {
 	rank := func(b measured) int {
 		if b.Finished() {
@@ -147,7 +148,7 @@ func newestFirst(a, b measured) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// queuedSince says whether a benchmark waits for its nodes, and since when: since it was accepted, or since its last run.
+// queuedSince reports whether a benchmark waits for its nodes, and since when: its acceptance, or the end of its last attempt.
 func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
 	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
 	if succeeded == nil || succeeded.Status != metav1.ConditionUnknown || succeeded.Reason != v1alpha1.ReasonQueued {
@@ -163,7 +164,7 @@ func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
 	return since, true
 }
 
-// collect sends what benchmarks and matrices have alike, of a matrix given its overview.
+// collect sends the metrics that benchmarks and matrices have in common; for a matrix, b is its overview.
 func (p progress) collect(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark) {
 	namespace, name, status := b.Namespace, b.Name, &b.Status
 	state := v1alpha1.ReasonNotAccepted
@@ -173,7 +174,7 @@ func (p progress) collect(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchm
 	p.state.send(ch, 1, namespace, name, state)
 	if b.Spec.Criteria != nil {
 		p.passed.sendBool(ch, isTrue(status.Conditions, v1alpha1.ConditionPassed, b.Generation), namespace, name)
-		p.verdict.send(ch, 1, namespace, name, verdictOf(b))
+		p.verdict.send(ch, 1, namespace, name, string(cmp.Or(standing.OfBenchmark(b).Outcome, v1alpha1.ReasonNotJudged)))
 	}
 	if runs := status.Progress; runs != nil {
 		p.runs.send(ch, float64(runs.Total), namespace, name)
@@ -204,26 +205,12 @@ func collectMatrix(ch chan<- prometheus.Metric, o measured) {
 	}
 }
 
-// verdictOf is the benchmark's verdict in one word.
-func verdictOf(b *v1alpha1.LatencyBenchmark) string {
-	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
-	switch {
-	case c == nil || c.Reason == v1alpha1.ReasonNotJudged || c.ObservedGeneration != b.Generation:
-		return v1alpha1.ReasonNotJudged
-	case c.Status == metav1.ConditionTrue:
-		return string(v1alpha1.VerdictPass)
-	case c.Status == metav1.ConditionFalse:
-		return string(v1alpha1.VerdictFail)
-	}
-	return string(v1alpha1.VerdictInconclusive)
-}
-
 func collectCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v1alpha1.CellResult) {
 	rate := ""
 	if c.RatePerSecond > 0 {
 		rate = strconv.Itoa(int(c.RatePerSecond))
 	}
-	// Room for two more, so that none is copied.
+	// The capacity has room for two more labels, so that append does not copy.
 	labels := append(make([]string, 0, 9), b.Namespace, b.Name, c.Variant, c.Name, string(c.Protocol), strconv.Itoa(int(c.MessageSizeBytes)), rate)
 	lost.send(ch, float64(c.Lost), labels...)
 	if c.Bandwidth != nil {

@@ -25,7 +25,7 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
 
-// cache is what a Collector reads.
+// cache is the cache that a Collector reads.
 type cache struct {
 	client.Reader
 	objects
@@ -46,7 +46,7 @@ func (c *cache) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return c.err
 }
 
-// registryOf is a registry with the collector of a manager that leads.
+// registryOf returns a registry with the collector of a manager that leads.
 func registryOf(c *cache) *prometheus.Registry {
 	elected := make(chan struct{})
 	close(elected)
@@ -55,7 +55,7 @@ func registryOf(c *cache) *prometheus.Registry {
 	return registry
 }
 
-// scrape is what Prometheus reads.
+// scrape returns the text that Prometheus reads.
 func scrape(t testing.TB, registry prometheus.Gatherer) string {
 	t.Helper()
 	families, err := registry.Gather()
@@ -71,7 +71,7 @@ func scrape(t testing.TB, registry prometheus.Gatherer) string {
 	return text.String()
 }
 
-// series are the lines of a scrape that begin so.
+// series returns the lines of a scrape with a prefix.
 func series(text, prefix string) []string {
 	var all []string
 	for line := range strings.Lines(text) {
@@ -95,7 +95,7 @@ func makeBenchmark(name string, changes ...func(*v1alpha1.LatencyBenchmark)) v1a
 	return b
 }
 
-// makeMatrix is one of six pairs, of which one failed.
+// makeMatrix returns a matrix of six pairs, one of which failed.
 func makeMatrix() v1alpha1.LatencyMatrix {
 	m := v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "mesh", CreationTimestamp: *ago(2 * time.Hour)}}
 	m.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{}
@@ -110,7 +110,7 @@ func makeMatrix() v1alpha1.LatencyMatrix {
 		Cells: []v1alpha1.MatrixCell{{
 			Variant: "default", Cell: "tcp-64", LatencyType: "HalfRTT", Pairs: 5,
 			P50: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1000)), MedianNanoseconds: new(int64(1100)), MaxNanoseconds: new(int64(1200))},
-			// Messages of a pair were lost: its p99 is above any number.
+			// Messages of a pair were lost, so its p99 is unbounded.
 			P99: &v1alpha1.PairsLatency{MinNanoseconds: new(int64(1300)), MedianNanoseconds: new(int64(1400))},
 		}},
 	}
@@ -124,7 +124,7 @@ func stands(status metav1.ConditionStatus, reason string) func(*v1alpha1.Latency
 	}
 }
 
-// judged gives the benchmark a gate, and sets condition Passed.
+// judged gives the benchmark criteria, and sets condition Passed.
 func judged(status metav1.ConditionStatus, reason string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Criteria = &v1alpha1.Criteria{}
@@ -136,7 +136,7 @@ func labelled(key, value string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) { b.Labels = map[string]string{key: value} }
 }
 
-// cells gives the benchmark results of so many cells.
+// cells gives the benchmark results of n cells.
 func cells(n int) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
 		for i := range n {
@@ -170,7 +170,7 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 	return v
 }
 
-// makeWorld has everything that is exported, once.
+// makeWorld returns objects with every exported metric.
 func makeWorld() *cache {
 	gate := v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{Namespace: "gates"}}
 	gate.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Verified: 1, Failed: 1, Unverified: 1}
@@ -222,7 +222,7 @@ func TestCollector(t *testing.T) {
 	golden.Check(t, "metrics.txt", text)
 }
 
-// Every metric is in the world of the tests: with that, each use of a name can be held against the golden file.
+// makeWorld has every metric, so that each use of a name can be compared with the golden file.
 func TestWorldHasEveryMetric(t *testing.T) {
 	text := scrape(t, registryOf(makeWorld()))
 	for _, desc := range described {
@@ -274,7 +274,7 @@ func TestNothingButTrueIsPassed(t *testing.T) {
 		},
 		"False":   func(c *[]metav1.Condition, _ *metav1.ObjectMeta) { set(c, metav1.ConditionFalse) },
 		"Unknown": func(c *[]metav1.Condition, _ *metav1.ObjectMeta) { set(c, metav1.ConditionUnknown) },
-		// The spec was edited, and no controller has seen it yet.
+		// The spec was edited, and no controller has processed it yet.
 		"True of an older spec": func(c *[]metav1.Condition, o *metav1.ObjectMeta) {
 			set(c, metav1.ConditionTrue)
 			o.Generation++
@@ -301,7 +301,7 @@ func TestNothingButTrueIsPassed(t *testing.T) {
 	}
 }
 
-// The gate's status follows its nodes after a moment, in which no upgrade may continue.
+// The gate's status follows its nodes after a delay, during which no upgrade may continue.
 func TestNodeHoldsTheGateBackAtOnce(t *testing.T) {
 	for _, state := range append(slices.Clone(states[1:]), "") {
 		world := makeWorld()
@@ -323,6 +323,14 @@ func set(conditions *[]metav1.Condition, status metav1.ConditionStatus) {
 }
 
 func TestVerdictOf(t *testing.T) {
+	verdictOf := func(b v1alpha1.LatencyBenchmark) string {
+		var all []string
+		for _, line := range series(scrape(t, registryOf(&cache{objects: objects{benchmarks: []v1alpha1.LatencyBenchmark{b}}})), "tailgate_benchmark_verdict{") {
+			line = strings.TrimPrefix(line, `tailgate_benchmark_verdict{benchmark="x",namespace="perf",verdict="`)
+			all = append(all, strings.TrimSuffix(line, `"} 1`))
+		}
+		return strings.Join(all, " and ")
+	}
 	for _, c := range []struct {
 		status metav1.ConditionStatus
 		reason string
@@ -335,11 +343,15 @@ func TestVerdictOf(t *testing.T) {
 		{metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, "NotJudged"},
 	} {
 		b := makeBenchmark("x", judged(c.status, c.reason))
-		if got := verdictOf(&b); got != c.want {
+		if got := verdictOf(b); got != c.want {
 			t.Errorf("%s %s: %s, want %s", c.status, c.reason, got, c.want)
 		}
+		b.Spec.Suspend = true
+		if got := verdictOf(b); got != c.want {
+			t.Errorf("%s %s while suspended: %s, want %s", c.status, c.reason, got, c.want)
+		}
 		b.Generation++
-		if got := verdictOf(&b); got != "NotJudged" {
+		if got := verdictOf(b); got != "NotJudged" {
 			t.Errorf("%s %s of an older spec: %s", c.status, c.reason, got)
 		}
 	}
@@ -367,7 +379,7 @@ func TestUnreadableCacheExportsNothing(t *testing.T) {
 	}
 }
 
-// Two verifications of one node would be the same series twice, and with that the end of the whole scrape.
+// Two verifications of one node would give duplicate series, which make the whole scrape fail.
 func TestForgedVerificationIsLeftOut(t *testing.T) {
 	world := makeWorld()
 	world.verifications = append(world.verifications, makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.Name = "mine" }))
@@ -411,7 +423,7 @@ func TestBenchmarksAreBounded(t *testing.T) {
 		makeBenchmark("large", later, stands("True", v1alpha1.ReasonComplete), cells(MaxCells+24)),
 	)
 	text := scrape(t, registryOf(world))
-	// Two of those that are equal give way to the two that go before them.
+	// Two of the equal benchmarks are dropped for the two that come before them.
 	for _, c := range []struct {
 		prefix string
 		want   int
@@ -441,7 +453,7 @@ func TestQueue(t *testing.T) {
 	world := &cache{objects: objects{benchmarks: []v1alpha1.LatencyBenchmark{
 		makeBenchmark("a", queued, accepted(10*time.Minute)),
 		makeBenchmark("b", queued, accepted(20*time.Minute), labelled(v1alpha1.LabelGate, "up")),
-		// It has waited since its last run only.
+		// It has waited only since its last attempt.
 		makeBenchmark("c", queued, accepted(time.Hour), func(b *v1alpha1.LatencyBenchmark) {
 			b.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{CompletionTime: metav1.NewMicroTime(noon.Add(-time.Minute))}}}
 		}),
@@ -475,7 +487,7 @@ func TestActivity(t *testing.T) {
 	started := b.DeepCopy()
 	started.Status.Active.ServerPodUID = "uid"
 	a.Observe(&b, started)
-	// Suspended and resumed, it has not waited from its creation.
+	// A benchmark that was suspended and resumed has not waited since its creation.
 	held := b.DeepCopy()
 	held.Status.StartTime, held.Status.Active = nil, nil
 	held.Status.Attempts = []v1alpha1.Attempt{attempt("x-r1", 1, v1alpha1.OutcomeEvicted)}
@@ -486,7 +498,7 @@ func TestActivity(t *testing.T) {
 	next.Status.Attempts = []v1alpha1.Attempt{attempt("x-r1", 1, v1alpha1.OutcomeEvicted), attempt("x-r1", 2, v1alpha1.OutcomeMeasured)}
 	a.Observe(&b, next)
 	a.Observe(next, next)
-	// The API bounds the list: the oldest went when one was added.
+	// The API bounds the list: the oldest attempt was removed when a new one was added.
 	last := next.DeepCopy()
 	last.Status.Attempts = []v1alpha1.Attempt{attempt("x-r1", 2, v1alpha1.OutcomeMeasured), attempt("x-r2", 1, v1alpha1.OutcomeMeasured)}
 	a.Observe(next, last)
@@ -500,10 +512,12 @@ func TestActivity(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
-	(*Activity)(nil).Observe(next, last) // a caller that does not count needs none
+	var none *Activity // a caller that does not count needs no Activity
+	none.Observe(next, last)
+	none.ObserveHold(time.Second)
 }
 
-// largeWorld is a gate of so many nodes, all verified three times, and as many benchmarks of users as are exported.
+// largeWorld returns a gate with a number of nodes, all verified three times, and MaxBenchmarks benchmarks of users.
 func largeWorld(nodes int) *cache {
 	world := makeWorld()
 	world.verifications, world.benchmarks = nil, nil
@@ -530,7 +544,7 @@ func TestNodesAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkScrape tells what one scrape of 5,000 nodes and 200 benchmarks of 16 cells takes, and how large it is.
+// BenchmarkScrape measures the time and the size of one scrape of 5,000 nodes and 200 benchmarks of 16 cells.
 func BenchmarkScrape(b *testing.B) {
 	registry := registryOf(largeWorld(5000))
 	size := 0

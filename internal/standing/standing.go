@@ -1,4 +1,4 @@
-// Package standing says what the verdict on an object has come to, the same to the command line and over HTTP.
+// Package standing determines the state of the verdict on an object, the same for the command line and over HTTP.
 package standing
 
 import (
@@ -14,18 +14,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// Standing is what a verdict has come to.
+// Standing is the state of a verdict.
 type Standing struct {
 	// Outcome is empty while there is no verdict.
 	Outcome v1alpha1.VerdictOutcome
-	// Open says that it may still become Pass or Fail without a user's action.
+	// Open is true if the verdict may still become Pass or Fail without a user's action.
 	Open bool
-	// Baseline is the LatencyBenchmark, or BaselineMatrix the LatencyMatrix, for which it waits, if it does: open unless that
-	// one failed or does not exist.
+	// Baseline is the LatencyBenchmark, or BaselineMatrix the LatencyMatrix, for which the verdict waits, if it does: the verdict
+	// is then open unless the baseline failed or does not exist.
 	Baseline, BaselineMatrix string
-	// Reason is one word, that of a condition or state of the object where there is one.
+	// Reason is one word: the reason of a condition or the state of the object, if there is one.
 	Reason string
-	// Message tells it to people, or what it waits for.
+	// Message explains the verdict, or says what it waits for.
 	Message string
 	// Details are lines about the rules that did not pass, or the nodes.
 	Details []string
@@ -35,11 +35,11 @@ type Standing struct {
 const (
 	// ReasonNoCriteria is for a benchmark without rules.
 	ReasonNoCriteria = "NoCriteria"
-	// ReasonNotObserved is for an object that the operator has not looked at as it is now.
+	// ReasonNotObserved is for an object whose current version the operator has not processed.
 	ReasonNotObserved = "NotObserved"
 )
 
-// String is the standing in a line, and one for each detail.
+// String returns the standing in one line, and one more line for each detail.
 func (s Standing) String() string {
 	outcome := string(s.Outcome)
 	if outcome == "" {
@@ -48,7 +48,7 @@ func (s Standing) String() string {
 	return strings.Join(append([]string{outcome + ": " + s.Message}, s.Details...), "\n  ")
 }
 
-// current is a condition that was written for the spec as it is now; nil when there is none.
+// current returns a condition that was written for the current spec; nil if there is no such condition.
 func current(o client.Object, conditions []metav1.Condition, conditionType string) *metav1.Condition {
 	c := meta.FindStatusCondition(conditions, conditionType)
 	if c == nil || c.ObservedGeneration < o.GetGeneration() {
@@ -57,18 +57,20 @@ func current(o client.Object, conditions []metav1.Condition, conditionType strin
 	return c
 }
 
-// OfBenchmark is that of a LatencyBenchmark, by its condition Passed.
+// OfBenchmark returns the standing of a LatencyBenchmark, from its condition Passed.
 func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	passed := current(b, b.Status.Conditions, v1alpha1.ConditionPassed)
 	switch {
 	case b.Spec.Criteria == nil:
 		return Standing{Outcome: v1alpha1.VerdictInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so there is no verdict; add rules to spec.criteria"}
+	case passed != nil && passed.Reason != v1alpha1.ReasonNotJudged:
+		// A matrix may have this verdict before it is finished: it fails when its first pair fails.
 	case b.Spec.Suspend && !b.Finished():
-		// It does not change without a user's action.
+		// A suspended benchmark does not change without a user's action.
 		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	case passed == nil && b.Finished():
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "all runs are measured, but the rules are not evaluated yet"}
-	case passed == nil || passed.Reason == v1alpha1.ReasonNotJudged:
+	default:
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	}
 	s := Standing{Outcome: v1alpha1.VerdictInconclusive, Reason: passed.Reason, Message: passed.Message, Details: notPassed(b.Status.Verdict)}
@@ -83,8 +85,8 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	return s
 }
 
-// OfGate is that of a LatencyGate, by its condition Passed. Nodes of which nothing could be concluded stay so until
-// a user acts, and those that wait while the gate is suspended, or belong to another gate.
+// OfGate returns the standing of a LatencyGate, from its condition Passed. Inconclusive nodes do not change without a user's
+// action; nor do nodes that wait while the gate is suspended, or that belong to another gate.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
 	ready := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
@@ -116,8 +118,8 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	return s
 }
 
-// OfVerification is that of a node with its gate. This does not cover why one waits: whether its gate is suspended, or
-// has a peer for it, is reported by the gate.
+// OfVerification returns the standing of a node with its gate. It does not say why a node waits: the gate reports whether it is
+// suspended, or has a peer for the node.
 func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	verified := v.Status.Verified()
 	s := Standing{Reason: verified.Reason, Message: verified.Message}
@@ -136,7 +138,7 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	return s
 }
 
-// notPassed are lines about the rules that did not pass, each with its message unless that is reported already.
+// notPassed returns lines about the rules that did not pass, each with its message unless the verdict's message contains it already.
 func notPassed(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil

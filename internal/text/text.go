@@ -11,7 +11,7 @@ import (
 // mark shows where a text was cut.
 const mark = "…"
 
-// Shorten returns a text of at most limit bytes, which is valid UTF-8. One that was cut ends in "…".
+// Shorten returns a text of at most limit bytes, which is valid UTF-8. A text that was cut ends in "…".
 func Shorten(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) <= limit {
@@ -20,11 +20,11 @@ func Shorten(s string, limit int) string {
 	return start(s, limit-len(mark)) + mark
 }
 
-// OneLine returns what another component printed as one line of at most limit bytes.
+// OneLine returns a message of another component as one line of at most limit bytes.
 func OneLine(s string, limit int) string { return Shorten(Line(s), limit) }
 
-// Ends returns what another component printed as one line of at most limit bytes. Of one that is too long, the first third
-// and the end are left: CRI-O and Multus write hundreds of bytes of names between the component and the cause.
+// Ends returns a message of another component as one line of at most limit bytes. If it is too long, the first third and the end
+// are kept: CRI-O and Multus write hundreds of bytes of names between the component and the cause.
 func Ends(s string, limit int) string {
 	s = Line(s)
 	if len(s) <= limit {
@@ -34,14 +34,14 @@ func Ends(s string, limit int) string {
 	return first + mark + strings.ToValidUTF8(s[len(s)-(limit-len(first)-len(mark)):], "")
 }
 
-// Printable returns a text of at most limit bytes of which nothing controls a terminal.
+// Printable replaces the characters that control a terminal, and returns at most limit bytes.
 func Printable(s string, limit int) string {
-	return strings.Map(func(r rune) rune {
+	return Shorten(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, Shorten(s, limit))
+	}, strings.ToValidUTF8(s, "?")), limit)
 }
 
 // First returns the first items, at most limit. If there are more, another item says how many.
@@ -60,7 +60,7 @@ func List(items []string, limit int, separator string) string {
 // start returns the characters that fit into the first bytes of a text.
 func start(s string, bytes int) string { return strings.ToValidUTF8(s[:max(bytes, 0)], "") }
 
-// Line returns what another component printed as one line, without control characters.
+// Line returns a message of another component as one line, without control characters.
 func Line(s string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -54,6 +55,22 @@ func TestEnds(t *testing.T) {
 		if len(got) > limit || !utf8.ValidString(got) || !strings.HasPrefix(got, "ä") || !strings.HasSuffix(got, "ä") {
 			t.Errorf("Ends cut %d bytes to %q", limit, got)
 		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"fits, ä…":       "fits, ä…",
+		"a\x1b[2J\n\xff": "a�[2J�?",
+		"\x1b\x1b\x1b\x1b\x1b\x1b\x1b\x1b\x1b\x1b\x1b\x1b": "���…",
+		"one line that is long":                            "one line …",
+	} {
+		if got := Printable(in, 12); got != want {
+			t.Errorf("Printable(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if got := Printable("as it is", math.MaxInt); got != "as it is" {
+		t.Errorf("without a limit: %q", got)
 	}
 }
 

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// How many requests a second are answered, and how many at once after a pause: of one client, by its address, and of all.
-// Requests beyond that are refused before anything is asked of the API server.
+// The rates, in requests a second, and the bursts after a pause that are answered: for one client, by its address, and for all
+// clients. Requests beyond these limits are refused before any request to the API server.
 const (
 	clientRate, clientBurst = rate.Limit(10), 20
 	totalRate, totalBurst   = rate.Limit(50), 100
-	// maxClients is how many clients are counted apart; the one that was quiet for longest is forgotten first.
+	// maxClients is how many clients are counted separately; the client that was quiet for longest is forgotten first.
 	maxClients = 1024
-	// quiet is after what time a client is forgotten. Its burst is full again long before.
+	// quiet is the time without a request after which a client is forgotten. Its burst is full again long before.
 	quiet = time.Minute
 )
 
@@ -30,11 +30,11 @@ type limiter struct {
 	clients *cache.LRUExpireCache
 }
 
-func newLimiter(now clock) *limiter {
+func newLimiter(now cache.Clock) *limiter {
 	return &limiter{now: now.Now, total: rate.NewLimiter(totalRate, totalBurst), clients: cache.NewLRUExpireCacheWithClock(maxClients, now)}
 }
 
-// allows says whether a request is within the limits. A client that is beyond its own does not use up what all share.
+// allows reports whether a request is within the limits. A client that exceeds its own limit does not use up the shared one.
 func (l *limiter) allows(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -55,6 +55,3 @@ func (l *limiter) client(host string) *rate.Limiter {
 	l.clients.Add(host, client, quiet)
 	return client.(*rate.Limiter)
 }
-
-// clock tells the time.
-type clock interface{ Now() time.Time }

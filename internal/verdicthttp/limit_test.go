@@ -11,6 +11,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +34,7 @@ func askFrom(h http.Handler, address, token string) int {
 	return w.Code
 }
 
-func limited(t *testing.T, now clock) (http.Handler, cluster) {
+func limited(t *testing.T, now cache.Clock) (http.Handler, cluster) {
 	passes := makeGate("gate", "True", v1alpha1.ReasonAllVerified, 0, v1alpha1.NodeCounts{Total: 1, Verified: 1})
 	c := cluster{
 		objects: []client.Object{passes}, may: map[authorizationv1.ResourceAttributes]bool{right("latencygates", "", "gate"): true},
@@ -80,7 +81,7 @@ func TestAllClientsAreLimited(t *testing.T) {
 	}
 }
 
-// However many clients there are, what is known of them is bounded.
+// The memory of clients is bounded, however many clients there are.
 func TestClientsAreForgotten(t *testing.T) {
 	l := newLimiter(testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))
 	for i := range 2 * maxClients {
@@ -119,7 +120,7 @@ func TestReviewsAreRemembered(t *testing.T) {
 	expect("another object", ask(h, http.MethodGet, "/verdict/latencygates/other", "good").Code, 403, 5, 5)
 }
 
-// A request whose answer the API server does not give ends, and gives back its place.
+// A request that the API server does not answer ends, and frees its place.
 func TestRequestsHaveADeadline(t *testing.T) {
 	h, _ := limited(t, testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))
 	w := httptest.NewRecorder()
@@ -139,7 +140,7 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	}
 }
 
-// As many answers as may read the nodes of a gate at once do, and no more: the next one waits for its deadline.
+// At most maxReading answers read the nodes of gates at the same time: the next one waits until its deadline.
 func TestReadersOfGatesAreLimited(t *testing.T) {
 	h, _ := limited(t, testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))
 	reading := h.(*Handler).reading

@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// remembered is for how long an answer of the API server to a review holds, a refusal as well as a grant.
+	// remembered is how long the API server's answer to a review is remembered, a refusal as well as a grant.
 	remembered = 10 * time.Second
 	// maxReviews is how many reviews of each kind are remembered.
 	maxReviews = 1024
-	// maxToken is the length of the longest token that is reviewed. Those of service accounts have about a thousand bytes.
+	// maxToken is the length of the longest token that is reviewed. Tokens of service accounts have about a thousand bytes.
 	maxToken = 16 << 10
 )
 
-// reviewer asks the API server who callers are and what they may do, and remembers the answers for some seconds.
+// reviewer asks the API server for the identity and the rights of callers, and remembers the answers for some seconds.
 type reviewer struct {
 	api            client.Client
 	users, allowed *cache.LRUExpireCache
 }
 
-func newReviewer(api client.Client, now clock) *reviewer {
+func newReviewer(api client.Client, now cache.Clock) *reviewer {
 	return &reviewer{
 		api:   api,
 		users: cache.NewLRUExpireCacheWithClock(maxReviews, now), allowed: cache.NewLRUExpireCacheWithClock(maxReviews, now),
@@ -43,13 +43,13 @@ func newReviewer(api client.Client, now clock) *reviewer {
 // errUnauthorized is for callers whose token is not valid.
 var errUnauthorized = errors.New("a token that the API server accepts is required: Authorization: Bearer TOKEN, or Basic with the token as password")
 
-// authenticate returns who the caller is.
+// authenticate returns the user who sent a request.
 func (v *reviewer) authenticate(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
 	given := token(r)
 	if given == "" || len(given) > maxToken {
 		return authenticationv1.UserInfo{}, errUnauthorized
 	}
-	// The digest: tokens are not kept.
+	// The key is a digest, so that tokens are not kept.
 	key := sha256.Sum256([]byte(given))
 	status, ok := v.users.Get(key)
 	if !ok {
@@ -66,8 +66,8 @@ func (v *reviewer) authenticate(ctx context.Context, r *http.Request) (authentic
 	return authenticationv1.UserInfo{}, errUnauthorized
 }
 
-// token is that of a request, empty when it has none. Tools that can send no header of their own, such as Flagger, send the
-// user and password of a URL: the password is the token, then, and the user anything.
+// token returns the token of a request; empty if there is no token. Tools that cannot send their own headers, such as Flagger,
+// send the user and password of a URL: the password is then the token, and the user is ignored.
 func token(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
@@ -79,7 +79,7 @@ func token(r *http.Request) string {
 	return strings.TrimSpace(value)
 }
 
-// authorize returns whether a user may get an object.
+// authorize reports whether a user may get an object.
 func (v *reviewer) authorize(ctx context.Context, user authenticationv1.UserInfo, s subject) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, value := range user.Extra {

@@ -1,15 +1,15 @@
-// Package verdicthttp answers over HTTP what the verdict on an object is, for tools that ask by URL:
+// Package verdicthttp serves the verdict on an object over HTTP, for tools that request a URL:
 //
 //	/verdict/latencygates/GATE
 //	/verdict/latencygates/GATE/nodes/NODE
 //	/verdict/namespaces/NAMESPACE/latencybenchmarks/NAME
 //	/verdict/namespaces/NAMESPACE/latencymatrices/NAME
 //
-// GET answers with 200 whatever the verdict is, which is in the body; POST answers with 200 for Pass alone. Neither changes
-// anything. The API server is asked who the caller is, by its token, and whether it may get the object: a user who may read
-// the verdict with kubectl may read it here, and no other user. Its answers are remembered for some seconds. The object, and the
-// Nodes of a gate, are read from the API server and not from a cache, which a broken watch would leave as it was: without an
-// API server there is no verdict. The rate of requests is limited.
+// GET answers with 200 for every verdict, which is in the body; POST answers with 200 only for Pass. Neither changes anything.
+// The package asks the API server who the caller is, by its token, and whether the caller may get the object: a user who may
+// read the verdict with kubectl may read it here, and no other user. It remembers these answers for some seconds. It reads the
+// object, and the Nodes of a gate, from the API server and not from a cache, which a broken watch would leave out of date:
+// without an API server there is no verdict. The rate of requests is limited.
 package verdicthttp
 
 import (
@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -34,18 +35,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// Path is that under which verdicts are.
+// Path is the prefix of the paths of verdicts.
 const Path = "/verdict/"
 
-// Verdict is Pass, Fail, Inconclusive, Pending or, where none could be read, Unknown.
+// Verdict is Pass, Fail, Inconclusive, Pending or, if the verdict could not be read, Unknown.
 type Verdict string
 
-// The verdicts. Only Pass is one.
+// The verdicts. Only Pass means that the object passed.
 const (
 	Pass         = Verdict(v1alpha1.VerdictPass)
 	Fail         = Verdict(v1alpha1.VerdictFail)
 	Inconclusive = Verdict(v1alpha1.VerdictInconclusive)
-	// Pending is for what is not judged yet, and may still become Pass or Fail without a user's action.
+	// Pending means that the object is not judged yet.
 	Pending Verdict = "Pending"
 	// Unknown comes with a status code other than 200 and 412.
 	Unknown Verdict = "Unknown"
@@ -53,21 +54,21 @@ const (
 
 // Answer is the body of every response.
 type Answer struct {
-	// Kind, Namespace and Name are the object's; of a node those of its LatencyGate.
+	// Kind, Namespace and Name are those of the object; for a node, those of its LatencyGate.
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Node is set when the verdict is on one node of a gate.
+	// Node is set if the verdict is on one node of a gate.
 	Node string `json:"node,omitempty"`
 	// Verdict is Pass, Fail, Inconclusive, Pending or Unknown.
 	Verdict Verdict `json:"verdict"`
-	// Passed says whether it is Pass.
+	// Passed is true if the verdict is Pass.
 	Passed bool `json:"passed"`
-	// Reason is one word, that of the object's condition or state where there is one.
+	// Reason is one word: the reason of the object's condition or state, if there is one.
 	Reason string `json:"reason"`
-	// Message tells it to people.
+	// Message explains the verdict to people.
 	Message string `json:"message"`
-	// Details are lines about the rules that did not pass, or the nodes that are not verified, at most 20 of these.
+	// Details are lines about the rules that did not pass, or the nodes that are not verified (at most 20 nodes).
 	Details []string `json:"details,omitempty"`
 	// Nodes counts the nodes of a gate by state.
 	Nodes *v1alpha1.NodeCounts `json:"nodes,omitempty"`
@@ -83,7 +84,7 @@ const (
 	ReasonTooManyRequests  = "TooManyRequests"
 )
 
-// patience is how long the API server may take for all that one answer needs.
+// patience is how long the API server may take for all requests that one answer needs.
 const patience = 5 * time.Second
 
 // Handler answers requests under Path. It authenticates and authorizes them itself.
@@ -92,16 +93,16 @@ type Handler struct {
 	mux     *http.ServeMux
 	limit   *limiter
 	reviews *reviewer
-	// reading holds a place for each answer that reads all nodes of a gate.
+	// reading has an element for each answer that currently reads all nodes of a gate.
 	reading chan struct{}
 }
 
-// maxReading is how many answers at once may read the nodes of a gate, of which there may be thousands.
+// maxReading is how many answers may read the nodes of a gate at the same time; a gate may have thousands of nodes.
 const maxReading = 4
 
-// New makes a handler that asks an API server. The client must read live and know LatencyGates, LatencyVerifications,
-// LatencyBenchmarks, LatencyMatrices, Nodes, TokenReviews and SubjectAccessReviews.
-func New(api client.Client, now clock) *Handler {
+// New returns a handler that uses an API server. The client must not read from a cache, and must know LatencyGates,
+// LatencyVerifications, LatencyBenchmarks, LatencyMatrices, Nodes, TokenReviews and SubjectAccessReviews.
+func New(api client.Client, now cache.Clock) *Handler {
 	h := &Handler{
 		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reviews: newReviewer(api, now), reading: make(chan struct{}, maxReading),
 	}
@@ -126,8 +127,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// FilterProvider is that of controller-runtime for metrics, whose callers need the right to get /metrics. It leaves verdicts
-// alone, which ask for rights of their own.
+// FilterProvider returns controller-runtime's filter for metrics, whose callers need the right to get /metrics. The filter does
+// not apply to verdicts, which require other rights.
 func FilterProvider(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	metrics, err := filters.WithAuthenticationAndAuthorization(config, httpClient)
 	if err != nil {
@@ -141,14 +142,14 @@ func FilterProvider(config *rest.Config, httpClient *http.Client) (metricsserver
 	}, nil
 }
 
-// subject is what a verdict is asked of.
+// subject is the object of a request for a verdict.
 type subject struct {
 	// about is the answer without the verdict.
 	about Answer
-	// object is to be read, by its name and namespace, and resource what its kind is called in rights.
+	// object is the object to read, with its name and namespace; resource is its resource in RBAC.
 	object   client.Object
 	resource string
-	// standing reads the verdict off the object, once it was read. It may read more.
+	// standing returns the standing of the object, once it was read. It may read other objects.
 	standing func(ctx context.Context, into *Answer) (standing.Standing, error)
 }
 
@@ -208,7 +209,7 @@ func matrix(r *http.Request) subject {
 	}
 }
 
-// serve answers for one of the paths.
+// serve returns the handler of one of the paths.
 func (h *Handler) serve(of func(*http.Request) subject) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -221,13 +222,13 @@ func (h *Handler) serve(of func(*http.Request) subject) http.HandlerFunc {
 	}
 }
 
-// answer says what is known of a subject, if the caller may know it.
+// answer returns the status code and the answer for a subject, if the caller may get it.
 func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, Answer) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
 		return http.StatusMethodNotAllowed, unknown(s.about, ReasonMethodNotAllowed, "only GET, HEAD and POST are supported")
 	}
 	unavailable := func(doing string, err error) (int, Answer) {
-		// What the API server said is for the operator's log: the caller may not be one who should read it.
+		// The API server's error goes only to the log: the caller may not have the right to read it.
 		log.FromContext(ctx).Error(err, "No verdict can be given", "doing", doing, "kind", s.about.Kind, "namespace", s.about.Namespace, "name", s.about.Name)
 		return http.StatusServiceUnavailable, unknown(s.about, ReasonUnavailable, doing+" failed; try again")
 	}
@@ -281,7 +282,7 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 	return http.StatusOK, answer
 }
 
-// unknown is the answer when no verdict is given.
+// unknown returns the answer if there is no verdict.
 func unknown(about Answer, reason, message string) Answer {
 	about.Verdict, about.Reason, about.Message = Unknown, reason, message
 	return about
@@ -301,6 +302,6 @@ func write(w http.ResponseWriter, r *http.Request, code int, answer Answer) {
 		w.Header().Set("Allow", "GET, HEAD, POST")
 	}
 	w.WriteHeader(code)
-	// A client that does not listen any more does not matter.
+	// A client that has disconnected does not matter.
 	_, _ = w.Write(append(body, '\n'))
 }

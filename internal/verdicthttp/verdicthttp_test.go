@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/cache"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	realclock "k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,19 +26,19 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// cluster is an API server with objects. It knows the token "good" as user alice, who may get what is in may, and the token
-// "bob's" as user bob, who may get nothing.
+// cluster is an API server with objects. The token "good" is user alice, who has the rights in may, and the token "bob's" is user
+// bob, who has no rights.
 type cluster struct {
 	objects []client.Object
 	may     map[authorizationv1.ResourceAttributes]bool
-	// fails says of which requests it answers none.
+	// fails reports whether a request fails.
 	fails func(verb string, o client.Object) bool
-	// reviews counts the reviews that it answered, by their kind.
+	// reviews counts the answered reviews, by type.
 	reviews map[string]int
-	// denies says that an authorizer denied what another allowed.
+	// denies is true if an authorizer denies a request that another allows.
 	denies bool
 	// now is the clock; nil: the real one.
-	now clock
+	now cache.Clock
 }
 
 func (c cluster) handler(t *testing.T) *Handler {
@@ -87,18 +88,18 @@ func (c cluster) handler(t *testing.T) *Handler {
 	}).Build(), c.now)
 }
 
-// isA says whether an object is of a type.
+// isA reports whether an object is of a type.
 func isA[T client.Object](o client.Object) bool {
 	_, ok := o.(T)
 	return ok
 }
 
-// right is that to get an object.
+// right returns the right to get an object.
 func right(resource, namespace, name string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "get", Group: "tailgate.dev", Version: "v1alpha1", Resource: resource, Namespace: namespace, Name: name}
 }
 
-// makeGate is a gate with a condition Passed, for so many generations less than it has.
+// makeGate returns a gate with a condition Passed whose observed generation is behind by a number of generations.
 func makeGate(name string, status metav1.ConditionStatus, reason string, behind int64, nodes v1alpha1.NodeCounts) *v1alpha1.LatencyGate {
 	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2 - behind}}
 	g.Spec.NodeSelector.MatchLabels, g.Status.Nodes = map[string]string{"gated": ""}, nodes
@@ -209,7 +210,7 @@ func TestVerdicts(t *testing.T) {
 		right("latencymatrices", "perf", "mesh"): true,
 	}
 	nodeA := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
-	// Gated nodes: one is as it was verified, the other was booted since.
+	// Two nodes of the gate: one has not changed since it was verified, the other has rebooted.
 	gated := map[string]string{"gated": ""}
 	nodeB := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "uid-b", Labels: gated}}
 	booted := nodeB.DeepCopy()
@@ -246,7 +247,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Nothing but a pass that was read for a caller who may read it has a body that says Pass, or a POST with 200.
+// Only a Pass that was read for an authorized caller gives a body with Pass, or a POST with 200.
 func TestNoVerdict(t *testing.T) {
 	is := func(verb string, match func(client.Object) bool) func(string, client.Object) bool {
 		return func(v string, o client.Object) bool { return v == verb && match(o) }
@@ -312,7 +313,7 @@ func TestBasicPasswordIsTheToken(t *testing.T) {
 	}
 }
 
-// The schema is what tools are configured for.
+// Tools are configured for this schema.
 func TestSchema(t *testing.T) {
 	failed := makeGate("gate", "False", v1alpha1.ReasonNodesFailed, 0, v1alpha1.NodeCounts{Total: 2, Verified: 1, Failed: 1})
 	failed.Status.NotVerified = []v1alpha1.NodeLine{{Name: "b", State: v1alpha1.VerificationFailed, Message: "p99 is 12 % higher"}}
