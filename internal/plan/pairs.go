@@ -6,51 +6,39 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Pairs returns which nodes are measured with which, in slots to be measured one after the other: no node is twice in
-// a slot, so its pairs may be measured at once. They are at most maxParallel, where that is above 0. No plan has fewer
-// slots. Names that come again do not count; the order is that of the names given, and the same names give the same
+// Matrix returns the pairs of nodes to measure, in slots that are measured one after the other. No node occurs twice in a slot,
+// so the pairs of a slot may be measured at the same time. A slot has at most as many pairs as the parallelism. The number of
+// slots is minimal. No name may occur twice. Slots follow the order of the given names, and the same names always give the same
 // slots.
 //
-//   - Star is the first server with every client, one in each slot;
-//   - Ring is every node, of clients and servers, as client of the next, the last of the first;
-//   - AllPairs is every node with every other, as client as often as server, or once more or less.
+//   - Star pairs the server with every other node as its client, one in each slot;
+//   - Ring makes every node the client of the next node, and the last node the client of the first;
+//   - AllPairs pairs every node with every other, as client as often as server, give or take one.
 //
-// It is empty when there are no two nodes to measure.
-func Pairs(topology v1alpha1.Topology, clients, servers []string, maxParallel int) [][]v1alpha1.Pair {
-	clients, servers = distinct(clients), distinct(servers)
-	switch topology {
-	case v1alpha1.TopologyStar:
-		return star(clients, servers)
-	case v1alpha1.TopologyRing:
-		return pack(ring(distinct(slices.Concat(clients, servers))), maxParallel)
-	default:
-		return pack(allPairs(distinct(slices.Concat(clients, servers))), maxParallel)
-	}
-}
-
-// Matrix returns the pairs of a matrix between nodes; server is the one of topology Star.
+// The result is empty if there are no two nodes to measure.
 func Matrix(m v1alpha1.LatencyMatrixSpec, nodes []string, server string) [][]v1alpha1.Pair {
-	var servers []string
-	if server != "" {
-		servers = []string{server}
+	limit := int(max(1, m.Parallelism))
+	switch m.Topology {
+	case v1alpha1.TopologyStar:
+		return star(nodes, server)
+	case v1alpha1.TopologyRing:
+		return pack(ring(nodes), limit)
+	default:
+		return pack(allPairs(nodes), limit)
 	}
-	return Pairs(m.Topology, nodes, servers, int(max(1, m.Parallelism)))
 }
 
-func star(clients, servers []string) [][]v1alpha1.Pair {
-	if len(servers) == 0 {
-		return nil
-	}
+func star(clients []string, server string) [][]v1alpha1.Pair {
 	var slots [][]v1alpha1.Pair
 	for _, client := range clients {
-		if client != servers[0] {
-			slots = append(slots, []v1alpha1.Pair{{ClientNode: client, ServerNode: servers[0]}})
+		if server != "" && client != server {
+			slots = append(slots, []v1alpha1.Pair{{ClientNode: client, ServerNode: server}})
 		}
 	}
 	return slots
 }
 
-// ring takes two slots by turns. Around an odd ring the last pair meets both of them, and needs a third.
+// ring alternates between two slots. In an odd ring the last pair shares nodes with pairs of both slots and needs a third slot.
 func ring(nodes []string) [][]v1alpha1.Pair {
 	n := len(nodes)
 	if n < 3 {
@@ -67,8 +55,8 @@ func ring(nodes []string) [][]v1alpha1.Pair {
 	return slots
 }
 
-// allPairs is a round-robin tournament by the circle method: one seat is fixed, the others turn by one from slot to
-// slot, and who sits opposite each other is a pair. With an odd number of nodes the fixed seat is empty.
+// allPairs is a round-robin tournament by the circle method: one seat is fixed, the others rotate by one from slot to slot, and
+// the nodes in opposite seats form a pair. With an odd number of nodes, the fixed seat is empty.
 func allPairs(nodes []string) [][]v1alpha1.Pair {
 	if len(nodes) < 2 {
 		return nil
@@ -86,8 +74,8 @@ func allPairs(nodes []string) [][]v1alpha1.Pair {
 	return slots
 }
 
-// match makes the first of two nodes the client if an odd number of steps is between them, and otherwise the second:
-// so each is the client of every other node that follows it, and of every other one before it.
+// match makes the first of two nodes the client if their distance is odd, and otherwise the second. Each node is thus the
+// client of every second node that follows it, and of every second node before it.
 func match(nodes []string, i, j int) v1alpha1.Pair {
 	first, second := min(i, j), max(i, j)
 	if (second-first)%2 == 1 {
@@ -96,13 +84,10 @@ func match(nodes []string, i, j int) v1alpha1.Pair {
 	return v1alpha1.Pair{ClientNode: nodes[second], ServerNode: nodes[first]}
 }
 
-// pack spreads the pairs over more slots until none has more than limit: as few slots as hold that many pairs, and
-// no fewer than there were. It always succeeds, by a theorem of McDiarmid and de Werra: the edges of a graph that k
-// colours are enough for can be given k colours, or more, each as often as any other, or once more or less.
+// pack spreads the pairs over more slots until none has more than limit: the fewest slots that hold that many pairs, but no
+// fewer than before. It always succeeds, by a theorem of McDiarmid and de Werra: if k colours are enough for the edges of a
+// graph, then k or more colours can be assigned so that their frequencies differ by at most one.
 func pack(slots [][]v1alpha1.Pair, limit int) [][]v1alpha1.Pair {
-	if limit <= 0 {
-		return slots
-	}
 	pairs := 0
 	for _, slot := range slots {
 		pairs += len(slot)
@@ -111,7 +96,8 @@ func pack(slots [][]v1alpha1.Pair, limit int) [][]v1alpha1.Pair {
 		slots = append(slots, nil)
 	}
 	for from := range slots {
-		// It ends before the slots do: were all others full too, there would be more pairs than were counted.
+		// This loop ends before the slots run out: if all other slots were full too, there would be more pairs than were
+		// counted.
 		for to := 0; len(slots[from]) > limit; to++ {
 			switch surplus := len(slots[from]) - limit; {
 			case len(slots[to]) >= limit:
@@ -126,11 +112,11 @@ func pack(slots [][]v1alpha1.Pair, limit int) [][]v1alpha1.Pair {
 	return slots
 }
 
-// relieve moves pairs from a slot with more than limit to one with fewer, until either has as many.
+// relieve moves pairs from a slot with more than limit pairs to a slot with fewer, until one of them has limit pairs.
 //
-// A node is in at most one pair of each slot. So the pairs of both that share nodes form chains, in which the slots
-// alternate, and a whole chain can change sides without a node meeting itself. One that begins and ends in the fuller
-// slot takes one pair more there than it brings back, and there are at least as many of these as the difference.
+// A node is in at most one pair of each slot. The pairs of both slots that share nodes therefore form chains in which the slots
+// alternate, and a whole chain can change slots without pairing a node twice in one slot. A chain that begins and ends in the
+// fuller slot moves one pair more than it brings back, and there are at least as many of these chains as the difference.
 func relieve(from, to []v1alpha1.Pair, limit int) (relieved, filled []v1alpha1.Pair) {
 	pairs := slices.Concat(from, to)
 	byNode := map[string][]int{}
@@ -150,7 +136,7 @@ func relieve(from, to []v1alpha1.Pair, limit int) (relieved, filled []v1alpha1.P
 		}
 		seen[i] = true
 		chain, surplus := []int{i}, 0
-		for k := 0; k < len(chain); k++ { // it grows meanwhile
+		for k := 0; k < len(chain); k++ { // the loop extends chain
 			if chain[k] < len(from) {
 				surplus++
 			} else {
@@ -181,21 +167,8 @@ func relieve(from, to []v1alpha1.Pair, limit int) (relieved, filled []v1alpha1.P
 	return relieved, filled
 }
 
-// distinct returns the names without those that come again, in their order.
-func distinct(names []string) []string {
-	var once []string
-	seen := map[string]bool{}
-	for _, name := range names {
-		if !seen[name] {
-			seen[name] = true
-			once = append(once, name)
-		}
-	}
-	return once
-}
-
-// Parallel is how many pairs are measured at once: what parallelism asks for, as far as that many nodes make disjoint
-// pairs.
+// Parallel returns the number of pairs that are measured at once: parallelism, limited by the number of disjoint pairs of
+// nodes.
 func Parallel(m v1alpha1.LatencyMatrixSpec, nodes int) int {
 	most := nodes / 2
 	if m.Topology == v1alpha1.TopologyStar {

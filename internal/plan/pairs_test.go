@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// names are those of n nodes.
+// names returns the names of n nodes.
 func names(n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -36,46 +36,45 @@ func text(slots [][]v1alpha1.Pair) []string {
 	return lines
 }
 
-func TestPairs(t *testing.T) {
+func TestMatrix(t *testing.T) {
 	cases := map[string]struct {
-		topology         v1alpha1.Topology
-		clients, servers []string
-		maxParallel      int
-		want             []string
+		topology    v1alpha1.Topology
+		nodes       []string
+		server      string
+		parallelism int32
+		want        []string
 	}{
-		"a star": {topology: v1alpha1.TopologyStar, clients: []string{"b", "a", "c"}, servers: []string{"s"}, maxParallel: 9, want: []string{"b>s", "a>s", "c>s"}},
-		"a star whose server is among the clients": {
-			topology: v1alpha1.TopologyStar, clients: []string{"a", "s", "b", "a"}, servers: []string{"s", "t"}, want: []string{"a>s", "b>s"},
-		},
-		"a star of the server alone": {topology: v1alpha1.TopologyStar, clients: []string{"s"}, servers: []string{"s"}},
-		"a star without a server":    {topology: v1alpha1.TopologyStar, clients: []string{"a"}},
+		"a star": {v1alpha1.TopologyStar, []string{"b", "a", "c"}, "s", 9, []string{"b>s", "a>s", "c>s"}},
+		"a star whose server is among the clients": {v1alpha1.TopologyStar, []string{"a", "s", "b"}, "s", 9, []string{"a>s", "b>s"}},
+		"a star of the server alone":               {v1alpha1.TopologyStar, []string{"s"}, "s", 9, nil},
+		"a star without a server":                  {v1alpha1.TopologyStar, []string{"a"}, "", 9, nil},
 
-		"a ring without nodes":          {topology: v1alpha1.TopologyRing},
-		"a ring of one":                 {topology: v1alpha1.TopologyRing, clients: []string{"a", "a"}},
-		"a ring of two is one pair":     {topology: v1alpha1.TopologyRing, clients: []string{"a", "b"}, want: []string{"a>b"}},
-		"a ring of three":               {topology: v1alpha1.TopologyRing, clients: []string{"a", "b", "c"}, want: []string{"a>b", "b>c", "c>a"}},
-		"a ring of four":                {topology: v1alpha1.TopologyRing, clients: []string{"a", "b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
-		"a ring of clients and servers": {topology: v1alpha1.TopologyRing, clients: []string{"a", "b"}, servers: []string{"b", "c", "d"}, want: []string{"a>b c>d", "b>c d>a"}},
-		"a ring of five":                {topology: v1alpha1.TopologyRing, clients: []string{"a", "b", "c", "d", "e"}, want: []string{"a>b c>d", "b>c d>e", "e>a"}},
+		"a ring without nodes":      {v1alpha1.TopologyRing, nil, "", 9, nil},
+		"a ring of one":             {v1alpha1.TopologyRing, []string{"a"}, "", 9, nil},
+		"a ring of two is one pair": {v1alpha1.TopologyRing, []string{"a", "b"}, "", 9, []string{"a>b"}},
+		"a ring of three":           {v1alpha1.TopologyRing, []string{"a", "b", "c"}, "", 9, []string{"a>b", "b>c", "c>a"}},
+		"a ring of four":            {v1alpha1.TopologyRing, []string{"a", "b", "c", "d"}, "", 9, []string{"a>b c>d", "b>c d>a"}},
+		"a ring of five":            {v1alpha1.TopologyRing, []string{"a", "b", "c", "d", "e"}, "", 9, []string{"a>b c>d", "b>c d>e", "e>a"}},
 
-		"all pairs of one":  {topology: v1alpha1.TopologyAllPairs, clients: []string{"a"}, servers: []string{"a"}},
-		"all pairs of two":  {topology: v1alpha1.TopologyAllPairs, clients: []string{"a", "b", "a", "b"}, want: []string{"a>b"}},
-		"all pairs of four": {topology: v1alpha1.TopologyAllPairs, clients: []string{"a", "b", "c", "d"}, want: []string{"a>d b>c", "d>b c>a", "c>d a>b"}},
+		"all pairs of one":  {v1alpha1.TopologyAllPairs, []string{"a"}, "", 9, nil},
+		"all pairs of two":  {v1alpha1.TopologyAllPairs, []string{"a", "b"}, "", 9, []string{"a>b"}},
+		"all pairs of four": {v1alpha1.TopologyAllPairs, []string{"a", "b", "c", "d"}, "", 9, []string{"a>d b>c", "d>b c>a", "c>d a>b"}},
 		"all pairs of four, one at a time": {
-			topology: v1alpha1.TopologyAllPairs, clients: []string{"a", "b", "c", "d"}, maxParallel: 1, want: []string{"b>c", "c>a", "a>b", "a>d", "d>b", "c>d"},
+			v1alpha1.TopologyAllPairs, []string{"a", "b", "c", "d"}, "", 1, []string{"b>c", "c>a", "a>b", "a>d", "d>b", "c>d"},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, text(Pairs(c.topology, c.clients, c.servers, c.maxParallel))); diff != "" {
+			m := v1alpha1.LatencyMatrixSpec{Topology: c.topology, Parallelism: c.parallelism}
+			if diff := cmp.Diff(c.want, text(Matrix(m, c.nodes, c.server))); diff != "" {
 				t.Errorf("slots (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Rings and all pairs of every size, under every limit, are held against what makes them right.
-func TestPairsOfEverySize(t *testing.T) {
+// Checks rings and all pairs of every size, with every parallelism, against the required properties.
+func TestMatrixOfEverySize(t *testing.T) {
 	sizes := []int{99, 100}
 	for n := 2; n <= 61; n++ {
 		sizes = append(sizes, n)
@@ -90,7 +89,7 @@ func TestPairsOfEverySize(t *testing.T) {
 			}
 		}
 		fewest := map[v1alpha1.Topology]int{
-			// Of an odd number of nodes one is idle in each slot.
+			// With an odd number of nodes, one node is idle in each slot.
 			v1alpha1.TopologyAllPairs: n - 1 + n%2,
 			v1alpha1.TopologyRing:     2 + n%2,
 		}
@@ -108,18 +107,20 @@ func TestPairsOfEverySize(t *testing.T) {
 	}
 }
 
-// checkSlots holds slots against the pairs that they must have and the fewest slots that these take without a limit.
+// checkSlots compares slots with the required pairs and with the fewest slots that these pairs need without a limit.
 func checkSlots(t *testing.T, topology v1alpha1.Topology, nodes []string, limit int, want map[[2]string]bool, fewest int) {
 	t.Helper()
 	given := slices.Clone(nodes)
-	slots := Pairs(topology, nodes, nil, limit)
+	m := v1alpha1.LatencyMatrixSpec{Topology: topology, Parallelism: int32(limit)}
+	slots := Matrix(m, nodes, "")
 	if !slices.Equal(given, nodes) {
 		t.Error("the names given were changed")
 	}
-	if !slices.EqualFunc(slots, Pairs(topology, nodes, nil, limit), slices.Equal) {
+	if !slices.EqualFunc(slots, Matrix(m, nodes, ""), slices.Equal) {
 		t.Error("not the same again")
 	}
 
+	limit = max(1, limit)
 	got, asClient, asServer := map[[2]string]bool{}, map[string]int{}, map[string]int{}
 	for i, slot := range slots {
 		busy := map[string]bool{}
@@ -136,7 +137,7 @@ func checkSlots(t *testing.T, topology v1alpha1.Topology, nodes []string, limit 
 			asClient[p.ClientNode]++
 			asServer[p.ServerNode]++
 		}
-		if limit > 0 && len(slot) > limit {
+		if len(slot) > limit {
 			t.Errorf("slot %d has %d pairs, more than %d", i, len(slot), limit)
 		}
 	}
@@ -148,9 +149,7 @@ func checkSlots(t *testing.T, topology v1alpha1.Topology, nodes []string, limit 
 			t.Errorf("%s is client %d times, and server %d times", node, asClient[node], asServer[node])
 		}
 	}
-	if limit > 0 {
-		fewest = max(fewest, (len(want)+limit-1)/limit)
-	}
+	fewest = max(fewest, (len(want)+limit-1)/limit)
 	if len(slots) != fewest {
 		t.Errorf("%d slots, want %d", len(slots), fewest)
 	}
@@ -159,8 +158,8 @@ func checkSlots(t *testing.T, topology v1alpha1.Topology, nodes []string, limit 
 func unordered(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
 func TestAllPairsOfAHundred(t *testing.T) {
-	for limit, want := range map[int]int{0: 99, 50: 99, 49: 102, 30: 165, 1: 4950} {
-		slots := Pairs(v1alpha1.TopologyAllPairs, names(100), nil, limit)
+	for limit, want := range map[int32]int{100: 99, 50: 99, 49: 102, 30: 165, 1: 4950} {
+		slots := Matrix(v1alpha1.LatencyMatrixSpec{Topology: v1alpha1.TopologyAllPairs, Parallelism: limit}, names(100), "")
 		if len(slots) != want {
 			t.Errorf("at most %d: %d slots, want %d", limit, len(slots), want)
 		}
@@ -172,12 +171,12 @@ func TestAllPairsOfAHundred(t *testing.T) {
 	}
 }
 
-func BenchmarkPairs(b *testing.B) {
-	for _, limit := range []int{0, 1, 30} {
+func BenchmarkMatrix(b *testing.B) {
+	for _, limit := range []int32{50, 1, 30} {
 		b.Run(fmt.Sprintf("all of 100, at most %d", limit), func(b *testing.B) {
 			nodes := names(100)
 			for b.Loop() {
-				Pairs(v1alpha1.TopologyAllPairs, nodes, nil, limit)
+				Matrix(v1alpha1.LatencyMatrixSpec{Topology: v1alpha1.TopologyAllPairs, Parallelism: limit}, nodes, "")
 			}
 		})
 	}

@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	// LabelDoctor is on every inspect pod. Its value is that of one call of kubectl tailgate doctor.
+	// LabelDoctor is on every inspect pod. Its value identifies one call of kubectl tailgate doctor.
 	LabelDoctor = "tailgate.dev/doctor"
 )
 
-// Inspection is what an inspect pod is made of.
+// Inspection describes an inspect pod.
 type Inspection struct {
 	Namespace, Name string
 	// Call is the value of LabelDoctor.
 	Call string
-	// Node on which the pod has to run. A named node's taints do not matter.
+	// Node is the node on which the pod must run. If it is Named, its taints do not matter.
 	Node  string
 	Named bool
-	// Image of the agent, and when it is pulled.
+	// Image contains the agent, and PullPolicy says when it is pulled.
 	Image      string
 	PullPolicy corev1.PullPolicy
-	// ServiceAccount of the pod; empty: the namespace's default.
+	// ServiceAccount is the pod's; empty: the namespace's default.
 	ServiceAccount string
-	// CPU asks for a whole one, which makes the pod guaranteed. Without it the pod runs on the CPUs that no pod has to
-	// himself, and fits where none is left.
+	// CPU requests a whole CPU, which makes the pod guaranteed. Without it, the pod runs on the CPUs that no pod has
+	// exclusively, and fits even if no CPU is left.
 	CPU bool
-	// Devices are the extended resources of which the pod asks one.
+	// Devices are extended resources. The pod requests one of each.
 	Devices []string
-	// Network, if there is one, is attached at Interface.
+	// Network is attached at Interface; nil: no network is attached.
 	Network *foreign.Selection
-	// Deadline is after how long the kubelet ends it.
+	// Deadline is the time after which the kubelet ends the pod.
 	Deadline time.Duration
 }
 
 // inspectMemory is plenty for the agent alone.
 var inspectMemory = resource.MustParse("64Mi")
 
-// Inspect makes the pod that looks at a node for kubectl tailgate doctor. It is as a benchmark's, and has nothing that
-// looking does not need.
+// Inspect returns the pod that inspects a node for kubectl tailgate doctor. It resembles the pod of a benchmark, and has
+// nothing that the inspection does not need.
 func Inspect(i Inspection) (*corev1.Pod, error) {
 	asked := corev1.ResourceList{corev1.ResourceMemory: inspectMemory}
 	if i.CPU {
@@ -61,30 +61,23 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			ServiceAccountName:            i.ServiceAccount,
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(1)),
 			ActiveDeadlineSeconds:         new(int64(i.Deadline.Seconds())),
 			Affinity:                      onNode(i.Node),
-			// What Tailgate itself holds back, it measures all the same.
-			Tolerations:     []corev1.Toleration{{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}},
-			SecurityContext: identity(false),
+			// The doctor also inspects nodes that Tailgate itself has tainted as unverified.
+			Tolerations: []corev1.Toleration{{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{
 				Name:            Container,
 				Image:           i.Image,
 				ImagePullPolicy: i.PullPolicy,
-				Command:         []string{agent},
+				Command:         []string{Agent},
 				Args:            []string{"inspect"},
 				Env:             []corev1.EnvVar{fromField(plan.EnvNode, "spec.nodeName"), fromField(plan.EnvPodIP, "status.podIP")},
 				Resources:       corev1.ResourceRequirements{Requests: asked, Limits: asked.DeepCopy()},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: new(false),
-					ReadOnlyRootFilesystem:   new(true),
-					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
 			}},
 		},
 	}
+	Restrict(&pod.Spec)
 	if i.Named {
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}

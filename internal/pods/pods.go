@@ -1,8 +1,8 @@
-// Package pods builds the two pods of a run. It is pure; golden files in testdata show what comes out.
+// Package pods builds the two pods of a run. It is pure; the golden files in testdata show the resulting pods.
 //
-// The pods are guaranteed (requests equal limits) with whole CPUs, so that a kubelet with the static CPU
-// manager gives them CPUs of their own, and have nothing that a measurement does not need: no API token, no
-// host path, no capability, no probe once they are ready.
+// The pods are guaranteed (requests equal limits) with whole CPUs, so that a kubelet with the static CPU manager gives them
+// exclusive CPUs. They have nothing that a measurement does not need: no API token, no host path, no probe, and no capability
+// except NET_RAW where the server captures packets.
 package pods
 
 import (
@@ -24,44 +24,44 @@ import (
 const (
 	// Container is the name of the only container.
 	Container = "agent"
-	// Interface is the name of the measured interface on a secondary network. It is asked for by name, so
-	// that nothing depends on an order.
+	// Interface is the name of the measured interface on a secondary network. The pod requests it by name, so that nothing
+	// depends on an order.
 	Interface = "net1"
-	// StartAllowance is added to a pod's active deadline for pulling the image and setting up the network. The
-	// operator's own patience must not be longer.
+	// StartAllowance is added to a pod's active deadline for pulling the image and setting up the network. The operator's own
+	// timeout must not be longer.
 	StartAllowance = 10 * time.Minute
-
-	agent = "/usr/local/bin/tailgate-agent"
+	// Agent is the path of the agent in the image.
+	Agent = "/usr/local/bin/tailgate-agent"
 )
 
 // Endpoint is one side of an attempt at a run.
 type Endpoint struct {
-	// Benchmark that owns the pod.
+	// Benchmark owns the pod.
 	Benchmark *v1alpha1.LatencyBenchmark
-	// Image of the agent and the tools.
+	// Image contains the agent and the tools.
 	Image string
-	// PullPolicy of the image.
+	// PullPolicy is the pull policy of the image.
 	PullPolicy corev1.PullPolicy
-	// ServiceAccount of the pod, which gets no token of it; empty: the namespace's default.
+	// ServiceAccount is the pod's, without its token; empty: the namespace's default.
 	ServiceAccount string
-	// Node on which the pod has to run.
+	// Node is the node on which the pod must run.
 	Node string
-	// Variant that is measured.
+	// Variant is the measured variant.
 	Variant v1alpha1.Variant
-	// Task of the agent.
+	// Task is the agent's task.
 	Task plan.Task
-	// Scratch says whether the tool writes files at this end.
+	// Scratch is true if the tool writes files at this end.
 	Scratch bool
-	// Name of the pod; that of Name when it is empty.
+	// Name is the name of the pod; if it is empty, the function Name gives it.
 	Name string
 }
 
-// Name of the pod of one role in an attempt at a run.
+// Name returns the name of the pod for one role in an attempt at a run.
 func Name(run string, attempt int32, role string) string {
 	return fmt.Sprintf("%s-a%d-%s", run, attempt, role)
 }
 
-// NameOf is the name of the pod of one role in the active attempt.
+// NameOf returns the name of the pod for one role in the active attempt.
 func NameOf(a *v1alpha1.ActiveAttempt, role string) string {
 	name := Name(a.Run, a.Attempt, role)
 	if a.PodSuffix != "" {
@@ -70,7 +70,7 @@ func NameOf(a *v1alpha1.ActiveAttempt, role string) string {
 	return name
 }
 
-// Labels of everything that belongs to a benchmark.
+// Labels returns the labels of everything that belongs to a benchmark.
 func Labels(benchmark string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
@@ -78,19 +78,19 @@ func Labels(benchmark string) map[string]string {
 	}
 }
 
-// Owner is the owner reference that makes an object go with its benchmark.
+// Owner returns the owner reference that makes the cluster delete an object with its benchmark.
 func Owner(b *v1alpha1.LatencyBenchmark) metav1.OwnerReference {
 	return *metav1.NewControllerRef(b, v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
 }
 
-// secretKey is where the Secret of a benchmark has its key.
+// secretKey is the key in the data of a benchmark's Secret.
 const secretKey = "key"
 
-// SecretName is the name of the Secret of a benchmark, which no benchmark before it had.
+// SecretName returns the name of the Secret of a benchmark. No earlier benchmark had a Secret with this name.
 func SecretName(b *v1alpha1.LatencyBenchmark) string { return "tailgate-" + string(b.UID) }
 
-// Secret makes the Secret by which the agents of a benchmark know each other. Unlike what is in a pod's spec, only who may
-// read Secrets, or create pods or run commands in them, can read it.
+// Secret returns the Secret with which the agents of a benchmark authenticate each other. Unlike a pod's spec, only users who
+// may read Secrets, create pods, or run commands in pods can read it.
 func Secret(b *v1alpha1.LatencyBenchmark, key string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -101,7 +101,7 @@ func Secret(b *v1alpha1.LatencyBenchmark, key string) *corev1.Secret {
 	}
 }
 
-// Build makes the pod of an endpoint.
+// Build returns the pod of an endpoint.
 func Build(e Endpoint) (*corev1.Pod, error) {
 	task, err := e.Task.Encode()
 	if err != nil {
@@ -125,18 +125,15 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			ServiceAccountName:            e.ServiceAccount,
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(2)),
-			// A last resort that holds even when no manager is left to see it.
+			// A last resort that works even when no manager is running.
 			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + StartAllowance).Seconds())),
 			Affinity:              onNode(e.Node),
-			SecurityContext:       identity(len(capabilities(e)) > 0),
 			Containers: []corev1.Container{{
 				Name:            Container,
 				Image:           e.Image,
 				ImagePullPolicy: e.PullPolicy,
-				Command:         []string{agent},
+				Command:         []string{Agent},
 				Args:            []string{e.Task.Role},
 				Env: []corev1.EnvVar{
 					{Name: plan.EnvTask, Value: task},
@@ -147,14 +144,10 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 					}}},
 				},
 				Resources: resources(e),
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: new(false),
-					ReadOnlyRootFilesystem:   new(true),
-					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities(e)},
-				},
 			}},
 		},
 	}
+	Restrict(&pod.Spec, capabilities(e)...)
 	if e.Scratch {
 		addScratch(&pod.Spec)
 	}
@@ -191,21 +184,30 @@ func addScratch(spec *corev1.PodSpec) {
 	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: plan.Scratch}}
 }
 
-// identity is the user that the agent and the tools run as: the image's, which is not root, or one that the cluster chooses,
-// as OpenShift does from the range of each namespace. A capability that a container adds reaches root only: any other user
-// loses it at exec, as no container has it ambient. So the capturing server is root, with nothing but that one capability.
-func identity(root bool) *corev1.PodSecurityContext {
-	context := &corev1.PodSecurityContext{
-		RunAsNonRoot:   new(!root),
+// Restrict takes everything from a pod of one container that the agent does not need: the API token, the variables of services,
+// and all capabilities except the given ones.
+//
+// The user that runs the agent and the tools is the image's user, which is not root, or one that the cluster chooses, as
+// OpenShift does from the range of each namespace. Only root gets a capability that a container adds: any other user loses it
+// at exec, because no container has it in the ambient set. The capturing server therefore runs as root, with that one
+// capability.
+func Restrict(spec *corev1.PodSpec, add ...corev1.Capability) {
+	spec.AutomountServiceAccountToken, spec.EnableServiceLinks = new(false), new(false)
+	spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot:   new(len(add) == 0),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	if root {
-		context.RunAsUser = new(int64(0))
+	if len(add) > 0 {
+		spec.SecurityContext.RunAsUser = new(int64(0))
 	}
-	return context
+	spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: add},
+	}
 }
 
-// capabilities is what an endpoint needs beyond nothing: the server of a variant with capture reads packets.
+// capabilities returns the capabilities that an endpoint needs: the server of a variant with capture reads packets.
 func capabilities(e Endpoint) []corev1.Capability {
 	if e.Variant.Capture == v1alpha1.CaptureServer && e.Task.Role == v1alpha1.RoleServer {
 		return []corev1.Capability{"NET_RAW"}
@@ -213,9 +215,9 @@ func capabilities(e Endpoint) []corev1.Capability {
 	return nil
 }
 
-// resources asks the same of requests and limits: that makes the pod guaranteed. Of each device it asks one. Huge pages
-// are not mounted: Onload takes its packet buffers from memfd_create with MFD_HUGETLB (init_resource_alloc in its
-// netif_init.c), and the request is what lets the container have them.
+// resources returns equal requests and limits, which make the pod guaranteed, with one of each device. Huge pages are not
+// mounted: Onload allocates its packet buffers with memfd_create and MFD_HUGETLB (init_resource_alloc in its netif_init.c), and
+// the request is what allows the container to use them.
 func resources(e Endpoint) corev1.ResourceRequirements {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(e.Benchmark.CPUs().Of(e.Task.Role)), resource.DecimalSI),
@@ -230,8 +232,8 @@ func resources(e Endpoint) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
 }
 
-// onNode binds a pod to a node by affinity rather than by spec.nodeName: the scheduler still checks that the
-// node has what is asked, and a pod that does not fit waits instead of being rejected.
+// onNode binds a pod to a node by affinity rather than by spec.nodeName: the scheduler still checks that the node has the
+// requested resources, and a pod that does not fit waits instead of being rejected.
 func onNode(node string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -244,7 +246,8 @@ func onNode(node string) *corev1.Affinity {
 	}}
 }
 
-// Ended says whether a pod has ended, well or not, and never runs again. The kubelet says so after it stopped the sandbox.
+// Ended reports whether a pod has ended, successfully or not, and never runs again. The kubelet sets this phase after it has
+// stopped the sandbox.
 func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -1,6 +1,6 @@
-// Package preflight has the checks that stand before a measurement, as an ordered chain of pure functions:
-// whether the cluster can give what a spec asks (Accept). Each check has a reason of the API and a message
-// that says what to do. What comes after a measurement is in package proof.
+// Package preflight contains the checks before a measurement, as an ordered chain of pure functions: whether the cluster can
+// provide what a spec requests (Accept). Each check has a reason of the API and a message with the remedy. The checks after a
+// measurement are in package proof.
 package preflight
 
 import (
@@ -24,40 +24,40 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Observed is what Accept looks at.
+// Observed is the input of Accept.
 type Observed struct {
-	// Benchmark whose spec is checked.
+	// Benchmark is the benchmark whose spec is checked.
 	Benchmark *v1alpha1.LatencyBenchmark
-	// Driver of the benchmark's tool, and Tools all that there are: a refusal names those that can.
+	// Driver belongs to the benchmark's tool. Tools contains all tools: a rejection names the ones that support a cell.
 	Driver tool.Driver
 	Tools  tool.Registry
-	// Nodes of the cluster, all of them.
+	// Nodes are all nodes of the cluster.
 	Nodes []corev1.Node
-	// Networks are, by name of the variant, what was found of the NetworkAttachmentDefinitions, those that the operator
-	// makes among them; a variant that has none has no entry.
+	// Networks are the NetworkAttachmentDefinitions that were looked up, including the ones that the operator creates, by name
+	// of the variant; a variant without one has no entry.
 	Networks map[string]*NetworkDefinition
-	// Profiles are, by name of the variant, what was found of the ConfigMaps that acceleration.onload.profileRef names.
+	// Profiles are the ConfigMaps that were looked up for acceleration.onload.profileRef, by name of the variant.
 	Profiles map[string]*Profile
-	// NodeStates and Topologies are, by name of the node, what sriov-network-operator and the agents of topology-aware
-	// scheduling say of it, where the cluster has them. Of nodes that the selectors do not match they are not needed.
+	// NodeStates and Topologies are the reports of sriov-network-operator and of the agents of topology-aware scheduling, by
+	// name of the node, if the cluster has them. They are not needed for nodes that the selectors do not match.
 	NodeStates map[string]foreign.SriovNetworkNodeState
 	Topologies map[string]foreign.NodeResourceTopology
-	// Claimed are the resources that drivers of Dynamic Resource Allocation provide on nodes. What they provide is among the
+	// Claimed are the resources that drivers of Dynamic Resource Allocation provide on nodes. Their amounts are included in the
 	// allocatable resources of Nodes.
 	Claimed []string
-	// Pods are what occupies the nodes that the selectors match. Empty while they were not read: what nodes could give if
-	// they were empty is then all that is checked.
+	// Pods are the pods that occupy the nodes matched by the selectors. If they were not read, Pods is empty, and the checks
+	// only consider what empty nodes could provide.
 	Pods []Pod
-	// Next is the variant of the next run of a benchmark that has started, which needs no devices of other variants; empty:
-	// the devices of all variants are needed.
+	// Next is the variant of the next run of a benchmark that has started, which does not need the devices of other variants;
+	// empty: the devices of all variants are needed.
 	Next string
-	// Empty says to look at what nodes could give if they were empty, also where only what is available is known.
+	// Empty makes the checks consider what empty nodes could provide, even where a source also reports what is available now.
 	Empty bool
-	// RuntimeClass and PriorityClass are those of template, nil if they do not exist. If it names no PriorityClass, it is
-	// the cluster's default one, nil if there is none.
+	// RuntimeClass and PriorityClass are the ones that spec.pods names, nil if they do not exist. If it names no PriorityClass,
+	// PriorityClass is the cluster's default, nil if there is none.
 	RuntimeClass  *nodev1.RuntimeClass
 	PriorityClass *schedulingv1.PriorityClass
-	// Others is how many other unfinished benchmarks are bound to each node.
+	// Others is the number of other unfinished benchmarks that are bound to each node.
 	Others map[string]int
 	// AllowHostNetwork, AllowPacketCapture, NetworkNamespaces and MaxOccupation are the operator's settings.
 	AllowHostNetwork   bool
@@ -66,34 +66,34 @@ type Observed struct {
 	MaxOccupation      time.Duration
 }
 
-// NetworkDefinition is what was found of the NetworkAttachmentDefinition of a variant.
+// NetworkDefinition describes the NetworkAttachmentDefinition that was looked up for a variant.
 type NetworkDefinition struct {
 	// Name is namespace/name.
 	Name string
-	// KindMissing is true when the cluster does not know the kind at all.
+	// KindMissing is true if the cluster does not know the kind.
 	KindMissing bool
-	// Found is true when it exists.
+	// Found is true if the definition exists.
 	Found bool
-	// Own is true when it exists and is the benchmark's own, made by the operator.
+	// Own is true if it exists and belongs to the benchmark because the operator created it.
 	Own bool
-	// ResourceName is its annotation; empty when it needs no device.
+	// ResourceName is the value of its annotation; empty if it needs no device.
 	ResourceName string
 }
 
-// Profile is what was found of the ConfigMap that a variant's acceleration.onload.profileRef names.
+// Profile describes the ConfigMap that was looked up for a variant's acceleration.onload.profileRef.
 type Profile struct {
 	// Name is namespace/name.
 	Name string
-	// Found is true when it exists.
+	// Found is true if the ConfigMap exists.
 	Found bool
-	// Data is its settings.
+	// Data contains its settings.
 	Data map[string]string
 }
 
-// Rejection is why a spec cannot be carried out.
+// Rejection is the reason why a spec cannot be carried out.
 type Rejection struct {
-	Reason  string
-	Message string
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
 }
 
 func rejectf(reason, format string, args ...any) *Rejection {
@@ -108,11 +108,11 @@ func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 	return choosePair(o.withCPUs(CPUs(o)))
 }
 
-// wholeCore is how many CPUs a core has at most on the machines that the tools run on.
+// wholeCore is the largest number of CPUs of a core on the machines that the tools run on.
 const wholeCore = 2
 
-// CPUs is how many CPUs each endpoint gets: what the spec or an earlier acceptance says or, if neither does, a whole core
-// where nodes could give that if they were empty. What other pods have of them is waited for: half a core would not do.
+// CPUs returns the number of CPUs for each endpoint: the number from the spec or an earlier acceptance or, if there is none, a
+// whole core if empty nodes could provide it. The benchmark waits for CPUs that other pods occupy instead of using half a core.
 func CPUs(o Observed) v1alpha1.EndpointCPUs {
 	known, least := o.Benchmark.CPUs(), o.leastCPUs()
 	if known == least {
@@ -127,7 +127,7 @@ func CPUs(o Observed) v1alpha1.EndpointCPUs {
 	return whole
 }
 
-// leastCPUs is what the spec or an earlier acceptance says or, if neither does, how many CPUs the tool needs.
+// leastCPUs returns the numbers from the spec or an earlier acceptance or, if there are none, the CPUs that the tool needs.
 func (o Observed) leastCPUs() v1alpha1.EndpointCPUs {
 	client := 1
 	if o.Driver != nil {
@@ -140,7 +140,7 @@ func (o Observed) leastCPUs() v1alpha1.EndpointCPUs {
 	return v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, int32(client)), Server: cmp.Or(known.Server, 1)}
 }
 
-// withCPUs is the same with a number of CPUs for each endpoint of which the spec sets none.
+// withCPUs returns a copy of o with a number of CPUs for each endpoint for which the spec sets none.
 func (o Observed) withCPUs(n v1alpha1.EndpointCPUs) Observed {
 	b := *o.Benchmark
 	b.Status.CPUs = &n
@@ -148,7 +148,7 @@ func (o Observed) withCPUs(n v1alpha1.EndpointCPUs) Observed {
 	return o
 }
 
-// placementPath is the field of the placement of a role that sets something: its own, or the common one.
+// placementPath returns the path of a placement field for a role: the role's own field if that sets a value, or the common one.
 func placementPath(own bool, role, field string) string {
 	if own {
 		return "spec.placement." + role + "." + field
@@ -164,7 +164,7 @@ func memoryPath(o Observed, role string) string {
 	return placementPath(endpointOf(o, role).Memory != nil, role, "memory")
 }
 
-// endpointOf is what the spec sets for one of the endpoints only.
+// endpointOf returns the settings that the spec has for one endpoint only.
 func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
 	placement := o.Benchmark.Spec.Placement
 	if role == v1alpha1.RoleClient {
@@ -173,11 +173,12 @@ func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
 	return cmp.Or(placement.Server, &v1alpha1.EndpointPlacement{})
 }
 
-// checkSpec runs the checks that look at no node.
+// checkSpec runs the checks that do not consider nodes.
 func checkSpec(o Observed) *Rejection {
 	for _, check := range []func(Observed) *Rejection{
-		cellCount, cells, occupation, percentile, toolMemory, toolCPUs, hostNetwork, NetworkNamespace, capture, classes,
-		onloadNetwork, profile, networkExists, networkOwned, networkMatches, networkRange,
+		cellCount, cells, occupation, percentile, toolMemory, toolCPUs, eachVariant(hostNetwork), NetworkNamespace,
+		eachVariant(capture), classes, eachVariant(onloadNetwork), eachVariant(profile), eachVariant(networkExists),
+		eachVariant(networkOwned), eachVariant(networkMatches), eachVariant(networkRange),
 	} {
 		if r := check(o); r != nil {
 			return r
@@ -186,7 +187,7 @@ func checkSpec(o Observed) *Rejection {
 	return nil
 }
 
-// maxCells is how many cells a status has room for, all variants together; a cell that is captured too counts twice.
+// maxCells is the number of cells that fit in a status, for all variants together; a captured cell counts twice.
 const maxCells = 400
 
 func cellCount(o Observed) *Rejection {
@@ -204,7 +205,7 @@ func cellCount(o Observed) *Rejection {
 	return nil
 }
 
-// cells asks the driver about each cell. What CEL can say was refused at admission already.
+// cells validates each cell with the driver. Admission has already rejected what CEL can check.
 func cells(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		err := o.Driver.Validate(c)
@@ -225,7 +226,19 @@ func cells(o Observed) *Rejection {
 	})
 }
 
-// eachCell asks about every cell of every variant until one is rejected.
+// eachVariant returns a check that calls the given check for every variant until it rejects one.
+func eachVariant(check func(Observed, v1alpha1.Variant) *Rejection) func(Observed) *Rejection {
+	return func(o Observed) *Rejection {
+		for _, v := range plan.Variants(o.Benchmark.Spec) {
+			if r := check(o, v); r != nil {
+				return r
+			}
+		}
+		return nil
+	}
+}
+
+// eachCell calls check for every cell of every variant until it rejects one.
 func eachCell(o Observed, check func(v1alpha1.Variant, tool.Cell) *Rejection) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		for _, c := range plan.Cells(o.Benchmark.Spec, v) {
@@ -237,8 +250,8 @@ func eachCell(o Observed, check func(v1alpha1.Variant, tool.Cell) *Rejection) *R
 	return nil
 }
 
-// percentile compares the highest percentile that has to come out with the most samples that a cell can give. How
-// many a closed loop gives is known only when it was measured.
+// percentile compares the samples that the highest requested percentile needs with the most samples that a cell can give. The
+// number of samples of a closed loop is only known after the measurement.
 func percentile(o Observed) *Rejection {
 	spec := o.Benchmark.Spec
 	if spec.HighestPercentile == "" {
@@ -262,11 +275,11 @@ func percentile(o Observed) *Rejection {
 	})
 }
 
-// agentMemory is what an endpoint needs beside the tool, in bytes.
+// agentMemory is the memory that an endpoint needs in addition to the tool's, in bytes.
 const agentMemory = 64 << 20
 
-// toolMemory compares what the tool may come to use with what the client gets: a client that is killed for
-// its memory at the end of an hour has measured nothing.
+// toolMemory compares the memory that the tool may use with the client's: a client that is killed for its memory at the end of
+// an hour has measured nothing.
 func toolMemory(o Observed) *Rejection {
 	memory := o.Benchmark.Spec.Placement.Of(v1alpha1.RoleClient).Memory
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
@@ -279,7 +292,7 @@ func toolMemory(o Observed) *Rejection {
 	})
 }
 
-// toolCPUs compares the CPUs that the tool needs for itself with what the client gets.
+// toolCPUs compares the CPUs that the tool needs for itself with the client's.
 func toolCPUs(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
@@ -290,38 +303,36 @@ func toolCPUs(o Observed) *Rejection {
 	})
 }
 
-func hostNetwork(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if v.Network.Type == v1alpha1.NetworkHost && !o.AllowHostNetwork {
-			return rejectf(v1alpha1.ReasonHostNetworkForbidden,
-				"%s.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod, VF, PF or NAD", networkPath(o, v))
-		}
+func hostNetwork(o Observed, v v1alpha1.Variant) *Rejection {
+	if v.Network.Type == v1alpha1.NetworkHost && !o.AllowHostNetwork {
+		return rejectf(v1alpha1.ReasonHostNetworkForbidden,
+			"%s.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod, VF, PF or NAD", networkPath(o, v))
 	}
 	return nil
 }
 
-// NetworkNamespace refuses networks of namespaces that the operator does not name, whether or not they exist: the operator
-// may read what the author of the benchmark may not.
-func NetworkNamespace(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		namespace := o.Benchmark.Namespace
-		if ref := v.Network.NetworkRef(); ref != nil {
-			namespace = cmp.Or(ref.Namespace, namespace)
-		}
-		if namespace != o.Benchmark.Namespace && !slices.Contains(o.NetworkNamespaces, namespace) && !slices.Contains(o.NetworkNamespaces, "*") {
-			return rejectf(v1alpha1.ReasonNetworkNamespaceForbidden,
-				"%s.networkRef.namespace: the operator does not allow benchmarks of other namespaces to use the networks of %s; start it with --network-namespaces=%s, or create the network in %s",
-				memberPath(o, v), namespace, namespace, o.Benchmark.Namespace)
-		}
+// NetworkNamespace rejects networks in other namespaces that the operator's settings do not list, whether or not the networks
+// exist: the operator may read objects that the author of the benchmark may not.
+func NetworkNamespace(o Observed) *Rejection { return eachVariant(networkNamespace)(o) }
+
+func networkNamespace(o Observed, v v1alpha1.Variant) *Rejection {
+	namespace := o.Benchmark.Namespace
+	if ref := v.Network.NetworkRef(); ref != nil {
+		namespace = cmp.Or(ref.Namespace, namespace)
+	}
+	if namespace != o.Benchmark.Namespace && !slices.Contains(o.NetworkNamespaces, namespace) && !slices.Contains(o.NetworkNamespaces, "*") {
+		return rejectf(v1alpha1.ReasonNetworkNamespaceForbidden,
+			"%s.networkRef.namespace: the operator does not allow benchmarks of other namespaces to use the networks of %s; start it with --network-namespaces=%s, or create the network in %s",
+			memberPath(o, v), namespace, namespace, o.Benchmark.Namespace)
 	}
 	return nil
 }
 
-// runOverhead is how long a run may hold its nodes beside measuring, when nothing fails.
+// runOverhead is how long a run may occupy its nodes in addition to measuring, if nothing fails.
 const runOverhead = 30 * time.Second
 
-// occupation compares the time for which the whole plan holds the nodes, the rounds that a gate may add among it, with what
-// the operator allows.
+// occupation compares the time for which the whole plan occupies the nodes, including rounds that a gate may add, with the
+// operator's limit.
 func occupation(o Observed) *Rejection {
 	grown := o.Benchmark.DeepCopy()
 	grown.Status.ExtendedRounds = 0
@@ -340,38 +351,36 @@ func occupation(o Observed) *Rejection {
 	return nil
 }
 
-// capture needs a capability that the operator grants, and a tool whose every message is answered.
-func capture(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		switch {
-		case v.Capture != v1alpha1.CaptureServer:
-		case !o.AllowPacketCapture:
-			return rejectf(v1alpha1.ReasonCaptureForbidden,
-				"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
-		case o.Benchmark.Spec.Tool == v1alpha1.ToolSfntStream:
-			return rejectf(v1alpha1.ReasonCellUnsupported,
-				"spec.capture: sfnt-stream gets answers to few of its messages, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
-		}
+// capture requires a capability that the operator must allow, and a tool that gets an answer to every message.
+func capture(o Observed, v v1alpha1.Variant) *Rejection {
+	switch {
+	case v.Capture != v1alpha1.CaptureServer:
+	case !o.AllowPacketCapture:
+		return rejectf(v1alpha1.ReasonCaptureForbidden,
+			"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
+	case o.Benchmark.Spec.Tool == v1alpha1.ToolSfntStream:
+		return rejectf(v1alpha1.ReasonCellUnsupported,
+			"spec.capture: sfnt-stream gets answers to few of its messages, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
 	}
 	return nil
 }
 
-// networkPath is the field in which a variant's network stands.
+// networkPath returns the path of the field that contains a variant's network.
 func networkPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "network", func(given v1alpha1.Variant) bool { return given.Network != nil })
 }
 
-// memberPath is the field in which the settings of a variant's network stand.
+// memberPath returns the path of the field that contains the settings of a variant's network.
 func memberPath(o Observed, v v1alpha1.Variant) string {
 	return networkPath(o, v) + "." + strings.ToLower(string(v.Network.Type))
 }
 
-// accelerationPath is the field in which a variant's acceleration stands.
+// accelerationPath returns the path of the field that contains a variant's acceleration.
 func accelerationPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "acceleration", func(given v1alpha1.Variant) bool { return given.Acceleration != nil })
 }
 
-// path is where a field of a variant stands: in the variant, if that gives it, or in the spec.
+// path returns the path of a variant's field: in the variant if the variant sets it, or in the spec.
 func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Variant) bool) string {
 	for i, given := range o.Benchmark.Spec.Variants {
 		if given.Name == v.Name && gives(given) {
@@ -381,7 +390,7 @@ func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Vari
 	return "spec." + field
 }
 
-// classes must exist: the API server would refuse the pods.
+// classes checks that the classes exist: the API server would reject the pods.
 func classes(o Observed) *Rejection {
 	template := o.Benchmark.Spec.Pods
 	switch {
@@ -394,104 +403,92 @@ func classes(o Observed) *Rejection {
 	return nil
 }
 
-// onloadNetwork refuses what AMD's release notes of Kubernetes Onload list among the limitations.
-func onloadNetwork(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if v.Acceleration.Type == v1alpha1.AccelerationOnload && v.Network.Type == v1alpha1.NetworkPod {
-			return rejectf(v1alpha1.ReasonAccelerationUnsupported,
-				"%s.type: Onload cannot accelerate the cluster's pod network (variant %s); choose network VF, PF, NAD (macvlan or ipvlan on the NIC) or Host, or type: Kernel",
-				accelerationPath(o, v), v.Name)
-		}
+// onloadNetwork rejects a combination that AMD's release notes of Kubernetes Onload list as a limitation.
+func onloadNetwork(o Observed, v v1alpha1.Variant) *Rejection {
+	if v.Acceleration.Type == v1alpha1.AccelerationOnload && v.Network.Type == v1alpha1.NetworkPod {
+		return rejectf(v1alpha1.ReasonAccelerationUnsupported,
+			"%s.type: Onload cannot accelerate the cluster's pod network (variant %s); choose network VF, PF, NAD (macvlan or ipvlan on the NIC) or Host, or type: Kernel",
+			accelerationPath(o, v), v.Name)
 	}
 	return nil
 }
 
-// profile looks at the settings of Onload that a ConfigMap has.
-func profile(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		p := o.Profiles[v.Name]
-		if p == nil {
-			continue
-		}
-		if !p.Found {
-			return rejectf(v1alpha1.ReasonProfileNotFound,
-				"%s.onload.profileRef: ConfigMap %s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
-				accelerationPath(o, v), p.Name)
-		}
-		if _, err := onload.Environment(v, p.Data); err != nil {
-			return rejectf(v1alpha1.ReasonProfileInvalid, "%s%v", strings.TrimSuffix(accelerationPath(o, v), "acceleration"), err)
-		}
+// profile checks the Onload settings in a ConfigMap.
+func profile(o Observed, v v1alpha1.Variant) *Rejection {
+	p := o.Profiles[v.Name]
+	if p == nil {
+		return nil
+	}
+	if !p.Found {
+		return rejectf(v1alpha1.ReasonProfileNotFound,
+			"%s.onload.profileRef: ConfigMap %s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
+			accelerationPath(o, v), p.Name)
+	}
+	if _, err := onload.Environment(v, p.Data); err != nil {
+		return rejectf(v1alpha1.ReasonProfileInvalid, "%s%v", strings.TrimSuffix(accelerationPath(o, v), "acceleration"), err)
 	}
 	return nil
 }
 
-func networkExists(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		n := o.Networks[v.Name]
-		switch {
-		case n == nil || n.Found:
-		case n.KindMissing:
-			return rejectf(v1alpha1.ReasonNetworkNotFound,
-				"%s.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", networkPath(o, v))
-		case v.Network.IPAM() == nil:
-			return rejectf(v1alpha1.ReasonNetworkNotFound,
-				"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", memberPath(o, v), n.Name)
-		}
+func networkExists(o Observed, v v1alpha1.Variant) *Rejection {
+	n := o.Networks[v.Name]
+	switch {
+	case n == nil || n.Found:
+	case n.KindMissing:
+		return rejectf(v1alpha1.ReasonNetworkNotFound,
+			"%s.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", networkPath(o, v))
+	case v.Network.IPAM() == nil:
+		return rejectf(v1alpha1.ReasonNetworkNotFound,
+			"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", memberPath(o, v), n.Name)
 	}
 	return nil
 }
 
-// networkOwned is about the networks that the operator makes: their names are given.
-func networkOwned(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		if n := o.Networks[v.Name]; n != nil && v.Network.IPAM() != nil && n.Found && !n.Own {
-			return rejectf(v1alpha1.ReasonNetworkNameTaken,
-				"%s.ipam: the operator would create NetworkAttachmentDefinition %s, which exists and does not belong to this benchmark; delete it, use it by networkRef, or give the benchmark another name",
-				memberPath(o, v), n.Name)
-		}
+// networkOwned checks the networks that the operator creates: their names are fixed.
+func networkOwned(o Observed, v v1alpha1.Variant) *Rejection {
+	if n := o.Networks[v.Name]; n != nil && v.Network.IPAM() != nil && n.Found && !n.Own {
+		return rejectf(v1alpha1.ReasonNetworkNameTaken,
+			"%s.ipam: the operator would create NetworkAttachmentDefinition %s, which exists and does not belong to this benchmark; delete it, use it by networkRef, or give the benchmark another name",
+			memberPath(o, v), n.Name)
 	}
 	return nil
 }
 
-// networkMatches compares both ways: a pod that requests no device gets none, and the CNI plugin then fails
-// with unclear words ("VF pci addr is required").
-func networkMatches(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		n, path := o.Networks[v.Name], memberPath(o, v)
-		switch {
-		case n == nil || v.Network.IPAM() != nil || n.ResourceName == v.Network.ResourceName():
-		case v.Network.Type == v1alpha1.NetworkNAD:
-			return rejectf(v1alpha1.ReasonNetworkMismatch,
-				"%s.type: NAD is for networks without a device, but NetworkAttachmentDefinition %s takes its device from %q; use type VF or PF with resourceName: %s",
-				networkPath(o, v), n.Name, n.ResourceName, n.ResourceName)
-		case n.ResourceName == "":
-			return rejectf(v1alpha1.ReasonNetworkMismatch,
-				"%s.resourceName: %q, but NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; "+
-					"give it that annotation, or use type NAD", path, v.Network.ResourceName(), n.Name)
-		default:
-			return rejectf(v1alpha1.ReasonNetworkMismatch,
-				"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
-				path, v.Network.ResourceName(), n.Name, n.ResourceName)
-		}
+// networkMatches compares the resources in both directions: a pod that requests no device gets none, and the CNI plugin then
+// fails with an unclear message ("VF pci addr is required").
+func networkMatches(o Observed, v v1alpha1.Variant) *Rejection {
+	n, path := o.Networks[v.Name], memberPath(o, v)
+	switch {
+	case n == nil || v.Network.IPAM() != nil || n.ResourceName == v.Network.ResourceName():
+	case v.Network.Type == v1alpha1.NetworkNAD:
+		return rejectf(v1alpha1.ReasonNetworkMismatch,
+			"%s.type: NAD is for networks without a device, but NetworkAttachmentDefinition %s takes its device from %q; use type VF or PF with resourceName: %s",
+			networkPath(o, v), n.Name, n.ResourceName, n.ResourceName)
+	case n.ResourceName == "":
+		return rejectf(v1alpha1.ReasonNetworkMismatch,
+			"%s.resourceName: %q, but NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; "+
+				"give it that annotation, or use type NAD", path, v.Network.ResourceName(), n.Name)
+	default:
+		return rejectf(v1alpha1.ReasonNetworkMismatch,
+			"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
+			path, v.Network.ResourceName(), n.Name, n.ResourceName)
 	}
 	return nil
 }
 
-// networkRange is about the networks to which the operator itself gives addresses.
-func networkRange(o Observed) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		ipam := v.Network.IPAM()
-		if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {
-			continue
-		}
-		server, _, err := pods.StaticAddresses(*ipam)
-		if err != nil {
-			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", memberPath(o, v), err)
-		}
-		if _, only := o.Driver.(tool.IPv4Only); only && server.Addr().Is6() {
-			return rejectf(v1alpha1.ReasonCellUnsupported, "%s.ipam.range: %s takes IPv4 addresses only, and %s is IPv6; give an IPv4 range, or measure with pinger",
-				memberPath(o, v), o.Benchmark.Spec.Tool, ipam.Range)
-		}
+// networkRange checks the networks for which the operator itself assigns addresses.
+func networkRange(o Observed, v v1alpha1.Variant) *Rejection {
+	ipam := v.Network.IPAM()
+	if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {
+		return nil
+	}
+	server, _, err := pods.StaticAddresses(*ipam)
+	if err != nil {
+		return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", memberPath(o, v), err)
+	}
+	if _, only := o.Driver.(tool.IPv4Only); only && server.Addr().Is6() {
+		return rejectf(v1alpha1.ReasonCellUnsupported, "%s.ipam.range: %s takes IPv4 addresses only, and %s is IPv6; give an IPv4 range, or measure with pinger",
+			memberPath(o, v), o.Benchmark.Spec.Tool, ipam.Range)
 	}
 	return nil
 }

@@ -6,17 +6,14 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-const (
-	// usualMTU is that of an interface whose MTU the spec does not set.
-	usualMTU = 1500
-	// datagramHeaders are those of IPv4 and UDP.
-	datagramHeaders = 28
-)
+// usualMTU is the assumed MTU of an interface whose MTU the spec does not set.
+const usualMTU = 1500
 
-// Foreknown is what is known of the results of a spec that can be carried out before anything is measured: what Onload does
-// not carry although a variant asks for it.
+// Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
+// carried out: the traffic that Onload does not carry although a variant requests it.
 func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
 	var all []string
 	for _, v := range plan.Variants(spec) {
@@ -39,9 +36,9 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
 			}
 			datagrams, largest = true, max(largest, c.MessageSize)
 		}
-		if largest > mtu-datagramHeaders {
+		if largest > mtu-tool.DatagramHeaders {
 			add("%sdatagrams of more than %d bytes need several packets (MTU %d), which Onload does not receive itself, so that the proof will be Partly",
-				unless, mtu-datagramHeaders, mtu)
+				unless, mtu-tool.DatagramHeaders, mtu)
 		}
 		off := func(name string) bool { return slices.Contains(v.Env, v1alpha1.EnvVar{Name: name, Value: "0"}) }
 		if stream && off("EF_TCP") || datagrams && off("EF_UDP") {

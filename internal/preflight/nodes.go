@@ -19,33 +19,38 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// choosePair filters the nodes of each endpoint and takes, of those that are left, two different ones that others need
-// least. A pair that was chosen before is kept, and only checked again: rounds between other nodes would not be
-// comparable. The time that it takes grows with the number of nodes and the number of pods.
+// choosePair filters the nodes of each endpoint and chooses two different ones of the remaining nodes: those that others need
+// least. A pair that was chosen before is kept and only checked again: rounds between other nodes would not be comparable. The
+// time that it takes grows with the number of nodes and the number of pods.
 func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
-	clients, servers := endpoints(o)
-	for _, e := range []*endpoint{clients, servers} {
-		if _, r := e.all(o, newChoice(o, e.role)); r != nil {
-			return v1alpha1.Pair{}, r
-		}
+	clientEnd, serverEnd := endpoints(o)
+	clients, r := clientEnd.all(o, newChoice(o, v1alpha1.RoleClient))
+	if r != nil {
+		return v1alpha1.Pair{}, r
 	}
+	servers, r := serverEnd.all(o, newChoice(o, v1alpha1.RoleServer))
+	if r != nil {
+		return v1alpha1.Pair{}, r
+	}
+	slices.SortFunc(clients, candidate.compare)
+	slices.SortFunc(servers, candidate.compare)
 
-	client, server := clients.best[0], servers.best[0]
+	client, server := clients[0], servers[0]
 	if client.name == server.name {
 		switch {
-		case len(clients.best) == 1 && len(servers.best) == 1:
+		case len(clients) == 1 && len(servers) == 1:
 			return v1alpha1.Pair{}, rejectf(v1alpha1.ReasonSameNode,
 				"spec.placement: only node %s is suitable for client and server, and a benchmark needs two nodes: change a nodeSelector", client.name)
-		case len(servers.best) == 1 || len(clients.best) == 2 && clients.best[1].before(servers.best[1]):
-			client = clients.best[1]
+		case len(servers) == 1 || len(clients) > 1 && clients[1].compare(servers[1]) < 0:
+			client = clients[1]
 		default:
-			server = servers.best[1]
+			server = servers[1]
 		}
 	}
 	return v1alpha1.Pair{ClientNode: client.name, ServerNode: server.name}, nil
 }
 
-// Matching names the nodes that can become an endpoint by their names and labels alone, or the pair that was chosen
+// Matching returns the names of the nodes that can become an endpoint by name and labels alone, or the pair that was chosen
 // before.
 func Matching(o Observed) []string {
 	clients, servers := endpoints(o)
@@ -58,28 +63,26 @@ func Matching(o Observed) []string {
 	return names
 }
 
-// endpoint is the choice of the node of one of the two.
+// endpoint holds the choice of a node for the client or the server.
 type endpoint struct {
-	// role is client or server, and path that of its field.
-	role, path string
-	selection  v1alpha1.NodeSelection
-	// selects says whether the selection contains a node, and invalid why it cannot be understood.
+	// path is the path of its field.
+	path      string
+	selection v1alpha1.NodeSelection
+	// selects reports whether the selection contains a node, and invalid is the error if the selection is invalid.
 	selects func(*corev1.Node) bool
 	invalid error
-	// kept is the node that was chosen before; empty when none was.
+	// kept is the node that was chosen before; empty if there is none.
 	kept string
-	// rejected are the nodes that each filter rejected, and why counts them by what it said.
+	// rejected are the nodes that each filter rejected, and why counts them by the filter's text.
 	rejected [][]*corev1.Node
 	why      []map[string]int
-	// best are at most two of those that no filter rejected, the one that others need least first.
-	best []candidate
 }
 
-// endpoints are the client and the server before any node was looked at.
+// endpoints returns the client and the server before any node is checked.
 func endpoints(o Observed) (client, server *endpoint) {
 	placement := o.Benchmark.Spec.Placement
-	client = &endpoint{role: v1alpha1.RoleClient, path: "spec.placement.client", selection: placement.Of(v1alpha1.RoleClient).NodeSelection}
-	server = &endpoint{role: v1alpha1.RoleServer, path: "spec.placement.server", selection: placement.Of(v1alpha1.RoleServer).NodeSelection}
+	client = &endpoint{path: "spec.placement.client", selection: placement.Of(v1alpha1.RoleClient).NodeSelection}
+	server = &endpoint{path: "spec.placement.server", selection: placement.Of(v1alpha1.RoleServer).NodeSelection}
 	if pair := o.Benchmark.Status.Pair; pair != nil {
 		client.kept, server.kept = pair.ClientNode, pair.ServerNode
 	}
@@ -89,7 +92,7 @@ func endpoints(o Observed) (client, server *endpoint) {
 	return client, server
 }
 
-// matches says whether a node is selected; of a kept node the labels were looked at when it was chosen.
+// matches reports whether a node is selected. The labels of a kept node are not checked again.
 func (e *endpoint) matches(n *corev1.Node) bool {
 	if e.kept != "" {
 		return n.Name == e.kept
@@ -97,37 +100,24 @@ func (e *endpoint) matches(n *corev1.Node) bool {
 	return e.selects(n)
 }
 
-// take notes a node that matches, with the number of the filter that rejected it and why, or -1.
-func (e *endpoint) take(c *choice, n *corev1.Node, filter int, why string) {
-	if filter >= 0 {
-		if e.rejected == nil {
-			e.rejected, e.why = make([][]*corev1.Node, len(c.filters)), make([]map[string]int, len(c.filters))
-		}
-		if e.why[filter] == nil {
-			e.why[filter] = map[string]int{}
-		}
-		e.rejected[filter] = append(e.rejected[filter], n)
-		e.why[filter][why]++
-		return
+// reject records a matching node with the index of the filter that rejected it and the reason.
+func (e *endpoint) reject(c *choice, n *corev1.Node, filter int, why string) {
+	if e.rejected == nil {
+		e.rejected, e.why = make([][]*corev1.Node, len(c.filters)), make([]map[string]int, len(c.filters))
 	}
-	found := c.candidate(n)
-	at := 0
-	for at < len(e.best) && e.best[at].before(found) {
-		at++
+	if e.why[filter] == nil {
+		e.why[filter] = map[string]int{}
 	}
-	e.best = slices.Insert(e.best, at, found)
-	e.best = e.best[:min(2, len(e.best))]
+	e.rejected[filter] = append(e.rejected[filter], n)
+	e.why[filter][why]++
 }
 
-// maxReasons is how many different reasons a message has room for.
+// maxReasons is the number of different reasons that fit in a message.
 const maxReasons = 10
 
-// rejection explains why none of the nodes can be used, and what to do about the requirement that most of them do not meet. If
-// as many do not meet another one, it is the requirement that was checked last, because its nodes met all those before it.
+// rejection explains why no node can be used, and how to meet the requirement that most of them do not meet. If several
+// requirements are equal in this, it is the one that was checked last, because its nodes met all requirements before it.
 func (e *endpoint) rejection(c *choice) *Rejection {
-	if len(e.best) > 0 {
-		return nil
-	}
 	total, worst := 0, 0
 	for i, nodes := range e.rejected {
 		total += len(nodes)
@@ -161,7 +151,7 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 	return rejectf(filter.reason, "%s: %d nodes: %s; %s", e.path, total, e.reasons(), cure)
 }
 
-// reasons counts why nodes were rejected.
+// reasons counts the rejected nodes by reason.
 func (e *endpoint) reasons() string {
 	var reasons []string
 	for _, why := range e.why {
@@ -172,59 +162,58 @@ func (e *endpoint) reasons() string {
 	return text.List(reasons, maxReasons, ", ")
 }
 
-// candidate is a node that can be an endpoint.
+// candidate is a node that can become an endpoint.
 type candidate struct {
 	name string
-	// evicts is 1 if pods of lower priority would have to go for the benchmark's, others how many other unfinished
-	// benchmarks are bound to it, and spare how many kinds of devices it has that this benchmark has no use for: all of
-	// them better left to others.
+	// evicts is 1 if pods of lower priority would have to be evicted for the benchmark's pods, others is the number of other
+	// unfinished benchmarks that are bound to the node, and spare is the number of kinds of its devices that this benchmark
+	// does not use. In all three cases the node is better left to others.
 	evicts, others, spare int
 }
 
-func (c candidate) before(other candidate) bool { return c.compare(other) < 0 }
-
+// compare is negative if others need c less than the other candidate.
 func (c candidate) compare(other candidate) int {
 	return cmp.Or(cmp.Compare(c.evicts, other.evicts), cmp.Compare(c.others, other.others), cmp.Compare(c.spare, other.spare),
 		strings.Compare(c.name, other.name))
 }
 
-// choice is what each node is compared with.
+// choice holds the requirements that each node is compared with.
 type choice struct {
 	o    Observed
 	role string
-	// asks are what the endpoint needs of its node: CPUs, memory, huge pages, and one of each device.
+	// asks are the endpoint's requests to its node: CPUs, memory, huge pages, and one of each device.
 	asks []ask
-	// used is, by node, how much of each of asks its pods have, and firm what of that those have that do not go for the
-	// benchmark's pods.
+	// used contains, by node, how much of each of asks its pods use, and firm how much of that is used by pods that are not
+	// evicted for the benchmark's pods.
 	used, firm map[string][]int64
-	// aligned are, of each variant with devices, those that have to be on the NUMA node of its CPUs.
+	// aligned lists, for each variant with devices, the devices that must be on the NUMA node of its CPUs.
 	aligned [][]corev1.ResourceName
-	// filters in the order in which a node meets them. The first that says something rejects it.
+	// filters are in the order in which they are applied. The first one that returns a reason rejects the node.
 	filters []filter
 }
 
 // filter rejects nodes for one reason.
 type filter struct {
-	// reason of the API.
+	// reason is the API's reason.
 	reason string
-	// why says in a few words what is wrong with a node, nothing if nothing is.
+	// why describes in a few words what is wrong with a node; empty if nothing is.
 	why func(*corev1.Node) string
-	// cure says what to do about the nodes that it rejected, or the first of them by name.
+	// cure describes the remedy for the rejected nodes, or for the first of them by name.
 	cure func(first *corev1.Node, rejected []*corev1.Node) string
 }
 
-// ask is one thing that an endpoint needs.
+// ask is a single requirement of an endpoint.
 type ask struct {
 	name   corev1.ResourceName
 	amount int64
-	// overhead is what the RuntimeClass takes for itself.
+	// overhead is the amount that the RuntimeClass adds for itself.
 	overhead int64
-	// reason of the API for nodes that cannot have it, what such a node lacks, and what a node lacks that has given it
-	// to others.
+	// reason is the API's reason for nodes that cannot provide it, lacks describes what such a node lacks, and lacksFree what a
+	// node lacks if other pods use it.
 	reason, lacks, lacksFree string
-	// path of the field that asks.
+	// path is the field that sets the requirement.
 	path string
-	// device is true for the resource of a device plugin, vf for that of a network of type VF.
+	// device is true for the resource of a device plugin, and vf for the resource of a network of type VF.
 	device, vf bool
 }
 
@@ -272,7 +261,7 @@ func newChoice(o Observed, role string) *choice {
 	return c
 }
 
-// preempts says whether the scheduler would evict a pod for the benchmark's, if there is no other way.
+// preempts reports whether the scheduler would evict a pod for the benchmark's pods if there is no other way.
 func (o Observed) preempts(p *Pod) bool {
 	if o.PriorityClass == nil {
 		return p.Priority < 0
@@ -281,7 +270,7 @@ func (o Observed) preempts(p *Pod) bool {
 	return !never && p.Priority < o.PriorityClass.Value
 }
 
-// count adds what a pod has to what its node's pods have.
+// count adds a pod's requests to the sums of its node.
 func (c *choice) count(byNode map[string][]int64, p *Pod) {
 	sums := byNode[p.Node]
 	if sums == nil {
@@ -293,7 +282,7 @@ func (c *choice) count(byNode map[string][]int64, p *Pod) {
 	}
 }
 
-// judge returns the number of the filter that rejects a node, and why; -1 if none does.
+// judge returns the index of the filter that rejects a node, and the reason; -1 if no filter does.
 func (c *choice) judge(n *corev1.Node) (filter int, why string) {
 	for i := range c.filters {
 		if why := c.filters[i].why(n); why != "" {
@@ -317,13 +306,13 @@ func (c *choice) candidate(n *corev1.Node) candidate {
 	return found
 }
 
-// extended says whether a resource comes from a device plugin.
+// extended reports whether a resource comes from a device plugin.
 func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// asks lists what the endpoint with a role needs. The variants of a benchmark are measured one after the other, so that one of each
-// device is enough.
+// asks lists the requirements of the endpoint with a role. The variants of a benchmark are measured one after the other, so one
+// of each device is enough.
 func asks(o Observed, role string) []ask {
 	memory, template := o.Benchmark.Spec.Placement.Of(role).Memory, o.Benchmark.Spec.Pods
 	cpus := o.leastCPUs().Of(role)
@@ -365,12 +354,12 @@ func asks(o Observed, role string) []ask {
 	return list
 }
 
-// variants are those whose devices are needed.
+// variants returns the variants whose devices are needed.
 func (o Observed) variants() []v1alpha1.Variant {
 	return slices.DeleteFunc(plan.Variants(o.Benchmark.Spec), func(v v1alpha1.Variant) bool { return o.Next != "" && v.Name != o.Next })
 }
 
-// fewer says that there are not as many of something as are asked.
+// fewer describes a lack of the requested number of something.
 func fewer(asked int32, of string) string {
 	if asked == 1 {
 		return "no " + of
@@ -378,7 +367,7 @@ func fewer(asked int32, of string) string {
 	return fmt.Sprintf("fewer than %d %s", asked, of)
 }
 
-// quantity shows an amount of what is asked.
+// quantity formats an amount of the requirement.
 func (a ask) quantity(n int64) string {
 	switch {
 	case a.name == corev1.ResourceCPU:
@@ -390,12 +379,12 @@ func (a ask) quantity(n int64) string {
 	}
 }
 
-// allocatable is how much of it an empty node could give.
+// allocatable returns the amount that an empty node could provide.
 func (a ask) allocatable(n *corev1.Node) int64 {
 	return amount(a.name, n.Status.Allocatable[a.name]) - a.overhead
 }
 
-// missing is for nodes that could not give it if they were empty.
+// missing returns what a node lacks even if it were empty.
 func (a ask) missing(n *corev1.Node) string {
 	if a.allocatable(n) < a.amount {
 		return a.lacks
@@ -415,7 +404,7 @@ func (a ask) cure(rejected []*corev1.Node) string {
 	return fmt.Sprintf("%s requested, but no node has more than %s; request less in %s", a.quantity(a.amount), a.quantity(most), a.path)
 }
 
-// otherClass is for nodes that the RuntimeClass is not for.
+// otherClass rejects nodes that the RuntimeClass does not select.
 func (c *choice) otherClass(n *corev1.Node) string {
 	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {
 		for key, value := range class.Scheduling.NodeSelector {
@@ -434,7 +423,7 @@ func unready(n *corev1.Node) string {
 	return ""
 }
 
-// NodeReady says whether a node's kubelet reports it ready.
+// NodeReady reports whether a node's kubelet reports it ready.
 func NodeReady(n corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -444,10 +433,10 @@ func NodeReady(n corev1.Node) bool {
 	return false
 }
 
-// whyCordoned is what Untolerated says of such nodes.
+// whyCordoned is the reason that Untolerated returns for cordoned nodes.
 const whyCordoned = "cordoned"
 
-// untolerated is for nodes on which the scheduler would not put the pods.
+// untolerated rejects nodes on which the scheduler would not place the pods.
 func (c *choice) untolerated(n *corev1.Node) string {
 	all := c.o.Benchmark.Spec.Placement.Of(c.role).Tolerations
 	if template := c.o.Benchmark.Spec.Pods; template != nil {
@@ -459,13 +448,13 @@ func (c *choice) untolerated(n *corev1.Node) string {
 	return Untolerated(n, all)
 }
 
-// Untolerated is why the scheduler would not put pods with these tolerations on a node: it is cordoned, or tainted with
-// something else. Empty when it would.
+// Untolerated returns the reason why the scheduler would not place pods with these tolerations on a node: it is cordoned or has
+// another taint. It is empty if the scheduler would.
 func Untolerated(n *corev1.Node, tolerations []corev1.Toleration) string {
 	tolerated := func(taint corev1.Taint) bool {
 		return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, true) })
 	}
-	// The taint follows the cordon after a moment.
+	// The node gets the taint shortly after it is cordoned.
 	if n.Spec.Unschedulable && !tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
 		return whyCordoned
 	}
@@ -477,7 +466,7 @@ func Untolerated(n *corev1.Node, tolerations []corev1.Toleration) string {
 	return ""
 }
 
-// lacking is the first thing of which a node has too little beside what is used; nil if there is none.
+// lacking returns the first requirement for which a node has too little left beyond what is used; nil if there is none.
 func (c *choice) lacking(n *corev1.Node, used []int64) *ask {
 	for i := range used {
 		if a := &c.asks[i]; a.allocatable(n)-used[i] < a.amount {
@@ -494,7 +483,7 @@ func (c *choice) busy(n *corev1.Node) string {
 	return ""
 }
 
-// busyCure names the pod that takes most of what a node lacks.
+// busyCure names the pod that uses most of what a node lacks.
 func (c *choice) busyCure(n *corev1.Node, _ []*corev1.Node) string {
 	a := c.lacking(n, c.firm[n.Name])
 	var most *Pod

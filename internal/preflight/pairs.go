@@ -11,20 +11,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// Nodes are those of a LatencyMatrix.
+// Nodes are the nodes of a LatencyMatrix.
 type Nodes struct {
-	// Names, sorted; with topology Star, the clients'.
+	// Names are sorted; with topology Star, they are the clients.
 	Names []string
-	// Server is the one node of the server, with topology Star.
+	// Server is the server's node with topology Star.
 	Server string
-	// LeftOut counts the nodes that are selected and cannot be measured, by what is wrong with them; empty if there are
-	// none.
+	// LeftOut counts the selected nodes that cannot be measured, by reason; empty if there are none.
 	LeftOut string
 }
 
-// AcceptMatrix runs the checks of a LatencyMatrix in order and returns its nodes, or the first rejection: all
-// that are selected and could give what is asked if they were empty. What occupies them now passes. The observed benchmark
-// is the matrix's overview.
+// AcceptMatrix runs the checks of a LatencyMatrix in order and returns its nodes, or the first rejection. The nodes are all
+// selected nodes that could provide what is requested if they were empty: what occupies them now is temporary. The observed
+// benchmark is the matrix's overview.
 func AcceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) {
 	o.Pods, o.Empty = nil, true
 	nodes, r := acceptMatrix(o, m)
@@ -78,8 +77,7 @@ func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nod
 	return Nodes{Names: sortedNames(found), LeftOut: nodes.reasons()}, nil
 }
 
-// chooseStar takes all clients and, of the servers, one that is not among them, where there is one: no client is then lost
-// to it.
+// chooseStar takes all clients and one server, if possible a server that is not among the clients, so that no client is lost.
 func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	from, r := clients.all(o, newChoice(o, v1alpha1.RoleClient))
 	if r != nil {
@@ -108,14 +106,14 @@ func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: clients.reasons()}, nil
 }
 
-// bothEnds is for nodes that become client and server in turn.
+// bothEnds returns the choice for nodes that become client and server in turn.
 func bothEnds(o Observed) *choice {
 	c := newChoice(o, v1alpha1.RoleClient)
 	c.filters = append(c.filters, newChoice(o, v1alpha1.RoleServer).filters...)
 	return c
 }
 
-// all are the nodes that no filter rejects, or the reasons why there is none.
+// all returns the nodes that no filter rejects, or the rejection if there are none.
 func (e *endpoint) all(o Observed, c *choice) ([]candidate, *Rejection) {
 	var found []candidate
 	for i := range o.Nodes {
@@ -123,16 +121,19 @@ func (e *endpoint) all(o Observed, c *choice) ([]candidate, *Rejection) {
 		if !e.matches(n) {
 			continue
 		}
-		filter, why := c.judge(n)
-		e.take(c, n, filter, why)
-		if filter < 0 {
+		if filter, why := c.judge(n); filter >= 0 {
+			e.reject(c, n, filter, why)
+		} else {
 			found = append(found, c.candidate(n))
 		}
 	}
-	return found, e.rejection(c)
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, e.rejection(c)
 }
 
-// leftOut says why others are not among the nodes.
+// leftOut explains why other nodes are not included.
 func leftOut(e *endpoint) string {
 	if reasons := e.reasons(); reasons != "" {
 		return ", or make the others available: " + reasons
@@ -149,7 +150,7 @@ func sortedNames(candidates []candidate) []string {
 	return names
 }
 
-// addressesAtOnce is about ranges of type Static: each pair that is measured at the same time needs two addresses.
+// addressesAtOnce checks ranges of type Static: each pair that is measured at the same time needs two addresses.
 func addressesAtOnce(o Observed, m v1alpha1.LatencyMatrixSpec, nodes Nodes) *Rejection {
 	parallel := plan.Parallel(m, len(nodes.Names))
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
@@ -173,8 +174,8 @@ func rangeText(i v1alpha1.IPAM) string {
 	return fmt.Sprintf("%s from %s on", i.Range, i.RangeStart)
 }
 
-// Usable says of each node whether it could be an endpoint of the benchmark now if it were empty, whatever selects it: both
-// endpoints or, with topology Star, the client or the one server.
+// Usable reports for each node whether it could be an endpoint of the benchmark now if it were empty, regardless of the
+// selection: both endpoints or, with topology Star, a client or the server.
 func Usable(o Observed, star string) map[string]bool {
 	clients, servers := bothEnds(o), newChoice(o, v1alpha1.RoleServer)
 	if star != "" {

@@ -11,18 +11,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Way is which way the messages of a cell went at one end.
+// Way is the way that the messages of a cell took at one end.
 type Way string
 
 // The ways.
 const (
-	// Accelerated: all messages bypassed the kernel, and Onload was there.
+	// Accelerated means that all messages bypassed the kernel, and Onload was present.
 	Accelerated Way = "Accelerated"
-	// NotAccelerated: all messages went through the kernel.
+	// NotAccelerated means that all messages went through the kernel.
 	NotAccelerated Way = "NotAccelerated"
-	// Partly: some did.
+	// Partly means that some messages went through the kernel.
 	Partly Way = "Partly"
-	// Unknown: nothing decides, or the witnesses contradict each other.
+	// Unknown means that the evidence is insufficient or contradictory.
 	Unknown Way = "Unknown"
 )
 
@@ -30,40 +30,38 @@ const (
 type CellWay struct {
 	Cell string
 	Way  Way
-	// Bypassed is the share of the messages that bypassed the kernel, from 0 to 1, by the counters; -1 where those do not
+	// Bypassed is the share of the messages that bypassed the kernel, from 0 to 1, by the counters; -1 if the counters do not
 	// decide.
 	Bypassed float64
-	// Why says what decided, and Witnesses are all that was recorded, parts of a sentence each.
+	// Why is the decisive evidence, and Witnesses are all recorded pieces of evidence. Each is part of a sentence.
 	Why       string
 	Witnesses []string
 }
 
-// What the kernel's counters may grow by in a cell although its messages bypass the kernel: name resolution, a first packet
-// before the neighbour's address is known, the connection reset of a peer.
+// The amount by which the kernel's counters may grow in a cell although its messages bypass the kernel: name resolution, a
+// first packet before the neighbour's address is known, a connection reset by a peer.
 const (
 	strayPackets = 8
 	strayBytes   = strayPackets * 1500
 )
 
 const (
-	// mostStray is the share of the messages that may go through the kernel, beyond the stray ones, of a cell that is
-	// accelerated; leastThrough the share that must of one that is not. The latter is less than 1 because bandwidth is reported
-	// by rate and time.
+	// mostStray is the largest share of an accelerated cell's messages that may go through the kernel, beyond stray packets.
+	// leastThrough is the smallest share that must go through the kernel in a cell that is not accelerated. It is less than 1
+	// because bandwidth is reported by rate and time.
 	mostStray    = 0.01
 	leastThrough = 0.95
-	// segmentHeaders is the least of a segment that is not payload: the headers of IPv4 and TCP without options.
+	// segmentHeaders is the smallest part of a segment that is not payload: the headers of IPv4 and TCP without options.
 	segmentHeaders = 40
-	// datagramHeaders are those of UDP and IPv4.
-	datagramHeaders = 28
 )
 
-// load is what a cell's messages add to the counters of one direction when all go through the kernel.
+// load is what a cell's messages add to the counters of one direction if all of them go through the kernel.
 type load struct {
-	// messages is their number, 0 of a stream of TCP, and bytes their payload.
+	// messages is the number of messages, 0 for a TCP stream, and bytes is their payload.
 	messages, bytes int64
 }
 
-// loads are those of a cell at one end. They count what arrived after the warm-up, and so are the least.
+// loads returns the loads of a cell at one end. They count messages that arrived after the warm-up, so they are lower bounds.
 func loads(c result.Cell, role string) (in, out load) {
 	n := c.Histogram.Count + c.Histogram.OverRange
 	if c.Own != nil {
@@ -86,22 +84,23 @@ func loads(c result.Cell, role string) (in, out load) {
 	return load{}, arrived
 }
 
-// direction is what the counters say of a cell's messages in one direction.
+// direction holds the evidence of the counters about a cell's messages in one direction.
 type direction struct {
 	name string
 	load
-	// kernel is what the kernel's stack carried, in packets; known is false when that could not be read.
+	// kernel is what the kernel's stack carried, in packets; known is false if that could not be read.
 	kernel int64
 	known  bool
-	// through is the share of the messages that may have gone through the kernel, and beyond the share without stray packets.
+	// through is the share of the messages that may have gone through the kernel, and beyond is that share without stray
+	// packets.
 	through, beyond float64
-	// few is true when there are too few messages to be distinguished from stray packets.
+	// few is true if there are too few messages to distinguish them from stray packets.
 	few bool
 }
 
-// newDirection compares counters with a load. A datagram is counted once, in however many packets it travels. TCP may join
-// messages in one segment, and the kernel joins received segments before it counts them: only a message that waits for its
-// answer has a segment of its own. Of other messages the payload counts.
+// newDirection compares counters with a load. A datagram counts once, however many packets it needs. TCP may join messages in
+// one segment, and the kernel joins received segments before it counts them: only a message that waits for its answer has a
+// segment of its own. For other messages, the payload is compared.
 func newDirection(name string, c result.Cell, p result.Path, l load, udp, segments, bytes string) direction {
 	d := direction{name: name, load: l}
 	if c.Protocol != v1alpha1.ProtocolTCP {
@@ -128,7 +127,8 @@ func known(p result.Path, counter string) (int64, bool) {
 	return n, ok
 }
 
-// share is which share of a load was counted, with and without stray ones, and whether the load is too small for that.
+// share returns the share of a load that was counted, with and without stray packets, and whether the load is too small to
+// tell.
 func share(counted, load, stray int64) (through, beyond float64, few bool) {
 	if load <= 0 {
 		return 0, 0, true
@@ -136,7 +136,7 @@ func share(counted, load, stray int64) (through, beyond float64, few bool) {
 	return math.Min(1, float64(counted)/float64(load)), math.Min(1, float64(max(0, counted-stray))/float64(load)), load <= 2*stray
 }
 
-// directions are those in which a cell has messages at the endpoint.
+// directions returns the directions in which a cell has messages at the endpoint.
 func (e endpoint) directions(c result.Cell, p result.Path) []direction {
 	in, out := loads(c, e.role)
 	both := []direction{
@@ -146,7 +146,7 @@ func (e endpoint) directions(c result.Cell, p result.Path) []direction {
 	return slices.DeleteFunc(both, func(d direction) bool { return d.load == load{} })
 }
 
-// path is what the agent recorded of a cell.
+// path returns what the agent recorded of a cell.
 func (e endpoint) path(c result.Cell) result.Path {
 	for _, p := range e.own.Paths {
 		if p.Cell == c.Name {
@@ -156,8 +156,8 @@ func (e endpoint) path(c result.Cell) result.Path {
 	return result.Path{Cell: c.Name}
 }
 
-// way judges a cell. The counters of the kernel decide: what they did not count did not go through it. That it was Onload
-// that carried it needs a second witness. Neither the word of the tool nor a descriptor decides anything.
+// way judges a cell. The kernel's counters decide: messages that they did not count did not go through the kernel. A second
+// witness must show that Onload carried them. Neither the tool's report nor a file descriptor decides by itself.
 func (e endpoint) way(c result.Cell) CellWay {
 	p := e.path(c)
 	directions := e.directions(c, p)
@@ -181,7 +181,7 @@ func (e endpoint) way(c result.Cell) CellWay {
 		w.Bypassed = 1
 		e.accelerated(&w, c, p)
 	case shared:
-		// What others add makes the share that bypassed the kernel look smaller, never larger.
+		// Traffic of other processes makes the share that bypassed the kernel look smaller, never larger.
 		w.Bypassed, w.Why = 1-through, "the counters of the host's network are those of all its processes"
 	case least >= leastThrough:
 		w.Way, w.Bypassed, w.Why = NotAccelerated, 0, "all messages went through the kernel"+e.fragments(c)
@@ -209,8 +209,8 @@ func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
 	}
 }
 
-// supporting are the witnesses of Onload itself, apart from the kernel's counters. The interface counts what went past the
-// kernel as well, if its driver shows that.
+// supporting returns the evidence of Onload itself, apart from the kernel's counters. The interface also counts packets that
+// bypassed the kernel, if its driver shows them.
 func (e endpoint) supporting(c result.Cell, p result.Path) []string {
 	var all []string
 	in, out := loads(c, e.role)
@@ -235,7 +235,7 @@ func (e endpoint) supporting(c result.Cell, p result.Path) []string {
 	return all
 }
 
-// packets is how many packets a load has at least at the interface.
+// packets returns the smallest number of packets of a load at the interface.
 func packets(c result.Cell, l load) int64 {
 	if c.Protocol == v1alpha1.ProtocolTCP && (c.Stream || c.OpenLoop()) {
 		return l.bytes >> 16
@@ -243,7 +243,7 @@ func packets(c result.Cell, l load) int64 {
 	return l.messages
 }
 
-// witnesses lists all that was recorded of a cell.
+// witnesses lists everything that was recorded of a cell.
 func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction) []string {
 	var kernel []string
 	for _, d := range directions {
@@ -269,7 +269,7 @@ func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction
 	return all
 }
 
-// perDirection says of each direction which share of the messages bypassed the kernel.
+// perDirection formats the share of the messages that bypassed the kernel in each direction.
 func perDirection(directions []direction) string {
 	var all []string
 	for _, d := range directions {
@@ -278,9 +278,9 @@ func perDirection(directions []direction) string {
 	return strings.Join(all, ", ")
 }
 
-// fragments names the reason where messages were too large for one packet.
+// fragments gives the reason if messages were too large for one packet.
 func (e endpoint) fragments(c result.Cell) string {
-	if c.Protocol == v1alpha1.ProtocolTCP || c.MessageSize <= e.own.MTU-datagramHeaders {
+	if c.Protocol == v1alpha1.ProtocolTCP || c.MessageSize <= e.own.MTU-tool.DatagramHeaders {
 		return ""
 	}
 	return fmt.Sprintf("; datagrams of %d bytes need several packets of MTU %d, which Onload does not receive itself", c.MessageSize, e.own.MTU)

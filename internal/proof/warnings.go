@@ -10,14 +10,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Warning is something that a run did not prove.
+// Warning is a property that a run did not prove.
 type Warning struct {
 	v1alpha1.Warning
-	// Blocks is true if nothing can be concluded from results with this warning.
+	// Blocks is true if results with this warning allow no conclusion.
 	Blocks bool
 }
 
-// AddWarning adds a warning to those that are known, each reason at most once: the first one, or the first one that blocks.
+// AddWarning adds a warning to the known ones, at most one for each reason: the first, or the first that blocks.
 func AddWarning(all []Warning, w Warning) []Warning {
 	i := slices.IndexFunc(all, func(known Warning) bool { return known.Reason == w.Reason })
 	switch {
@@ -29,14 +29,15 @@ func AddWarning(all []Warning, w Warning) []Warning {
 	return all
 }
 
-// emulatedBoard is how the PCI subsystem of network devices begins that QEMU emulates, and of those of virtio.
+// emulatedBoard is the prefix of the PCI subsystem of network devices that QEMU emulates, and of virtio devices.
 const emulatedBoard = "1af4:"
 
-// Warnings are what a run of a variant, which has everything filled in, did not prove, each reason at most once: of the
-// client, if both ends have it and both block or neither does. A run on a simulated or an emulated NIC has a warning of that, too.
+// Warnings returns what a run of a variant, which must be complete, did not prove, at most one warning for each reason: the
+// client's, if both ends have it and both or neither of the warnings block. A run on a simulated or an emulated NIC also has a
+// warning about that.
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
 	var warnings []Warning
-	if Simulated(run.Client.Evidence, run.Server.Evidence) {
+	if result.SameKernel(run.Client.Evidence, run.Server.Evidence) {
 		warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet, or of NICs of one machine, not of a wire between two machines"}})
 	}
 	for _, e := range []result.Evidence{run.Client.Evidence, run.Server.Evidence} {
@@ -65,17 +66,12 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 	return warnings
 }
 
-// blocks says whether nothing can be concluded from results if this endpoint has a warning: always, unless the warning is
-// about NUMA nodes and the endpoint does not require one.
+// blocks reports whether this endpoint's warning prevents any conclusion from the results: always, unless the warning is about
+// NUMA nodes and the endpoint does not require a NUMA node.
 func (e endpoint) blocks(reason string) bool {
 	switch reason {
 	case v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown:
 		return e.numaPolicy() == v1alpha1.NUMARequired
 	}
 	return true
-}
-
-// Simulated says whether both ends of a run were on one kernel, and so no NIC and no wire between them.
-func Simulated(client, server result.Evidence) bool {
-	return result.SameKernel(client, server)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// allocated is how many MiB a function allocates in all, which its peak cannot exceed.
+// allocated returns the total memory that a function allocates, in MiB. Its peak cannot exceed that.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -23,14 +23,14 @@ func allocated(f func()) int {
 	return int((after.TotalAlloc - before.TotalAlloc) >> 20)
 }
 
-// repeated is a text that has something as often as fits into so many bytes, after a beginning and before an end.
+// repeated returns a text that repeats what between begin and end, as often as fits in a number of bytes.
 func repeated(begin, what, end string, bytes int) string {
 	return begin + strings.TrimSuffix(strings.Repeat(what+",", (bytes-len(begin)-len(end))/(len(what)+1)), ",") + end
 }
 
-// A kilobyte that expands to gigabytes is refused before it is decoded.
+// A kilobyte that expands to gigabytes is rejected before it is decoded.
 func TestDecodingIsBounded(t *testing.T) {
-	const limit = 128 // MiB allocated in all, a quarter of the manager's memory
+	const limit = 128 // MiB allocated in total, a quarter of the manager's memory
 	distinct := func(begin, form, end string, n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -73,7 +73,7 @@ func TestDecodingIsBounded(t *testing.T) {
 	}
 }
 
-// What a string contains is not counted, and nothing can hide in one, or behind brackets that close nothing.
+// The content of a string is not counted, and nothing can hide in a string or behind unmatched closing brackets.
 func TestStructureIsCounted(t *testing.T) {
 	for text, refused := range map[string]bool{
 		repeated(`{"x":"\"","cells":[`, "{}", "]}", 100<<10): true,
@@ -86,7 +86,7 @@ func TestStructureIsCounted(t *testing.T) {
 	}
 }
 
-// The largest document that is decoded takes bounded memory, too.
+// The largest document that is decoded also takes bounded memory.
 func TestTheLargestDocumentIsBounded(t *testing.T) {
 	const intervals = 128
 	text := repeated(`{"version":1,"cells":[`, repeated(`{"intervals":[`, "{}", "]}", len(`{"intervals":[]}`)+3*intervals),
@@ -105,7 +105,7 @@ func TestTheLargestDocumentIsBounded(t *testing.T) {
 	t.Logf("%d cells: %d MiB allocated in all", len(d.Document.Cells), used)
 }
 
-// What is too large to be compared is not hashed, and what has another digest is not expanded.
+// Content that is too large is not hashed, and content with another digest is not expanded.
 func TestTheDigestIsComparedBeforeAnythingIsExpanded(t *testing.T) {
 	content := gzipped(strings.Repeat(" ", maxPlain))
 	if used := allocated(func() { expand(content, digestOf(nil)) }); used > 0 {
@@ -113,7 +113,7 @@ func TestTheDigestIsComparedBeforeAnythingIsExpanded(t *testing.T) {
 	}
 }
 
-// A legal result of 400 cells with all intervals and slow samples is within the bounds, after it was fitted.
+// A legal result of 400 cells with all intervals and slow samples is within the bounds after Fit.
 func TestALegalDocumentIsWithinTheBounds(t *testing.T) {
 	d := large(t, 400, 128)
 	for i := range d.Cells {
@@ -141,7 +141,7 @@ func TestALegalDocumentIsWithinTheBounds(t *testing.T) {
 	}
 }
 
-// A document beyond the bounds of a reader is made smaller, even if it compresses well.
+// A document beyond the bounds of a reader is reduced, even if it compresses well.
 func TestFitKeepsTheBoundsOfReaders(t *testing.T) {
 	d := clientDocument(t)
 	d.Cells[0].Intervals = make([]tool.Interval, maxInner+1)
@@ -149,12 +149,12 @@ func TestFitKeepsTheBoundsOfReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(fitted.Cells[0].Intervals); n > fewestIntervals {
+	if n := len(fitted.Cells[0].Intervals); n > mostIntervals {
 		t.Errorf("%d intervals are left", n)
 	}
 }
 
-// The entries of maps are counted outside of arrays and in one array, and not in arrays of arrays.
+// The entries of maps are counted outside of arrays and in one array, but not in arrays of arrays.
 func TestNoArrayOfArraysContainsAMap(t *testing.T) {
 	if found := mapWithinArrays(reflect.TypeFor[Document](), 0); found != "" {
 		t.Errorf("%s is within two arrays: checkStructure has to count its entries", found)
@@ -190,7 +190,7 @@ func mapWithinArrays(t reflect.Type, arrays int) string {
 	return ""
 }
 
-// A histogram of another range or resolution is refused before its buckets are expanded.
+// A histogram with another range or resolution is rejected before its buckets are expanded.
 func TestDecodingAHistogramIsBounded(t *testing.T) {
 	wide := hdr.NewPacked(1, 1<<61, 5)
 	for v := int64(1); v < 1<<20; v++ {
@@ -219,7 +219,7 @@ func TestDecodingAHistogramIsBounded(t *testing.T) {
 	}
 }
 
-// A histogram that has samples in every bucket, more than 32 bits can count, is within the limit of the text.
+// A histogram with samples in every bucket, more than 32 bits can count, is within the limit of the text.
 func TestTheFullestHistogramFits(t *testing.T) {
 	r := NewRecorder()
 	full := hdr.NewPacked(lowest, highest, digits)

@@ -22,6 +22,7 @@ func TestParseCPUs(t *testing.T) {
 		"nothing":                            {list: "", wantErr: true},
 		"an empty element":                   {list: "1,,2", wantErr: true},
 		"a range without an end":             {list: "1-", wantErr: true},
+		"a range to a word":                  {list: "1-x", wantErr: true},
 		"a range without a beginning":        {list: "-1", wantErr: true},
 		"a range that runs backwards":        {list: "4-2", wantErr: true},
 		"words":                              {list: "none", wantErr: true},
@@ -42,7 +43,7 @@ func TestParseCPUs(t *testing.T) {
 	}
 }
 
-// What is accepted are numbers of CPUs that Linux could have.
+// Every accepted list contains only CPU numbers that Linux could have.
 func FuzzParseCPUs(f *testing.F) {
 	for _, seed := range []string{"0", "0-3,8-11", "1,3-5\n", "-", "0-99999", ",", "+1", "1-2-3"} {
 		f.Add(seed)

@@ -9,21 +9,21 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// What the server's document may take of maxStored, in bytes: it has the evidence, and where packets are captured a
-// histogram for each cell. The client has up to two histograms and a log of intervals for each.
+// The part of maxStored that the server's document may use, in bytes: it contains the evidence and, if packets are captured, a
+// histogram for each cell. The client's document contains up to two histograms and a log of intervals for each cell.
 const (
 	serverShare          = 64 << 10
 	serverShareOfCapture = maxStored / 3
 )
 
-// fewestIntervals is how many intervals of a cell are left when they are joined: enough to see when a tail happened.
-const fewestIntervals = 32
+// mostIntervals is the largest number of intervals of a cell after joining: enough to see when a tail occurred.
+const mostIntervals = 32
 
-// fewerSlowest is how many slow samples of a cell are left one by one at first: a page of a report.
+// fewerSlowest is the number of slow samples of a cell that are kept at first: a page of a report.
 const fewerSlowest = 16
 
-// Share is the room for the compressed document of one end, in bytes. Neither end knows how large the other's is, so
-// the shares are fixed; both together are what a ConfigMap keeps.
+// Share returns the maximum size of the compressed document of one end, in bytes. Neither end knows the size of the other's
+// document, so the shares are fixed; together they fill a ConfigMap.
 func Share(role string, capture bool) int {
 	server := serverShare
 	if capture {
@@ -37,13 +37,13 @@ func Share(role string, capture bool) int {
 
 // reduction is a way to make a document smaller.
 type reduction struct {
-	// said of a document that was reduced so.
+	// said describes the reduction in a document that was reduced.
 	said string
-	// reduce says whether there was anything to reduce.
+	// reduce reports whether there was anything to reduce.
 	reduce func(*Document) (bool, error)
 }
 
-// reductions are in the order of what is missed least.
+// reductions are in order of importance, the least important data first.
 var reductions = []reduction{
 	{"the tools' own figures were left out", leaveOutFigures},
 	{
@@ -51,7 +51,7 @@ var reductions = []reduction{
 		func(d *Document) (bool, error) { return keepSlowest(d, fewerSlowest) },
 	},
 	{
-		fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", fewestIntervals),
+		fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", mostIntervals),
 		joinAllIntervals,
 	},
 	{"no individual slow samples were kept", func(d *Document) (bool, error) { return keepSlowest(d, 0) }},
@@ -61,10 +61,10 @@ var reductions = []reduction{
 	},
 }
 
-// Fit returns the document such that it takes at most limit bytes when it is compressed and is within the bounds of a
-// reader, unchanged if it is already. Otherwise it leaves out the tools' own figures, then slow samples, then joins
-// intervals, then takes one digit from the histograms, stops as soon as the document fits, and says in Reduced what was
-// done. Counts, extremes and sums stay exact. The error wraps ErrTooLarge when all this is not enough.
+// Fit returns the document, reduced if necessary, so that it takes at most limit bytes when compressed and is within the bounds
+// of a reader. It applies these reductions in order until the document fits: it leaves out the tools' own figures, keeps only
+// the slowest samples, joins intervals, leaves out all slow samples, and reduces the histograms by one digit. Reduced lists the
+// reductions. Counts, extremes and sums stay exact. The error wraps ErrTooLarge if all this is not enough.
 func Fit(d Document, limit int) (Document, error) {
 	d.Cells, d.Captured, d.Reduced = slices.Clone(d.Cells), slices.Clone(d.Captured), slices.Clone(d.Reduced)
 	err := fits(d, limit)
@@ -87,8 +87,8 @@ func Fit(d Document, limit int) (Document, error) {
 	return d, nil
 }
 
-// fits returns an error wrapping ErrTooLarge if a document takes more than limit bytes when it is compressed, or is more
-// than a reader takes.
+// fits returns an error wrapping ErrTooLarge if a document takes more than limit bytes when compressed, or is larger than a
+// reader accepts.
 func fits(d Document, limit int) error {
 	framed, err := compress(d)
 	if err != nil {
@@ -110,7 +110,7 @@ func leaveOutFigures(d *Document) (bool, error) {
 	return some, nil
 }
 
-// keepSlowest leaves at most so many of each cell's slow samples: they are in that order.
+// keepSlowest keeps at most the given number of each cell's slow samples, which are sorted, the slowest first.
 func keepSlowest(d *Document, most int) (bool, error) {
 	some := false
 	for i := range d.Cells {
@@ -131,18 +131,18 @@ func keepSlowest(d *Document, most int) (bool, error) {
 func joinAllIntervals(d *Document) (bool, error) {
 	some := false
 	for i := range d.Cells {
-		if log := d.Cells[i].Intervals; len(log) > fewestIntervals {
+		if log := d.Cells[i].Intervals; len(log) > mostIntervals {
 			d.Cells[i].Intervals, some = joinIntervals(log), true
 		}
 	}
 	return some, nil
 }
 
-// joinIntervals joins neighbours, equally many each time, until at most fewestIntervals are left. A percentile of the
-// joined samples is not known, but it is at most the largest of those of its parts.
+// joinIntervals joins neighbouring intervals, equally many each time, so that at most mostIntervals are left. A percentile of
+// the joined samples is not known, but it is at most the largest percentile of the parts.
 func joinIntervals(log []tool.Interval) []tool.Interval {
 	var joined []tool.Interval
-	for part := range slices.Chunk(log, (len(log)+fewestIntervals-1)/fewestIntervals) {
+	for part := range slices.Chunk(log, (len(log)+mostIntervals-1)/mostIntervals) {
 		all := part[0]
 		for _, next := range part[1:] {
 			all.LengthNs += next.LengthNs
@@ -159,7 +159,7 @@ func joinIntervals(log []tool.Interval) []tool.Interval {
 func coarsenHistograms(d *Document) (bool, error) {
 	some := false
 	coarsen := func(h *Histogram) error {
-		// A cell of a tool that tells no samples has none.
+		// A cell of a tool that reports no samples has no histogram.
 		if h == nil || h.Encoded == "" {
 			return nil
 		}

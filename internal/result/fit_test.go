@@ -16,7 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// wide are samples spread over five decades, whose histogram hardly compresses.
+// wide returns samples spread over five decades. Their histogram hardly compresses.
 func wide(seed uint64, n int) []int64 {
 	random := rand.New(rand.NewPCG(seed, 11))
 	out := make([]int64, n)
@@ -26,11 +26,11 @@ func wide(seed uint64, n int) []int64 {
 	return out
 }
 
-// large is a client's document of so many cells with wide histograms, figures, and intervals where they are asked for.
+// large returns a client's document with a number of cells that have wide histograms, figures and, if requested, intervals.
 func large(t testing.TB, cells, intervals int) Document {
 	t.Helper()
 	d := Document{Version: Version, Run: "big-r1", Attempt: 1, Role: v1alpha1.RoleClient}
-	// Ten of them together are longer than gzip looks back.
+	// Ten histograms together are longer than gzip's window.
 	var histograms []Histogram
 	for i := range min(cells, 10) {
 		histograms = append(histograms, recorded(t, wide(uint64(i), 20_000)...))
@@ -57,7 +57,7 @@ func large(t testing.TB, cells, intervals int) Document {
 	return d
 }
 
-// slowest is an attribution with so many slow samples.
+// slowest returns an attribution with a number of slow samples.
 func slowest(random *rand.Rand, n int64) *tool.Attribution {
 	a := &tool.Attribution{Beyond: n, Examined: n, Neither: n}
 	for range n {
@@ -78,7 +78,7 @@ func size(t testing.TB, d Document) int {
 	return len(framed.Compressed)
 }
 
-// TestFitInAConfigMap takes 200 cells through all that happens to them: reduced, framed, read, stored, read again.
+// TestFitInAConfigMap takes 200 cells through all steps: they are reduced, framed, read, stored and read again.
 func TestFitInAConfigMap(t *testing.T) {
 	whole := large(t, 200, 128)
 	limit := Share(v1alpha1.RoleClient, false)
@@ -97,7 +97,7 @@ func TestFitInAConfigMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server's takes all of its share, which is the least that is left for the client's.
+	// The server's document takes its whole share, which leaves the least for the client's.
 	_, server := ends(t)
 	server.Document.Run, server.Document.Attempt = whole.Run, whole.Attempt
 	server.Compressed = slices.Grow(server.Compressed, serverShare)[:serverShare]
@@ -121,7 +121,7 @@ func TestFitInAConfigMap(t *testing.T) {
 	}
 }
 
-// checkCoarse holds a histogram with fewer digits against the one it was made of.
+// checkCoarse compares a reduced histogram with the original.
 func checkCoarse(t *testing.T, fine, coarse Histogram) {
 	t.Helper()
 	if len(coarse.Encoded) >= len(fine.Encoded) {
@@ -150,7 +150,7 @@ func checkCoarse(t *testing.T, fine, coarse Histogram) {
 func TestFitStopsAsSoonAsItFits(t *testing.T) {
 	whole := large(t, 3, 100)
 	original := large(t, 3, 100)
-	// The size after each of the reductions.
+	// The size after each reduction.
 	sizes, steps := []int{size(t, whole)}, whole
 	steps.Cells = slices.Clone(whole.Cells)
 	for _, r := range reductions {
@@ -243,7 +243,7 @@ func TestJoinIntervals(t *testing.T) {
 	for _, n := range []int{33, 64, 65, 100, 128, 1000} {
 		log := large(t, 1, n).Cells[0].Intervals
 		joined := joinIntervals(log)
-		if len(joined) > fewestIntervals || len(joined) <= fewestIntervals/2 {
+		if len(joined) > mostIntervals || len(joined) <= mostIntervals/2 {
 			t.Errorf("%d intervals became %d", n, len(joined))
 		}
 		rest := log
@@ -266,7 +266,7 @@ func TestJoinIntervals(t *testing.T) {
 	}
 }
 
-// A histogram with fewer digits must come out alike whether samples are merged before or after.
+// A histogram with fewer digits must be the same whether samples are merged before or after the reduction.
 func TestMergeMixedDigits(t *testing.T) {
 	a := recorded(t, wide(1, 3_000)...)
 	b := recorded(t, append(skewed(2, 3_000), 1, 255, 256, 2_047, 2_048, highest, highest+1)...)

@@ -1,6 +1,6 @@
-// Package rounds reduces stored results, one at a time, to what verdicts and statuses are made of: for each cell of each
-// variant a few numbers of every round and the merged histogram of all, and of the conditions what must hold for all runs.
-// A result need not stay in memory after it was added.
+// Package rounds reduces stored results, one at a time, to the input of verdicts and statuses: for each cell of each variant, a
+// few numbers per round and the merged histogram of all rounds, and the conditions that must hold for all runs. A result need
+// not stay in memory after it was added.
 package rounds
 
 import (
@@ -15,94 +15,93 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Percentiles are those of a round, in ascending order.
+// Percentiles returns the percentiles of a round in ascending order.
 func Percentiles() []v1alpha1.Percentile {
 	return []v1alpha1.Percentile{
 		v1alpha1.P50, v1alpha1.P75, v1alpha1.P90, v1alpha1.P95, v1alpha1.P99, v1alpha1.P999, v1alpha1.P9999, v1alpha1.P99999, v1alpha1.P999999,
 	}
 }
 
-// Collection is what the stored runs of a benchmark say together.
+// Collection combines the stored runs of a benchmark.
 type Collection struct {
 	Spec v1alpha1.LatencyBenchmarkSpec
-	// Runs is how many were added.
+	// Runs is the number of added runs.
 	Runs int
-	// Variants of the spec in its order, also those without runs.
+	// Variants are the spec's variants in its order, including variants without runs.
 	Variants []*Variant
-	// Simulated is true when a run had both ends on one kernel.
+	// Simulated is true if both ends of a run were on one kernel.
 	Simulated bool
-	// Incomplete describes the first capture that is not whole, Reduced the first result that was made smaller; empty if all are
-	// whole.
+	// Incomplete describes the first incomplete capture, and Reduced the first result that was reduced; empty if there is none.
 	Incomplete, Reduced string
-	// Merges says that the cells have the samples of all rounds together, which takes 140 KiB of memory a cell.
+	// Merges is true if the cells have the merged samples of all rounds, which take 140 KiB of memory per cell.
 	Merges bool
 	tools  toolWarnings
 }
 
-// Variant is what the runs of one variant say together.
+// Variant combines the runs of one variant.
 type Variant struct {
 	v1alpha1.Variant
-	// Runs is how many there are.
+	// Runs is the number of its runs.
 	Runs int
 	// First and Last are the first and the last run without their measurements; nil without runs.
 	First, Last *result.Stored
-	// Warnings are what runs did not prove, each reason once: the first, or the first that blocks a verdict.
+	// Warnings are what the runs did not prove, one for each reason: the first, or the first that blocks a verdict.
 	Warnings []proof.Warning
-	// Unequal says how the conditions of a run differ from those of the first; empty when they do not.
+	// Unequal describes how the conditions of a run differ from the first run's; empty if they do not.
 	Unequal string
-	// Proof is that of the two ends over all runs.
+	// Proof is the proof of the two ends over all runs.
 	Proof proof.Runs
-	// Cells are those of the spec, in its order.
+	// Cells are the cells of the spec, in its order.
 	Cells []*Cell
 }
 
 // Cell is one cell of a variant, over all its runs.
 type Cell struct {
 	tool.Cell
-	// Measured are the rounds as the clients measured them, Captured as the servers' agents took them from packets: one of
-	// each run.
+	// Measured are the rounds as the clients measured them, and Captured as the servers' agents derived them from packets: one
+	// of each per run.
 	Measured, Captured Rounds
 }
 
-// Rounds are those of a cell, one of each run of the variant, in the order of measurement.
+// Rounds are the rounds of a cell, one for each run of the variant, in the order of measurement.
 type Rounds struct {
 	Each []Round
-	// all is nil when rounds are not merged.
+	// all is nil if rounds are not merged.
 	all *result.Merger
 }
 
-// Round is what one run found in one cell. Latencies are of the full round trip, but those of a capture.
+// Round is the result of one run for one cell. Latencies are full round trips, except for captures.
 type Round struct {
-	// Found is false where the run does not have the cell, or the capture is not whole; there is nothing else then.
+	// Found is false if the run does not have the cell, or the capture is incomplete; all other fields are then empty.
 	Found bool
-	// Lost messages have no sample.
+	// Lost is the number of messages without a sample.
 	Lost int64
-	// Samples are nil of streams and of tools that tell no samples.
+	// Samples is nil for streams and for tools that report no samples.
 	Samples *Samples
-	// Own, Bandwidth, Attribution and Start are what the tool said. Slow samples reported one by one are left out.
+	// Own, Bandwidth, Attribution and Start are the tool's data, without the individual slow samples.
 	Own         *tool.Own
 	Bandwidth   *tool.Bandwidth
 	Attribution *tool.Attribution
 	Start       tool.StartTime
 }
 
-// Samples are what is kept of a round's histogram.
+// Samples contains the values that are kept of a round's histogram.
 type Samples struct {
-	// Count is the number of samples, OverRange of those out of the histogram's range, which count as lost.
+	// Count is the number of samples, and OverRange the number of samples out of the histogram's range, which count as lost.
 	Count, OverRange int64
-	// Min, Mean and StdDev in nanoseconds; meaningless without samples.
+	// Min, Mean and StdDev are in nanoseconds; meaningless without samples.
 	Min, Mean, StdDev int64
 	// Percentiles are in the order of the function Percentiles.
 	Percentiles [9]Percentile
 }
 
-// Percentile of a round with its lost messages.
+// Percentile is a percentile of a round, including its lost messages.
 type Percentile struct {
 	Reported stats.Reported
 	Observed stats.Observation
 }
 
-// New makes the collection of a benchmark without runs.
+// New returns the collection of a benchmark without runs.
 func New(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
 	c := NewUnmerged(spec)
 	c.Merges = true
@@ -114,7 +113,7 @@ func New(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
 	return c
 }
 
-// NewUnmerged makes one that is for verdicts only: its rounds are not merged.
+// NewUnmerged returns a collection for verdicts only: its rounds are not merged.
 func NewUnmerged(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
 	c := &Collection{Spec: spec, tools: newToolWarnings()}
 	for _, v := range plan.Variants(spec) {
@@ -127,7 +126,7 @@ func NewUnmerged(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
 	return c
 }
 
-// Of collects runs that are in memory, in the order of measurement. The error is that of Add.
+// Of collects runs that are in memory, in the order of measurement. The error is Add's.
 func Of(spec v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) (*Collection, error) {
 	c := New(spec)
 	for _, run := range runs {
@@ -138,7 +137,7 @@ func Of(spec v1alpha1.LatencyBenchmarkSpec, runs ...result.Stored) (*Collection,
 	return c, nil
 }
 
-// Variant finds a variant by its name; nil when the spec does not have it.
+// Variant returns the variant with a name; nil if the spec does not have it.
 func (c *Collection) Variant(name string) *Variant {
 	for _, v := range c.Variants {
 		if v.Name == name {
@@ -148,8 +147,8 @@ func (c *Collection) Variant(name string) *Variant {
 	return nil
 }
 
-// Add adds the run that was measured after those added before; runs of variants that the spec does not have are left out.
-// The error wraps result.ErrCorrupt; the collection is then not to be used any more.
+// Add adds the run that was measured after the runs added before; runs of variants that the spec does not have are ignored. The
+// error wraps result.ErrCorrupt; the collection must not be used after it.
 func (c *Collection) Add(run result.Stored) error {
 	v := c.Variant(run.Client.Variant)
 	if v == nil {
@@ -157,7 +156,7 @@ func (c *Collection) Add(run result.Stored) error {
 	}
 	c.Runs++
 	v.Runs++
-	c.Simulated = c.Simulated || proof.Simulated(run.Client.Evidence, run.Server.Evidence)
+	c.Simulated = c.Simulated || result.SameKernel(run.Client.Evidence, run.Server.Evidence)
 	c.note(run)
 	v.prove(c.Spec, run)
 	for _, cell := range v.Cells {
@@ -172,7 +171,7 @@ func (c *Collection) Add(run result.Stored) error {
 	return nil
 }
 
-// prove adds what a run proves, and whether its conditions equal those of the first.
+// prove adds a run's proof, and whether its conditions equal the first run's.
 func (v *Variant) prove(spec v1alpha1.LatencyBenchmarkSpec, run result.Stored) {
 	for _, w := range proof.Warnings(spec, v.Variant, run) {
 		v.Warnings = proof.AddWarning(v.Warnings, w)
@@ -188,7 +187,7 @@ func (v *Variant) prove(spec v1alpha1.LatencyBenchmarkSpec, run result.Stored) {
 	}
 }
 
-// Unequal names the conditions of two runs that matter and differ; empty when there are none.
+// Unequal lists the relevant conditions that differ between two runs; empty if there are none.
 func Unequal(first, second result.Stored, matters func(result.Difference) bool) string {
 	for _, ends := range [][2]result.Document{{first.Client, second.Client}, {first.Server, second.Server}} {
 		if names := result.Unequal(ends[0], ends[1], matters); names != "" {
@@ -199,7 +198,7 @@ func Unequal(first, second result.Stored, matters func(result.Difference) bool) 
 	return ""
 }
 
-// measure adds the round of a run that has the cell, or, with nil, of one that does not.
+// measure adds the round of a run that has the cell or, if c is nil, of a run that does not.
 func (r *Rounds) measure(c *result.Cell) error {
 	if c == nil {
 		r.Each = append(r.Each, Round{})
@@ -219,7 +218,7 @@ func (r *Rounds) measure(c *result.Cell) error {
 	return nil
 }
 
-// capture adds what a run's server captured, or, with nil, that it did not, or not all.
+// capture adds a run's capture at the server or, if c is nil, an empty round because the capture is missing or incomplete.
 func (r *Rounds) capture(c *result.Captured) error {
 	round := Round{}
 	if c != nil {
@@ -232,7 +231,7 @@ func (r *Rounds) capture(c *result.Captured) error {
 	return nil
 }
 
-// merge takes from a histogram what is kept of the round.
+// merge sets the values of the round that are kept of a histogram.
 func (r *Rounds) merge(round *Round, h result.Histogram) error {
 	all := r.all
 	if all == nil {
@@ -254,12 +253,12 @@ func (r *Rounds) merge(round *Round, h result.Histogram) error {
 	return nil
 }
 
-// Found are the rounds of the runs that have the cell.
+// Found returns the rounds of the runs that have the cell.
 func (r *Rounds) Found() []Round {
 	return slices.DeleteFunc(slices.Clone(r.Each), func(r Round) bool { return !r.Found })
 }
 
-// Merged are the samples of all rounds together; empty in a collection that does not merge.
+// Merged returns the samples of all rounds together; empty in a collection that does not merge.
 func (r *Rounds) Merged() result.Distribution {
 	if r.all == nil {
 		return result.Distribution{}
@@ -267,7 +266,7 @@ func (r *Rounds) Merged() result.Distribution {
 	return r.all.Distribution()
 }
 
-// Attribution adds up those of all rounds, without the slow samples one by one; nil when none has examined samples.
+// Attribution returns the sum over all rounds, without the individual slow samples; nil if no round has examined samples.
 func (r *Rounds) Attribution() *tool.Attribution {
 	sum := tool.Attribution{ClientSeesGaps: true, ServerSeesGaps: true}
 	for _, round := range r.Each {

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// readers are the folders of the packages that read what others write.
+// readers holds the folders of the packages that read data from other sources.
 var readers = []string{
 	"cmd/manager", "controllers/benchmark", "controllers/gate", "internal/agent", "internal/cli", "internal/doctor", "internal/export",
 	"internal/foreign", "internal/report", "internal/result", "internal/summary", "internal/verdicthttp",
 }
 
-// constants has the typed values of the constants of a package, and limits the names of those that limit a reader or a wait,
-// or with which the length of something is compared.
+// constants holds the typed values of the constants of a package, and in limits the names of those that limit a reader or a
+// wait, or with which the length of something is compared.
 type constants struct {
 	values map[string]types.Object
 	limits map[string]token.Position
 }
 
-// onlyTime imports a package time that has its durations; of all other packages no constant is needed.
+// onlyTime imports a package time that has only its durations; constants of other packages are not needed.
 type onlyTime struct{}
 
 func (onlyTime) Import(path string) (*types.Package, error) {
@@ -61,7 +61,7 @@ func constantsOf(t *testing.T, folder string) constants {
 			files = append(files, file)
 		}
 	}
-	// What is not imported is an error that does not matter here.
+	// Packages that are not imported cause errors that do not matter here.
 	config := types.Config{Importer: onlyTime{}, Error: func(error) {}}
 	checked, _ := config.Check(folder, set, files, nil)
 	all := constants{map[string]types.Object{}, map[string]token.Position{}}
@@ -86,10 +86,10 @@ func constantsOf(t *testing.T, folder string) constants {
 	return all
 }
 
-// limiters are functions and methods whose last argument is a limit.
+// limiters matches functions and methods whose last argument is a limit.
 var limiters = regexp.MustCompile(`^(LimitReader|Buffer|atMost|readFile|WithTimeout|SetDeadline)$`)
 
-// limitsIn are the expressions of a node that limit something.
+// limitsIn returns the expressions of a node that limit something.
 func limitsIn(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -113,7 +113,7 @@ func limitsIn(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// written are the ways in which the table writes a value.
+// written returns the notations of a value in the table.
 func written(c types.Object) []string {
 	v, _ := constant.Int64Val(constant.ToInt(c.(*types.Const).Val()))
 	if strings.HasSuffix(c.Type().String(), "time.Duration") {
@@ -134,13 +134,13 @@ func written(c types.Object) []string {
 	return all
 }
 
-// noBounds are constants that limit what we write or show.
+// noBounds holds constants that limit our own output.
 var noBounds = map[string]bool{
 	"controllers/benchmark.fewNodes": true, "controllers/benchmark.maxSaid": true, "internal/cli.mostShown": true, "internal/doctor.maxSaid": true, "internal/report.mostNodes": true,
-	"internal/result.fewestIntervals": true, "internal/result.maxShown": true,
+	"internal/result.maxShown": true, "internal/result.mostIntervals": true,
 }
 
-// TestBounds: the table of bounds in docs/security.md has each constant of the code that limits what is read, with its value.
+// TestBounds: the table of bounds in docs/security.md has each constant of the code that limits input, with its value.
 func TestBounds(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
