@@ -1,4 +1,4 @@
-// Package controllers has what the controllers share.
+// Package controllers has the code that the controllers share.
 package controllers
 
 import (
@@ -19,31 +19,31 @@ import (
 // reconciliationTimeout bounds each reconcile: longer than an API server takes for one request.
 const reconciliationTimeout = 2 * time.Minute
 
-// Config is what all controllers have in common.
+// Config returns the configuration of all controllers.
 func Config() config.Controller {
 	return config.Controller{
 		ReconciliationTimeout: reconciliationTimeout,
-		// With priorities, changes precede what a new manager found, so that of two benchmarks the one that it accepts first
-		// claims its nodes before the older one is accepted at all. And such a queue can block for ever when it is shut down
-		// (controller-runtime issue 3538), so that the manager stops late.
+		// In a priority queue, changes precede the objects that a new manager finds when it starts: the benchmark that it
+		// accepts first would claim its nodes before an older one is accepted at all. Such a queue can also block forever when it
+		// is shut down (controller-runtime issue 3538), so that the manager stops late.
 		UsePriorityQueue: new(false),
 	}
 }
 
-// CacheOptions keep in memory what the controllers' watches and lists need, and no more: whatever decides is read live. Of
-// a cluster with thousands of nodes the rest would be hundreds of megabytes. Objects from the cache must not be written
-// back: what was left out would be gone.
+// CacheOptions returns the options of a cache that holds only the data that the controllers' watches and lists need: data for
+// decisions are read live. In a cluster with thousands of nodes, the other data would take hundreds of megabytes. Objects
+// from the cache must not be written back, because that would remove the data that the cache leaves out.
 func CacheOptions() cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			// Anyone who may create pods or ConfigMaps can give them our label, and a megabyte of whatever they like.
+			// Any user who may create pods or ConfigMaps can give them our label and a megabyte of other data.
 			&corev1.Pod{}:       {Label: ours, Transform: slimPod},
 			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap},
 			&corev1.Node{}:      {Transform: slim(func(n *corev1.Node) { n.Status.Images = nil })},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
-				// Of a gate's there are some for each node, and one for each pair of a matrix, whose results are compared.
+				// A gate has several benchmarks for each node. A matrix has one for each pair, and compares their results.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
@@ -59,15 +59,14 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// labelsKept are those for which the controllers look at cached pods and ConfigMaps.
+// labelsKept are the labels that the controllers read from cached pods and ConfigMaps.
 var labelsKept = []string{
 	v1alpha1.LabelManagedBy, v1alpha1.LabelBenchmark, v1alpha1.LabelRun, v1alpha1.LabelRole, v1alpha1.LabelGate, v1alpha1.LabelNode,
 	v1alpha1.LabelHold, v1alpha1.NodeLabelVerified,
 }
 
-// slimMeta leaves of an object's metadata its identity, its controller and our labels.
+// slimMeta reduces an object's metadata to its identity, its controller and our labels.
 func slimMeta(o metav1.Object) {
-	o.SetManagedFields(nil)
 	o.SetAnnotations(nil)
 	o.SetFinalizers(nil)
 	kept := map[string]string{}
@@ -84,25 +83,17 @@ func slimMeta(o metav1.Object) {
 	}
 }
 
-// slimPod leaves of a cached pod what is looked for there: whose it is, on which node, and whether it has ended.
-func slimPod(object any) (any, error) {
-	if p, ok := object.(*corev1.Pod); ok {
-		slimMeta(p)
-		p.Spec = corev1.PodSpec{NodeName: pods.Node(p)}
-		p.Status = corev1.PodStatus{Phase: p.Status.Phase}
-	}
-	return object, nil
-}
+// slimPod reduces a cached pod to the data that the controllers read there: its owner, its node, and whether it has ended.
+var slimPod = slim(func(p *corev1.Pod) {
+	slimMeta(p)
+	p.Spec = corev1.PodSpec{NodeName: pods.Node(p)}
+	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
+})
 
-// slimConfigMap leaves of a cached ConfigMap, of which only the metadata is watched, whose it is.
-func slimConfigMap(object any) (any, error) {
-	if cm, ok := object.(metav1.Object); ok {
-		slimMeta(cm)
-	}
-	return object, nil
-}
+// slimConfigMap reduces a cached ConfigMap, whose metadata alone is watched, to its identity and its owner.
+var slimConfigMap = slim(func(o client.Object) { slimMeta(o) })
 
-// slim leaves out of cached objects what the controllers do not read there.
+// slim returns a transform that removes from cached objects the data that the controllers do not read there.
 func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if o, ok := object.(T); ok {
@@ -113,7 +104,7 @@ func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 	}
 }
 
-// headline is the part of the results of a gate's benchmark that the metrics have: the percentiles of the headline's cell.
+// headline returns the part of the results of a gate's benchmark that the metrics use: the percentiles of the headline's cell.
 func headline(status *v1alpha1.LatencyBenchmarkStatus) []v1alpha1.CellResult {
 	first := status.Headline()
 	if first == nil {

@@ -36,11 +36,11 @@ import (
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list
 // +kubebuilder:rbac:groups=topology.node.k8s.io,resources=noderesourcetopologies,verbs=list
 
-// observeCluster reads live what the preflight looks at beside the nodes themselves.
+// observeCluster reads live the preflight's input other than the nodes themselves.
 func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	b, accepted := w.benchmark, &w.accepted
 	if preflight.NetworkNamespace(*accepted) != nil {
-		// What is in a namespace that is not allowed is not even read.
+		// Objects in a namespace that is not allowed are not read.
 		return nil
 	}
 	if err := r.observeDrivers(ctx, accepted); err != nil {
@@ -75,19 +75,19 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	}
 	nodes := preflight.Matching(*accepted)
 	var err error
-	if accepted.NodeStates, err = ofNodes(ctx, r, foreign.SriovNetworkNodeStateKind, nodes, foreign.DecodeSriovNetworkNodeState); err != nil {
+	if accepted.NodeStates, err = ofNodes[foreign.SriovNetworkNodeState](ctx, r, foreign.SriovNetworkNodeStateKind, nodes); err != nil {
 		return err
 	}
 	if preflight.Aligned(*accepted) {
-		if accepted.Topologies, err = ofNodes(ctx, r, foreign.NodeResourceTopologyKind, nodes, foreign.DecodeNodeResourceTopology); err != nil {
+		if accepted.Topologies, err = ofNodes[foreign.NodeResourceTopology](ctx, r, foreign.NodeResourceTopologyKind, nodes); err != nil {
 			return err
 		}
 	}
-	// Each pair of a matrix looks itself, when its turn has come.
+	// The benchmark of each pair of a matrix reads the pods itself, when its turn has come.
 	if w.driver == nil || w.ofMatrix {
 		return nil
 	}
-	// In a large cluster the pods are most of what there is to read: not for one that is rejected anyway.
+	// In a large cluster, most of the data are pods: they are not read for a benchmark that is rejected anyway.
 	if _, rejection := preflight.Accept(*accepted); rejection != nil {
 		return nil
 	}
@@ -111,8 +111,8 @@ func (r *Reconciler) observeClasses(ctx context.Context, w *world) (err error) {
 	return err
 }
 
-// observePods reads what pods have of nodes, and, for those that would go for the benchmark's, the class that pods have
-// which name none.
+// observePods reads the resources that pods use on nodes and, if the benchmark names no priority class, the default
+// priority class, which decides which pods the benchmark's pods would preempt.
 func (r *Reconciler) observePods(ctx context.Context, w *world, nodes []string) (err error) {
 	if w.accepted.PriorityClass == nil {
 		list := &schedulingv1.PriorityClassList{}
@@ -129,8 +129,8 @@ func (r *Reconciler) observePods(ctx context.Context, w *world, nodes []string) 
 	return err
 }
 
-// looksCloser says whether it matters now what others do with the nodes: when a pair is chosen, when the turn of the
-// chosen one has come, and while it is rejected, which may be because of that.
+// looksCloser reports whether the use of the nodes by others matters now: when a pair is chosen, when the turn of the
+// benchmark has come, and while it is rejected, which may be the reason.
 func (w *world) looksCloser() bool {
 	b := w.benchmark
 	if b.Status.Pair == nil || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted) {
@@ -158,14 +158,14 @@ func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyB
 	return definition, nil
 }
 
-// parent reads which interface of the node is below those of a variant's network; empty when that names none.
+// parent reads the name of the node's interface below the interfaces of a variant's network; empty if the network names none.
 func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (string, error) {
 	namespace, name := pods.NetworkName(b, v)
 	definition := &unstructured.Unstructured{}
 	definition.SetGroupVersionKind(foreign.GroupVersionKind)
 	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, definition); err != nil {
 		if apierrors.IsNotFound(err) {
-			// Multus says so of the pod.
+			// Multus reports that for the pod.
 			return "", nil
 		}
 		return "", refusedBy(err, v1alpha1.OutcomeNetworkRefused, "to show NetworkAttachmentDefinition "+name, namespace)
@@ -174,7 +174,7 @@ func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v
 	return foreign.Parent(config), nil
 }
 
-// profile reads the settings of Onload that a ConfigMap has.
+// profile reads the settings of Onload from a ConfigMap.
 func (r *Reconciler) profile(ctx context.Context, namespace, name string) (*preflight.Profile, error) {
 	p := &preflight.Profile{Name: namespace + "/" + name}
 	cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, namespace, name)
@@ -185,7 +185,7 @@ func (r *Reconciler) profile(ctx context.Context, namespace, name string) (*pref
 	return p, nil
 }
 
-// occupying reads what pods take of nodes.
+// occupying reads the resources that pods use on nodes.
 func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight.Pod, error) {
 	matching := sets.New(nodes...)
 	var all []preflight.Pod
@@ -208,8 +208,8 @@ func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight
 	return all, nil
 }
 
-// ofNodes reads what other programs say about nodes in objects of their names; nil if the cluster does not have the kind.
-func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersionKind, nodes []string, decode func(map[string]any) (T, error)) (map[string]T, error) {
+// ofNodes reads objects of another program that are named after nodes; it returns nil if the cluster does not have the kind.
+func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
 	if r.absent.known(kind, r.Clock.Now()) {
 		return nil, nil
 	}
@@ -227,7 +227,7 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 				return nil
 			}
 			var err error
-			if all[u.GetName()], err = decode(u.Object); err != nil {
+			if all[u.GetName()], err = foreign.Decode[T](u.Object); err != nil {
 				return fmt.Errorf("%s: %w", u.GetName(), err)
 			}
 			return nil
@@ -243,10 +243,10 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 	return all, nil
 }
 
-// fewNodes is up to how many nodes are asked about one by one. Of more, all are listed.
+// fewNodes is the highest number of nodes whose objects are listed node by node. For more nodes, all objects are listed.
 const fewNodes = 16
 
-// selectors are the field selectors with which to list what is about nodes.
+// selectors returns the field selectors that list the objects of nodes.
 func selectors(field string, nodes []string, also ...fields.Selector) []string {
 	if len(nodes) > fewNodes {
 		return []string{fields.AndSelectors(also...).String()}
@@ -258,38 +258,26 @@ func selectors(field string, nodes []string, also ...fields.Selector) []string {
 	return all
 }
 
-// each lists live, page by page, so that a large cluster's objects are never in memory all at once.
+// each lists objects live and visits them, page by page, so that a large cluster's objects are never in memory all at once.
 func (r *Reconciler) each(ctx context.Context, selector string, list func() client.ObjectList, visit func(runtime.Object) error) error {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		page := list()
-		// Limit and Continue of Raw would not count.
+		// The client ignores Limit and Continue in Raw.
 		return page, r.Live.List(ctx, page, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue})
 	})
 	return pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, visit)
 }
 
-// absentFor is how long a kind that the cluster does not have is not asked for again: each time, the client would
+// absentFor is how long a kind that the cluster does not have is not requested again: with each request, the client would
 // discover all kinds again.
 const absentFor = time.Minute
 
-// absentKinds remembers which kinds the cluster does not have.
-type absentKinds struct {
-	mu    sync.Mutex
-	since map[schema.GroupVersionKind]time.Time
-}
+// absentKinds remembers when the cluster was last seen without a kind.
+type absentKinds struct{ since sync.Map }
 
 func (a *absentKinds) known(kind schema.GroupVersionKind, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	since, ok := a.since[kind]
-	return ok && now.Sub(since) < absentFor
+	since, found := a.since.Load(kind)
+	return found && now.Sub(since.(time.Time)) < absentFor
 }
 
-func (a *absentKinds) note(kind schema.GroupVersionKind, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.since == nil {
-		a.since = map[schema.GroupVersionKind]time.Time{}
-	}
-	a.since[kind] = now
-}
+func (a *absentKinds) note(kind schema.GroupVersionKind, now time.Time) { a.since.Store(kind, now) }

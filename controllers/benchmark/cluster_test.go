@@ -29,11 +29,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// apiServer answers what observeCluster asks, with two objects a page, and notes what that was.
+// apiServer answers the requests of observeCluster, with two objects a page, and records them.
 type apiServer struct {
 	client.Reader
 	pods     []corev1.Pod
-	objects  map[string][]unstructured.Unstructured // of other kinds that there are
+	objects  map[string][]unstructured.Unstructured // objects of other kinds that exist
 	networks map[string]metav1.ObjectMeta
 	profiles map[string]map[string]string
 	runtimes []nodev1.RuntimeClass
@@ -132,7 +132,7 @@ func (s *apiServer) List(_ context.Context, list client.ObjectList, options ...c
 	return nil
 }
 
-// podOn is a running pod of one CPU.
+// podOn returns a running pod with one CPU.
 func podOn(node, name string, change ...func(*corev1.Pod)) corev1.Pod {
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: name},
@@ -147,7 +147,7 @@ func podOn(node, name string, change ...func(*corev1.Pod)) corev1.Pod {
 	return p
 }
 
-// nodeState is what sriov-network-operator says of a node.
+// nodeState returns the state of a node that sriov-network-operator reports.
 func nodeState(node, sync string) unstructured.Unstructured {
 	return unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": node}, "status": map[string]any{"syncStatus": sync},
@@ -182,7 +182,7 @@ func TestObserveCluster(t *testing.T) {
 	cases := map[string]struct {
 		server  apiServer
 		changes []func(*world)
-		// wantAsked is what was listed, kind and field selector, in order.
+		// wantAsked are the lists that were requested, as kind and field selector, in order.
 		wantAsked []string
 		wantPods  []preflight.Pod
 		// wantStates are the sync states by node.
@@ -351,7 +351,7 @@ func TestObserveClasses(t *testing.T) {
 	cases := map[string]struct {
 		server  apiServer
 		changes []func(*world)
-		// want are the names of the runtime class and the priority class, with a dash for none.
+		// want has the names of the runtime class and the priority class, with a dash for a missing one.
 		want string
 	}{
 		"none":                               {want: "- -"},
@@ -394,14 +394,14 @@ func TestOthersOnNodes(t *testing.T) {
 	}
 }
 
-// A kind that the cluster does not have is not asked for at every step, and found when it is installed.
+// A kind that the cluster does not have is not requested at every step, and is found when it is installed.
 func TestAbsentKinds(t *testing.T) {
 	server := &apiServer{}
 	clock := clocktesting.NewFakePassiveClock(noon)
 	r := &Reconciler{Live: server, Clock: clock}
 	states := func() map[string]foreign.SriovNetworkNodeState {
 		t.Helper()
-		found, err := ofNodes(context.Background(), r, foreign.SriovNetworkNodeStateKind, []string{"a"}, foreign.DecodeSriovNetworkNodeState)
+		found, err := ofNodes[foreign.SriovNetworkNodeState](context.Background(), r, foreign.SriovNetworkNodeStateKind, []string{"a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -424,7 +424,7 @@ func TestAbsentKinds(t *testing.T) {
 	if len(states()) != 1 {
 		t.Error("not found a minute later")
 	}
-	// It is removed again: the client still knows the kind, the API server does not.
+	// It is removed again: the client still knows the kind, but the API server does not.
 	server.fails = apierrors.NewNotFound(schema.GroupResource{}, "")
 	if states() != nil {
 		t.Error("found what was removed")

@@ -56,13 +56,16 @@ func TestFollow(t *testing.T) {
 			t.Error("both logs have results, and that does not wake the benchmark")
 		}
 		r.forget(w.server.UID, w.client.UID)
-		if len(r.followed.uids) > 0 || len(r.written.uids) > 0 {
-			t.Errorf("remembered forever: %v, %v", r.followed.uids, r.written.uids)
+		for _, set := range []*podSet{&r.followed, &r.written} {
+			set.uids.Range(func(uid, _ any) bool {
+				t.Errorf("remembered forever: %v", uid)
+				return true
+			})
 		}
 	})
 }
 
-// A log that cannot be followed to a result is followed again, at the next look.
+// A log that cannot be followed to a result is followed again by the next reconcile.
 func TestFollowAgain(t *testing.T) {
 	for name, open := range map[string]LogReader{
 		"the kubelet does not answer": func(context.Context, types.NamespacedName, bool) (io.ReadCloser, error) {

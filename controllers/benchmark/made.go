@@ -9,45 +9,34 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// madePods remembers the UIDs of pods that this manager created, or that a status says a manager created. Labels and owner
-// references prove nothing: everybody who may create pods can write them.
+// madePods holds the UIDs of pods that this manager created, or that a manager created according to a status. Labels and owner
+// references prove nothing: any user who may create pods can write them.
 type madePods struct{ podSet }
 
-// podSet are UIDs of pods. Ready to use when zero.
-type podSet struct {
-	mu   sync.Mutex
-	uids map[types.UID]bool
-}
+// podSet is a set of UIDs of pods. The zero value is ready to use.
+type podSet struct{ uids sync.Map }
 
 func (m *podSet) add(uids ...types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.uids == nil {
-		m.uids = map[types.UID]bool{}
-	}
 	for _, uid := range uids {
 		if uid != "" {
-			m.uids[uid] = true
+			m.uids.Store(uid, true)
 		}
 	}
 }
 
-// forget is for pods that are gone.
+// forget removes pods that are gone.
 func (m *podSet) forget(uids ...types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, uid := range uids {
-		delete(m.uids, uid)
+		m.uids.Delete(uid)
 	}
 }
 
 func (m *podSet) has(uid types.UID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.uids[uid]
+	_, found := m.uids.Load(uid)
+	return found
 }
 
-// adopt records the pods of the active attempt that this manager created when it could not write the status after that.
+// adopt records in the status the pods of the active attempt that this manager created, if it could not write the status after that.
 func (m *madePods) adopt(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) {
 	m.add(types.UID(active.ServerPodUID), types.UID(active.ClientPodUID))
 	if active.Outcome != nil {

@@ -3,7 +3,6 @@ package benchmark
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -23,59 +22,59 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// world is everything that decide looks at.
+// world is the input of decide.
 type world struct {
 	// now is the time of the observation.
 	now time.Time
-	// settings are the operator's.
+	// settings are the settings of the operator.
 	settings Settings
-	// benchmark as it was got.
+	// benchmark is the object as it was read.
 	benchmark *v1alpha1.LatencyBenchmark
-	// ofMatrix is true for the overview of a LatencyMatrix, of which nothing occupies the nodes.
+	// ofMatrix is true for the overview of a LatencyMatrix, which does not occupy nodes itself.
 	ofMatrix bool
-	// driver of its tool; nil when this operator does not know it.
+	// driver is the driver of its tool; nil if this operator does not know the tool.
 	driver tool.Driver
-	// runs of its plan.
+	// runs are the runs of its plan.
 	runs []plan.Run
 
 	// accepted is the preflight's input, filled while no attempt is active.
 	accepted preflight.Observed
-	// others are all accepted, unfinished benchmarks but this one; see competes.
+	// others are the other benchmarks that hold nodes or wait for them; see competes.
 	others []queue.Entry
-	// foreign are the benchmark pods that still hold something of the pair's nodes, and those of an earlier benchmark
-	// of this name that still exist, as they have our pods' names; filled while no attempt is active.
+	// foreign are the benchmark pods that still hold resources of the pair's nodes, and the pods of an earlier benchmark
+	// of this name that still exist, because they have our pods' names; filled while no attempt is active.
 	foreign []foreignPod
 	// unseen is an older benchmark that no manager has looked at, as "namespace/name"; empty if there is none.
 	unseen string
 	// left are the pods of the benchmark's own earlier attempts that have not ended yet; filled while no attempt is active.
 	left []*corev1.Pod
-	// undecided is the verdict's message when everything planned is stored, and more rounds are to be measured because
-	// it is Inconclusive; empty otherwise.
+	// undecided is the verdict's message if all planned runs are stored, and more rounds are to be measured because
+	// the verdict is Inconclusive; empty otherwise.
 	undecided string
 
-	// server and client are the pods of the active attempt; nil when they do not exist.
+	// server and client are the pods of the active attempt; nil if they do not exist.
 	server, client *corev1.Pod
 	// serverDevice and clientDevice are the PCI addresses of the devices that the pods have by claims of Dynamic Resource
-	// Allocation. When a pod has ended, its claim goes: only what was recorded before counts.
+	// Allocation. The claim of a pod is deleted when the pod has ended: only an address that was recorded before counts.
 	serverDevice, clientDevice string
-	// listening is the address of a server that measures a named interface of its host, which only it knows; unheard
-	// says why it is not known yet.
+	// listening is the address of a server that measures a named interface of its host, which only the server knows; unheard
+	// is the reason why it is not known yet.
 	listening, unheard string
-	// found is true when the logs of both pods have results, before their kubelets say that they ended.
+	// found is true if the logs of both pods have results, before their kubelets report that they ended.
 	found bool
-	// kept is what the ConfigMap is that should keep the collected result of the active attempt.
+	// kept is the state of the ConfigMap for the collected result of the active attempt.
 	kept kept
 	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
 	// that have been pending for a while.
 	events map[types.UID][]corev1.Event
-	// unplugged is a resource of the active run that a node of the pair had and that is not allocatable there now, in a few
-	// words; empty if there is none.
+	// unplugged is a message about a resource of the active run that a node of the pair had and that is not allocatable there now;
+	// empty if there is none.
 	unplugged string
 	// notReady are the nodes of the active pair that do not exist or are not ready.
 	notReady []string
 }
 
-// foreignPod is a pod that is waited for.
+// foreignPod is a pod that the benchmark waits for.
 type foreignPod struct {
 	// name is "namespace/name on node".
 	name string
@@ -83,7 +82,7 @@ type foreignPod struct {
 	stuck bool
 }
 
-// observe reads the world: live, but for who else wants the nodes. See confirm.
+// observe reads the world: live, except for the nodes, and for other benchmarks and their pods. See confirm.
 func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (*world, error) {
 	w := &world{now: r.Clock.Now(), settings: r.Settings, benchmark: b, ofMatrix: ofMatrix, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{}}
 	if driver, err := r.Tools.Get(b.Spec.Tool); err == nil {
@@ -102,20 +101,21 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 	return w, r.observeActive(ctx, w, nodes.Items)
 }
 
-// confirm reads live what a step that takes the nodes rests on, and so far came from the cache: of the thousand that may
-// wait, none asks the API server for all the others each time that it looks whether its turn has come.
+// confirm reads live the other benchmarks and their pods before a step that takes the nodes, and decides again. Until then they
+// come from the cache, so that a thousand waiting benchmarks do not each list all others from the API server whenever they check
+// whether their turn has come.
 func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error) {
 	if s.kind != stepClaim && s.kind != stepCreateServer {
 		return s, nil
 	}
-	// The API server leaves out those that are finished, which may be thousands.
+	// The API server leaves out finished benchmarks, of which there may be thousands.
 	if err := r.observeQueue(ctx, r.Live, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		return step{}, err
 	}
 	return decide(w), nil
 }
 
-// observeQueue reads who else wants nodes, and who is on them. What is listed of benchmarks is not to be changed.
+// observeQueue reads the other benchmarks that want nodes, and the pods that are on the nodes. The listed benchmarks must not be changed.
 func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *world, of client.ListOption) error {
 	w.others, w.foreign, w.unseen = nil, nil, ""
 	benchmarks := &v1alpha1.LatencyBenchmarkList{}
@@ -130,7 +130,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 			r.made.add(types.UID(p.UID))
 		}
 	}
-	// What a release has just recorded is not written yet.
+	// The pods that a release has just recorded are not written yet.
 	note(b.Status.LeftPods)
 	for i := range benchmarks.Items {
 		o := &benchmarks.Items[i]
@@ -158,9 +158,9 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 	return nil
 }
 
-// inTheWay says whether a benchmark that has a pair cannot start because of a pod with the labels of a benchmark's: the
-// operator made it, and it still has something of one of the nodes; or it is of an earlier benchmark of the same name, so
-// that the garbage collector deletes it. Labels and owners that another user wrote keep no node.
+// inTheWay reports whether a benchmark that has a pair cannot start because of a pod with the labels of a benchmark pod: either
+// the operator created the pod, and it still has resources of one of the nodes; or it belongs to an earlier benchmark of the same
+// name, so that the garbage collector deletes it. Labels and owners that another user wrote do not block a node.
 func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	owner := metav1.GetControllerOf(p)
 	if p.Namespace == b.Namespace && owner != nil && owner.Kind == "LatencyBenchmark" && owner.Name == b.Name && owner.UID != b.UID {
@@ -170,7 +170,7 @@ func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	return made && !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
 }
 
-// Preflight observes what the checks before the acceptance of a benchmark, or of a matrix given its overview, look at.
+// Preflight observes the input of the checks before the acceptance of a benchmark, or of a matrix, given its overview.
 func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error) {
 	w, err := r.observe(ctx, b, ofMatrix)
 	if err != nil {
@@ -179,8 +179,8 @@ func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return w.accepted, nil
 }
 
-// competes says whether a benchmark holds its nodes or waits for them. One that is suspended, or was accepted once and is
-// rejected now, waits for something else, maybe forever, and holds up no other benchmark.
+// competes reports whether a benchmark holds its nodes or waits for them. A benchmark that is suspended, or was accepted once and
+// is rejected now, waits for something else, maybe forever, and holds up no other benchmark.
 func competes(b *v1alpha1.LatencyBenchmark) bool {
 	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
 		return false
@@ -188,7 +188,7 @@ func competes(b *v1alpha1.LatencyBenchmark) bool {
 	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
-// unseenBefore says whether a benchmark is older than b and no manager has looked at it yet, so that it may want the nodes
+// unseenBefore reports whether o is older than b and no manager has looked at it yet, so that it may want the nodes
 // of b.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
 	if o.Status.ObservedGeneration != 0 || o.Spec.Suspend || !o.DeletionTimestamp.IsZero() {
@@ -198,7 +198,7 @@ func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
 	return order < 0 || order == 0 && o.Namespace+"/"+o.Name < b.Namespace+"/"+b.Name
 }
 
-// entry is a benchmark as the queue sees it.
+// entry returns a benchmark as an entry of the queue.
 func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
 	e := queue.Entry{
 		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time, Priority: b.Spec.Priority,
@@ -210,8 +210,8 @@ func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
 	return e
 }
 
-// observeIdle reads what a benchmark without an active attempt needs: the preflight's input, and whether the verdict asks
-// for more rounds.
+// observeIdle reads the state that a benchmark without an active attempt needs: the preflight's input, and whether more rounds
+// are to be measured for the verdict.
 func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b := w.benchmark
 	w.accepted = preflight.Observed{
@@ -245,10 +245,10 @@ func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]
 	return all, nil
 }
 
-// observeActive reads the pods of the attempt, and the events of those that do not start.
+// observeActive reads the pods of the attempt, and the events of pods that do not start.
 func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b, active := w.benchmark, w.benchmark.Status.Active
-	// One of the name that is not this benchmark's is noted too: decide sees by its owner that it is not ours.
+	// Pods of these names with another owner are recorded too: decide recognises them by their owner.
 	var err error
 	if w.server, err = controllers.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleServer)); err != nil {
 		return err
@@ -291,14 +291,16 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	return nil
 }
 
-// listening reads from the log of a server that measures a named interface of its host at which address it listens, or
-// says why it is unknown. A log that cannot be read is no error: its node may be lost, and the attempt must end.
+// listening reads, from the log of a server that measures a named interface of its host, the address at which it listens, or
+// returns why it is unknown. A log that cannot be read is not an error: its node may be lost, and the attempt must end.
 func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard string) {
 	network := w.activeRun().Variant.Network
 	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface() == "" {
 		return "", ""
 	}
-	log, err := r.openLog(ctx, w.server)
+	ctx, cancel := context.WithTimeout(ctx, r.LogTimeout)
+	defer cancel()
+	log, err := r.Logs(ctx, clientKey(w.server), false)
 	if err != nil {
 		return "", oneLine(fmt.Sprintf("the log of pod %s, which contains the address at which its server listens, cannot be read: %v", w.server.Name, err))
 	}
@@ -310,30 +312,7 @@ func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard 
 	return found.String(), ""
 }
 
-// openLog opens the log of a pod and reads it for a limited time: a kubelet that hangs keeps its connections, and says
-// nothing.
-func (r *Reconciler) openLog(ctx context.Context, p *corev1.Pod) (io.ReadCloser, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.LogTimeout)
-	log, err := r.Logs(ctx, clientKey(p), false)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return &limitedLog{log, cancel}, nil
-}
-
-// limitedLog ends the request with the log.
-type limitedLog struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (l *limitedLog) Close() error {
-	defer l.cancel()
-	return l.ReadCloser.Close()
-}
-
-// notReady are the nodes of a pair that do not exist or are not ready.
+// notReady returns the nodes of a pair that do not exist or are not ready.
 func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
 	var lost []string
 	for _, name := range []string{pair.ClientNode, pair.ServerNode} {
@@ -344,8 +323,8 @@ func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
 	return lost
 }
 
-// unplugged finds a resource of the active run that a node of the pair does not give to pods although its kubelet knows the
-// resource, as after its device plugin ended.
+// unplugged returns a message about a resource of the active run that a node of the pair does not give to pods although its
+// kubelet knows the resource, for example after its device plugin ended; empty if there is none.
 func unplugged(w *world, nodes []corev1.Node) string {
 	v := w.activeRun().Variant
 	if v.Network == nil {
@@ -365,7 +344,7 @@ func unplugged(w *world, nodes []corev1.Node) string {
 	return ""
 }
 
-// nodeFacts condenses what Accept reads of a node.
+// nodeFacts returns the properties of a node that preflight.Accept reads, as text.
 func nodeFacts(n *corev1.Node) string {
 	return fmt.Sprint(n.Labels, n.Spec.Unschedulable, n.Spec.Taints, n.Status.Allocatable, preflight.NodeReady(*n))
 }

@@ -19,30 +19,30 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// A result becomes one in three writes, and only the first decides what it is:
+// A result is stored in three writes, and only the first one determines its content:
 //
-//  1. collect verifies what both pods handed over, and writes its digests and the name of a ConfigMap to the status, which
-//     only the operator may write.
-//  2. store reads the logs again, and creates the ConfigMap if what they have still has these digests.
+//  1. collect verifies the results in the logs of both pods, and writes their digests and the name of a ConfigMap to the status,
+//     which only the operator may write.
+//  2. store reads the logs again, and creates the ConfigMap if their results still have these digests.
 //  3. The status lists the ConfigMap as stored, and the attempt as Measured.
 //
-// A manager that ends between two of them leaves a status from which the next one continues. A user who creates or replaces
-// ConfigMaps can delay a result, and make the operator measure again, but cannot bring in a result.
+// A manager that dies between two writes leaves a status from which the next one continues. A user who creates or replaces
+// ConfigMaps can delay a result, and make the operator measure again, but cannot insert a result.
 
 // storeGrace is how long the API server may refuse the ConfigMap of a verified result before the attempt ends without it
 // and gives its nodes back.
 const storeGrace = time.Minute
 
-// kept is what the ConfigMap is that should keep a collected result.
+// kept is the state of the ConfigMap for a collected result.
 type kept string
 
 const (
 	keptAbsent kept = ""      // it does not exist
 	keptWhole  kept = "whole" // it has the digests of the status
-	keptOther  kept = "other" // it has the name, and another content
+	keptOther  kept = "other" // it has the name, but other content
 )
 
-// keptBy compares a ConfigMap, nil when it does not exist, with the digests of a collected result. Nothing is decoded.
+// keptBy compares a ConfigMap, which is nil if it does not exist, with the digests of a collected result. It decodes nothing.
 func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
 	switch {
 	case cm == nil:
@@ -53,13 +53,13 @@ func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
 	return keptWhole
 }
 
-// resultName draws the name of the ConfigMap of a run's result. Its random part is not known before it is in the status, so
-// that no other object can be prepared under the name.
+// resultName returns a new name for the ConfigMap of a run's result. Its random part is not known before it is in the status, so
+// that no user can create another object of that name in advance.
 func resultName(run string) string {
 	return run + "-" + randomPart()
 }
 
-// cannotCollect says why the result cannot be taken now, and gives up when it could not be for a while.
+// cannotCollect records why the result cannot be collected now, and ends the attempt after peerGrace.
 func (w *world) cannotCollect(at *state, err error) {
 	if w.sinceEnd() > peerGrace {
 		w.fail(at, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be read for %s: %s; check the kubelets of the nodes", peerGrace, oneLine(err.Error())))
@@ -68,11 +68,11 @@ func (w *world) cannotCollect(at *state, err error) {
 	at.message, at.again = "the result cannot be read yet: "+oneLine(err.Error()), lookAgain
 }
 
-// randomPart is the part of a name that cannot be known in advance.
+// randomPart returns a part of a name that cannot be known in advance.
 func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 
-// collect verifies what both ends handed over and notes its digests. What can be wrong with a result is an outcome, not an
-// error; an error is what another reconcile may not meet again.
+// collect verifies the results of both ends and records their digests. A defect of a result is an outcome, not an error;
+// an error may not occur again in another reconcile.
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	active := w.benchmark.Status.Active
 	name := resultName(active.Run)
@@ -85,8 +85,8 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	return nil
 }
 
-// store creates the ConfigMap of the collected result, unless it exists. The message says what prevents
-// that, and it is tried again for storeGrace.
+// store creates the ConfigMap of the collected result, unless it exists. If that fails, the message says why, and the
+// operator retries for storeGrace.
 func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 	active := w.benchmark.Status.Active
 	var err error
@@ -100,7 +100,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 		err = r.createResult(ctx, w)
 	}
 	switch {
-	case err == nil: // Its outcome is known.
+	case err == nil: // The outcome of the attempt is known.
 		at.reason, at.message = v1alpha1.ReasonEnding, removing(w)
 	case w.now.Sub(active.CollectionTime.Time) > storeGrace:
 		w.fail(at, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
@@ -112,7 +112,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 	}
 }
 
-// createResult reads what has the digests of the collected result, and creates its ConfigMap.
+// createResult reads the results with the digests of the collected result again, and creates its ConfigMap.
 func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	collected := w.benchmark.Status.Active.Collected
 	stored, cm, err := r.verified(ctx, w, collected.ConfigMap)
@@ -123,7 +123,7 @@ func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 		return w.unusable(fmt.Errorf("%w: the logs do not have the result any more whose digests were noted", result.ErrCorrupt))
 	}
 	if stored.PodsDigest != collected.PodsSHA256 {
-		// What the API server says of the pods has changed since: that is noted first, too.
+		// The API server's data about the pods have changed since: their new digest is recorded first, too.
 		*collected = stored.Named(collected.ConfigMap)
 		return errors.New("the pods have changed since the result was collected")
 	}
@@ -141,15 +141,15 @@ func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	return nil
 }
 
-// measured notes that the collected result of the active attempt is stored.
+// measured records that the collected result of the active attempt is stored.
 func (w *world) measured() {
 	status := &w.benchmark.Status
 	status.Stored = append(status.Stored, *status.Active.Collected)
 	w.setOutcome(v1alpha1.OutcomeMeasured, "")
 }
 
-// verified reads what both ends handed over, verifies that it is whole and can be summarized, and makes the
-// ConfigMap that keeps it under a name.
+// verified reads the results of both ends, verifies that they are complete and can be summarized, and returns them with their
+// ConfigMap, which is not created yet.
 func (r *Reconciler) verified(ctx context.Context, w *world, name string) (result.Stored, *corev1.ConfigMap, error) {
 	fail := func(err error) (result.Stored, *corev1.ConfigMap, error) { return result.Stored{}, nil, err }
 	client, clientErr := r.takeResult(ctx, w, w.client, v1alpha1.RoleClient)
@@ -177,7 +177,7 @@ func (r *Reconciler) verified(ctx context.Context, w *world, name string) (resul
 	return stored, cm, err
 }
 
-// unusable turns what is wrong with a result into an outcome, and passes everything else on.
+// unusable turns a defect of a result into an outcome, and returns any other error.
 func (w *world) unusable(err error) error {
 	switch {
 	case errors.Is(err, result.ErrTooLarge):
@@ -194,16 +194,18 @@ func (w *world) unusable(err error) error {
 	return nil
 }
 
-// takeResult reads the framed result from a pod's log and checks it against the run it should be of.
+// takeResult reads the framed result from a pod's log and checks that it belongs to the active run.
 func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, role string) (result.Framed, error) {
-	log, err := r.openLog(ctx, p)
+	ctx, cancel := context.WithTimeout(ctx, r.LogTimeout) // A kubelet that hangs keeps its connections open and sends nothing.
+	defer cancel()
+	log, err := r.Logs(ctx, clientKey(p), false)
 	if err != nil {
 		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %w", p.Name, err)
 	}
 	defer log.Close()
 	framed, err := result.ReadFrame(log)
 	if errors.Is(err, result.ErrMissing) && w.sinceEnd() <= peerGrace {
-		// A kubelet whose container runtime does not answer says so in the log itself. The agent ended well, so that there is a result.
+		// A kubelet whose container runtime does not answer writes its error into the log. The agent succeeded, so that there is a result.
 		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %s", p.Name, err) //nolint:errorlint // whether the result is missing is still open
 	}
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 )
 
-// enforce makes the world follow the status: the Node's marks, the benchmarks that are not needed, and the hold pod. A hold pod
-// that cannot be made stops nothing else. It returns when to look at the hold pod again.
+// enforce brings the cluster in line with the status: it updates the Node's marks, deletes benchmarks that are not needed, and
+// updates the hold pod. A hold pod that cannot be created stops nothing else. It returns when to look at the hold pod again.
 func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	p := publicationOf(w.gate, v)
 	publishes, err := r.publishes(ctx, w, p)
@@ -45,8 +45,8 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 	return again, err
 }
 
-// publishes says whether the marks on the Node are this verification's to write: the gate has the node, or no gate has it. In
-// the latter case another retained verification may hold the node back, and then this one does not let it in.
+// publishes reports whether this verification may write the marks on the Node: its gate owns the node, or no gate does. In
+// the latter case another retained verification may hold the node back; then this one does not release it.
 func (r *Verifications) publishes(ctx context.Context, w *world, p publication) (bool, error) {
 	if w.owner != nil || p.holdsBack() {
 		return !w.lost() || w.owner == nil, nil
@@ -58,7 +58,7 @@ func (r *Verifications) publishes(ctx context.Context, w *world, p publication) 
 	return !slices.ContainsFunc(others, func(o v1alpha1.LatencyVerification) bool { return o.Status.State != v1alpha1.VerificationVerified }), nil
 }
 
-// others are the other verifications of the same node that are not being deleted, read live.
+// others returns the other verifications of the same node that are not being deleted, read live.
 func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerification) ([]v1alpha1.LatencyVerification, error) {
 	list := &v1alpha1.LatencyVerificationList{}
 	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.nodeName": v.Spec.NodeName}); err != nil {
@@ -69,10 +69,10 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 	}), nil
 }
 
-// observeHold notes how long it took to hold back a node that changed. The Node is as it was read, before it was marked.
+// observeHold records in the metrics how long it took to hold back a node that changed. node is the Node before it was marked.
 func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) {
 	c := nodeCondition(node)
-	if r.Activity == nil || c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Verified().Reason != v1alpha1.ReasonIdentityChanged {
+	if c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Verified().Reason != v1alpha1.ReasonIdentityChanged {
 		return
 	}
 	for _, ready := range node.Status.Conditions {
@@ -82,8 +82,8 @@ func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerifi
 	}
 }
 
-// prune deletes the node's benchmarks that the status does not name. Those with a number that it does not know yet are
-// being made.
+// prune deletes the node's benchmarks that the status does not name, except benchmarks with a higher number than the status
+// has, which are being created.
 func (r *Verifications) prune(ctx context.Context, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
 	list := &v1alpha1.LatencyBenchmarkList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(gate.Spec.Namespace), client.MatchingFields{indexOwner: string(v.UID)}); err != nil {
@@ -101,13 +101,13 @@ func (r *Verifications) prune(ctx context.Context, gate *v1alpha1.LatencyGate, v
 	return nil
 }
 
-// needed says whether a status names a benchmark.
+// needed reports whether a status names a benchmark.
 func needed(s v1alpha1.LatencyVerificationStatus, name string) bool {
 	return s.Benchmark != nil && s.Benchmark.Name == name || s.Accepted != nil && s.Accepted.Benchmark == name ||
 		s.First != nil && s.First.Benchmark == name || find(s.History, name) != nil
 }
 
-// numberOf is the number at the end of a benchmark's name; 0 when there is none.
+// numberOf returns the number at the end of a benchmark's name; 0 if there is none.
 func numberOf(name string) int64 {
 	number, err := strconv.ParseInt(name[strings.LastIndex(name, "-")+1:], 10, 64)
 	if err != nil {
@@ -116,9 +116,9 @@ func numberOf(name string) int64 {
 	return number
 }
 
-// finalize makes the Node say what follows from the verification's end: that it is held back, until it is verified, where a gate
-// has the node, what another retained verification says where there is one, and otherwise nothing. The hold pod and the
-// benchmarks go with the verification, which owns them.
+// finalize updates the marks on the Node for the end of the verification: if a gate owns the node, the marks of that gate, which
+// hold the node back until it is verified; otherwise the marks of another retained verification, if there is one; otherwise none.
+// The hold pod and the benchmarks are deleted with the verification, which owns them.
 func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerification) error {
 	if !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
 		return nil
@@ -139,7 +139,7 @@ func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerific
 	return patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 }
 
-// afterwards is what a Node says when one of its verifications is gone.
+// afterwards returns the marks of a Node when one of its verifications is gone.
 func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (publication, error) {
 	others, err := r.others(ctx, v)
 	if err != nil {

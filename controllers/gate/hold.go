@@ -19,19 +19,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// maxPodName is the length of a host name, which a pod's name becomes.
+// maxPodName is the maximum length of a host name, because a pod's name becomes its host name.
 const maxPodName = 63
 
-// holdPodOf is the pod that stands on a node as long as its gate asks for it: always Running, and Ready only while the node is
-// verified. The bench image's agent sleeps in it. Operators look at its condition Ready, which waits for the condition that
-// this controller sets, or at whether its containers are ready, as NVIDIA's k8s-operator-libs do, which a readiness gate does
-// not change: see probeOf. A pod cannot get another probe, so that it is created again when the node comes to be verified, or does
-// not any more.
+// holdPodOf returns the hold pod of a node, which exists while the gate requests it: always Running, and Ready only while the node is
+// verified. The bench image's agent sleeps in it. Some operators look at its condition Ready, which waits for the condition that
+// this controller sets; others, such as NVIDIA's k8s-operator-libs, look at whether its containers are ready, which a readiness
+// gate does not change: see probeOf. The probe of a pod cannot change, so that the pod is created again when the node becomes
+// verified or unverified.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
 	labels := labelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
-	return &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: holdPodName(gate.Name, v.Spec.NodeName),
 			Labels: labels, OwnerReferences: []metav1.OwnerReference{goesWith(v)},
@@ -39,41 +39,31 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
 			ServiceAccountName:            serviceAccount,
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(2)),
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			ReadinessGates:                []corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}},
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
-				Command: []string{agent, "hold"}, ReadinessProbe: probeOf(v),
-				// No CPU: of a node whose CPUs are given out whole, the least request takes a whole one from another pod.
+				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(v),
+				// No CPU: on a node that allocates whole CPUs, the smallest request would take a whole CPU from other pods.
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
 				},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
 			}},
 		},
 	}
+	pods.Restrict(&pod.Spec)
+	return pod
 }
 
-// agent is the agent's path in the bench image.
-const agent = "/usr/local/bin/tailgate-agent"
-
-// probeOf is the probe of a hold pod. That of a node that is not verified fails. That of a verified node compares the boot and
-// the kernel that the container sees with those that were verified, as far as the gate counts them: after a boot the kubelet
+// probeOf returns the probe of a hold pod. If the node is not verified, it fails. If the node is verified, it compares the boot and
+// the kernel that the container sees with the verified ones, if they are part of the identity: after a boot the kubelet
 // runs the container again, and it does not become ready, whether or not a manager runs. Neither changes while the container
 // runs, so that the probe need not run often.
 func probeOf(v *v1alpha1.LatencyVerification) *corev1.Probe {
 	probe := &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{agent, "unverified"}}},
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{pods.Agent, "unverified"}}},
 		PeriodSeconds: 3600,
 	}
 	if v.Status.State == v1alpha1.VerificationVerified {
@@ -96,16 +86,20 @@ func probes(pod *corev1.Pod) []string {
 	return pod.Spec.Containers[0].ReadinessProbe.Exec.Command
 }
 
-// holdSettled is how long a hold pod must run before those that ended before it are forgotten.
+// holdSettled is how long a hold pod must run before the setback of earlier hold pods that ended is cleared.
 const holdSettled = 10 * time.Minute
 
-// hold makes the hold pod of a node, or removes it, and says in its condition whether the node is verified. What goes wrong with
-// it is set in the verification's status, and tried again after a rest. It returns when to look again.
+// hold creates the hold pod of a node, or removes it, and sets its condition to whether the node is verified. An error with the
+// pod is recorded in the verification's status, and retried after a pause. It returns when to look again.
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
-	// A node that another gate has is that gate's to speak of.
+	// If another gate owns the node, only that gate has a hold pod on it.
 	asked := w.gate.Spec.Enforcement.HoldPod != nil && (w.owner == nil || !w.lost())
 	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy, r.ServiceAccount)
-	pod, err := r.holdPod(ctx, want, asked)
+	reader := r.Live
+	if !asked {
+		reader = r.Client // There is a hold pod only if the gate requested one before, and then the cache has it.
+	}
+	pod, err := controllers.Get[corev1.Pod](ctx, reader, want.Namespace, want.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -124,7 +118,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	switch {
 	case pod == nil && again > 0:
 	case pod == nil:
-		// Its condition follows when the watch delivers it.
+		// Its condition is set when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be created: %v", want.Namespace, want.Name, err))
 		}
@@ -137,7 +131,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		rest(v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("pod %s/%s ended: %s %s", pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message))
 		return again, controllers.Delete(ctx, r.Client, pod)
 	case !slices.Equal(probes(pod), probes(want)):
-		// It speaks of another state, and is made again when it is gone.
+		// Its probe is for another state; the pod is created again when it is gone.
 		return again, controllers.Delete(ctx, r.Client, pod)
 	default:
 		return settle(pod, v, w.now), r.holdCondition(ctx, pod, v)
@@ -145,7 +139,8 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	return again, nil
 }
 
-// settle forgets what went wrong with earlier hold pods when this one has run for a while, and returns when to look again.
+// settle clears the setback of earlier hold pods, at once if they could not be created, and if they ended when this one has run for
+// holdSettled. It returns when to look again.
 func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) time.Duration {
 	last := v.Status.HoldPodSetback
 	if last == nil {
@@ -160,16 +155,6 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 		return 0
 	}
 	return min(left, holdSettled)
-}
-
-// holdPod gets the pod of a hold pod's name; nil when there is none. Where the gate does not ask for one there is one only if it
-// did before, and then the cache has it.
-func (r *Verifications) holdPod(ctx context.Context, want *corev1.Pod, asked bool) (*corev1.Pod, error) {
-	reader := r.Live
-	if !asked {
-		reader = r.Client
-	}
-	return controllers.Get[corev1.Pod](ctx, reader, want.Namespace, want.Name)
 }
 
 // holdCondition sets the condition for which the pod's readiness waits.

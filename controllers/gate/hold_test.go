@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 func TestProbeOf(t *testing.T) {
@@ -14,11 +15,11 @@ func TestProbeOf(t *testing.T) {
 		want     []string
 	}{
 		"verified": {v1alpha1.VerificationVerified, map[string]string{"BootID": "b-1", "Kernel": "6.1.0", "Kubelet": "v1", "Label/onload": "9.0"},
-			[]string{agent, "verified", "BootID=b-1", "Kernel=6.1.0"}},
-		"verified, and boots do not count": {v1alpha1.VerificationVerified, map[string]string{"Kernel": "6.1.0"}, []string{agent, "verified", "Kernel=6.1.0"}},
-		"failed":                           {v1alpha1.VerificationFailed, map[string]string{"BootID": "b-1"}, []string{agent, "unverified"}},
-		"measured":                         {v1alpha1.VerificationMeasuring, map[string]string{"BootID": "b-1"}, []string{agent, "unverified"}},
-		"never looked at":                  {"", nil, []string{agent, "unverified"}},
+			[]string{pods.Agent, "verified", "BootID=b-1", "Kernel=6.1.0"}},
+		"verified, and boots do not count": {v1alpha1.VerificationVerified, map[string]string{"Kernel": "6.1.0"}, []string{pods.Agent, "verified", "Kernel=6.1.0"}},
+		"failed":                           {v1alpha1.VerificationFailed, map[string]string{"BootID": "b-1"}, []string{pods.Agent, "unverified"}},
+		"measured":                         {v1alpha1.VerificationMeasuring, map[string]string{"BootID": "b-1"}, []string{pods.Agent, "unverified"}},
+		"never looked at":                  {"", nil, []string{pods.Agent, "unverified"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +28,7 @@ func TestProbeOf(t *testing.T) {
 			if got := probes(pod); !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
-			// Kubernetes takes 0 for three failures: only a pod that was never ready may have that.
+			// Kubernetes treats 0 as three failures: only a pod that was never ready may have it.
 			if probe := pod.Spec.Containers[0].ReadinessProbe; c.state == v1alpha1.VerificationVerified && probe.FailureThreshold != 1 {
 				t.Errorf("%d failures are needed to hold the node back", probe.FailureThreshold)
 			}

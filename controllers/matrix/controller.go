@@ -1,18 +1,18 @@
 // Package matrix reconciles LatencyMatrices in the same five verbs as package benchmark: get, observe, decide, apply,
-// report. A matrix measures nothing itself. It makes a LatencyBenchmark for each pair, which has claims, attempts, results
+// report. A matrix measures nothing itself. It creates a LatencyBenchmark for each pair, which has claims, attempts, results
 // and a verdict of its own, and summarizes them in its status.
 //
 //	accepted ──claim──▶ claimed ──create──▶ queued, measured by package benchmark ──finished──▶ released
 //	                       ▲                             │
 //	                       └───────── deleted ◀──────────┘
 //
-// The nodes are chosen once and the plan follows from them, so a pair is known by its number and its benchmark by its
-// name. A claim on one of the places that spec.parallelism gives is a status write with the resourceVersion that was got,
-// made before the pair's benchmark is; a manager that dies at any point leaves what the next one recognises. Whatever is
-// missing is made: also the benchmark of a pair that was measured, if a user deleted it.
+// The nodes are chosen once and determine the plan, so a pair is identified by its number and its benchmark by its
+// name. A claim on one of the places of spec.parallelism is a status write with the resourceVersion that was read,
+// before the pair's benchmark is created; a manager that dies at any point leaves a state that the next one recognises. A
+// missing benchmark is created, also for a pair that was measured, if a user deleted its benchmark.
 //
-// The benchmarks of the pairs are read from the cache, where they may be late and never wrong: nothing that was
-// finished is taken up again. Whether one exists is asked of the API server, by its name, before anything rests on it.
+// The benchmarks of the pairs are read from the cache, where they may be late but never wrong: a finished benchmark does not
+// continue. Before a step depends on whether a benchmark exists, the benchmark is read by its name from the API server.
 package matrix
 
 import (
@@ -24,7 +24,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -40,16 +39,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// Preflight observes what the checks before the acceptance of a matrix, given its overview, look at.
+// Preflight observes the input of the checks before the acceptance of a matrix, given its overview.
 type Preflight func(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error)
 
 // Reconciler reconciles LatencyMatrices.
 type Reconciler struct {
-	// Client writes. From its cache the benchmarks of the pairs are read.
+	// Client writes. Benchmarks, nodes and other matrices are read from its cache.
 	Client client.Client
 	// Live reads from the API server, past the cache.
 	Live client.Reader
-	// Preflight is package benchmark's.
+	// Preflight is the one of package benchmark.
 	Preflight Preflight
 	// Recorder emits events.
 	Recorder events.EventRecorder
@@ -71,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !m.DeletionTimestamp.IsZero() {
-		// Owner references take the pairs' benchmarks along.
+		// The garbage collector deletes the pairs' benchmarks by their owner references.
 		return ctrl.Result{}, nil
 	}
 	old := m.DeepCopy()
@@ -87,7 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controllers.Written(0, err)
 	}
 	if err != nil {
-		// What was done is recorded all the same.
+		// The steps that were carried out are recorded all the same.
 		return ctrl.Result{}, errors.Join(err, r.report(ctx, old, world))
 	}
 	if err := r.report(ctx, old, world); err != nil {
@@ -97,8 +96,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return controllers.Written(controllers.Soonest(again, expires), err)
 }
 
-// SetupWithManager registers the controller: it is woken by its matrices and the benchmarks of their pairs, by the nodes for
-// those that are not accepted yet, and by the matrices that are baselines or have them.
+// SetupWithManager registers the controller. A matrix is reconciled when it or the benchmark of a pair changes, while it is not
+// accepted when a node changes, and when its baseline, or a matrix that has it as its baseline, changes.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexMatrix, matrixOf); err != nil {
 		return fmt.Errorf("indexing benchmarks by %s: %w", indexMatrix, err)
@@ -119,7 +118,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// kind of all matrices.
+// kind is the kind of all matrices.
 const kind = "LatencyMatrix"
 
 // indexMatrix finds the benchmarks of pairs by the UID of the matrix that owns them: any user can change a label.
@@ -132,57 +131,39 @@ func matrixOf(o client.Object) []string {
 	return nil
 }
 
-// accepted says whether the nodes of a matrix were chosen.
+// accepted reports whether the nodes of a matrix were chosen.
 func accepted(m *v1alpha1.LatencyMatrix) bool { return len(m.Status.Nodes) > 0 }
 
-// childChanges passes the events after which the benchmark of a pair counts otherwise than before. Most of its writes,
-// about pods that start and end, are not among them.
-var childChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return countsOf(before) != countsOf(after) })
+// childChanges passes the changes of a pair's benchmark that affect the matrix. Most writes of its status, about pods that start
+// and end, are not among them.
+var childChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return childFacts(before) != childFacts(after) })
 
-// counts is what counts of the benchmark of a pair.
-type counts struct {
-	owner            types.UID
-	generation       int64
-	deleted, started bool
-	progress         v1alpha1.Progress
-	succeeded        metav1.ConditionStatus
-	accepted, passed said
-}
-
-// said is what a condition says.
-type said struct {
-	status          metav1.ConditionStatus
-	reason, message string
-	generation      int64
-}
-
-func countsOf(b *v1alpha1.LatencyBenchmark) counts {
-	c := counts{generation: b.Generation, deleted: !b.DeletionTimestamp.IsZero(), started: b.Status.StartTime != nil}
+// childFacts returns the part of a pair's benchmark that affects the matrix, as text.
+func childFacts(b *v1alpha1.LatencyBenchmark) string {
+	facts := []any{b.Generation, b.DeletionTimestamp.IsZero(), b.Status.StartTime != nil}
 	if owner := metav1.GetControllerOfNoCopy(b); owner != nil {
-		c.owner = owner.UID
+		facts = append(facts, owner.UID)
 	}
 	if b.Status.Progress != nil {
-		c.progress = *b.Status.Progress
+		facts = append(facts, *b.Status.Progress)
 	}
-	for _, found := range b.Status.Conditions {
-		switch what := (said{found.Status, found.Reason, found.Message, found.ObservedGeneration}); found.Type {
+	for _, c := range b.Status.Conditions {
+		switch c.Type {
 		case v1alpha1.ConditionSucceeded:
-			c.succeeded = found.Status
-		case v1alpha1.ConditionAccepted:
-			c.accepted = what
-		case v1alpha1.ConditionPassed:
-			c.passed = what
+			facts = append(facts, c.Type, c.Status)
+		case v1alpha1.ConditionAccepted, v1alpha1.ConditionPassed:
+			facts = append(facts, c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
 		}
 	}
-	return c
+	return fmt.Sprintln(facts...)
 }
 
-// planChanges passes the events after which a baseline has other pairs than before, or a matrix another baseline.
+// planChanges passes the changes that give a baseline other pairs, or a matrix another baseline.
 var planChanges = controllers.Updates(func(before, after *v1alpha1.LatencyMatrix) bool {
 	return before.UID != after.UID || accepted(before) != accepted(after) || baselineOf(before) != baselineOf(after)
 })
 
-// failed says whether the benchmark of a pair is finished without having measured everything.
+// failed reports whether the benchmark of a pair is finished although not all of its runs were measured.
 func failed(child *v1alpha1.LatencyBenchmark) bool {
 	return meta.IsStatusConditionFalse(child.Status.Conditions, v1alpha1.ConditionSucceeded)
 }

@@ -1,6 +1,6 @@
-// Package retention deletes finished benchmarks, with their results, when their own spec says so: a time after they have
-// finished, or when so many newer ones of their series are complete. A benchmark never deletes another one, and keeps
-// nothing of its own but its completion time: a manager that dies at any point is followed by one that does the same.
+// Package retention deletes finished benchmarks, with their results, when their own spec requests it: a time after they have
+// finished, or when a number of newer benchmarks of their series are complete. The spec of a benchmark never deletes another
+// benchmark. The only state is the completion time of the benchmark, so that a new manager continues where another one died.
 package retention
 
 import (
@@ -27,7 +27,7 @@ import (
 
 // Reconciler deletes finished LatencyBenchmarks that their spec does not keep.
 type Reconciler struct {
-	// Client deletes. From its cache the other benchmarks of the namespace are read.
+	// Client deletes. The other benchmarks of the namespace are read from its cache.
 	Client client.Client
 	// Live reads from the API server, past the cache.
 	Live client.Reader
@@ -40,7 +40,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile looks whether one benchmark is to be deleted.
+// Reconcile deletes one benchmark if its spec requests it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	b := &v1alpha1.LatencyBenchmark{}
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
@@ -74,14 +74,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: s.again}, nil
 }
 
-// Delete deletes the version of an object that was decided about, with what it owns: its spec may just have been edited.
+// Delete deletes an object and its dependents, but only in the version that was read: its spec may just have been edited.
 func Delete(ctx context.Context, c client.Writer, o client.Object) error {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
-// SetupWithManager registers the controller. A benchmark is looked at when it changes, when another one of its series is
-// complete, and when one that had it as its baseline goes or names another.
+// SetupWithManager registers the controller. A benchmark is reconciled when it changes, when another benchmark of its series is
+// complete, and when a benchmark that had it as its baseline is deleted or names another baseline.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	ofSeries := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return seriesOf(ctx, mgr.GetClient(), o)
@@ -93,26 +93,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return ok && limited(b)
 		}))).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofSeries, builder.WithPredicates(completions)).
-		Watches(&v1alpha1.LatencyBenchmark{}, handler.Funcs{
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requests) {
-				if name := baselineOf(e.ObjectOld); name != baselineOf(e.ObjectNew) {
-					wake(queue, e.ObjectOld.GetNamespace(), name)
-				}
-			},
-			DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue requests) {
-				wake(queue, e.Object.GetNamespace(), baselineOf(e.Object))
-			},
-		}).
+		Watches(&v1alpha1.LatencyBenchmark{}, handler.EnqueueRequestsFromMapFunc(baselines), builder.WithPredicates(controllers.NotCreated, baselineChanges)).
 		Complete(r)
 }
 
-// completions passes the events after which a series has one complete benchmark more.
+// completions passes the events that add a complete benchmark to a series.
 var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
 	controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 		return complete(after) && (!complete(before) || before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries])
 	}))
 
-// seriesOf are the benchmarks in the series of one.
+// seriesOf returns requests for the limited benchmarks in the series of an object.
 func seriesOf(ctx context.Context, c client.Reader, o client.Object) []reconcile.Request {
 	series := o.GetLabels()[v1alpha1.LabelSeries]
 	if series == "" {
@@ -121,9 +112,14 @@ func seriesOf(ctx context.Context, c client.Reader, o client.Object) []reconcile
 	return controllers.Requests(ctx, c, &v1alpha1.LatencyBenchmarkList{}, limited, client.InNamespace(o.GetNamespace()), client.MatchingLabels{v1alpha1.LabelSeries: series})
 }
 
-// wake looks again at the benchmark that was a baseline.
-func wake(queue requests, namespace, name string) {
-	if name != "" {
-		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+// baselineChanges passes the deletion of a benchmark, and the changes that give it another baseline.
+var baselineChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return baselineOf(before) != baselineOf(after) })
+
+// baselines returns the request for the baseline of a benchmark.
+func baselines(_ context.Context, o client.Object) []reconcile.Request {
+	name := baselineOf(o)
+	if name == "" {
+		return nil
 	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }

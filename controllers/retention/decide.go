@@ -7,15 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
-
-// requests is the queue of the controller.
-type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // The steps that decide may choose.
 const (
@@ -24,13 +19,13 @@ const (
 )
 
 const (
-	// soon is when one is looked at again that changed meanwhile.
+	// soon is the wait before the next reconcile of a benchmark that changed meanwhile.
 	soon = time.Millisecond
-	// KeptAgain is how often one is looked at that would go if it were not a baseline. It is a fallback for the watches.
+	// KeptAgain is the interval at which an expired object that is kept as a baseline is reconciled, if no watch wakes it earlier.
 	KeptAgain = 10 * time.Minute
 )
 
-// step is what decide chose. The message says why it is deleted, or what alone keeps it.
+// step is the step that decide chose. The message says why the benchmark is deleted, or why it is kept although it should be deleted.
 type step struct {
 	kind    string
 	message string
@@ -38,13 +33,13 @@ type step struct {
 	again time.Duration
 }
 
-// limited says whether a benchmark may have to be deleted some time: it is finished, its spec limits how long it is kept,
-// and nothing of Tailgate's owns it, with which it would go.
+// limited reports whether a benchmark may have to be deleted at some time: it is finished, its spec limits how long it is kept,
+// and no object of Tailgate owns it.
 func limited(b *v1alpha1.LatencyBenchmark) bool {
 	return b.Finished() && b.DeletionTimestamp.IsZero() && (b.Spec.TTLSecondsAfterFinished != nil || b.Spec.HistoryLimit > 0) && !owned(b)
 }
 
-// decide says what becomes of a benchmark that is limited, given all benchmarks of its namespace. It is pure.
+// decide chooses the step for a limited benchmark, given all benchmarks of its namespace. It is pure.
 func decide(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) step {
 	why, again := Overdue(b.Spec.TTLSecondsAfterFinished, b.Status.CompletionTime, now)
 	if why == "" {
@@ -60,8 +55,8 @@ func decide(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now t
 	return step{kind: stepDelete, message: "deleted with its results: " + why}
 }
 
-// Overdue says why a benchmark or matrix with that spec.ttlSecondsAfterFinished has to be deleted; if it does not, empty, and
-// after how long it does, zero for never.
+// Overdue returns why a benchmark or matrix with that spec.ttlSecondsAfterFinished must be deleted. If it need not be deleted yet,
+// why is empty, and again is the time until it must; zero for never.
 func Overdue(ttlSeconds *int32, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
 	if ttlSeconds == nil || completed == nil {
 		return "", 0
@@ -72,8 +67,8 @@ func Overdue(ttlSeconds *int32, completed *metav1.Time, now time.Time) (why stri
 	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s", *ttlSeconds, completed.UTC().Format(time.RFC3339)), 0
 }
 
-// outnumbered says that as many newer benchmarks of the series are complete as are kept. Failed ones do not count: they
-// replace no result.
+// outnumbered returns why a benchmark must be deleted if spec.historyLimit newer benchmarks of its series are complete; otherwise
+// it returns an empty string. Failed benchmarks do not count, because they replace no result.
 func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
 	series := b.Labels[v1alpha1.LabelSeries]
 	if b.Spec.HistoryLimit == 0 || series == "" {
@@ -92,7 +87,7 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 	return fmt.Sprintf("spec.historyLimit is %d, and %d newer benchmarks of series %s are complete", b.Spec.HistoryLimit, newer, series)
 }
 
-// isNewer orders by creation, and what was created within one second by name.
+// isNewer reports whether a is newer than b: by creation, and within the same second by name.
 func isNewer(a, b *v1alpha1.LatencyBenchmark) bool {
 	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 		return order > 0
@@ -100,7 +95,7 @@ func isNewer(a, b *v1alpha1.LatencyBenchmark) bool {
 	return a.Name > b.Name
 }
 
-// userOf is the name of a benchmark that has this one as its baseline; empty if none has.
+// userOf returns the name of a benchmark that has this one as its baseline; empty if there is none.
 func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
 	for i := range all {
 		o := &all[i]
@@ -114,8 +109,8 @@ func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) strin
 	return ""
 }
 
-// owned says whether something of Tailgate's, a matrix or a gate's verification, decides when a benchmark
-// goes.
+// owned reports whether an object of Tailgate, a matrix or a gate's verification, decides when a benchmark
+// is deleted.
 func owned(b *v1alpha1.LatencyBenchmark) bool {
 	owner := metav1.GetControllerOfNoCopy(b)
 	if owner == nil {
@@ -125,12 +120,12 @@ func owned(b *v1alpha1.LatencyBenchmark) bool {
 	return err == nil && group.Group == v1alpha1.GroupVersion.Group
 }
 
-// complete says whether everything of a benchmark was measured.
+// complete reports whether all runs of a benchmark were measured.
 func complete(b *v1alpha1.LatencyBenchmark) bool {
 	return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded)
 }
 
-// baselineOf is the name of the benchmark that a benchmark's gate compares with; empty when it names none.
+// baselineOf returns the name of the benchmark with which a benchmark's criteria compare; empty if they name none.
 func baselineOf(o client.Object) string {
 	b, ok := o.(*v1alpha1.LatencyBenchmark)
 	if !ok {
