@@ -1,4 +1,4 @@
-// Package cached keeps what tests download in the user's cache: each folder is there completely or not at all.
+// Package cached keeps downloads and builds of tests in the user's cache. Each folder is either complete or absent.
 package cached
 
 import (
@@ -14,83 +14,115 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a download may take.
+// patience limits a download.
 const patience = 5 * time.Minute
 
-// Folder is the path of a folder of the user's cache. If it is not there, fill writes its content into a temporary one
-// beside it, which is then renamed. Other processes wait meanwhile.
-func Folder(name string, fill func(tmp string) error) (string, error) {
-	cache, err := os.UserCacheDir()
+// pollInterval is the time between two attempts to take a lock.
+const pollInterval = 100 * time.Millisecond
+
+// Dir returns the folder of the project in the user's cache.
+func Dir() (string, error) {
+	dir, err := os.UserCacheDir() // $XDG_CACHE_HOME, or $HOME/.cache.
 	if err != nil {
 		return "", fmt.Errorf("looking for the cache folder: %w", err)
 	}
-	dir := filepath.Join(cache, "tailgate", name)
-	if err := once(dir, fill); err != nil {
+	return filepath.Join(dir, "tailgate"), nil
+}
+
+// Folder returns the path of a folder in the user's cache, which Once fills.
+func Folder(ctx context.Context, name string, fill func(tmp string) error) (string, error) {
+	cache, err := Dir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, name)
+	if err := Once(ctx, dir, fill); err != nil {
 		return "", fmt.Errorf("filling %s: %w", dir, err)
 	}
 	return dir, nil
 }
 
-// Scratch is an empty folder of the user's cache for temporary files, which one process has at a time. Release removes it.
-// If the process is killed, the next one does.
-func Scratch(name string) (dir string, release func(), err error) {
-	cache, err := os.UserCacheDir()
+// Scratch returns an empty folder in the user's cache for temporary files. One process has it at a time. release removes it; if
+// the process is killed, the next one does.
+func Scratch(ctx context.Context, name string) (dir string, release func(), err error) {
+	cache, err := Dir()
 	if err != nil {
-		return "", nil, fmt.Errorf("looking for the cache folder: %w", err)
+		return "", nil, err
 	}
-	dir = filepath.Join(cache, "tailgate", name)
-	lock, err := locked(dir)
+	dir = filepath.Join(cache, name)
+	unlock, err := Lock(ctx, dir+".lock")
 	if err != nil {
 		return "", nil, err
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
-		return "", nil, errors.Join(err, lock.Close())
+		unlock()
+		return "", nil, err
 	}
 	return dir, func() {
-		_ = os.RemoveAll(dir) // or else the next process does
-		lock.Close()
+		_ = os.RemoveAll(dir) // if this fails, the next process removes it
+		unlock()
 	}, nil
 }
 
-// locked waits until no other process has the lock of a folder, and takes it.
-func locked(dir string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return nil, err
+// Lock takes an exclusive lock on the file, waiting until ctx ends. It creates the file, with its folder, if it does not exist. The
+// lock dies with the process.
+func Lock(ctx context.Context, path string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("creating the cache: %w", err)
 	}
-	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("waiting for another process that fills it: %w", err), lock.Close())
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for errors.Is(err, unix.EWOULDBLOCK) {
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-time.After(pollInterval):
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		}
 	}
-	return lock, nil
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("waiting for the lock %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
 }
 
-func once(dir string, fill func(tmp string) error) error {
-	lock, err := locked(dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
+// Once fills the folder dir by calling fill with a temporary folder beside it, which is renamed when it is complete, so
+// that dir is either absent or complete. Callers in several processes wait for each other. Once does nothing if dir
+// exists.
+func Once(ctx context.Context, dir string, fill func(tmp string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	// A process that died while it filled the folder left this one.
-	tmp := dir + ".tmp"
-	if err := os.RemoveAll(tmp); err != nil {
+	unlock, err := Lock(ctx, dir+".lock")
+	if err != nil {
 		return err
 	}
+	defer unlock()
+	if _, err := os.Stat(dir); err == nil { // Another process was quicker.
+		return nil
+	}
+	// This process holds the lock, so an existing folder was left by a process that died.
+	tmp := dir + ".tmp"
+	if err := os.RemoveAll(tmp); err != nil {
+		return fmt.Errorf("removing an unfinished folder: %w", err)
+	}
 	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return err
+		return fmt.Errorf("creating a folder to fill: %w", err)
 	}
 	if err := fill(tmp); err != nil {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
-	return os.Rename(tmp, dir)
+	if err := os.Rename(tmp, dir); err != nil {
+		return fmt.Errorf("putting the folder in its place: %w", err)
+	}
+	return nil
 }
 
-// Download reads a URL.
+// Download returns the content of a URL.
 func Download(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

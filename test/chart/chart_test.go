@@ -3,7 +3,9 @@ package chart
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -28,7 +30,7 @@ const (
 	namespace = "tailgate-system"
 )
 
-// tool is the path of a tool that is pinned in a module file of hack/tools.
+// tool returns the path of a tool that is pinned in a module file of hack/tools.
 func tool(modfile, name string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		c := exec.Command("go", "tool", "-n", "-modfile=hack/tools/"+modfile, name)
@@ -43,7 +45,7 @@ var (
 	kustomizeTool = tool("go.mod", "kustomize")
 )
 
-// run runs a tool, and returns what it wrote.
+// run runs a tool, and returns its output.
 func run(t *testing.T, tool func() (string, error), args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	path, err := tool()
@@ -52,25 +54,27 @@ func run(t *testing.T, tool func() (string, error), args ...string) (stdout, std
 	}
 	var out, errs bytes.Buffer
 	c := exec.Command(path, args...)
-	// Nothing of the user's configures it.
+	// The user's configuration must not affect it.
 	c.Env = append(os.Environ(), "HELM_CONFIG_HOME="+t.TempDir(), "KUBECONFIG=/nowhere")
 	c.Stdout, c.Stderr = &out, &errs
 	err = c.Run()
 	return out.String(), errs.String(), err
 }
 
-// object is one of a manifest, and how tests name it.
+// object is an object of a manifest.
 type object = *unstructured.Unstructured
 
-// objects reads a manifest, by kind and name.
+// objects parses a manifest, and returns its objects by kind and name.
 func objects(t *testing.T, manifest string) map[string]object {
 	t.Helper()
 	all := map[string]object{}
 	decoder := utilyaml.NewYAMLToJSONDecoder(strings.NewReader(manifest))
 	for {
 		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(&o.Object); err != nil {
+		if err := decoder.Decode(&o.Object); errors.Is(err, io.EOF) {
 			break
+		} else if err != nil {
+			t.Fatalf("the manifest cannot be read after %d objects: %v", len(all), err)
 		}
 		if len(o.Object) == 0 {
 			continue
@@ -117,7 +121,7 @@ func kustomize(t *testing.T, folder string) map[string]object {
 
 func TestDefaultsAreTheKustomization(t *testing.T) {
 	want := kustomize(t, "config/default")
-	// Helm's release lives in it, so that Helm cannot make it.
+	// Helm's release is stored in it, so that Helm cannot create it.
 	delete(want, "Namespace "+namespace)
 	checkSame(t, want, render(t, "crds.keep=false"))
 }
@@ -141,7 +145,7 @@ func TestPrometheusIsTheKustomization(t *testing.T) {
 	}
 }
 
-// checkSame holds the objects of the chart against those of the kustomization.
+// checkSame compares the objects of the chart with those of the kustomization.
 func checkSame(t *testing.T, want, got map[string]object) {
 	t.Helper()
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
@@ -237,7 +241,7 @@ func TestArguments(t *testing.T) {
 		t.Errorf("ports are %v", ports)
 	}
 
-	// Every flag of the manager is among them.
+	// The chart sets every flag of the manager.
 	source, err := os.ReadFile(filepath.Join(root, "cmd/manager/main.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +268,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// Without gates the manager has no right to write anything of nodes, and does not try.
+// Without gates the manager has no right to write to nodes, and does not try to.
 func TestWithoutGates(t *testing.T) {
 	want := overlay(t, "without-gates", "default")
 	delete(want, "Namespace "+namespace)
@@ -332,7 +336,7 @@ func overlay(t *testing.T, component string, folders ...string) map[string]objec
 		t.Fatal(err)
 	}
 	path := func(folder string) string {
-		// Kustomize takes relative paths alone.
+		// Kustomize accepts only relative paths.
 		relative, err := filepath.Rel(dir, filepath.Join(config, folder))
 		if err != nil {
 			t.Fatal(err)
@@ -368,7 +372,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// The defaults are for a manager that is always there: what the kustomization has, too, see TestDefaultsAreTheKustomization.
+// The defaults are for a highly available manager, as in the kustomization; see TestDefaultsAreTheKustomization.
 func TestReplicas(t *testing.T) {
 	all := render(t)
 	d := deployment(t, all)
@@ -470,7 +474,7 @@ func TestLintAndPackage(t *testing.T) {
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("the package is %v, %v", archives, err)
 	}
-	// What the chart links to is in its package.
+	// The package contains the files to which the chart links.
 	stdout, stderr, err := run(t, helmTool, "template", "tailgate", archives[0], "--namespace", namespace)
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, stderr)

@@ -1,8 +1,8 @@
-// Package chromium brings the browser in which tests open a page: a headless Chromium that needs nothing of the machine
-// but its C library and a certificate store, at one version, kept in the cache.
+// Package chromium provides the browser in which tests open a page: a headless Chromium of a fixed version, kept in the
+// cache, that needs only the C library and a certificate store of the machine.
 //
-// It is the one that npm's package @sparticuz/chromium carries in its tarball, with the libraries and a font that it
-// needs. npm never changes what it published, and the tarball is held against its digest.
+// It is the browser in the tarball of npm's package @sparticuz/chromium, with the libraries and a font that it needs. npm
+// never changes published packages, and the tarball is verified against its digest.
 package chromium
 
 import (
@@ -26,31 +26,31 @@ import (
 )
 
 const (
-	// Version is that of the package, and of the browser in it.
+	// Version is the version of the package, and of the browser in it.
 	Version = "153.0.0"
-	// integrity is npm's digest of its tarball.
+	// integrity is npm's digest of the tarball.
 	integrity = "sha512-jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
-	// axeVersion is that of npm's package axe-core, and axeIntegrity the digest of its tarball.
+	// axeVersion is the version of npm's package axe-core, and axeIntegrity the digest of its tarball.
 	axeVersion   = "4.11.0"
 	axeIntegrity = "sha512-ilYanEU8vxxBexpJd8cWM4ElSQq4QctCLKih0TSfjIfCQTeyH/6zVrmIJfLPrKTKJRbiG+cfnZbQIjAlJmF1jQ=="
-	// registry is npm's, unless npm_config_registry names another, as for npm itself.
+	// registry is npm's registry. As for npm itself, npm_config_registry may name another.
 	registry = "https://registry.npmjs.org"
 )
 
 // Browser is an installed Chromium.
 type Browser struct {
-	// Path is the program.
+	// Path is the path of the program.
 	Path string
-	// Env are variables without which it does not find its libraries, its font and its language, as KEY=value.
+	// Env holds the variables, as KEY=value, with which it finds its libraries, its font and its language.
 	Env []string
 }
 
-// Install returns the browser, from the cache or else from npm. It says on log when it has to fetch it.
+// Install returns the browser, from the cache or else from npm. It writes to log when it downloads the browser.
 func Install(ctx context.Context, log io.Writer) (Browser, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return Browser{}, fmt.Errorf("there is a browser for tests on linux/amd64, and none on %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	dir, err := cached.Folder("chromium-"+Version, func(tmp string) error {
+	dir, err := cached.Folder(ctx, "chromium-"+Version, func(tmp string) error {
 		fmt.Fprintf(log, "fetching Chromium %s (once, 70 MB)\n", Version)
 		return fetch(ctx, tmp)
 	})
@@ -63,7 +63,7 @@ func Install(ctx context.Context, log io.Writer) (Browser, error) {
 	}, nil
 }
 
-// fetch downloads the package, verifies it and unpacks what a test needs of it.
+// fetch downloads the package, verifies it and unpacks the files that tests need.
 func fetch(ctx context.Context, dir string) error {
 	tarball, err := download(ctx, "@sparticuz/chromium/-/chromium-"+Version+".tgz", integrity)
 	if err != nil {
@@ -72,7 +72,7 @@ func fetch(ctx context.Context, dir string) error {
 	return unpack(tarball, dir)
 }
 
-// download reads a tarball from npm, and holds it against its digest.
+// download downloads a tarball from npm, and verifies its digest.
 func download(ctx context.Context, path, digest string) ([]byte, error) {
 	from := registry
 	if own := os.Getenv("npm_config_registry"); own != "" {
@@ -90,9 +90,9 @@ func download(ctx context.Context, path, digest string) ([]byte, error) {
 	return tarball, nil
 }
 
-// Axe is the script of axe-core, which checks the accessibility of the page in which it runs.
+// Axe returns the script of axe-core, which checks the accessibility of the page in which it runs.
 func Axe(ctx context.Context) (string, error) {
-	dir, err := cached.Folder("axe-core-"+axeVersion, func(tmp string) error {
+	dir, err := cached.Folder(ctx, "axe-core-"+axeVersion, func(tmp string) error {
 		tarball, err := download(ctx, "axe-core/-/axe-core-"+axeVersion+".tgz", axeIntegrity)
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func unpack(tarball []byte, dir string) error {
 			}); err != nil {
 				return err
 			}
-			// The package's own names folders of the machines that it was made for.
+			// The package's own file names folders of the machines for which it was made.
 			const fonts = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir>%s</dir><cachedir>%s</cachedir></fontconfig>`
 			final := strings.TrimSuffix(dir, ".tmp")
 			return os.WriteFile(filepath.Join(dir, "fonts.xml"), fmt.Appendf(nil, fonts, filepath.Join(final, "fonts"), filepath.Join(final, "font-cache")), 0o644)
@@ -141,7 +141,7 @@ func unpack(tarball []byte, dir string) error {
 	})
 }
 
-// files calls what handles a file for each of a tar archive.
+// files calls handle for each regular file of a tar archive.
 func files(archive io.Reader, handle func(name string, content io.Reader) error) error {
 	t := tar.NewReader(archive)
 	for {

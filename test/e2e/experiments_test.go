@@ -25,10 +25,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
 
-// experimentTime is for a whole experiment in its small size.
+// experimentTime is the time limit for a whole experiment in its small size.
 const experimentTime = 8 * time.Minute
 
-// Serial: the specs that need all their messages. netperf does not survive a lost datagram, and a stream of another cluster fills
+// The Serial specs need all their messages: netperf does not survive a lost datagram, and a stream of another cluster fills
 // the queues of the same CPUs.
 var _ = Describe("A published experiment in a small size prints its table", Label("measurement"), func() {
 	It("a sweep of sfnt-pingpong over 17 sizes", func(ctx context.Context) {
@@ -71,12 +71,12 @@ var _ = Describe("A published experiment in a small size prints its table", Labe
 		create(ctx, b)
 		b = completesWithin(ctx, experimentTime, b)
 		laddersHold(printed(ctx, b, "ladder"))
-		Expect(warningOf(b, v1alpha1.WarningCaptureSharesCPU) != "").To(Equal(cpus < 2), "a capture on the measuring CPU is told")
-		Expect(warningOf(b, v1alpha1.WarningCaptureIncomplete)).To(BeEmpty())
+		Expect(warning(b, v1alpha1.WarningCaptureSharesCPU).Message != "").To(Equal(cpus < 2), "a capture on the measuring CPU is told")
+		Expect(warning(b, v1alpha1.WarningCaptureIncomplete).Message).To(BeEmpty())
 	})
 })
 
-// sweepHolds checks the table of each variant: 17 sizes, each with numbers that hold together.
+// sweepHolds checks the table of each variant: 17 sizes, each with consistent numbers.
 func sweepHolds(b *v1alpha1.LatencyBenchmark, text string) {
 	GinkgoHelper()
 	blocks := strings.Split(text, "\n\n")
@@ -84,14 +84,14 @@ func sweepHolds(b *v1alpha1.LatencyBenchmark, text string) {
 		By("the 17 rows of variant " + variant.Name)
 		Expect(blocks[i]).To(ContainSubstring("# variant: " + variant.Name + ": "))
 		// On a busy machine a size may have too few samples for p99, which the tool itself always prints.
-		table, err := sfntpingpong.ParseTable([]byte(strings.ReplaceAll(blocks[i], "\t-\t", "\t0\t")))
+		header, rows, err := sfntpingpong.ParseTable([]byte(strings.ReplaceAll(blocks[i], "\t-\t", "\t0\t")))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(table.FullRTT()).To(BeFalse())
-		Expect(table.Rows).To(HaveLen(17))
-		for k, row := range table.Rows {
+		Expect(header.FullRTT()).To(BeFalse())
+		Expect(rows).To(HaveLen(17))
+		for k, row := range rows {
 			Expect(row.Size).To(BeEquivalentTo(b.Spec.Workload.MessageSizes[k]))
 			if row.Iterations < 20 {
-				// A machine that is busier still leaves too few for the median, and the mean of one is no less than its maximum.
+				// An even busier machine leaves too few samples for the median, and the mean of a single sample equals its maximum.
 				Expect([]int64{row.Median, row.Percentile}).To(HaveEach(BeZero()), "%d samples are too few for p50", row.Iterations)
 				Expect(row.Min).To(And(BeNumerically(">", 250), BeNumerically("<=", row.Max)))
 				continue
@@ -109,7 +109,7 @@ func sweepHolds(b *v1alpha1.LatencyBenchmark, text string) {
 	}
 }
 
-// networksHold checks the table of each protocol: a row for each network, a number at each MTU that it has.
+// networksHold checks the table of each protocol: a row for each network, and a number at each MTU of the network.
 func networksHold(text string) {
 	GinkgoHelper()
 	for _, protocol := range []string{"TCP", "UDP"} {
@@ -130,7 +130,7 @@ func networksHold(text string) {
 	}
 }
 
-// matrixHolds checks that there is a line for each variant, rate and size, with numbers that hold together.
+// matrixHolds checks that there is a line for each variant, rate and size, with consistent numbers.
 func matrixHolds(b *v1alpha1.LatencyBenchmark, text string) {
 	GinkgoHelper()
 	for _, variant := range b.Spec.Variants {
@@ -156,7 +156,7 @@ func matrixHolds(b *v1alpha1.LatencyBenchmark, text string) {
 	}
 }
 
-// laddersHold checks the ladders of both variants, from the intended and from the actual send, and those of a capture.
+// laddersHold checks the ladders of both variants, from the intended and from the actual send, and the ladder of a capture.
 func laddersHold(text string) {
 	GinkgoHelper()
 	kinds := []string{"RTT from the intended send", "RTT from the actual send", "IN to OUT, captured by the server"}
@@ -175,12 +175,12 @@ func laddersHold(text string) {
 	}
 }
 
-// ladderHolds checks a ladder of three rounds of 46,000 messages: numbers that rise up to what so many can tell, and
-// what it would take beyond.
+// ladderHolds checks a ladder of three rounds of 46,000 messages: numbers that increase up to the highest percentile that so
+// many samples support, and the samples that higher ones need.
 func ladderHolds(rows [][]string) {
 	GinkgoHelper()
 	Expect(rows[0]).To(Equal(strings.Fields("PERCENTILE ROUND 1 ROUND 2 ROUND 3 ALL")))
-	// Of all rounds together p99.99 has ten samples beyond, of each alone it has four.
+	// All rounds together have ten samples beyond p99.99; each alone has four.
 	highest := rowOf(rows, "99.99%")
 	Expect(highest).To(HaveLen(8))
 	Expect(highest[:7]).To(Equal(strings.Fields("99.99% needs 100000 needs 100000 needs 100000")))
@@ -198,13 +198,13 @@ func ladderHolds(rows [][]string) {
 		Expect(ladder[0]).To(BeNumerically(">", 0.5), "no message crosses a kernel in less")
 		Expect(slices.IsSorted(ladder)).To(BeTrue(), "column %d: %v", column, ladder)
 	}
-	// A round that a busy machine holds up at its end goes on until all is answered.
+	// A round that a busy machine delays at its end continues until all messages are answered.
 	for i, want := range []int{46_000, 46_000, 46_000, 138_000} {
 		Expect(number(rowOf(rows, "SAMPLES")[1+i])).To(BeNumerically("~", want, want/10))
 	}
 }
 
-// experiment is a sample in a small size: fewer rounds of a shorter duration, and whatever else a spec changes.
+// experiment returns a sample in a small size: fewer rounds of a shorter duration, and further changes.
 func experiment(file string, rounds int32, duration, warmup time.Duration, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	b := sample(filepath.Join("experiments", file), duration, warmup)
@@ -215,7 +215,7 @@ func experiment(file string, rounds int32, duration, warmup time.Duration, chang
 	return b
 }
 
-// sample is one of config/samples, measured for a shorter time.
+// sample reads a benchmark of config/samples and shortens its measurements.
 func sample(file string, duration, warmup time.Duration) *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	b := &v1alpha1.LatencyBenchmark{}
@@ -223,7 +223,7 @@ func sample(file string, duration, warmup time.Duration) *v1alpha1.LatencyBenchm
 	b.Namespace = namespace
 	b.Spec.Workload.Duration = metav1.Duration{Duration: duration}
 	b.Spec.Workload.Warmup = metav1.Duration{Duration: warmup}
-	// The API's default, which a typed object sends as 0.
+	// The API's default; a typed object would send 0.
 	b.Spec.Placement.Memory.Set(512 << 20)
 	if elsewhere {
 		onTheseNodes(&b.Spec)
@@ -231,7 +231,8 @@ func sample(file string, duration, warmup time.Duration) *v1alpha1.LatencyBenchm
 	return b
 }
 
-// onTheseNodes gives a sample, which is written for the local cluster, the nodes, networks and variants of another.
+// onTheseNodes adapts a sample, which is written for the local cluster, to the nodes, networks and variants of another
+// cluster.
 func onTheseNodes(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Placement.Client, s.Placement.Server, s.Placement.CPUs = hostname(here.Client), hostname(here.Server), here.CPUs
 	if s.Network.Type == v1alpha1.NetworkVF {
@@ -254,7 +255,7 @@ func onTheseNodes(s *v1alpha1.LatencyBenchmarkSpec) {
 	})
 }
 
-// readSample reads one of config/samples.
+// readSample reads an object of config/samples.
 func readSample(file string, into client.Object) {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join(root, "config", "samples", file))
@@ -262,13 +263,13 @@ func readSample(file string, into client.Object) {
 	Expect(yaml.UnmarshalStrict(content, into)).To(Succeed())
 }
 
-// printed is what the command line prints of a benchmark's stored results.
+// printed returns the stored results of a benchmark as the command line prints them.
 func printed(ctx context.Context, b *v1alpha1.LatencyBenchmark, form string) string {
 	GinkgoHelper()
 	return tailgate(ctx, "get", b.Name, "--output", form)
 }
 
-// tailgate is what kubectl-tailgate prints in the namespace of the specs.
+// tailgate runs kubectl-tailgate in the namespace of the specs and returns its output.
 func tailgate(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	var stdout, stderr bytes.Buffer
@@ -278,20 +279,20 @@ func tailgate(ctx context.Context, args ...string) string {
 	return stdout.String()
 }
 
-// wholeCPUs is how many whole CPUs each node of the experiments can give.
+// wholeCPUs returns the number of whole CPUs that each node of the experiments can provide.
 func wholeCPUs(ctx context.Context) int64 {
 	GinkgoHelper()
 	return min(allocatable(ctx, here.Client, corev1.ResourceCPU), allocatable(ctx, here.Server, corev1.ResourceCPU))
 }
 
-// rowsBelow are the words of the lines between the one that begins with heading and the next empty one.
+// rowsBelow returns the words of the lines between the line that begins with heading and the next empty line.
 func rowsBelow(text, heading string) [][]string {
 	GinkgoHelper()
 	_, table, found := strings.Cut("\n"+text, "\n"+heading)
 	Expect(found).To(BeTrue(), "no %q in\n%s", heading, text)
 	table, _, _ = strings.Cut(table, "\n\n")
 	var rows [][]string
-	for _, line := range strings.Split(table, "\n")[1:] { // The first is the rest of the heading.
+	for _, line := range strings.Split(table, "\n")[1:] { // The first line is the rest of the heading.
 		if words := strings.Fields(line); len(words) > 0 {
 			rows = append(rows, words)
 		}
@@ -300,7 +301,7 @@ func rowsBelow(text, heading string) [][]string {
 	return rows
 }
 
-// rowOf is the row with a name.
+// rowOf returns the row with a name.
 func rowOf(rows [][]string, name string) []string {
 	GinkgoHelper()
 	for _, row := range rows {

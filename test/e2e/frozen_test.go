@@ -25,32 +25,34 @@ import (
 )
 
 const (
-	// rate at which messages are sent for so many seconds: two nodes that share two cores sustain it. A percentile up
-	// to p99.9 has samples enough.
+	// rate is the number of messages per second that are sent for seconds. Two nodes that share two cores sustain it, and
+	// percentiles up to p99.9 have enough samples.
 	rate, seconds = 5_000, 3
-	// An end is stopped for frozen of stallSeconds: at stallRate every fourth message is due meanwhile. They are late by
-	// between none of it and all, so p90 is 700 ms and p99 1150 ms. The slowest samples are those that the stop holds up for
-	// nearly all of it, and its cause is named if no other interruption takes half as long: a busy machine does not stop
-	// a process for so long. So few messages fit into the sockets of an end that does not read.
+	// An endpoint is stopped for frozen out of stallSeconds, during which every fourth message at stallRate is due. These
+	// are late by between 0 and 1200 ms, so that p90 is 700 ms and p99 is 1150 ms. The slowest samples are those that the
+	// stop delays for nearly all of its duration. Its cause is named unless another interruption takes half as long, and a
+	// busy machine does not stop a process for so long. So few messages fit into the sockets of an endpoint that does not
+	// read.
 	frozen, stallRate, stallSeconds = 1200 * time.Millisecond, 2_000, 5
-	// cut is for how long the cable is: at the rate every thirtieth message is sent meanwhile.
+	// cut is the time for which the cable is cut; every thirtieth message at rate is sent in it.
 	cut = 100 * time.Millisecond
-	// starts is the longest from a benchmark's creation to the start of its tool, ends from the cut to the end of the
-	// attempt. The tools would be killed at their deadlines, after 23 to 34 s, which another outcome tells.
+	// starts is the longest time from a benchmark's creation to the start of its tool, ends from the cut to the end of the
+	// attempt. Otherwise the tools would be killed at their deadlines after 23 to 34 s, which gives a different outcome.
 	starts, ends = time.Minute, time.Minute
 )
 
-// middle is when, from the start of its client, a tool is about in the middle of measuring for so many seconds.
+// middle is the time from the start of a tool's client to about the middle of its measurement of seconds.
 var middle = map[v1alpha1.Tool]time.Duration{
 	v1alpha1.ToolPinger:       2 * time.Second,
-	v1alpha1.ToolSockperf:     3900 * time.Millisecond, // it sleeps for two seconds, and leaves 400 ms out
+	v1alpha1.ToolSockperf:     3900 * time.Millisecond, // it sleeps for two seconds, and excludes 400 ms
 	v1alpha1.ToolNetperf:      1500 * time.Millisecond,
-	v1alpha1.ToolSfntPingpong: 2200 * time.Millisecond, // it warms up for half a second on its own account
+	v1alpha1.ToolSfntPingpong: 2200 * time.Millisecond, // it has its own warm-up of half a second
 	v1alpha1.ToolSfntStream:   2 * time.Second,
 }
 
-// Serial: what is reported must be the cut or the freeze, not a spec in another cluster that uses the same CPUs. Tools that send one
-// message at a time report no cause, and other specs run while they wait for the end of the attempt.
+// Serial specs ensure that the report is of the cut or the freeze, and not of a spec in another cluster that uses the same
+// CPUs. Tools that send one message at a time report no cause, and other specs run while they wait for the end of the
+// attempt.
 var _ = Describe("What holds messages up, or loses them, is reported", Label("faults"), needs("processes to stop and a cable to cut"), func() {
 	DescribeTable("an end that is frozen for more than a second", Serial,
 		func(ctx context.Context, f freeze) {
@@ -81,14 +83,14 @@ var _ = Describe("What holds messages up, or loses them, is reported", Label("fa
 			Expect(first.Where).To(Equal(f.where))
 			Expect(first.Samples).To(BeNumerically(">", stored.Attribution.Examined/2))
 		},
-		// Datagrams, because they need no room in the other end's window to be sent.
+		// Datagrams can be sent without room in the window of the other endpoint.
 		Entry("the client, asleep while it waits: it shows from the intended time alone, and it is named", freeze{
 			name: "frozen-client", role: v1alpha1.RoleClient, protocol: v1alpha1.ProtocolUDP, wait: v1alpha1.WaitBlock,
 			reported: `\b([89]\d|100) % coincide with an interruption of the client's CPU,.*; the ends sleep while they wait`,
 			where:    tool.WhereClient,
 			actually: looksQuick,
 		}),
-		// TCP, because datagrams that no process reads are lost as soon as the server's socket is full.
+		// With TCP: datagrams that no process reads are lost as soon as the server's socket is full.
 		Entry("the server, polling: it shows from either time, and it is named", freeze{
 			name: "frozen-server", role: v1alpha1.RoleServer, protocol: v1alpha1.ProtocolTCP, wait: v1alpha1.WaitSpin,
 			reported: `\b([89]\d|100) % of the server's, [^;]*$`,
@@ -119,13 +121,13 @@ var _ = Describe("What holds messages up, or loses them, is reported", Label("fa
 			cell := onlyResult(b)
 			attempted(b, v1alpha1.OutcomeMeasured)
 			Expect(cell.Lost).To(BeNumerically(">=", rate*cut/time.Second/2), "half of the messages sent meanwhile")
-			Expect(warningOf(b, v1alpha1.WarningMessagesLost)).To(ContainSubstring(fmt.Sprintf("%d of %d messages were lost", cell.Lost, cell.Samples+cell.Lost)))
+			Expect(warning(b, v1alpha1.WarningMessagesLost).Message).To(ContainSubstring(fmt.Sprintf("%d of %d messages were lost", cell.Lost, cell.Samples+cell.Lost)))
 			By("a percentile that losses reach has no number")
 			Expect(cell.Percentile(v1alpha1.P50)).NotTo(BeNil())
 			Expect(cell.Percentile(v1alpha1.P99)).To(BeNil())
 			reached := v1alpha1.P99
 			if 10*cell.Lost > cell.Samples+cell.Lost {
-				reached = v1alpha1.P90 // the cut took longer than it should
+				reached = v1alpha1.P90 // the cut took longer than intended
 			}
 			Expect(cell.LostFrom).To(Equal(reached))
 			Expect(b.Status.Summary.P99).To(Equal("lost"))
@@ -162,7 +164,7 @@ var _ = Describe("What holds messages up, or loses them, is reported", Label("fa
 			Expect(cell.Rounds).To(BeEquivalentTo(1))
 			Expect(cell.Samples).To(BeNumerically(">=", 1_000))
 			Expect(cell.Lost).To(BeZero())
-			Expect(warningOf(b, v1alpha1.WarningMessagesLost)).To(BeEmpty())
+			Expect(warning(b, v1alpha1.WarningMessagesLost).Message).To(BeEmpty())
 		},
 		Entry("sockperf", v1alpha1.ToolSockperf),
 		Entry("netperf", v1alpha1.ToolNetperf),
@@ -183,7 +185,7 @@ var _ = Describe("What holds messages up, or loses them, is reported", Label("fa
 			if tool == v1alpha1.ToolPinger {
 				By("all messages counted, segments sent again, and neither end the cause: " + cell.Outliers)
 				Expect(cell.Samples).To(BeEquivalentTo(rate * seconds))
-				Expect(warningOf(b, v1alpha1.WarningTool)).To(MatchRegexp(`sent \d+ segments again`))
+				Expect(warning(b, v1alpha1.WarningTool).Message).To(MatchRegexp(`sent \d+ segments again`))
 				Expect(cell.Outliers).To(MatchRegexp(`\b([5-9]\d|100) % of neither`))
 			}
 		},
@@ -194,7 +196,7 @@ var _ = Describe("What holds messages up, or loses them, is reported", Label("fa
 	)
 })
 
-// disturbed is a benchmark of one round over the VFs, in whose middle something is to happen.
+// disturbed returns a benchmark of one round over the VFs, which is to be disturbed in the middle.
 func disturbed(
 	name string, tool v1alpha1.Tool, protocol v1alpha1.Protocol, change ...func(*v1alpha1.LatencyBenchmarkSpec),
 ) *v1alpha1.LatencyBenchmark {
@@ -214,7 +216,7 @@ func disturbed(
 // atRate changes a benchmark to an open loop.
 func atRate(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.RatesPerSecond = []int32{rate} }
 
-// programOf is the name of a tool's client.
+// programOf returns the name of a tool's client program.
 func programOf(tool v1alpha1.Tool) string {
 	if tool == v1alpha1.ToolPinger {
 		return "tailgate-pinger"
@@ -222,8 +224,8 @@ func programOf(tool v1alpha1.Tool) string {
 	return string(tool)
 }
 
-// inTheMiddle returns when a benchmark's tool is in the middle of its measurement. It looks for the process itself: the
-// status shows running pods only a while later.
+// inTheMiddle returns when a benchmark's tool is in the middle of its measurement. It looks for the process itself, because
+// the status shows running pods only after a while.
 func inTheMiddle(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	Eventually(func() []int {
@@ -243,16 +245,16 @@ func inTheMiddle(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	time.Sleep(middle[b.Spec.Tool])
 }
 
-// freeze stops one end of the pinger for a while.
+// freeze stops one endpoint of the pinger for a while.
 type freeze struct {
-	// name of the benchmark; role is the end that is stopped.
+	// name is the name of the benchmark, role the endpoint that is stopped.
 	name, role string
 	protocol   v1alpha1.Protocol
 	wait       v1alpha1.WaitMode
-	// reported is what the result must say of its slowest samples, as a regular expression; where that of the slowest.
+	// reported is a regular expression for the text about the slowest samples in the result, where the cause of the slowest.
 	reported string
 	where    tool.Where
-	// actually checks the round trips from when messages were really sent.
+	// actually checks the round trips counted from the actual send.
 	actually func(stored result.Cell)
 }
 
@@ -267,8 +269,7 @@ func (f freeze) freeze() {
 	Expect(syscall.Kill(pids[0], syscall.SIGCONT)).To(Succeed())
 }
 
-// looksQuick checks that a percentile from when messages were really sent is far below that from when they should have
-// been.
+// looksQuick checks that a percentile counted from the actual send is far below that counted from the intended send.
 func looksQuick(stored result.Cell) {
 	GinkgoHelper()
 	actual := percentile(*stored.ActualStart, stored.Lost, "p90")
@@ -276,7 +277,7 @@ func looksQuick(stored result.Cell) {
 	Expect(3*actual).To(BeNumerically("<", intended), "thrice p90 from the actual time, and p90 from the intended time")
 }
 
-// looksSlow checks that messages that were under way when the server stopped are slow from when they were really sent.
+// looksSlow checks that messages in flight when the server stopped are slow when counted from the actual send.
 func looksSlow(stored result.Cell) {
 	GinkgoHelper()
 	actual := percentile(*stored.ActualStart, stored.Lost, "p99")
@@ -290,7 +291,7 @@ func cutCable() {
 	Expect(localcluster.CutFabric(options, cut)).To(Succeed())
 }
 
-// onlyResult is the line of a benchmark with one cell, which it prints as well.
+// onlyResult prints and returns the result of a benchmark with one cell.
 func onlyResult(b *v1alpha1.LatencyBenchmark) v1alpha1.CellResult {
 	GinkgoHelper()
 	Expect(report.Table(GinkgoWriter, b)).To(Succeed())
@@ -298,7 +299,7 @@ func onlyResult(b *v1alpha1.LatencyBenchmark) v1alpha1.CellResult {
 	return b.Status.Results[0]
 }
 
-// attempted checks how the attempts of a benchmark ended.
+// attempted checks the outcomes of the attempts of a benchmark.
 func attempted(b *v1alpha1.LatencyBenchmark, reasons ...string) {
 	GinkgoHelper()
 	var got []string
@@ -309,17 +310,7 @@ func attempted(b *v1alpha1.LatencyBenchmark, reasons ...string) {
 	Expect(got).To(Equal(reasons))
 }
 
-// warningOf is the message of a benchmark's warning; empty when it has none of that reason.
-func warningOf(b *v1alpha1.LatencyBenchmark, reason string) string {
-	for _, w := range b.Status.Warnings {
-		if w.Reason == reason {
-			return w.Message
-		}
-	}
-	return ""
-}
-
-// storedCell is the cell of a benchmark with one of it and one round, as it is stored.
+// storedCell returns the stored cell of a benchmark with one cell and one round.
 func storedCell(ctx context.Context, b *v1alpha1.LatencyBenchmark) result.Cell {
 	GinkgoHelper()
 	Expect(b.Status.Stored).To(HaveLen(1))
@@ -332,7 +323,7 @@ func storedCell(ctx context.Context, b *v1alpha1.LatencyBenchmark) result.Cell {
 	return stored.Client.Cells[0]
 }
 
-// percentile of the round trips in a histogram.
+// percentile returns a percentile of the round trips in a histogram.
 func percentile(h result.Histogram, lost int64, name string) time.Duration {
 	GinkgoHelper()
 	d, err := result.Merge(h)

@@ -15,27 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/cli"
 )
 
-// kubeconfigOfAdmin writes a kubeconfig for a user who may do everything.
-func kubeconfigOfAdmin() string {
-	GinkgoHelper()
-	user, err := environment.AddUser(envtest.User{Name: "cli", Groups: []string{"system:masters"}}, nil)
-	Expect(err).NotTo(HaveOccurred())
-	content, err := user.KubeConfig()
-	Expect(err).NotTo(HaveOccurred())
-	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(os.WriteFile(kubeconfig, content, 0o600)).To(Succeed())
-	return kubeconfig
-}
-
-// waiting is how many clients watch one object of a resource, as commands do that wait for its verdict: they have read it
-// before. Controllers watch all objects.
+// waiting returns the number of clients that watch a single object of a resource, as commands do that wait for its verdict. Such
+// a client has read the object before. Controllers watch all objects.
 func waiting(ctx context.Context, resource string) int {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(config)
@@ -56,7 +43,7 @@ var _ = Describe("kubectl tailgate", func() {
 	var namespace, kubeconfig string
 	BeforeEach(func(ctx SpecContext) {
 		namespace = newNamespace(ctx)
-		kubeconfig = kubeconfigOfAdmin()
+		kubeconfig = adminKubeconfig(namespace)
 	})
 	tailgate := func(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 		var out, errs bytes.Buffer
@@ -73,7 +60,7 @@ var _ = Describe("kubectl tailgate", func() {
 		Expect(err).NotTo(HaveOccurred())
 		nodes := filepath.Join(GinkgoT().TempDir(), "nodes.yaml")
 		Expect(os.WriteFile(nodes, list, 0o600)).To(Succeed())
-		// Neither where nor whether: the nodes, and the networks, are not those of the API server.
+		// planned drops the slots, the obstacle and the notes, because the nodes and networks are not those of the API server.
 		planned := func(args ...string) cli.Planned {
 			GinkgoHelper()
 			_, stdout, stderr := tailgate(ctx, append([]string{"plan", "-o", "json"}, args...)...)

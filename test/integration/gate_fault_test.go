@@ -2,11 +2,7 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,53 +17,23 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Deny makes a webhook deny what is created of a resource in the namespace, if its name has a part, with a code in its answer, or
-// with 0 without one; 599 is a webhook that itself answers with an error. It returns how often it was asked about such an
-// object, and what ends it.
+// Deny registers a webhook that denies the creation of objects of a resource in the namespace whose names contain a part. The answer
+// has a code, unless it is 0; with 599, the webhook itself answers with an error. asked returns the number of requests about such
+// objects, and end removes the webhook.
 func (w *World) Deny(ctx SpecContext, group, resource, part string, code int32) (asked func() int64, end func()) {
 	GinkgoHelper()
 	var count atomic.Int64
-	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-			http.Error(rw, err.Error(), http.StatusBadRequest)
-			return
+	end = w.webhook(ctx, group, resource, 10, func(_ context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		if !strings.Contains(request.Name, part) {
+			return &admissionv1.AdmissionResponse{Allowed: true}
 		}
-		answer := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: !strings.Contains(review.Request.Name, part)}
-		if !answer.Allowed {
-			count.Add(1)
-			if code == 599 {
-				http.Error(rw, "the webhook is broken", http.StatusInternalServerError)
-				return
-			}
-			answer.Result = &metav1.Status{Code: code, Message: "the webhook says no"}
+		count.Add(1)
+		if code == 599 {
+			return nil
 		}
-		review.Request, review.Response = nil, answer
-		_ = json.NewEncoder(rw).Encode(review)
-	}))
-	DeferCleanup(server.Close)
-	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + resource},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "no.test.tailgate.dev", SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-			FailurePolicy: new(admissionregistrationv1.Fail), TimeoutSeconds: new(int32(10)),
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL: new(server.URL), CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
-			}},
-		}},
-	}
-	Expect(k8s.Create(ctx, config)).To(Succeed())
-	end = func() {
-		GinkgoHelper()
-		Expect(client.IgnoreNotFound(k8s.Delete(context.Background(), config))).To(Succeed())
-	}
-	DeferCleanup(end)
-	// The API server learns of webhooks after a moment.
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Code: code, Message: "the webhook says no"}}
+	})
+	// The API server takes a moment to use new webhooks.
 	Eventually(func() error {
 		var object client.Object = MakeBenchmark(w.Namespace, "x"+part).On("a", "b").Obj()
 		if resource == "pods" {
@@ -81,7 +46,7 @@ func (w *World) Deny(ctx SpecContext, group, resource, part string, code int32) 
 	return count.Load, end
 }
 
-// setbackOf is what a node's setback says: "BenchmarkRefused 1".
+// setbackOf returns a node's setback as text: "BenchmarkRefused 1".
 func setbackOf(s *v1alpha1.Setback) string {
 	if s == nil {
 		return ""
@@ -89,7 +54,7 @@ func setbackOf(s *v1alpha1.Setback) string {
 	return fmt.Sprintf("%s %d", s.Reason, s.Count)
 }
 
-// PassUnless lets the clock pass, in steps shorter than any patience, until something is true of a node's verification.
+// PassUnless puts the clock forward, in steps shorter than any time limit, until a condition holds for a node's verification.
 func (w *World) PassUnless(ctx context.Context, node string, done func(*v1alpha1.LatencyVerification) bool) {
 	GinkgoHelper()
 	Eventually(func() bool {
@@ -105,7 +70,7 @@ var _ = Describe("A gate with one fault", func() {
 	DescribeTable("measures other nodes while a webhook denies the benchmark of one, and asks for it again ever more rarely:",
 		func(ctx SpecContext, code int32, message string) {
 			w := NewGateWorld(ctx, "c")
-			// Pods are created by the API server's clock.
+			// Creation times of pods are those of the API server's clock.
 			w.Settings.StartTimeout = 24 * time.Hour
 			asked, end := w.Deny(ctx, "tailgate.dev", "latencybenchmarks", w.A, code)
 			w.Start()
@@ -173,7 +138,7 @@ var _ = Describe("A gate with one fault", func() {
 
 	It("gives up a benchmark whose peer dies, takes another peer, and measures other nodes, one at a time", func(ctx SpecContext) {
 		w := NewGateWorld(ctx, "c")
-		// Pods are created by the API server's clock.
+		// Creation times of pods are those of the API server's clock.
 		w.Settings.StartTimeout = 24 * time.Hour
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace))
@@ -197,7 +162,7 @@ var _ = Describe("A gate with one fault", func() {
 			}
 		})
 		goOn()
-		// The next in the queue, which waits for the only slot.
+		// The next node in the queue, which waits for the only slot.
 		w.Upgrade(ctx, alive, "6.2.0")
 		Eventually(func() string { return w.Says(ctx, alive) }).Should(Equal("Unverified IdentityChanged" + heldBack))
 		began := w.Clock.ahead.Load()

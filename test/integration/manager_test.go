@@ -33,8 +33,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// clock is the real one, put forward by what a spec does not want to wait for, and stopped by a spec that has to look at what
-// lasts a few seconds only.
+// clock is the real clock. Specs put it forward instead of waiting, and stop it to check a state that lasts only a few seconds.
 type clock struct {
 	ahead   atomic.Int64
 	stopped atomic.Pointer[time.Time]
@@ -50,13 +49,13 @@ func (c *clock) Now() time.Time {
 
 func (c *clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// Stop lets the clock stand still where it is not put forward.
+// Stop stops the clock. It can still be put forward.
 func (c *clock) Stop() { c.stopped.CompareAndSwap(nil, new(time.Now())) }
 
-// death says whether the manager dies instead of carrying out a write: "create", "delete", "patch" or "status".
+// death reports whether the manager dies instead of performing a write: "create", "delete", "patch" or "status".
 type death func(verb string, object client.Object) bool
 
-// mortal is a client whose writes fail from the moment of its death on.
+// mortal is a client whose writes fail after its death.
 type mortal struct {
 	client.Client
 	dies death
@@ -115,7 +114,7 @@ func (s *mortalStatus) Patch(ctx context.Context, object client.Object, patch cl
 	return s.SubResourceWriter.Patch(ctx, object, patch, options...)
 }
 
-// World is what each spec of the controller has of its own.
+// World holds the objects and settings of one spec.
 type World struct {
 	Namespace string
 	// A and B are the names of two nodes.
@@ -123,17 +122,17 @@ type World struct {
 	Kubelet  *Kubelet
 	Clock    *clock
 	Settings benchmark.Settings
-	// Logs are what managers read, in at most LogTimeout each; those of Kubelet, unless a spec changes them.
+	// Logs is the managers' reader of logs, with at most LogTimeout for each; that of Kubelet, unless a spec changes it.
 	Logs       benchmark.LogReader
 	LogTimeout time.Duration
-	// Outage, while it is set, keeps the API server from managers.
+	// Outage, while it is set, makes the API server unreachable for managers.
 	Outage atomic.Bool
 	// failing, while it is set, answers the requests of managers.
 	failing atomic.Pointer[failure]
 	watches watches
 }
 
-// roundTripper sends the requests of managers, but during an outage or another failure of the API server.
+// roundTripper sends the requests of managers, except during an outage or another failure of the API server.
 func (w *World) roundTripper(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if w.Outage.Load() {
@@ -150,7 +149,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// NewWorld makes a namespace with two nodes.
+// NewWorld creates a namespace with two nodes.
 func NewWorld(ctx SpecContext) *World {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
@@ -165,13 +164,13 @@ func NewWorld(ctx SpecContext) *World {
 	return w
 }
 
-// AddNode creates a node, ready as it was built.
+// AddNode creates a node with the taints and status of the builder.
 func (w *World) AddNode(ctx SpecContext, n *NodeBuilder) *corev1.Node {
 	GinkgoHelper()
 	node, status := n.Obj(), n.Status
 	Expect(k8s.Create(ctx, node)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, node))).To(Succeed()) })
-	// Admission taints every new node; the node controller, which there is not, would take that away.
+	// Admission taints every new node. The node controller, which does not run here, would remove the taint.
 	node.Spec.Taints = n.Spec.Taints
 	Expect(k8s.Update(ctx, node)).To(Succeed())
 	node.Status = status
@@ -181,14 +180,14 @@ func (w *World) AddNode(ctx SpecContext, n *NodeBuilder) *corev1.Node {
 
 // Manager is a running manager.
 type Manager struct {
-	// Metrics are its own; those that all managers of the process share are in controller-runtime's registry.
+	// Metrics are those of this manager. Metrics that all managers of the process share are in controller-runtime's registry.
 	Metrics *prometheus.Registry
 	stop    context.CancelFunc
 	done    chan struct{}
 	client  *mortal
 }
 
-// Start starts a manager, as cmd/manager does. It stops at the end of the spec, if not before.
+// Start starts a manager, as cmd/manager does. It stops at the end of the spec at the latest.
 func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
 	common := controllers.Config()
@@ -199,7 +198,7 @@ func (w *World) Start(dies ...death) *Manager {
 		Scheme:                 scheme,
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
-		// Managers follow each other in one process, with one name.
+		// Several managers run one after the other in this process, with the same name.
 		Controller: common,
 		Cache:      controllers.CacheOptions(),
 	})
@@ -264,7 +263,7 @@ func (w *World) CreateMatrix(ctx SpecContext, m *MatrixBuilder) *v1alpha1.Latenc
 	return created
 }
 
-// Get reads an object as it is now.
+// Get returns the current version of an object.
 func Get[T client.Object](ctx context.Context, o T) T {
 	GinkgoHelper()
 	current := reflect.New(reflect.TypeOf(o).Elem()).Interface().(T)
@@ -272,7 +271,17 @@ func Get[T client.Object](ctx context.Context, o T) T {
 	return current
 }
 
-// Advance puts the clock forward and wakes the controller, whose own timers do not know of it.
+// Edit changes an object as a user does, and tries again if something else has changed the object meanwhile.
+func Edit[T client.Object](ctx context.Context, o T, change func(T)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		current := Get(ctx, o)
+		change(current)
+		return k8s.Update(ctx, current)
+	}).Should(Succeed())
+}
+
+// Advance puts the clock forward and wakes the controller, because its timers do not use this clock.
 func (w *World) Advance(ctx context.Context, by time.Duration, b client.Object) {
 	GinkgoHelper()
 	w.Clock.ahead.Add(int64(by))
@@ -290,11 +299,11 @@ func wake(ctx context.Context, b client.Object) error {
 	return k8s.Patch(ctx, b.DeepCopyObject().(client.Object), patch)
 }
 
-// Patiently checks that something holds, however long the controllers wait: it puts the clock forward by more than any of
-// their timers in all, in steps, and has them look at a benchmark after each.
+// Patiently checks that a condition holds however long the controllers wait: it puts the clock forward in steps, in total by more
+// than any of their timers, and makes them reconcile a benchmark after each step.
 func (w *World) Patiently(ctx context.Context, b client.Object, actual func() any, matcher gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
-	// Each controller has the name of its kind. What others do says nothing of this one.
+	// Each controller has the name of its kind. Only the reconciles of this one count.
 	controller := strings.ToLower(reflect.TypeOf(b).Elem().Name())
 	for range 4 {
 		before := reconciles(controller)
@@ -304,7 +313,7 @@ func (w *World) Patiently(ctx context.Context, b client.Object, actual func() an
 	}
 }
 
-// reconciles is how often controllers of this process have looked at anything: those with the names, or all.
+// reconciles returns the number of reconciles of the controllers with these names, or of all controllers of this process.
 func reconciles(names ...string) float64 {
 	GinkgoHelper()
 	families, err := ctrlmetrics.Registry.Gather()

@@ -24,18 +24,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// ran is a run as it was planned, or carried out.
+// ran is a run as planned or as executed.
 type ran struct {
 	Name, Variant string
 	Round         int32
-	// Pair are the nodes, Pods the names of the pods in the order in which they were made.
+	// Pair holds the nodes, Pods the names of the pods in the order of their creation.
 	Pair  v1alpha1.Pair
 	Pods  []string
 	Cells []string
 }
 
-// twoRounds writes a sample with two rounds: in the second everything has another place in the order. What asks for more
-// rounds, or for what only all of them give, is left out.
+// twoRounds writes a copy of a sample with two rounds: the second has another order. Fields that require more rounds, or results of
+// all rounds, are removed.
 func twoRounds(file string) string {
 	GinkgoHelper()
 	content, err := os.ReadFile(file)
@@ -56,8 +56,8 @@ func twoRounds(file string) string {
 	return short
 }
 
-// carriedOut are the runs of a finished benchmark: their order is that of its attempts, the pods are those that were made,
-// and the rest is from what is stored.
+// carriedOut returns the runs of a finished benchmark, in the order of its attempts, with the pods that were created. The other
+// fields are from the stored results.
 func carriedOut(ctx context.Context, k *Kubelet, b *v1alpha1.LatencyBenchmark) []ran {
 	GinkgoHelper()
 	runs := map[string]result.Stored{}
@@ -90,10 +90,10 @@ func carriedOut(ctx context.Context, k *Kubelet, b *v1alpha1.LatencyBenchmark) [
 	return all
 }
 
-// tailgateIn is kubectl-tailgate in a namespace; it returns what that writes.
+// tailgateIn returns a function that runs kubectl-tailgate in a namespace and returns its output.
 func tailgateIn(ctx context.Context, namespace string) func(args ...string) string {
 	GinkgoHelper()
-	kubeconfig := kubeconfigOfAdmin()
+	kubeconfig := adminKubeconfig(namespace)
 	return func(args ...string) string {
 		GinkgoHelper()
 		var stdout, stderr bytes.Buffer
@@ -102,8 +102,8 @@ func tailgateIn(ctx context.Context, namespace string) func(args ...string) stri
 	}
 }
 
-// runsAsPlanned plans a sample with two rounds, carries it out, and holds what ran against the plan. Agents are how the
-// results of a benchmark's agents differ from those that the Kubelet makes up; nil: not at all.
+// runsAsPlanned plans a sample with two rounds, executes it, and compares the runs with the plan. agents returns the changes to the
+// simulated results of a benchmark's agents; nil: no changes.
 func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alpha1.LatencyBenchmark) func(*result.Document)) client.Object {
 	GinkgoHelper()
 	file := twoRounds(sample)
@@ -139,7 +139,7 @@ func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alph
 			}
 			var want []ran
 			for _, r := range planned.Runs {
-				// The plan of a matrix has the names of the first pair.
+				// The plan of a matrix uses the names of the first pair.
 				if ofMatrix {
 					r.Name = of.Name + strings.TrimPrefix(r.Name, m.PairName(1))
 				}

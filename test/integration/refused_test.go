@@ -27,14 +27,34 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// denial is an answer of a webhook with a status code; 0 has none, and 1 is no answer at all.
+// denial is the status code in a webhook's answer; 0: without a code, 1: no answer at all.
 type denial int32
 
 const silence denial = 1
 
-// deny registers a webhook that denies the creation of a resource in the world's namespace, and returns how to remove it.
-// With a role it denies only the pods of that.
+// deny registers a webhook that denies the creation of objects of a resource in the world's namespace, and returns a function that
+// removes it. With a role, it denies only the pods of that role.
 func (w *World) deny(ctx SpecContext, group, name string, role string, answer denial) (remove func()) {
+	GinkgoHelper()
+	return w.webhook(ctx, group, name, 1, func(asked context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		var object metav1.PartialObjectMetadata
+		_ = json.Unmarshal(request.Object.Raw, &object)
+		if role != "" && object.Labels[v1alpha1.LabelRole] != role {
+			return &admissionv1.AdmissionResponse{Allowed: true}
+		}
+		if answer == silence {
+			<-asked.Done()
+			return nil
+		}
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "of no good reason", Code: int32(answer)}}
+	})
+}
+
+// webhook registers a webhook that answers the creation of objects of a resource in the world's namespace, and returns a function that
+// removes it. If answer returns nil, the webhook itself answers with an error. The timeout is in seconds.
+func (w *World) webhook(ctx SpecContext, group, resource string, timeout int32,
+	answer func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse,
+) (remove func()) {
 	GinkgoHelper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -42,25 +62,18 @@ func (w *World) deny(ctx SpecContext, group, name string, role string, answer de
 			http.Error(out, "no review", http.StatusBadRequest)
 			return
 		}
-		var object metav1.PartialObjectMetadata
-		_ = json.Unmarshal(review.Request.Object.Raw, &object)
-		allowed := role != "" && object.Labels[v1alpha1.LabelRole] != role
-		if answer == silence && !allowed {
-			<-in.Context().Done()
+		if review.Response = answer(in.Context(), review.Request); review.Response == nil {
+			http.Error(out, "the webhook is broken", http.StatusInternalServerError)
 			return
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: allowed}
-		if !allowed {
-			review.Response.Result = &metav1.Status{Message: "of no good reason", Code: int32(answer)}
-		}
+		review.Response.UID = review.Request.UID
 		_ = json.NewEncoder(out).Encode(review)
 	}))
 	DeferCleanup(server.Close)
-	one := int32(1)
 	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-denies-" + name},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-denies-" + resource},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "policy.tailgate.test", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: &one,
+			Name: "policy.tailgate.test", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: &timeout,
 			SideEffects:   new(admissionregistrationv1.SideEffectClassNone),
 			FailurePolicy: new(admissionregistrationv1.Fail),
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
@@ -69,25 +82,26 @@ func (w *World) deny(ctx SpecContext, group, name string, role string, answer de
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{name}},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
 			}},
 		}},
 	}
 	Expect(k8s.Create(ctx, hook)).To(Succeed())
 	remove = func() {
+		GinkgoHelper()
 		Expect(client.IgnoreNotFound(k8s.Delete(context.WithoutCancel(ctx), hook))).To(Succeed())
 	}
 	DeferCleanup(remove)
 	return remove
 }
 
-// effective waits until the API server refuses pods of a role: that takes a moment.
+// effective waits until the API server rejects pods of a role, which takes a moment.
 func (w *World) effective(ctx SpecContext, role string) {
 	GinkgoHelper()
 	Eventually(w.probe(ctx, role)).ShouldNot(Succeed())
 }
 
-// probe asks whether the API server would create a pod of a role.
+// probe returns a function that checks by a dry run whether the API server would create a pod of a role.
 func (w *World) probe(ctx SpecContext, role string) func() error {
 	probe := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "probe-", Labels: map[string]string{v1alpha1.LabelRole: role}},
@@ -126,7 +140,7 @@ var _ = Describe("A pod that the API server refuses", func() {
 				Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
 			}
 			Expect(k8s.Create(ctx, quota)).To(Succeed())
-			// There is no controller of quotas.
+			// There is no quota controller.
 			quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}
 			Expect(k8s.Status().Update(ctx, quota)).To(Succeed())
 		}),
@@ -247,7 +261,7 @@ var _ = Describe("One fault", func() {
 
 	It("on a node that is dead frees the other node, and not the dead one", func(ctx SpecContext) {
 		w := NewWorld(ctx)
-		// Creation times of pods are the API server's, which does not know of the minutes that the clock is put forward.
+		// Creation times of pods are those of the API server's clock, which is not put forward.
 		w.Settings.StartTimeout = 10 * time.Minute
 		c := third(ctx, w)
 		w.Start()
@@ -269,7 +283,7 @@ var _ = Describe("One fault", func() {
 		w.Kubelet.Measure(ctx, "y-r1", 1)
 		ExpectSucceeded(ctx, y, "^True Complete")
 
-		// The node is back, and its pod still has what it had of it.
+		// The node is back, and its pod still occupies its resources.
 		setReady(ctx, w.B, corev1.ConditionTrue)
 		ExpectAccepted(ctx, x, "^False PodStuck: .*"+server.Name+" on "+w.B+".*delete the Node object")
 		z := w.Create(ctx, MakeBenchmark(w.Namespace, "z").On(c, w.B))

@@ -18,10 +18,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// The agents of these specs measure round trips of 10000 to 11999 ns, so halves of 5 to 6 µs, of which the median is
-// 5.5 and p90 5.9 µs, in every round, unless a spec tells them to be slower.
+// The agents of these specs measure round trips of 10000 to 11999 ns in every round, which are 5 to 6 µs as half RTT, with a median
+// of 5.5 µs and a p90 of 5.9 µs, unless a spec makes them slower.
 
-// under is a rule that p90 keeps below an absolute limit.
+// under returns a rule that limits p90 to an absolute value.
 func under(limit string) v1alpha1.Rule {
 	duration, err := time.ParseDuration(limit)
 	if err != nil {
@@ -30,12 +30,12 @@ func under(limit string) v1alpha1.Rule {
 	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxLatency: metav1.Duration{Duration: duration}}
 }
 
-// within is a rule that p90 keeps to its baseline.
+// within returns a rule that limits the increase of p90 over its baseline.
 func within(tolerance v1alpha1.Percentage) v1alpha1.Rule {
 	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxIncrease: tolerance}
 }
 
-// slower makes the round trips of some runs twice as long.
+// slower returns a change for Kubelet.Agents that doubles the round trips of some runs.
 func slower(runs ...string) func(*result.Document) {
 	return func(d *result.Document) {
 		for _, run := range runs {
@@ -55,14 +55,10 @@ func slower(runs ...string) func(*result.Document) {
 // setGate changes the rules of a benchmark as a user does.
 func setGate(ctx context.Context, b *v1alpha1.LatencyBenchmark, change func(*v1alpha1.LatencyBenchmarkSpec)) {
 	GinkgoHelper()
-	Eventually(func() error {
-		current := Get(ctx, b)
-		change(&current.Spec)
-		return k8s.Update(ctx, current)
-	}).Should(Succeed())
+	Edit(ctx, b, func(b *v1alpha1.LatencyBenchmark) { change(&b.Spec) })
 }
 
-// reasons are those of the verdict's rules.
+// reasons returns the outcomes and reasons of the verdict's rules.
 func reasons(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
 	GinkgoHelper()
 	var all []string
@@ -74,7 +70,7 @@ func reasons(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
 	return all
 }
 
-// passedEvents are the events of condition Passed in a namespace.
+// passedEvents returns the events about condition Passed in a namespace.
 func passedEvents(ctx context.Context, namespace string) ([]string, error) {
 	list := &eventsv1.EventList{}
 	err := k8s.List(ctx, list, client.InNamespace(namespace))
@@ -262,14 +258,14 @@ var _ = Describe("A verdict", func() {
 
 	DescribeTable("that is Inconclusive asks once for more rounds, across managers,",
 		func(ctx SpecContext, late []string, passed string) {
-			// The manager dies when it has decided to extend, and before it could say so.
+			// The manager dies after it has decided to extend the rounds, and before it has written that.
 			first := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.ExtendedRounds > 0 }))
 			w.Kubelet.Agents(slower(late...))
 			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).ExtendRounds(4))
 			Eventually(first.client.dead.Load).Should(BeTrue())
 			first.Stop()
 			Expect(w.Kubelet.Created()).To(HaveLen(12))
-			// The next one says so, and dies when it has measured two of the new rounds.
+			// The next manager writes it, and dies when it has measured two of the new rounds.
 			second := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Stored) == 8 }))
 			Eventually(second.client.dead.Load).Should(BeTrue())
 			second.Stop()
@@ -303,7 +299,7 @@ var _ = Describe("A verdict", func() {
 	})
 })
 
-// framed is a document as its agent hands it over.
+// framed returns a document in the form in which its agent sends it.
 func framed(d result.Document) result.Framed {
 	GinkgoHelper()
 	var sent bytes.Buffer

@@ -1,11 +1,13 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,9 +21,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
-// Agent is one end of a run: a pod as the controller creates it, and what kubelet, device plugin and Multus add.
+// Agent is one end of a run: a pod as the controller creates it, with the additions of kubelet, device plugin and Multus.
 type Agent struct {
 	Endpoint pods.Endpoint
 	// PodIP is the pod's address.
@@ -29,16 +32,18 @@ type Agent struct {
 	// Annotations are added to the pod, and Env to the environment of its container.
 	Annotations map[string]string
 	Env         []string
-	// Space and CPUs are the pod's.
-	Space *Space
-	CPUs  string
+	// Space, CPUs, Devices and Binds are the pod's.
+	Space   *netpair.Namespace
+	CPUs    string
+	Devices []string
+	Binds   map[string]string
 }
 
 // Running is an agent that was started.
 type Running struct {
 	Pod         *corev1.Pod
+	Process     *Process
 	agent       Agent
-	process     *Process
 	termination string
 	output      []byte
 	ended       chan struct{}
@@ -63,50 +68,45 @@ func (a Agent) Start(t testing.TB) *Running {
 	dir := t.TempDir()
 	r := &Running{Pod: pod, agent: a, termination: filepath.Join(dir, "termination"), ended: make(chan struct{})}
 	scratch := filepath.Join(dir, "scratch")
-	if err := os.WriteFile(r.termination, nil, 0o600); err != nil {
+	user := 65532
+	if root := pod.Spec.SecurityContext.RunAsUser; root != nil {
+		user = int(*root)
+	}
+	err = errors.Join(os.WriteFile(r.termination, nil, 0o600), os.Mkdir(scratch, 0o700), os.Chown(r.termination, user, user),
+		os.Chown(scratch, user, user), os.MkdirAll(plan.Scratch, 0o755))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(scratch, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	const user = 65532
-	for _, f := range []string{r.termination, scratch} {
-		if err := os.Chown(f, user, user); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.MkdirAll(plan.Scratch, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	r.process, err = Pod{
-		Name: role, Space: a.Space, CPUs: a.CPUs, UID: user, MemoryMax: "256M",
-		Args: slices.Concat(container.Command, container.Args), Env: append(env, a.Env...),
-		Binds: map[string]string{"/dev/termination-log": r.termination, plan.Scratch: scratch},
+	binds := map[string]string{"/dev/termination-log": r.termination, plan.Scratch: scratch}
+	maps.Copy(binds, a.Binds)
+	r.Process, err = Pod{
+		Name: role, Space: a.Space, CPUs: a.CPUs, UID: user, MemoryMax: strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10),
+		Args: slices.Concat(container.Command, container.Args), Env: append(env, a.Env...), Binds: binds, Devices: a.Devices,
 	}.Start()
 	if err != nil {
 		t.Fatalf("starting the %s: %v", role, err)
 	}
 	go func() {
 		defer close(r.ended)
-		r.output, _ = r.process.Wait() // how it ended says its termination message
+		r.output, _ = r.Process.Wait() // its termination message has the reason of an error
 	}()
 	return r
 }
 
-// Wait waits until the agent has ended, which it does by itself, and returns its last words.
+// Wait waits until the agent has ended by itself, and returns its termination message.
 func (r *Running) Wait(t testing.TB, patience time.Duration) result.Termination {
 	t.Helper()
 	select {
 	case <-r.ended:
 	case <-time.After(patience):
 		t.Errorf("the %s did not end in %s", r.agent.Endpoint.Task.Role, patience)
-		_ = r.process.Kill()
+		_ = r.Process.Kill()
 		<-r.ended
 	}
 	return r.word(t)
 }
 
-// Ended says whether the agent has ended.
+// Ended reports whether the agent has ended.
 func (r *Running) Ended() bool {
 	select {
 	case <-r.ended:
@@ -116,7 +116,7 @@ func (r *Running) Ended() bool {
 	}
 }
 
-// word is the termination message of an agent that has ended.
+// word returns the termination message of an agent that has ended. It is empty if the agent left none, which fails the test.
 func (r *Running) word(t testing.TB) result.Termination {
 	t.Helper()
 	text, err := os.ReadFile(r.termination)
@@ -125,27 +125,27 @@ func (r *Running) word(t testing.TB) result.Termination {
 	}
 	word, err := result.ParseTermination(string(text))
 	if err != nil {
-		t.Fatalf("the %s left no word: %v; it wrote %q", r.agent.Endpoint.Task.Role, err, r.output)
+		t.Errorf("the %s left no word: %v; it wrote %q", r.agent.Endpoint.Task.Role, err, r.output)
 	}
 	return word
 }
 
-// Terminate asks the agent to end, as the kubelet does when the controller has deleted the pod.
-func (r *Running) Terminate() error { return r.process.cmd.Process.Signal(syscall.SIGTERM) }
+// Terminate sends SIGTERM to the agent, as the kubelet does when the controller has deleted the pod.
+func (r *Running) Terminate() error { return r.Process.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Output is what the agent wrote, once it has ended.
+// Output returns the output of an agent that has ended.
 func (r *Running) Output() string { return string(r.output) }
 
-// Tools are how many processes the pod has beside the agent.
+// Tools returns the number of processes in the pod besides the agent.
 func (r *Running) Tools() int {
-	pids, err := r.process.PIDs()
+	pids, err := r.Process.PIDs()
 	if err != nil {
 		return 0
 	}
 	return len(pids) - 1
 }
 
-// Store is the result of a run both of whose ends succeeded, as the controller stores it.
+// Store returns the result of a run in which both ends succeeded, as the controller stores it.
 func Store(t testing.TB, client, server *Running) result.Stored {
 	t.Helper()
 	var framed [2]result.Framed
@@ -168,7 +168,7 @@ func Store(t testing.TB, client, server *Running) result.Stored {
 	return stored
 }
 
-// Proof are the lines of a run's proof, by role and check.
+// Proof returns the lines of a run's proof, by role and check.
 func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) map[string]v1alpha1.ProofLine {
 	lines := map[string]v1alpha1.ProofLine{}
 	client, server := proof.Endpoints(spec, v, run)
@@ -180,7 +180,7 @@ func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.St
 	return lines
 }
 
-// Env is the environment that a kubelet gives the container of a pod on a node.
+// Env returns the environment that a kubelet gives the container of a pod on a node.
 func Env(pod *corev1.Pod, node string) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, v := range pod.Spec.Containers[0].Env {

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
+	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
 )
 
-// serial is the guest's end of the line on which the host reads the output of the tests. The kernel's own messages are on
-// the other one.
+// serial is the guest's end of the serial line on which the host reads the output of the tests. The kernel writes its messages
+// to another line.
 const serial = "/dev/ttyS1"
 
-// controllers are those of the cgroups of pods.
+// controllers are the controllers of the pods' cgroups.
 const controllers = "+cpuset +cpu +memory +hugetlb"
 
-// inGuest is the guest's first process: it prepares the guest, runs the tests, reports how they ended and powers off.
+// inGuest is the guest's first process: it prepares the guest, runs the tests, reports their exit code and powers off.
 func inGuest(m *testing.M) {
 	code := 1
 	if err := prepare(); err != nil {
@@ -29,16 +30,16 @@ func inGuest(m *testing.M) {
 		code = m.Run()
 	}
 	fmt.Printf("%s%d\n", exitMark, code)
-	_ = unix.IoctlSetInt(1, unix.TCSBRK, 1) // until it is written
+	_ = unix.IoctlSetInt(1, unix.TCSBRK, 1) // waits until the output is written
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
-	os.Exit(code) // which makes the kernel panic, and end the guest as well
+	os.Exit(code) // the kernel panics, which also ends the guest
 }
 
-// prepare mounts what programs expect, opens the line to the host and loads the modules.
+// prepare mounts the file systems that programs expect, opens the line to the host and loads the modules.
 func prepare() error {
 	for _, m := range [][2]string{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}, {"cgroup2", "/sys/fs/cgroup"}} {
-		if err := errors.Join(os.MkdirAll(m[1], 0o755), unix.Mount(m[0], m[1], m[0], 0, "")); err != nil {
-			return fmt.Errorf("mounting %s: %w", m[1], err)
+		if err := guestnode.Mount(m[0], m[1]); err != nil {
+			return err
 		}
 	}
 	if err := openSerial(); err != nil {
@@ -64,28 +65,15 @@ func prepare() error {
 	}
 	os.Args = append(os.Args[:1], b.Args...)
 	for _, m := range b.Modules {
-		path, parameters, _ := strings.Cut(m, " ")
-		if err := LoadModule(path, parameters); err != nil {
+		if err := guestnode.LoadModule(m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// LoadModule loads a kernel module.
-func LoadModule(path, parameters string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), parameters, 0); err != nil {
-		return fmt.Errorf("loading %s: %w", path, err)
-	}
-	return nil
-}
-
-// openSerial makes the line to the host the output of this process. The line must not change what is written.
+// openSerial makes the line to the host the output of this process. It disables output processing, so that the line does not
+// change the output.
 func openSerial() error {
 	line, err := os.OpenFile(serial, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -107,7 +95,7 @@ func openSerial() error {
 // monitor is the guest's device for QEMU's monitor; it needs the module virtio_console.
 const monitor = "/dev/vport0p1"
 
-// SetLink plugs the cable of a network card of a machine with NUMA nodes in or out, by the number of its NUMA node.
+// SetLink connects or disconnects the cable of a network card of a machine with NUMA nodes, by the number of its NUMA node.
 func SetLink(node int, up bool) error {
 	line, err := os.OpenFile(monitor, os.O_RDWR, 0)
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package lab runs a package's tests as root in a guest: an emulated machine with a kernel of its own, for what tests
-// must not do to the machine that they run on, such as loading kernel modules, or cannot do there. It takes no KVM.
+// Package lab runs a package's tests as root in a guest: an emulated machine with its own kernel, for operations that tests
+// must not perform on the machine that they run on, such as loading kernel modules, or cannot perform there. It does not use
+// KVM.
 //
-// A package calls Main in its TestMain. On the host Main boots the guest with this package's tests as its first process,
-// passes the test's flags on, and ends with the exit code of the tests; their output is the test's. The files of the
-// guest are those of the bench image, so that a Pod has the tools. The guest has no network but its own.
+// A package calls Main in its TestMain. On the host, Main boots the guest with this package's tests as its first process,
+// passes the flags of the tests on, copies their output, and ends with their exit code. The files of the guest are those of
+// the bench image, so that a Pod has the tools. The guest has no network outside itself.
 package lab
 
 import (
@@ -30,48 +31,48 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
-// Machine is what a guest has.
+// Machine describes a guest.
 type Machine struct {
 	CPUs      int
 	MemoryMiB int
 	// NICs are virtio-net devices, eth0 and so on, each with the number of the hub that its cable leads to.
 	NICs []int
-	// NUMA gives the guest two NUMA nodes, each a socket with half of the CPUs, two threads a core, half of the memory, and
-	// a PCI bus with a network card that has virtual functions (igb). A cable joins the two cards; see SetLink.
+	// NUMA gives the guest two NUMA nodes, each a socket with half of the CPUs, two threads per core, half of the memory, and
+	// a PCI bus with a network card that has virtual functions (igb). A cable connects the two cards; see SetLink.
 	NUMA bool
-	// Modules are loaded in this order, each with its parameters after its name, as in "loop max_loop=1": by its name from
-	// the kernel's package, with the modules that it depends on before it, or by its path among Files.
+	// Modules are loaded in this order, each with its parameters after its name, as in "loop max_loop=1". A name refers to a
+	// module of the kernel's package, whose dependencies are loaded first; a path refers to Files.
 	Modules []string
-	// Files of the host by their paths in the guest.
+	// Files are files of the host, by their paths in the guest.
 	Files map[string]string
 }
 
 const (
-	// guestVariable is in the environment of the guest's first process: the kernel puts it there from its command line.
+	// guestVariable is in the environment of the guest's first process: the kernel sets it from its command line.
 	guestVariable = "TAILGATE_LAB"
-	// requiredVariable makes tests fail that cannot run without QEMU or a kernel. Continuous integration sets it.
+	// requiredVariable makes tests fail, instead of being skipped, if there is no QEMU or kernel. Continuous integration sets it.
 	requiredVariable = "CI"
-	// initPath is the guest's first process, and bootPath says what it has to do.
+	// initPath is the program of the guest's first process, and bootPath its instructions.
 	initPath = "/lab/init"
 	bootPath = "/lab/boot.json"
 	// bootMark is the guest's first line.
 	bootMark = "the guest has booted"
-	// exitMark precedes the exit code of the tests in a line of its own.
+	// exitMark precedes the exit code of the tests in a separate line.
 	exitMark = "the guest's tests end with exit code "
-	// maxConsole is how much of the guest's console is read, in bytes.
+	// maxConsole is the maximum number of bytes that are read from the guest's console.
 	maxConsole = 1 << 20
 )
 
-// boot is what the guest's first process has to do.
+// boot holds the instructions for the guest's first process.
 type boot struct {
 	// Modules are paths in the guest with parameters.
 	Modules []string
-	// Args are the flags of the tests, Env the variables that the guest gets from the host.
+	// Args are the flags of the tests, Env the variables from the host's environment.
 	Args, Env []string
 }
 
-// Main runs the tests of a package in a guest, and does not return. The machine is asked for on the host alone; without
-// one, reason says why the tests are skipped.
+// Main runs the tests of a package in a guest, and does not return. It calls describe only on the host. If describe returns no
+// machine, reason is the reason for skipping the tests.
 func Main(m *testing.M, describe func() (guest *Machine, reason string)) {
 	if len(os.Args) > 1 && os.Args[1] == podCommand {
 		fmt.Fprintln(os.Stderr, "starting a pod's process:", becomePod(os.Args[2]))
@@ -126,7 +127,7 @@ func run(ctx context.Context, m Machine) (code int, err error) {
 	return code, nil
 }
 
-// unnamed is a file without a name: it is gone once this process and QEMU have ended, however they end.
+// unnamed returns a file without a name, which the kernel removes once this process and QEMU have ended, also after a crash.
 func unnamed() (*os.File, error) {
 	f, err := os.CreateTemp("", "tailgate-lab-")
 	if err != nil {
@@ -135,7 +136,7 @@ func unnamed() (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
-// qemu runs the guest until it powers off. The kernel ends it with this thread.
+// qemu runs the guest until it powers off. The kernel kills QEMU when this thread ends.
 func qemu(ctx context.Context, m Machine, system machine.System, initramfs, console *os.File) (code int, err error) {
 	kernel, err := system.Kernel()
 	if err != nil {
@@ -187,7 +188,7 @@ func qemu(ctx context.Context, m Machine, system machine.System, initramfs, cons
 	return code, err
 }
 
-// hardware are QEMU's arguments for what differs between machines.
+// hardware returns QEMU's arguments for the parts that differ between machines.
 func (m Machine) hardware() []string {
 	if !m.NUMA {
 		args := []string{"-cpu", "max", "-smp", strconv.Itoa(m.CPUs), "-m", fmt.Sprintf("%dM", m.MemoryMiB)}
@@ -197,7 +198,7 @@ func (m Machine) hardware() []string {
 		}
 		return args
 	}
-	// QEMU's monitor is a device of the guest, by way of a pair of sockets.
+	// A pair of sockets makes QEMU's monitor a device of the guest.
 	args := append(machine.NUMA(m.CPUs, m.MemoryMiB, ""),
 		"-chardev", "socket,id=monitor,fd=5", "-mon", "chardev=monitor,mode=control", "-chardev", "socket,id=guest,fd=6",
 		"-device", "virtio-serial-pci,bus=pcie.0", "-device", "virtserialport,chardev=guest")
@@ -207,7 +208,7 @@ func (m Machine) hardware() []string {
 	return args
 }
 
-// relay copies the output of the guest's tests, calls booted at its first line, and takes the exit code of the tests from it.
+// relay copies the output of the guest's tests, calls booted at its first line, and returns the exit code in it.
 func relay(from io.Reader, to io.Writer, booted func()) (code int, err error) {
 	code = -1
 	var rest string
@@ -247,7 +248,7 @@ func relay(from io.Reader, to io.Writer, booted func()) (code int, err error) {
 // makeInitramfs writes the guest's files: the bench image, the tests of the package in the working directory, the
 // kernel's modules and the caller's files.
 func makeInitramfs(ctx context.Context, m Machine, system machine.System) (*os.File, error) {
-	dir, release, err := cached.Scratch("lab-guest")
+	dir, release, err := cached.Scratch(ctx, "lab-guest")
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +315,7 @@ func fillInitramfs(ctx context.Context, m Machine, system machine.System, dir st
 	return w.Close()
 }
 
-// testFlags are the flags for the tests in the guest. Files that a flag names are the host's.
+// testFlags returns the flags for the tests in the guest. It drops flags that name files of the host.
 func testFlags(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(a string) bool {
 		return strings.HasPrefix(a, "-test.testlogfile=") || strings.HasPrefix(a, "-test.coverprofile=") || strings.HasPrefix(a, "-test.gocoverdir=")

@@ -15,101 +15,34 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
 // podCommand makes the test's program become a pod's process.
 const podCommand = "lab-pod"
 
-// Space is a network namespace of the guest.
-type Space struct{ handle netns.NsHandle }
-
-// NewSpace makes a network namespace with its loopback up.
-func NewSpace() (*Space, error) {
-	s := &Space{}
-	err := onThread(func() (err error) {
-		if s.handle, err = netns.New(); err != nil {
-			return err
-		}
-		loopback, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(loopback)
-	})
-	return s, err
-}
-
-// In calls do in the namespace.
-func (s *Space) In(do func() error) error {
-	return onThread(func() error {
-		if err := netns.Set(s.handle); err != nil {
-			return err
-		}
-		return do()
-	})
-}
-
-// Path names the namespace for other programs, as long as it is open.
-func (s *Space) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(s.handle)) }
-
-// Close gives the namespace up. The kernel removes it once no process is in it.
-func (s *Space) Close() error { return s.handle.Close() }
-
-// Attach moves a network device into the namespace and gives it an address with the prefix length of its subnet.
-func (s *Space) Attach(device, address string) error {
-	link, err := netlink.LinkByName(device)
-	if err != nil {
-		return fmt.Errorf("looking for %s: %w", device, err)
-	}
-	if err := netlink.LinkSetNsFd(link, int(s.handle)); err != nil {
-		return fmt.Errorf("moving %s: %w", device, err)
-	}
-	return s.In(func() error {
-		link, err := netlink.LinkByName(device)
-		if err != nil {
-			return err
-		}
-		a, err := netlink.ParseAddr(address)
-		if err != nil {
-			return err
-		}
-		return errors.Join(netlink.AddrAdd(link, a), netlink.LinkSetUp(link))
-	})
-}
-
-// onThread calls do on a thread of its own, which ends with it.
-func onThread(do func() error) error {
-	failed := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread's namespace may have changed
-		failed <- do()
-	}()
-	return <-failed
-}
-
-// Pod is a process as a container runtime starts it: in namespaces of its own, with the guest's files but no right to
-// change them, the usual devices, the masks of runc, without capabilities unless it is root, without new privileges, huge pages
-// and locked memory.
+// Pod is a process as a container runtime starts it: in its own namespaces, with read-only access to the guest's files, the
+// usual devices and the masks of runc, and without capabilities (unless it is root), new privileges, huge pages and locked
+// memory.
 type Pod struct {
-	// Name is also that of its cgroup.
+	// Name is also the name of its cgroup.
 	Name  string
-	Space *Space
+	Space *netpair.Namespace
 	// CPUs of its cpuset, and MemoryMax its memory.max; empty: all.
 	CPUs, MemoryMax string
 	UID             int
 	Args, Env       []string
-	// Devices are names in /dev beyond the usual ones.
+	// Devices are names of further devices in /dev.
 	Devices []string
-	// Binds are folders and files of the guest by their paths in the pod.
+	// Binds are folders and files of the guest, by their paths in the pod.
 	Binds map[string]string
 }
 
 // Process is a pod that was started.
 type Process struct {
-	// Peak is the most memory that it had at once, in bytes, once it has ended.
+	// Peak is its maximum memory usage in bytes. It is set when the process has ended.
 	Peak   int64
 	cmd    *exec.Cmd
 	output bytes.Buffer
@@ -126,7 +59,7 @@ func (p Pod) Start() (*Process, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the pod's cgroup: %w", err)
 	}
-	// The kubelet gives a pod that asks for no huge pages none.
+	// The kubelet gives no huge pages to a pod that does not request them.
 	for file, value := range map[string]string{"cpuset.cpus": p.CPUs, "memory.max": p.MemoryMax, "hugetlb.2MB.max": "0"} {
 		if value == "" {
 			continue
@@ -149,7 +82,7 @@ func (p Pod) Start() (*Process, error) {
 	return process, p.Space.In(process.cmd.Start)
 }
 
-// Wait waits until the pod has ended and returns what it wrote. Its cgroup is removed.
+// Wait waits until the pod has ended, removes its cgroup, and returns its output.
 func (p *Process) Wait() ([]byte, error) {
 	err := p.cmd.Wait()
 	text, readErr := os.ReadFile(p.cgroup + "/memory.peak")
@@ -162,7 +95,7 @@ func (p *Process) Wait() ([]byte, error) {
 // Kill ends the pod.
 func (p *Process) Kill() error { return p.cmd.Process.Kill() }
 
-// PIDs are the processes of the pod, as the guest sees them.
+// PIDs returns the processes of the pod, as the guest sees them.
 func (p *Process) PIDs() ([]int, error) {
 	text, err := os.ReadFile(p.cgroup + "/cgroup.procs")
 	if err != nil {
@@ -179,7 +112,7 @@ func (p *Process) PIDs() ([]int, error) {
 	return pids, nil
 }
 
-// becomePod makes this process the one that a Pod in JSON describes. It returns only when that fails.
+// becomePod makes this process the process of a Pod, which conf holds in JSON. It returns only if that fails.
 func becomePod(conf string) error {
 	runtime.LockOSThread()
 	var p Pod
@@ -193,7 +126,7 @@ func becomePod(conf string) error {
 	if err := errors.Join(unix.Chroot(root), os.Chdir("/")); err != nil {
 		return fmt.Errorf("entering the pod's files: %w", err)
 	}
-	// Runtimes let a pod lock little memory or all; what works with none works with each.
+	// Some runtimes let a pod lock little memory, others any amount. Software that works without locked memory works with all of them.
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("limiting locked memory: %w", err)
 	}
@@ -213,7 +146,7 @@ func becomePod(conf string) error {
 	return syscall.Exec(p.Args[0], p.Args, p.Env)
 }
 
-// masked and fixed are what runc hides and what it makes read-only.
+// maskedFiles and maskedFolders are the paths that runc hides, fixed are those that it makes read-only.
 var (
 	maskedFiles   = []string{"/proc/interrupts", "/proc/keys", "/proc/timer_list", "/proc/kcore"}
 	maskedFolders = []string{"/proc/acpi", "/sys/firmware"}
@@ -221,7 +154,7 @@ var (
 	usualDevices  = []string{"null", "zero", "full", "random", "urandom"}
 )
 
-// mount makes the file system of a pod.
+// mount mounts the file system of a pod.
 func (p Pod) mount(root string) error {
 	const safe = unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV
 	if err := errors.Join(os.MkdirAll(root, 0o755), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
@@ -275,7 +208,7 @@ func (p Pod) mount(root string) error {
 	return nil
 }
 
-// bind mounts a file or folder. What it is mounted on is made in /dev, where nothing is yet; elsewhere it is there.
+// bind mounts a file or folder. It creates the target if it does not exist, which is the case only in /dev.
 func bind(source, target string) error {
 	if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
 		if err := os.WriteFile(target, nil, 0o644); err != nil {

@@ -15,8 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -27,11 +26,11 @@ const (
 	etcdVersion       = "v3.6.16"
 	containerdVersion = "v2.2.9"
 	runcVersion       = "v1.3.6"
-	promtoolVersion   = "v0.313.5" // of the module; Prometheus calls it 3.13.5
+	promtoolVersion   = "v0.313.5" // version of the module; Prometheus calls it 3.13.5
 	prometheusVersion = "v0.316.0"
 
-	// Of peers, with which `make peers` tests. Later versions of Argo Rollouts need a later Go, and those of Flagger cannot be had as
-	// a module.
+	// Versions of the peers that `make peers` tests with. Later versions of Argo Rollouts need a later Go, and later versions of Flagger
+	// are not available as a module.
 	rolloutsVersion    = "v1.10.1"
 	flaggerVersion     = "v1.36.1"
 	certManagerVersion = "v1.21.2"
@@ -48,11 +47,11 @@ type component struct {
 	Args []string
 	// Env are variables set for the build.
 	Env []string
-	// Hint tells how long a build takes on two cores.
+	// Hint is the duration of a build on two cores.
 	Hint string `json:"-"` // It does not affect what a build produces; see key.
 }
 
-// static are the flags and variables of everything that is built without cgo.
+// static holds the environment variables of builds without cgo.
 var static = []string{"CGO_ENABLED=0"}
 
 func kubernetesComponent() component {
@@ -118,26 +117,23 @@ func runcComponent() component {
 	return component{
 		Name: "runc", Version: runcVersion,
 		Packages: map[string]string{"runc": "github.com/opencontainers/runc"},
-		// Pods with the RuntimeDefault seccomp profile, as the operator's own are, need a runc that knows seccomp.
+		// Pods with the RuntimeDefault seccomp profile, such as the operator's own, need a runc with seccomp support.
 		Args: []string{"-tags", "seccomp", "-ldflags", "-s -w"},
 		Env:  []string{"CGO_ENABLED=1"},
 		Hint: "about half a minute",
 	}
 }
 
-func promtoolComponent() component {
-	return component{
+// peers holds the commands of other projects that tests run beside Tailgate, by name.
+var peers = map[string]component{
+	"promtool": { // It tests Prometheus rules.
 		Name: "promtool", Version: promtoolVersion,
 		Packages: map[string]string{"promtool": "github.com/prometheus/prometheus/cmd/promtool"},
-		// Without service discovery there are no clients of every cloud to compile.
+		// Without service discovery, the clients of all clouds need not be compiled.
 		Args: []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
 		Env:  static,
 		Hint: "about 2 minutes",
-	}
-}
-
-// peers are other projects' commands that specs run beside Tailgate, by name.
-var peers = map[string]component{
+	},
 	"prometheus": {
 		Name: "prometheus", Version: prometheusVersion,
 		Packages: map[string]string{"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
@@ -161,7 +157,7 @@ var peers = map[string]component{
 	},
 	"cert-manager": {
 		Name: "cert-manager", Version: certManagerVersion,
-		Packages: map[string]string{"cert-manager": "."}, // Its main package is ours, with its controllers.
+		Packages: map[string]string{"cert-manager": "."}, // The project's own main package, with cert-manager's controllers.
 		Args:     []string{"-ldflags", "-s -w"},
 		Env:      static,
 		Hint:     "about 2 minutes",
@@ -169,34 +165,25 @@ var peers = map[string]component{
 }
 
 // Binaries returns a folder that holds every command of the local cluster, with the CNI plugins in its subfolder
-// cni. What is not in the cache is built, and each build is logged to log as one line.
+// cni. Commands that are not in the cache are built, and each build writes one line to log.
 func Binaries(ctx context.Context, log io.Writer) (dir string, err error) {
 	return collect(ctx, log, "cluster", kubernetesComponent(), etcdComponent(), containerdComponent(), runcComponent())
 }
 
-// CNI returns a folder with the CNI plugins alone. It builds them, and logs a line, if they are not in the cache.
+// CNI returns a folder with only the CNI plugins. It builds them, and writes a line to log, if they are not in the cache.
 func CNI(ctx context.Context, log io.Writer) (dir string, err error) {
 	dir, err = collect(ctx, log, "cni", containerdComponent())
 	return filepath.Join(dir, "cni"), err
 }
 
-// Assets returns a folder with kube-apiserver, etcd and kubectl, as envtest wants them in KUBEBUILDER_ASSETS. It needs
-// neither root nor the parts that only a node uses. What is not in the cache is built, and logged to log as one line.
+// Assets returns a folder with kube-apiserver, etcd and kubectl, as envtest expects in KUBEBUILDER_ASSETS. It needs
+// neither root nor the commands that only a node uses. Commands that are not in the cache are built, and each build
+// writes one line to log.
 func Assets(ctx context.Context, log io.Writer) (dir string, err error) {
 	return collect(ctx, log, "assets", kubernetesComponent(), etcdComponent())
 }
 
-// Promtool returns the path of promtool, which tests rules of Prometheus. If it is not in the cache it is built, and logged to
-// log as one line.
-func Promtool(ctx context.Context, log io.Writer) (path string, err error) {
-	dir, err := collect(ctx, log, "prometheus", promtoolComponent())
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "promtool"), nil
-}
-
-// Peer returns the path of a command of another project. If it is not in the cache it is built, and logged to log as one line.
+// Peer returns the path of a command of another project. If it is not in the cache, it is built, which writes one line to log.
 func Peer(ctx context.Context, log io.Writer, name string) (path string, err error) {
 	dir, err := collect(ctx, log, "peer-"+name, peers[name])
 	if err != nil {
@@ -205,9 +192,9 @@ func Peer(ctx context.Context, log io.Writer, name string) (path string, err err
 	return filepath.Join(dir, name), nil
 }
 
-// PeerSource returns the folder of a module from which a peer is built, which has its CustomResourceDefinitions.
+// PeerSource returns the folder of a module that a peer is built from. It contains the peer's CustomResourceDefinitions.
 func PeerSource(ctx context.Context, name, module string) (string, error) {
-	root, err := moduleRoot()
+	root, err := images.RepositoryRoot()
 	if err != nil {
 		return "", err
 	}
@@ -224,13 +211,10 @@ func PeerSource(ctx context.Context, name, module string) (string, error) {
 	return downloaded.Dir, nil
 }
 
-// collect builds the components and links their commands together in one cached folder.
+// collect builds the components and links their commands together in one cached folder. The sources of the pinned modules cannot be
+// embedded, since nested modules are not part of this module.
 func collect(ctx context.Context, log io.Writer, name string, components ...component) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	cache, err := cacheDir()
+	root, err := images.RepositoryRoot()
 	if err != nil {
 		return "", err
 	}
@@ -246,27 +230,26 @@ func collect(ctx context.Context, log io.Writer, name string, components ...comp
 		if err != nil {
 			return "", err
 		}
-		dir := filepath.Join(cache, c.Name+"-"+c.Version+"-"+key)
-		if err := once(ctx, dir, func(tmp string) error { return c.build(ctx, log, source, tmp) }); err != nil {
+		dir, err := cached.Folder(ctx, c.Name+"-"+c.Version+"-"+key, func(tmp string) error { return c.build(ctx, log, source, tmp) })
+		if err != nil {
 			return "", fmt.Errorf("building %s %s: %w", c.Name, c.Version, err)
 		}
 		dirs = append(dirs, dir)
 		fmt.Fprintln(sum, dir)
 	}
-	out := filepath.Join(cache, name+"-"+shortHash(sum.Sum(nil)))
-	err = once(ctx, out, func(tmp string) error { return linkTrees(tmp, dirs) })
+	out, err := cached.Folder(ctx, name+"-"+shortHash(sum.Sum(nil)), func(tmp string) error { return linkTrees(tmp, dirs) })
 	if err != nil {
 		return "", fmt.Errorf("collecting the binaries: %w", err)
 	}
 	return out, nil
 }
 
-// source is the folder of the component's module.
+// source returns the folder of the component's module.
 func (c component) source(root string) string {
 	return filepath.Join(root, "test", "localcluster", "binaries", c.Name)
 }
 
-// key identifies everything that decides what a build gives: the pinned modules, the flags and the Go version.
+// key returns a hash of everything that determines the result of a build: the pinned modules, the flags and the Go version.
 func (c component) key(source, goVersion string) (string, error) {
 	sum := sha256.New()
 	for _, file := range []string{"go.mod", "go.sum"} {
@@ -276,7 +259,7 @@ func (c component) key(source, goVersion string) (string, error) {
 		}
 		sum.Write(content)
 	}
-	// A main package of our own, if there is one.
+	// The project's own main package, if there is one.
 	own, err := os.ReadFile(filepath.Join(source, "main.go"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the main package of %s: %w", c.Name, err)
@@ -294,7 +277,7 @@ func (c component) key(source, goVersion string) (string, error) {
 // build compiles the component's commands into dir.
 func (c component) build(ctx context.Context, log io.Writer, source, dir string) error {
 	fmt.Fprintf(log, "building %s %s (once, %s)\n", c.Name, c.Version, c.Hint)
-	// One go build a folder compiles the packages side by side and links each under the last element of its path.
+	// One go build per folder compiles the packages in parallel and names each program after the last element of its path.
 	byFolder := map[string][]string{}
 	for path, pkg := range c.Packages {
 		byFolder[filepath.Dir(path)] = append(byFolder[filepath.Dir(path)], pkg)
@@ -331,61 +314,6 @@ func (c component) build(ctx context.Context, log io.Writer, source, dir string)
 	return nil
 }
 
-// once fills the folder dir by calling fill with a temporary one beside it, which is renamed when it is complete, so
-// that dir is either absent or whole. Callers in several processes wait for each other. It does nothing when dir is
-// there.
-func once(ctx context.Context, dir string, fill func(tmp string) error) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return fmt.Errorf("creating the cache: %w", err)
-	}
-	unlock, err := lockFile(ctx, dir+".lock")
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if _, err := os.Stat(dir); err == nil { // Another process was quicker.
-		return nil
-	}
-	// We hold the lock, so whatever is there was left by a builder that died.
-	tmp := dir + ".tmp"
-	if err := os.RemoveAll(tmp); err != nil {
-		return fmt.Errorf("removing an unfinished build: %w", err)
-	}
-	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return fmt.Errorf("creating a folder to build in: %w", err)
-	}
-	if err := fill(tmp); err != nil {
-		return errors.Join(err, os.RemoveAll(tmp))
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return fmt.Errorf("putting the build in its place: %w", err)
-	}
-	return nil
-}
-
-// lockFile takes an exclusive lock on the file, waiting until ctx ends. The lock dies with the process.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("opening the lock: %w", err)
-	}
-	err = poll(ctx, func() (bool, error) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("waiting for the lock %s: %w", path, err)
-	}
-	return func() { f.Close() }, nil
-}
-
 // linkTrees hard-links every file of the source folders into dir.
 func linkTrees(dir string, sources []string) error {
 	for _, source := range sources {
@@ -407,34 +335,6 @@ func linkTrees(dir string, sources []string) error {
 		}
 	}
 	return nil
-}
-
-// cacheDir is where built binaries are kept.
-func cacheDir() (string, error) {
-	dir, err := os.UserCacheDir() // $XDG_CACHE_HOME, or else $HOME/.cache.
-	if err != nil {
-		return "", fmt.Errorf("looking for the cache folder: %w", err)
-	}
-	return filepath.Join(dir, "tailgate"), nil
-}
-
-// moduleRoot finds the checkout in which we run, by walking up from the working directory. The sources of the pinned
-// modules cannot be embedded, since modules of their own are not part of this one.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("looking for the checkout: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "test", "localcluster", "binaries", "kubernetes", "go.mod")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("the local cluster must be started from inside the Tailgate checkout")
-		}
-		dir = parent
-	}
 }
 
 func shortHash(sum []byte) string { return hex.EncodeToString(sum)[:12] }

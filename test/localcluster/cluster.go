@@ -16,26 +16,27 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
-// cluster is what a running cluster should be like.
+// cluster describes the desired state of a cluster.
 type cluster struct {
 	paths
 	options Options
-	// root of the checkout, for building our own commands.
+	// root is the root of the checkout, for building the project's own commands.
 	root string
 	// binaries is the folder of the pinned commands.
 	binaries string
 	numa     [2][]int
 	nodes    []node
-	// lab is QEMU, if the nodes are guests, and components what they have of a site.
+	// lab is QEMU, if the nodes are guests, and components are the site's components on them.
 	lab        machine.System
 	components components
 }
 
-// newCluster checks what the machine must have and builds the pinned commands.
+// newCluster checks the requirements on the machine and builds the pinned commands.
 func newCluster(ctx context.Context, o Options) (*cluster, error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
@@ -51,11 +52,11 @@ func newCluster(ctx context.Context, o Options) (*cluster, error) {
 	if c.binaries, err = Binaries(ctx, o.log()); err != nil {
 		return nil, err
 	}
-	c.root, err = moduleRoot()
+	c.root, err = images.RepositoryRoot()
 	return c, err
 }
 
-// layOut shares this machine's CPUs out to the nodes, or finds what emulates them.
+// layOut divides this machine's CPUs between the nodes, or finds QEMU and a kernel for the nodes of the lab.
 func (c *cluster) layOut(ctx context.Context) (err error) {
 	if c.options.Lab {
 		if c.components, err = readComponents(os.Getenv(Components)); err != nil {
@@ -105,7 +106,7 @@ func (c *cluster) processes() []process {
 	return list
 }
 
-// process finds one by name.
+// process returns the process with a name.
 func (c *cluster) process(name string) (process, error) {
 	names := []string{}
 	all := c.processes()
@@ -121,8 +122,8 @@ func (c *cluster) process(name string) (process, error) {
 	return process{}, fmt.Errorf("no process %q, there are %s", name, strings.Join(names, ", "))
 }
 
-// writeState fills the state folder: certificates, configuration, the nodes' folders. It must be empty or absent, but
-// for a part of the same.
+// writeState fills the state folder: certificates, configuration, the nodes' folders. The folder must be empty or absent,
+// or hold a part of the same state.
 func (c *cluster) writeState(ctx context.Context) error {
 	for _, dir := range []string{"logs", "bin", "etcd", "ipam"} {
 		if err := os.MkdirAll(c.join(dir), 0o755); err != nil {
@@ -130,7 +131,7 @@ func (c *cluster) writeState(ctx context.Context) error {
 		}
 	}
 	ids := identities(c.site, c.nodes)
-	if err := once(ctx, c.join("pki"), func(tmp string) error { return writePKI(tmp, ids) }); err != nil {
+	if err := cached.Once(ctx, c.join("pki"), func(tmp string) error { return writePKI(tmp, ids) }); err != nil {
 		return err
 	}
 	for _, id := range ids {
@@ -176,9 +177,9 @@ func (c *cluster) writeState(ctx context.Context) error {
 	return nil
 }
 
-// writeSysfs makes what a node sees of its machine. The nodes have it mounted, so it is not to be replaced.
+// writeSysfs writes the node's view of its machine. The nodes have these files mounted, so they must not be replaced.
 func (c *cluster) writeSysfs(ctx context.Context, n node, memory uint64) error {
-	return once(ctx, c.node(n, "sys"), func(tmp string) error {
+	return cached.Once(ctx, c.node(n, "sys"), func(tmp string) error {
 		return errors.Join(
 			numaTree(c.numa, memory).write(filepath.Join(tmp, "node")),
 			pciTree(n.nics(), c.numa).write(filepath.Join(tmp, "pci")),
@@ -186,10 +187,10 @@ func (c *cluster) writeSysfs(ctx context.Context, n node, memory uint64) error {
 	})
 }
 
-// configuration are the files of a node's folder.
+// configuration returns the generators of the configuration files in a node's folder, by path.
 func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map[string]func() ([]byte, error) {
 	if n.Guest {
-		snapshotter = "overlayfs" // whatever this machine can do
+		snapshotter = "overlayfs" // whether this machine supports it or not
 	}
 	files := map[string]func() ([]byte, error){
 		"containerd.toml":   func() ([]byte, error) { return containerdConfig(c.paths, n, c.binaries, snapshotter) },
@@ -210,8 +211,8 @@ func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map
 	return files
 }
 
-// buildOwn builds the commands from this checkout that run on the nodes. A running device plugin or driver that is not the one
-// just built is killed, to be started again.
+// buildOwn builds the commands from this checkout that run on the nodes. It kills a running device plugin or driver that differs
+// from the one just built; the caller starts it again.
 func (c *cluster) buildOwn(ctx context.Context) error {
 	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
 	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", c.bin("") + "/"}
@@ -220,7 +221,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.root
-	// Go does not link a program again that is up to date. With temporary files on the same file system, it renames a new one into place.
+	// Go does not relink a program that is up to date. With GOTMPDIR on the same file system, it renames a new program into place.
 	cmd.Env = slices.Concat(os.Environ(), static, []string{"GOTMPDIR=" + c.state})
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
@@ -244,8 +245,8 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	return nil
 }
 
-// generation identifies everything that cannot be changed while the cluster runs, so that an Up after such a change
-// begins again. It includes the boot of the machine, which no process survives.
+// generation returns a hash of everything that cannot be changed while the cluster runs, so that an Up after such a change
+// starts a new cluster. It includes the boot ID of the machine, because no process survives a reboot.
 func (c *cluster) generation() (string, error) {
 	boot, err := os.ReadFile(bootPath)
 	if err != nil {
@@ -275,7 +276,7 @@ func (c *cluster) generation() (string, error) {
 	return shortHash(sum[:]), nil
 }
 
-// createNamespaces makes all network and mount namespaces. None may be there.
+// createNamespaces creates all network and mount namespaces. None of them may exist.
 func (c *cluster) createNamespaces() error {
 	if err := prepareNetnsDir(c.paths); err != nil {
 		return err
@@ -298,7 +299,7 @@ func (c *cluster) createNamespaces() error {
 	return group.Wait()
 }
 
-// namespacesExist tells whether all namespaces are there. Processes in those that are gone cannot be repaired.
+// namespacesExist reports whether all namespaces exist. A cluster that has lost a namespace cannot be repaired.
 func (c *cluster) namespacesExist() bool {
 	for _, name := range c.netnsNames() {
 		if !netnsExists(name) {

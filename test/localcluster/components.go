@@ -18,19 +18,19 @@ import (
 // plugin and sriov-cni. The lab then starts neither the project's device plugin nor its CNI plugins.
 const Components = "LAB_COMPONENTS"
 
-// Where the CNI plugins and configurations of a site's components are on a node.
+// Folders on a node for the CNI plugins and configurations of a site's components.
 const (
 	siteCNIBinaries = "/opt/cni/bin"
 	siteCNIConfig   = "/etc/cni/net.d"
 )
 
-// components are the files of a site's components.
+// components lists the files of a site's components.
 type components struct {
-	// images are tarballs for both nodes, manifests what is applied before the nodes are ready.
+	// images are tarballs for both nodes, manifests are files that are applied before the nodes are ready.
 	images, manifests []string
 }
 
-// readComponents finds the files in a folder; without a folder there are none.
+// readComponents lists the files in a folder. An empty dir means that there are no components.
 func readComponents(dir string) (components, error) {
 	if dir == "" {
 		return components{}, nil
@@ -49,7 +49,7 @@ func readComponents(dir string) (components, error) {
 	return c, nil
 }
 
-// podNetwork is the node's network of all pods.
+// podNetwork returns the CNI configuration of the node's default network.
 func podNetwork(p paths, n node) map[string]any {
 	return map[string]any{
 		"cniVersion": "1.0.0",
@@ -67,7 +67,7 @@ func podNetwork(p paths, n node) map[string]any {
 	}
 }
 
-// metaPlugin is the configuration of the meta-plugin of CNI, without its default network.
+// metaPlugin returns the configuration of the CNI meta-plugin, without its default network.
 func metaPlugin(p paths, stateDir string) map[string]any {
 	return map[string]any{
 		"cniVersion":         "1.0.0",
@@ -79,9 +79,9 @@ func metaPlugin(p paths, stateDir string) map[string]any {
 	}
 }
 
-// WriteComponents makes a folder as Components names one, with the project's own device plugin and CNI plugins.
+// WriteComponents writes a folder for the variable Components, with the project's own device plugin and CNI plugins.
 func WriteComponents(ctx context.Context, o Options, dir string) error {
-	root, err := moduleRoot()
+	root, err := images.RepositoryRoot()
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func WriteComponents(ctx context.Context, o Options, dir string) error {
 			"selector": map[string]any{"matchLabels": labels},
 			"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{
 				"hostNetwork": true, "volumes": volumes,
-				// A gate taints the nodes that it holds; they cannot be measured without devices.
+				// A gate taints the nodes that it holds, and they cannot be measured without devices.
 				"tolerations": []map[string]string{{"operator": "Exists"}},
 				"containers": []map[string]any{{
 					"name": "labcomponents", "image": images.ComponentsRef, "imagePullPolicy": "Never", "args": []string{"/config/meta.json", "/config/devices.json"},

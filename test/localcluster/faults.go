@@ -13,9 +13,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// existingProcess finds a process of a running cluster by name.
+// existingProcess returns the running cluster and one of its processes by name.
 func existingProcess(ctx context.Context, o Options, name string) (*cluster, process, error) {
 	c, err := existing(ctx, o)
 	if err != nil {
@@ -25,9 +27,9 @@ func existingProcess(ctx context.Context, o Options, name string) (*cluster, pro
 	return c, pr, err
 }
 
-// KillProcess kills a process of the cluster with SIGKILL: one of Etcd, APIServer, ControllerManager and Scheduler, or
-// kubelet, containerd or deviceplugin of a node, such as "kubelet-node-a". Its children live on. It returns when the
-// process is gone, and fails on a name that does not exist.
+// KillProcess kills a process of the cluster with SIGKILL: Etcd, APIServer, ControllerManager or Scheduler, or the
+// kubelet, containerd, deviceplugin, fragileplugin or dradriver of a node, such as "kubelet-node-a". Its children keep
+// running. It returns when the process has ended. An unknown name is an error.
 func KillProcess(ctx context.Context, o Options, name string) error {
 	c, pr, err := existingProcess(ctx, o, name)
 	if err != nil {
@@ -36,8 +38,8 @@ func KillProcess(ctx context.Context, o Options, name string) error {
 	return killAll(ctx, c.runs(pr.Name, pr.Args[0]))
 }
 
-// StartProcess starts a process that was killed by KillProcess, and does nothing when it runs. It does not wait until
-// the process is of use: Up does.
+// StartProcess starts a process that KillProcess has killed. It does nothing if the process runs. It does not wait until
+// the process is ready; Up does.
 func StartProcess(ctx context.Context, o Options, name string) error {
 	c, pr, err := existingProcess(ctx, o, name)
 	if err != nil {
@@ -46,13 +48,13 @@ func StartProcess(ctx context.Context, o Options, name string) error {
 	return c.ensure(pr)
 }
 
-// PauseProcess stops a process of the cluster, as named for KillProcess, until ResumeProcess: it keeps its connections and
-// its memory, and does nothing.
+// PauseProcess stops a process of the cluster until ResumeProcess. The names are those of KillProcess. The process keeps its
+// connections and its memory.
 func PauseProcess(ctx context.Context, o Options, name string) error {
 	return signalProcess(ctx, o, name, unix.SIGSTOP)
 }
 
-// ResumeProcess lets a process go on that PauseProcess stopped. It does nothing to one that runs.
+// ResumeProcess resumes a process that PauseProcess has stopped. It has no effect on a process that runs.
 func ResumeProcess(ctx context.Context, o Options, name string) error {
 	return signalProcess(ctx, o, name, unix.SIGCONT)
 }
@@ -75,20 +77,20 @@ func signalProcess(ctx context.Context, o Options, name string, signal unix.Sign
 	return nil
 }
 
-// KillDevicePlugin kills the device plugin of a node, "node-a" or "node-b". Pods that have its devices keep them. From
-// that moment the kubelet rejects others that ask for some (its topology manager says TopologyAffinityError), but only
-// its next report, up to a second later, keeps the scheduler from sending them.
+// KillDevicePlugin kills the device plugin of a node, "node-a" or "node-b". Pods that have its devices keep them. From then
+// on, the kubelet rejects pods that request its devices (TopologyAffinityError of the topology manager), but the scheduler
+// assigns such pods to the node until the kubelet's next report, up to a second later.
 func KillDevicePlugin(ctx context.Context, o Options, node string) error {
 	return KillProcess(ctx, o, nodeProcess("deviceplugin", node))
 }
 
-// StartDevicePlugin starts the device plugin of a node again. The kubelet reports its devices within a second.
+// StartDevicePlugin restarts the device plugin of a node. The kubelet reports its devices within a second.
 func StartDevicePlugin(ctx context.Context, o Options, node string) error {
 	return StartProcess(ctx, o, nodeProcess("deviceplugin", node))
 }
 
-// StartFragilePlugin starts, and KillFragilePlugin ends, the device plugin of a node that advertises ResourceFragile and exits
-// when an interface of the node's cards comes or goes.
+// StartFragilePlugin starts the device plugin of a node that advertises ResourceFragile and exits when an interface of the
+// node's cards appears or disappears.
 func StartFragilePlugin(ctx context.Context, o Options, node string) error {
 	return StartProcess(ctx, o, nodeProcess("fragileplugin", node))
 }
@@ -103,8 +105,8 @@ func KillKubelet(ctx context.Context, o Options, node string) error {
 	return KillProcess(ctx, o, nodeProcess("kubelet", node))
 }
 
-// FreeCPUs counts the exclusive CPUs of a node that are free according to the checkpoint of its kubelet's CPU manager. A
-// kubelet that starts again admits its first pods by that checkpoint.
+// FreeCPUs returns the number of exclusive CPUs of a node that are free according to the checkpoint of its kubelet's CPU
+// manager. A restarted kubelet admits its first pods by that checkpoint.
 func FreeCPUs(ctx context.Context, o Options, node string) (int, error) {
 	c, n, err := existingNode(ctx, o, node)
 	if err != nil {
@@ -120,18 +122,18 @@ func FreeCPUs(ctx context.Context, o Options, node string) (int, error) {
 	if err := json.Unmarshal(content, &checkpoint); err != nil {
 		return 0, fmt.Errorf("parsing the checkpoint of the CPU manager of %s: %w", node, err)
 	}
-	shared, err := parseCPUList(checkpoint.Shared)
-	return len(shared) - len(n.Reserved), err
+	shared, err := result.ParseCPUs(checkpoint.Shared)
+	return shared.Size() - len(n.Reserved), err
 }
 
-// StartKubelet starts the kubelet of a node again.
+// StartKubelet restarts the kubelet of a node.
 func StartKubelet(ctx context.Context, o Options, node string) error {
 	return StartProcess(ctx, o, nodeProcess("kubelet", node))
 }
 
 // StopPinning restarts the kubelet of a node without CPU manager and topology manager, and returns when the node is
-// ready, after a few seconds. Pods that start from then on share the CPUs with all others and get devices of any NUMA
-// node; those that run keep what they have. Up undoes it, and then the kubelet ends the pods that it would not have
+// ready, after a few seconds. Pods that start afterwards share the CPUs with all others and get devices of any NUMA
+// node; running pods keep their CPUs and devices. Up undoes it, and then the kubelet ends the pods that it would not have
 // admitted.
 func StopPinning(ctx context.Context, o Options, node string) error {
 	c, n, err := existingNode(ctx, o, node)
@@ -147,9 +149,9 @@ func StopPinning(ctx context.Context, o Options, node string) error {
 	return c.startKubelets(ctx, client, false, n)
 }
 
-// SetMTU gives all devices of a resource on a node another MTU in bytes, at this end of the cable alone. A pod that gets
-// one has it too, unless its network sets one itself. It fails while a pod has one of them. They begin with 1500, and Up
-// puts that back.
+// SetMTU sets the MTU, in bytes, of all devices of a resource on a node, at this end of the cable only. A pod that gets
+// one of them has this MTU, unless its network sets another one. It fails while a pod has one of the devices. The initial
+// MTU is 1500; Up restores it.
 func SetMTU(o Options, node, resource string, bytes int) error {
 	n, err := findNode(o.site().nodes([2][]int{}), node)
 	if err != nil {
@@ -184,7 +186,8 @@ func findNode(nodes []node, name string) (node, error) {
 	return nodes[i], nil
 }
 
-// openFabric opens the network namespace of the cable between the cards, which the caller closes, and finds its bridge.
+// openFabric opens the network namespace of the cable between the cards and returns it with its bridge. The caller closes
+// the namespace.
 func openFabric(o Options) (netnsHandle, netlink.Link, error) {
 	fabric, err := openNetns(o.site().fabricNetns())
 	if err != nil {
@@ -198,8 +201,8 @@ func openFabric(o Options) (netnsHandle, netlink.Link, error) {
 	return fabric, bridge, nil
 }
 
-// CutFabric cuts the cable between the cards of the two nodes for so long. What the PFs and VFs send meanwhile is lost;
-// the links of their interfaces stay up, as behind a switch. The nodes' own network is another.
+// CutFabric cuts the cable between the cards of the two nodes for a duration. Packets that the PFs and VFs send meanwhile
+// are lost; the links of their interfaces stay up, as behind a switch. The nodes' own network is not affected.
 func CutFabric(o Options, d time.Duration) error {
 	if err := SetFabric(o, false); err != nil {
 		return err
@@ -226,12 +229,12 @@ func SetFabric(o Options, connected bool) error {
 	return nil
 }
 
-// detour is how many bridges SlowCable puts into the way. A frame crosses one, and the link to it, in about half a
-// microsecond.
+// detour is the number of bridges that SlowCable inserts. A frame takes about half a microsecond to cross a bridge and the
+// link to it.
 const detour = 100
 
-// SlowCable puts a detour into the cable between the cards of the two nodes: what one sends the other comes tens of
-// microseconds later, which the sending CPU spends. RestoreCable undoes it, and so does Up.
+// SlowCable inserts a detour into the cable between the cards of the two nodes: frames between the nodes arrive tens of
+// microseconds later. The sending CPU spends this time. RestoreCable undoes it, and so does Up.
 func SlowCable(o Options) error {
 	fabric, bridge, err := openFabric(o)
 	if err != nil {
@@ -253,7 +256,7 @@ func SlowCable(o Options) error {
 	return plugInFarNode(o, fabric, bridge)
 }
 
-// RestoreCable undoes SlowCable. Without one before it, it does nothing.
+// RestoreCable undoes SlowCable. It has no effect if SlowCable was not called.
 func RestoreCable(o Options) error {
 	fabric, bridge, err := openFabric(o)
 	if err != nil {
@@ -263,7 +266,7 @@ func RestoreCable(o Options) error {
 	if err := plugInFarNode(o, fabric, bridge); err != nil {
 		return err
 	}
-	// To delete the detour takes many seconds. It stays, cut off.
+	// Deleting the detour would take many seconds, so it stays, disconnected.
 	hop, err := fabric.LinkByName("hop0")
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
@@ -277,7 +280,7 @@ func RestoreCable(o Options) error {
 	return nil
 }
 
-// plugInFarNode plugs the cards of node-b into a bridge of the fabric.
+// plugInFarNode attaches the cards of node-b to a bridge of the fabric.
 func plugInFarNode(o Options, fabric netnsHandle, bridge netlink.Link) error {
 	far := o.site().nodes([2][]int{})[1]
 	for _, pf := range far.nics() {
@@ -305,7 +308,8 @@ func plugIn(h netnsHandle, port string, bridge netlink.Link) error {
 }
 
 // Upgrade restarts the kubelet of a node as after an upgrade of its operating system: with another boot ID, which its
-// containers see too, and with an OS image of that name. The containers are not restarted. It does not wait until the node is ready: Up does. Only Down undoes it.
+// containers also see, and with an OS image of that name. The containers are not restarted. It does not wait until the
+// node is ready; Up does. Only Down undoes it.
 func Upgrade(ctx context.Context, o Options, node, image string) error {
 	c, n, err := existingNode(ctx, o, node)
 	if err != nil {
@@ -314,7 +318,7 @@ func Upgrade(ctx context.Context, o Options, node, image string) error {
 	if err := KillKubelet(ctx, o, node); err != nil {
 		return err
 	}
-	// The kubelet reads them when it starts. Written, and not replaced: it is this file that is mounted, in containers too.
+	// The kubelet reads both files when it starts. The file is not replaced, because it is mounted, also in containers.
 	if err := os.WriteFile(c.node(n, "sys", bootFile), newBoot(), 0o644); err != nil {
 		return fmt.Errorf("writing the boot ID of %s: %w", node, err)
 	}
@@ -324,10 +328,10 @@ func Upgrade(ctx context.Context, o Options, node, image string) error {
 	return StartKubelet(ctx, o, node)
 }
 
-// newBoot is a boot ID as the kernel tells it.
+// newBoot returns a new boot ID in the kernel's format.
 func newBoot() []byte { return []byte(string(uuid.NewUUID()) + "\n") }
 
-// coverFile gives a file another content, as the node sees it.
+// coverFile changes the content of a file as the node sees it.
 func (c *cluster) coverFile(n node, target, content string) error {
 	own := c.node(n, "cover", filepath.Base(target))
 	_, err := os.Stat(own)
@@ -335,7 +339,7 @@ func (c *cluster) coverFile(n node, target, content string) error {
 	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
 		return fmt.Errorf("creating the folder of what covers %s: %w", target, err)
 	}
-	// Written, and not replaced: it is this file that is mounted.
+	// The file is not replaced, because it is mounted.
 	if err := os.WriteFile(own, []byte(content), 0o644); err != nil {
 		return fmt.Errorf("writing what covers %s: %w", target, err)
 	}
@@ -354,8 +358,7 @@ func (c *cluster) coverFile(n node, target, content string) error {
 	return nil
 }
 
-// Load imports images into both nodes, from tarballs as docker or an OCI tool saves them. Their names are what the
-// tarballs say.
+// Load imports images into both nodes, from tarballs as docker or an OCI tool saves them, under the names in the tarballs.
 func Load(ctx context.Context, o Options, tars ...string) error {
 	c, err := existing(ctx, o)
 	if err != nil {
@@ -364,8 +367,8 @@ func Load(ctx context.Context, o Options, tars ...string) error {
 	return c.load(ctx, nil, tars...)
 }
 
-// LoadRelease imports an image of a release from its archive, under a name with the image's digest: manifests of a release name it so.
-// Without --local, ctr gives no digest to an image that has a name in its archive.
+// LoadRelease imports an image of a release from its archive, under a name with the image's digest, as the manifests of a release
+// name it. Without --local, ctr adds no digest to the name of an image that has a name in its archive.
 func LoadRelease(ctx context.Context, o Options, tar, name string) error {
 	c, err := existing(ctx, o)
 	if err != nil {
@@ -374,7 +377,7 @@ func LoadRelease(ctx context.Context, o Options, tar, name string) error {
 	return c.load(ctx, []string{"--local", "--digests", "--base-name=" + name}, tar)
 }
 
-// existing describes the cluster that is up.
+// existing returns the cluster that is up.
 func existing(ctx context.Context, o Options) (*cluster, error) {
 	c, err := newCluster(ctx, o)
 	if err != nil {
@@ -386,7 +389,7 @@ func existing(ctx context.Context, o Options) (*cluster, error) {
 	return c, nil
 }
 
-// existingNode is the cluster that is up, and a node of it.
+// existingNode returns the cluster that is up and one of its nodes by name.
 func existingNode(ctx context.Context, o Options, name string) (*cluster, node, error) {
 	c, err := existing(ctx, o)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
 )
 
-// Kernels of the lab's nodes, for Reboot. They begin with the first.
+// Kernels of the lab's nodes, for Reboot. The nodes start with KernelStable.
 const (
 	KernelStable = "stable"
 	KernelNewer  = "newer"
@@ -31,19 +31,19 @@ const (
 const (
 	// guestMemoryMiB is the memory of a node of the lab.
 	guestMemoryMiB = 2048
-	// guestVFs are the VFs of its first card.
+	// guestVFs is the number of VFs of its first card.
 	guestVFs = 2
-	// guestDisk is the size of its disk, most of which is a hole in a file.
+	// guestDisk is the size of its disk, which is a sparse file.
 	guestDisk = "8G"
 )
 
-// guestModules are what a node of the lab loads.
+// guestModules lists the kernel modules that a node of the lab loads.
 var guestModules = []string{
 	"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4", "overlay", "bridge", "veth", "macvlan", "button", "evdev", "igb", "igbvf",
 }
 
-// guestNodes are the nodes of the lab: guests of two NUMA nodes with a core of two threads each. The kubelet of the second
-// gives whole cores alone.
+// guestNodes returns the nodes of the lab: guests with two NUMA nodes, each with one core of two threads. The kubelet of the
+// second node allocates only whole cores.
 func guestNodes(s site, components bool) []node {
 	list := s.nodes([2][]int{{0, 1}, {2, 3}})
 	for i := range list {
@@ -52,20 +52,18 @@ func guestNodes(s site, components bool) []node {
 	return list
 }
 
-// guestMAC is the address of the node's card for the cluster.
+// guestMAC returns the MAC address of the node's card for the cluster.
 func (n node) guestMAC() string { return fmt.Sprintf("02:00:00:%x:00:00", n.Letter) }
 
-// guestAddress is where the first process of a node's guest answers.
+// guestAddress returns the TCP address of the first process of a node's guest.
 func (n node) guestAddress() string { return net.JoinHostPort(n.IP, fmt.Sprint(guestnode.Port)) }
 
-// guest is the machine of a node: QEMU. The cards of both nodes are on one wire, which the first node's end listens for.
+// guest returns the process of a node's machine: QEMU. One wire connects the cards of both nodes; the first node listens on it.
+// The arguments are part of the cluster's generation, so they do not contain the time; bootNode adds the clock.
 func (c *cluster) guest(n node) process {
 	args := append(c.lab.QEMU(), "-serial", "stdio", "-qmp", "unix:"+c.node(n, "qmp")+",server=on,wait=off",
 		"-kernel", c.node(n, "kernel"), "-initrd", c.node(n, "initrd"),
 		"-append", "console=ttyS0 rdinit="+guestnode.InitPath+" panic=-1 mitigations=off quiet",
-		// The clock with which a kernel begins has whole seconds, and there is no time server: without a difference, kernels that boot
-		// in the same second would seem to be one.
-		"-rtc", "base="+time.Now().UTC().Add(time.Duration(n.Letter[0]-'a')*5*time.Second).Format("2006-01-02T15:04:05"),
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+c.node(n, "disk"), "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
 		"-device", "virtio-rng-pci,bus=pcie.0",
 		"-netdev", "tap,id=cluster,script=no,downscript=no,ifname="+n.Name,
@@ -76,7 +74,7 @@ func (c *cluster) guest(n node) process {
 	} else {
 		args = append(args, "-netdev", "stream,id=wire,server=off,reconnect-ms=500,addr.type=unix,addr.path="+c.join("wire"))
 	}
-	// Checksums and encryption are an instruction of the host with these features.
+	// With these features, QEMU emulates checksums and encryption with single instructions of the host.
 	args = append(args, machine.NUMA(4, guestMemoryMiB, ",+aes,+pclmulqdq,+sha-ni")...)
 	for i, card := range n.nics() {
 		args = append(args, machine.Card(i, card.NUMA, 0, card.MAC)...)
@@ -84,7 +82,7 @@ func (c *cluster) guest(n node) process {
 	return process{Name: nodeProcess("guest", n.Name), Args: args}
 }
 
-// guestConfig is what the first process of a node's guest is to do.
+// guestConfig returns the configuration of the first process of a node's guest.
 func (c *cluster) guestConfig(n node) ([]byte, error) {
 	config := guestnode.Config{
 		Name: n.Name, Cluster: n.guestMAC(), Address: fmt.Sprintf("%s/%d", n.IP, prefixLength), Routes: map[string]string{"0.0.0.0/0": n.site.controlPlaneIP()},
@@ -110,7 +108,7 @@ func (c *cluster) guestConfig(n node) ([]byte, error) {
 	return json.Marshal(config)
 }
 
-// writeKernels makes what the guests boot: for each kernel its initramfs, and for each node which of the two it boots.
+// writeKernels writes an initramfs for each kernel and selects the kernel that each node boots.
 func (c *cluster) writeKernels(ctx context.Context) error {
 	newer, err := machine.Newer(ctx, c.options.log())
 	if err != nil {
@@ -165,7 +163,7 @@ func writeInitramfs(path, initProgram string, system machine.System) error {
 	return errors.Join(archive.File(guestnode.ModulesPath, 0o644, text), archive.Close())
 }
 
-// setKernel makes a node boot a kernel the next time.
+// setKernel selects the kernel for the next boot of a node.
 func (c *cluster) setKernel(n node, name string) error {
 	for _, file := range []string{"kernel", "initrd"} {
 		if err := os.Remove(c.node(n, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,11 +176,11 @@ func (c *cluster) setKernel(n node, name string) error {
 	return nil
 }
 
-// ensureTap makes the end of a node's network card for the cluster and plugs it into the bridge.
+// ensureTap creates the host's end of a node's network card for the cluster and attaches it to the bridge.
 func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
 	_, err := h.LinkByName(n.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		err = inThread(func() error { // as it is made where the thread is
+		err = inThread(func() error { // because the kernel creates it in the namespace of the thread
 			if err := enterNetns(n.site.controlPlaneNetns()); err != nil {
 				return err
 			}
@@ -202,11 +200,18 @@ func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
 
 // bootNode starts the guest of a node unless it runs, and waits until its first process answers.
 func (c *cluster) bootNode(ctx context.Context, n node) error {
-	return c.boot(ctx, func() process { return c.guest(n) }, n.guestAddress(), machine.IdleLimit)
+	return c.boot(ctx, func() process {
+		// The clock that a kernel reads at boot has a resolution of a second, and there is no time server: without an offset for each node,
+		// kernels that boot in the same second would look like one kernel.
+		clock := time.Now().UTC().Add(time.Duration(n.Letter[0]-'a') * 5 * time.Second)
+		pr := c.guest(n)
+		pr.Args = append(pr.Args, "-rtc", "base="+clock.Format("2006-01-02T15:04:05"))
+		return pr
+	}, n.guestAddress(), machine.IdleLimit)
 }
 
-// boot starts a guest unless it runs, and waits until it answers at a TCP address. It starts one that does not boot again, with another
-// command line, which has the time of its start, which is the guest's.
+// boot starts a guest unless it runs, and waits until it answers at a TCP address. If the guest does not boot, boot starts it again with
+// a new command line, because the command line contains the start time, which becomes the guest's clock.
 func (c *cluster) boot(ctx context.Context, guest func() process, address string, idleLimit time.Duration) error {
 	return machine.Boot(c.options.log(), func() error {
 		pr := guest()
@@ -248,7 +253,7 @@ func (c *cluster) boot(ctx context.Context, guest func() process, address string
 	})
 }
 
-// startGuests ends when both guests run and have the images: those of the options and that of sandboxes.
+// startGuests starts both guests and loads the images: the sandbox image, and those of the components and the options.
 func (c *cluster) startGuests(ctx context.Context) error {
 	if err := c.buildOwn(ctx); err != nil {
 		return err
@@ -276,7 +281,7 @@ func (c *cluster) startGuests(ctx context.Context) error {
 	return c.load(ctx, nil, tars...)
 }
 
-// post gives an image to a guest, whose containerd may be starting, unless it has it.
+// post sends an image to a guest, unless the guest has it. It retries, because the guest's containerd may still be starting.
 func (c *cluster) post(ctx context.Context, n node, tar string) error {
 	has, digest, err := c.has(n, tar)
 	if err != nil || has {
@@ -321,7 +326,7 @@ func post(ctx context.Context, url, tar string) error {
 	return err
 }
 
-// Monitor has the machine of a node of the lab execute a command of QEMU's monitor.
+// Monitor executes a command of QEMU's monitor on the machine of a node of the lab.
 func Monitor(ctx context.Context, o Options, name, command string, arguments map[string]any) error {
 	c, n, err := existingNode(ctx, o, name)
 	if err != nil {
@@ -346,7 +351,7 @@ func Monitor(ctx context.Context, o Options, name, command string, arguments map
 }
 
 // Reboot presses the power button of a node of the lab, waits until it is off, and switches it on with a kernel. It returns
-// when the first process of the kernel answers. It does not wait until the node is ready: Up does.
+// when the first process of the guest answers. It does not wait until the node is ready.
 func Reboot(ctx context.Context, o Options, name, kernel string) error {
 	c, n, err := existingNode(ctx, o, name)
 	if err != nil {
@@ -370,7 +375,7 @@ func Reboot(ctx context.Context, o Options, name, kernel string) error {
 	return c.bootNode(ctx, n)
 }
 
-// PowerOn switches a node of the lab on, and returns as Reboot does.
+// PowerOn switches a node of the lab on. Like Reboot, it returns when the first process of the guest answers.
 func PowerOn(ctx context.Context, o Options, name string) error {
 	c, n, err := existingNode(ctx, o, name)
 	if err != nil {

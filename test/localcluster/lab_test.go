@@ -17,16 +17,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
-// otherClusters matches traces of local clusters, which run beside the lab. The addresses that the kernel gives their links do not
-// show whose they are; the names of the links do.
+// otherClusters matches traces of local clusters, which run beside the lab. The link-local addresses of their links do not show to
+// which cluster they belong; the names of the links do.
 var otherClusters = regexp.MustCompile(`tailgate[0-3]?-(node|cp|fabric|a\b|b\b)|tailgate[0-3]\b|tailgate-localcluster(-[0-3])?(/|$|\s)|kubepods|` +
 	`\b198\.19\.(\d|1[0-5])\.|^fe80:`)
 
-// TestLabLeavesNothing starts `make lab` as often as LAB_KILLS says, kills it and all processes of the cluster at a random moment,
-// and compares what is left after Down with what there was. LAB_KILLS_WITHIN is the latest moment, LAB_KILLS_SEED makes the moments
-// those of another run.
+// TestLabLeavesNothing starts `make lab` LAB_KILLS times, kills it and all processes of the cluster at a random moment, and compares
+// the state of the machine after Down with the state before. LAB_KILLS_WITHIN is the latest moment, LAB_KILLS_SEED repeats the moments
+// of another run.
 func TestLabLeavesNothing(t *testing.T) {
 	kills, _ := strconv.Atoi(os.Getenv("LAB_KILLS"))
 	if kills == 0 {
@@ -64,13 +66,13 @@ func TestLabLeavesNothing(t *testing.T) {
 func killLab(t *testing.T, after time.Duration) {
 	t.Helper()
 	o := Options{Log: t.Output(), Lab: true}
-	root, err := moduleRoot()
+	root, err := images.RepositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := withoutOthers(observeMachine(t))
 	lab := exec.Command("make", "lab")
-	lab.Dir, lab.Env = root, append(os.Environ(), "TMPDIR="+t.TempDir()) // A compiler that is killed leaves its files there.
+	lab.Dir, lab.Env = root, append(os.Environ(), "TMPDIR="+t.TempDir()) // A killed compiler leaves its files there.
 	lab.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var said strings.Builder
 	lab.Stdout, lab.Stderr = &said, &said
@@ -111,8 +113,8 @@ func killLab(t *testing.T, after time.Duration) {
 	}
 }
 
-// withoutOthers leaves out what belongs to local clusters, which run beside the lab, and the cgroups of other work on this machine,
-// which come and go.
+// withoutOthers removes the traces of local clusters, which run beside the lab, and the cgroups of other programs on this machine, which
+// come and go.
 func withoutOthers(m traces) traces {
 	m.Cgroups = slices.DeleteFunc(m.Cgroups, func(line string) bool { return !strings.Contains(line, "tailgate") })
 	for _, lines := range []*[]string{&m.Mounts, &m.Netns, &m.Links, &m.Addresses, &m.Routes, &m.Cgroups, &m.Files} {

@@ -6,9 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
@@ -25,11 +28,11 @@ func TestSplitCPUs(t *testing.T) {
 		{"one core", "0", [2][]int{}, "two CPU cores are needed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			online, err := parseCPUList(tt.online)
+			online, err := result.ParseCPUs(tt.online)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := splitCPUs(online)
+			got, err := splitCPUs(online.List())
 			if tt.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
 					t.Fatalf("got error %v, want %q", err, tt.wantErr)
@@ -44,33 +47,6 @@ func TestSplitCPUs(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestParseCPUListRefuses(t *testing.T) {
-	for _, list := range []string{"", "x", "1-", "-1", "1-x", "0,,1", "3-1", "0-9999999999"} {
-		if cpus, err := parseCPUList(list); err == nil {
-			t.Errorf("%q gave %v", list, cpus)
-		}
-	}
-}
-
-func FuzzParseCPUList(f *testing.F) {
-	for _, seed := range []string{"0-3,8", "0", "", "5-2", "0-1023", "0-9999999999"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, list string) {
-		cpus, err := parseCPUList(list)
-		if err != nil || len(cpus) == 0 {
-			return
-		}
-		again, err := parseCPUList(cpuList(cpus))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(cpus, again); diff != "" {
-			t.Error(diff)
-		}
-	})
 }
 
 func TestCPUMap(t *testing.T) {
@@ -88,14 +64,14 @@ func TestCPUMap(t *testing.T) {
 	}
 }
 
-// TestNodesShareNoCPU checks, for machines of several sizes, what the measurements rest on.
+// TestNodesShareNoCPU checks a requirement of all measurements, for machines of several sizes.
 func TestNodesShareNoCPU(t *testing.T) {
 	for _, online := range []string{"0-1", "0-2", "0-7", "0,4-9"} {
-		cpus, err := parseCPUList(online)
+		cpus, err := result.ParseCPUs(online)
 		if err != nil {
 			t.Fatal(err)
 		}
-		numa, err := splitCPUs(cpus)
+		numa, err := splitCPUs(cpus.List())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,14 +86,15 @@ func TestNodesShareNoCPU(t *testing.T) {
 			if diff := cmp.Diff(numa[n.NearNUMA], n.Exclusive); diff != "" {
 				t.Errorf("on CPUs %s, the exclusive CPUs of %s are not on the NUMA node of its VFs: %s", online, n.Name, diff)
 			}
-			if len(n.Reserved)+len(n.Exclusive) != len(cpus) {
+			if len(n.Reserved)+len(n.Exclusive) != cpus.Size() {
 				t.Errorf("on CPUs %s, %s has %v and %v", online, n.Name, n.Reserved, n.Exclusive)
 			}
 		}
 	}
 }
 
-// TestPoolsShareNoDevice checks what pods rely on, and what the SR-IOV device plugin never does: offer a PF with VFs.
+// TestPoolsShareNoDevice checks that no device is in two pools, and that no pool offers a PF with VFs, which the SR-IOV device plugin
+// never does.
 func TestPoolsShareNoDevice(t *testing.T) {
 	for _, n := range site(0).nodes([2][]int{{0}, {1}}) {
 		owner := map[string]string{}
@@ -138,7 +115,7 @@ func TestPoolsShareNoDevice(t *testing.T) {
 	}
 }
 
-// TestGeneratedFiles compares what a node of a four-core machine is given with testdata.
+// TestGeneratedFiles compares the generated files of a node on a four-core machine with testdata.
 func TestGeneratedFiles(t *testing.T) {
 	p := paths{state: "/state"}
 	numa := [2][]int{{0, 1}, {2, 3}}
@@ -235,7 +212,7 @@ func TestMissingControllers(t *testing.T) {
 	}
 }
 
-// TestControllersAreGivenBack plays a version 2 hierarchy with plain files.
+// TestControllersAreGivenBack simulates a version 2 hierarchy with plain files.
 func TestControllersAreGivenBack(t *testing.T) {
 	root, p := t.TempDir(), paths{state: t.TempDir()}
 	control := filepath.Join(root, "cgroup.subtree_control")
@@ -276,39 +253,6 @@ func TestInNodeCgroup(t *testing.T) {
 	}
 }
 
-func TestOnceIsWholeOrAbsent(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "built")
-	fill := func(fails bool) func(string) error {
-		return func(tmp string) error {
-			if err := os.WriteFile(filepath.Join(tmp, "part"), nil, 0o644); err != nil {
-				return err
-			}
-			if fails {
-				return os.ErrInvalid
-			}
-			return nil
-		}
-	}
-	if err := once(t.Context(), dir, fill(true)); err == nil {
-		t.Fatal("a failed build succeeded")
-	}
-	if fileExists(dir) {
-		t.Fatal("a failed build left a folder")
-	}
-	if err := os.Mkdir(dir+".tmp", 0o755); err != nil { // Of a builder that was killed.
-		t.Fatal(err)
-	}
-	if err := once(t.Context(), dir, fill(false)); err != nil {
-		t.Fatal(err)
-	}
-	if !fileExists(filepath.Join(dir, "part")) {
-		t.Fatal("nothing was built")
-	}
-	if err := once(t.Context(), dir, fill(true)); err != nil {
-		t.Errorf("what is there was built again: %v", err)
-	}
-}
-
 func TestFaultsTellWhatThereIs(t *testing.T) {
 	for want, err := range map[string]error{
 		"there are node-a and node-b":    SetMTU(Options{}, "node-z", ResourceVF, 1400),
@@ -346,4 +290,17 @@ func TestReadComponents(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(components{})); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A running lab is repaired and not started over because time has passed.
+func TestGuestsHaveNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{paths: Options{Lab: true}.paths(), options: Options{Lab: true}, lab: "/qemu"}
+		c.nodes = guestNodes(c.site, false)
+		before := c.processes()
+		time.Sleep(time.Hour)
+		if diff := cmp.Diff(before, c.processes()); diff != "" {
+			t.Error(diff)
+		}
+	})
 }

@@ -18,28 +18,28 @@ import (
 const (
 	// ResourceVF are the VFs beside the exclusive CPUs.
 	ResourceVF = "tailgate.test/sf_vf"
-	// ResourceVFFar are VFs on the other NUMA node. A pod with exclusive CPUs that asks for one is not admitted
+	// ResourceVFFar are VFs on the other NUMA node. A pod with exclusive CPUs that requests one is not admitted
 	// (TopologyAffinityError).
 	ResourceVFFar = "tailgate.test/sf_vf_far"
-	// ResourceVFNoHint are VFs on the other NUMA node whose NUMA node the kubelet does not get. The environment
-	// variable of their addresses has a hyphen in its name.
+	// ResourceVFNoHint are VFs on the other NUMA node whose NUMA node the device plugin does not report. The
+	// environment variable of their addresses has a hyphen in its name.
 	ResourceVFNoHint = "tailgate.test/sf_vf-nohint"
 	// ResourcePF is a PF without VFs beside the exclusive CPUs.
 	ResourcePF = "tailgate.test/sf_pf"
-	// ResourceVFClaimed is what a DeviceClass has to name for the VFs, beside the exclusive CPUs, of which a driver of
-	// Dynamic Resource Allocation tells. No device plugin advertises it.
+	// ResourceVFClaimed is the extended resource that a DeviceClass must name for the VFs, beside the exclusive CPUs, that a
+	// driver of Dynamic Resource Allocation publishes. No device plugin advertises it.
 	ResourceVFClaimed = "tailgate.test/sf_vf_claimed"
 )
 
-// ResourceFragile are VFs, whose NUMA node the kubelet does not get, of a device plugin that exits when an interface of
-// the node's cards comes or goes; see StartFragilePlugin.
+// ResourceFragile are VFs of a device plugin that does not report their NUMA node and exits when an interface of the node's
+// cards appears or disappears; see StartFragilePlugin.
 const ResourceFragile = "tailgate.test/sf_vf_fragile"
 
-// cpuCheckpoint is where, in a node's folder, the kubelet's CPU manager notes which CPUs it gave to whom.
+// cpuCheckpoint is the path, in a node's folder, of the file in which the kubelet's CPU manager keeps its allocations.
 var cpuCheckpoint = []string{"kubelet", "cpu_manager_state"}
 
-// kubeletConfig is the node's KubeletConfiguration. Without pinning, the kubelet gives no pod CPUs of its own and does
-// not care for NUMA nodes.
+// kubeletConfig returns the node's KubeletConfiguration. Without pinning, the kubelet gives no pod exclusive CPUs and
+// ignores NUMA nodes.
 func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {
 	cpuManager, topologyManager := "static", "single-numa-node"
 	if !pinning {
@@ -65,12 +65,12 @@ func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {
 		"resolvConf":               "",
 		"clusterDNS":               []string{dnsIP},
 		"clusterDomain":            "cluster.local",
-		// Without services there is nothing for which the kubelet would need iptables, and so no need to install it.
+		// Without services, the kubelet does not need iptables, so it need not be installed.
 		"makeIPTablesUtilChains": false,
 
 		"cgroupDriver": "cgroupfs",
 		"cgroupRoot":   "/" + n.cgroup(),
-		// Version 1 works, and is what many a machine that this runs on still has.
+		// Version 1 works, and many machines still have it.
 		"failCgroupV1":           false,
 		"failSwapOn":             false,
 		"enforceNodeAllocatable": []string{},
@@ -80,7 +80,7 @@ func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {
 		"topologyManagerPolicy": topologyManager,
 		"topologyManagerScope":  "pod",
 
-		// A disk that fills up is the machine's business, and no image may vanish: there is no registry to pull it from.
+		// A full disk is not the kubelet's concern, and it must not remove images, because there is no registry to pull them from.
 		"evictionHard": map[string]string{
 			"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%",
 		},
@@ -89,8 +89,8 @@ func kubeletConfig(p paths, n node, pinning bool) ([]byte, error) {
 		"syncFrequency":                 "10s",
 	}
 	if !n.Guest {
-		// Each kubelet that starts again is not ready until its second report, and devices that come or go are known with the
-		// next: specs wait for reports most of their time. A report that says nothing new is not sent for the usual time.
+		// A restarted kubelet is not ready until its second report, and its next report announces changed devices: specs spend most
+		// of their time waiting for reports. Unchanged reports are sent at the default interval.
 		config["nodeStatusUpdateFrequency"], config["nodeStatusReportFrequency"] = "1s", "5m"
 	}
 	if n.WholeCores && pinning {
@@ -136,7 +136,7 @@ state = "/run/containerd"
       BinaryName = {{printf "%q" .Runc}}
 `))
 
-// containerdConfig is the node's configuration of containerd.
+// containerdConfig returns the node's configuration of containerd.
 func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, error) {
 	cniBinaries, cniConfig := []string{p.join("bin"), filepath.Join(binaries, "cni")}, p.node(n, "cni")
 	if n.Components {
@@ -159,8 +159,8 @@ func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, er
 	return []byte(out.String()), nil
 }
 
-// baseSpec adds the node's view of NUMA nodes, PCI devices and of its boot to containerd's default OCI runtime specification,
-// with which a container would see those of the machine.
+// baseSpec adds the node's view of NUMA nodes, PCI devices and the boot ID to containerd's default OCI runtime specification.
+// With the default, a container would see those of the machine.
 func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 	if n.Guest {
 		return defaults, nil // it has a machine of its own
@@ -183,7 +183,7 @@ func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 		})
 	}
 	spec["mounts"] = mounts
-	// runc lets no container mount anything on files of /proc, but a hook may.
+	// runc does not allow mounts on files of /proc, but a hook can make them.
 	spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{
 		"path": "/bin/sh", "env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		"args": []string{"sh", "-c", fmt.Sprintf(`mount --bind %s "$(sed -n 's/.*"bundle":"\([^"]*\)".*/\1/p')/rootfs%s"`, p.node(n, "sys", bootFile), bootPath)},
@@ -195,7 +195,7 @@ func baseSpec(p paths, n node, defaults []byte) ([]byte, error) {
 	return content, nil
 }
 
-// cniConfig is the node's one CNI configuration: the meta-plugin, which delegates a pod's first network to a bridge.
+// cniConfig returns the node's only CNI configuration: the meta-plugin, which delegates a pod's first network to a bridge.
 func cniConfig(p paths, n node) ([]byte, error) {
 	config := metaPlugin(p, p.node(n, "multinet"))
 	config["delegate"] = podNetwork(p, n)
@@ -206,15 +206,16 @@ func cniConfig(p paths, n node) ([]byte, error) {
 	return content, nil
 }
 
-// fragileConfig is of a device plugin that exits when an interface of the node's cards comes or goes, thirty times as fast as
-// AMD's of Onload with its kubelet. As the devices of that one, its devices have no NUMA node.
+// fragileConfig returns the configuration of a device plugin that exits when an interface of the node's cards appears or
+// disappears. Its intervals are a thirtieth of those of AMD's device plugin of Onload and the kubelet. Like AMD's plugin, it
+// reports no NUMA nodes.
 func fragileConfig(n node) ([]byte, error) {
 	return pluginConfig(&deviceplugin.Fragile{
 		PCIDevices: "/sys/bus/pci/devices", CheckMilliseconds: 2000, BackoffMilliseconds: 333, MaxBackoffMilliseconds: 10000,
 	}, n.fragile())
 }
 
-// devicePluginConfig tells the node's device plugin what to advertise.
+// devicePluginConfig returns the configuration of the node's device plugin.
 func devicePluginConfig(n node) ([]byte, error) {
 	if n.Guest {
 		return json.Marshal(deviceplugin.Config{KubeletDir: kubeletPlugins, DeviceInfoDir: deviceInfos, Resources: []deviceplugin.Resource{
@@ -225,37 +226,24 @@ func devicePluginConfig(n node) ([]byte, error) {
 }
 
 const (
-	// kubeletPlugins is where the kubelet waits for device plugins.
+	// kubeletPlugins is the folder of the kubelet's registration socket for device plugins.
 	kubeletPlugins = "/var/lib/kubelet/device-plugins"
-	// deviceInfos is where device plugins describe devices to CNI plugins.
+	// deviceInfos is the folder in which device plugins describe devices for CNI plugins.
 	deviceInfos = "/run/k8s.cni.cncf.io/devinfo/dp"
 )
 
 func pluginConfig(fragile *deviceplugin.Fragile, pools ...pool) ([]byte, error) {
-	type device struct {
-		ID       string `json:"id"`
-		Netdev   string `json:"netdev"`
-		NUMANode *int   `json:"numaNode,omitempty"`
-	}
-	type resource struct {
-		Name    string   `json:"name"`
-		Devices []device `json:"devices"`
-	}
-	var resources []resource
+	config := deviceplugin.Config{KubeletDir: kubeletPlugins, Fragile: fragile}
 	for _, p := range pools {
-		r := resource{Name: p.Resource}
+		r := deviceplugin.Resource{Name: p.Resource}
 		for _, d := range p.Devices {
-			hint := new(d.NUMA)
-			if p.NoHint {
-				hint = nil
+			device := deviceplugin.Device{ID: d.BDF, Netdev: d.Name}
+			if !p.NoHint {
+				device.NUMANode = new(int64(d.NUMA))
 			}
-			r.Devices = append(r.Devices, device{ID: d.BDF, Netdev: d.Name, NUMANode: hint})
+			r.Devices = append(r.Devices, device)
 		}
-		resources = append(resources, r)
-	}
-	config := map[string]any{"kubeletDir": kubeletPlugins, "resources": resources}
-	if fragile != nil {
-		config["fragile"] = fragile
+		config.Resources = append(config.Resources, r)
 	}
 	content, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {
@@ -264,7 +252,7 @@ func pluginConfig(fragile *deviceplugin.Fragile, pools ...pool) ([]byte, error) 
 	return content, nil
 }
 
-// draDriverConfig tells the node's driver of Dynamic Resource Allocation what to publish.
+// draDriverConfig returns the configuration of the node's driver of Dynamic Resource Allocation.
 func draDriverConfig(p paths, n node) ([]byte, error) {
 	pf, vfs := n.claimable()
 	c := dradriver.Config{Node: n.Name, Kubeconfig: p.kubeconfig("admin"), CDIDir: "/var/run/cdi"}
@@ -280,7 +268,7 @@ func draDriverConfig(p paths, n node) ([]byte, error) {
 	return content, nil
 }
 
-// nodeProcess names a process of a node.
+// nodeProcess returns the name of a process of a node.
 func nodeProcess(kind, nodeName string) string { return kind + "-" + nodeName }
 
 func containerd(p paths, n node, binaries string) process {
@@ -308,7 +296,7 @@ func devicePlugin(p paths, n node) process {
 	}}
 }
 
-// fragilePlugin is not started by Up.
+// fragilePlugin returns the process of the fragile device plugin. Up does not start it.
 func fragilePlugin(p paths, n node) process {
 	return process{Name: nodeProcess("fragileplugin", n.Name), Node: &n, Args: []string{p.bin("deviceplugin"), "-config", p.node(n, "fragile.json")}}
 }

@@ -9,16 +9,18 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tailgate-dev/tailgate/test/cached"
 )
 
-// startTimeout is how long a start may take once everything is built: several times what it takes on two cores.
+// startTimeout limits a start once everything is built. It is several times the duration on two cores.
 const startTimeout = 90 * time.Second
 
-// labStartTimeout is the same of the lab, whose nodes boot and are emulated.
+// labStartTimeout is the same limit for the lab, whose emulated nodes have to boot.
 const labStartTimeout = 15 * time.Minute
 
-// Up starts the cluster, or what is missing of it, and returns when both nodes are ready. A cluster that cannot be
-// repaired is taken down and started again. Errors name what the machine lacks, or which part did not start.
+// Up starts the cluster, or its missing parts, and returns when both nodes are ready. A cluster that cannot be repaired
+// is taken down and started again. Errors name the missing requirement, or the part that did not start.
 func Up(ctx context.Context, o Options) error {
 	c, err := newCluster(ctx, o)
 	if err != nil {
@@ -49,10 +51,10 @@ func Up(ctx context.Context, o Options) error {
 	return err
 }
 
-// generationFile tells what the running cluster was started from.
+// generationFile returns the path of the file with the generation of the running cluster.
 func (p paths) generationFile() string { return p.join("generation") }
 
-// startOver takes down what there is and starts the cluster.
+// startOver takes down the rest of a cluster and starts a new one.
 func (c *cluster) startOver(ctx context.Context, generation string) error {
 	if err := down(ctx, c.paths); err != nil {
 		return fmt.Errorf("taking down what is left of a cluster: %w", err)
@@ -63,14 +65,14 @@ func (c *cluster) startOver(ctx context.Context, generation string) error {
 	if err := c.createNamespaces(); err != nil {
 		return err
 	}
-	// Only with this note does another Up repair the cluster instead of starting another.
+	// Without this file, the next Up starts a new cluster instead of repairing this one.
 	if err := os.WriteFile(c.generationFile(), []byte(generation), 0o644); err != nil {
 		return fmt.Errorf("noting what was started: %w", err)
 	}
 	return c.startAll(ctx)
 }
 
-// startAll makes everything run that does not, and waits until the nodes are ready.
+// startAll starts everything that does not run, and waits until the nodes are ready.
 func (c *cluster) startAll(ctx context.Context) error {
 	patience := startTimeout
 	if c.options.Lab {
@@ -115,15 +117,12 @@ func (c *cluster) startAll(ctx context.Context) error {
 	return nil
 }
 
-// lock keeps two commands from changing the cluster at once. It is in the cache since nothing of it may be left on the
-// host when the cluster is down.
+// lock prevents two commands from changing the cluster at once. The lock file is in the cache, because nothing of the
+// cluster may remain on the host after Down.
 func lock(ctx context.Context, s site) (unlock func(), err error) {
-	dir, err := cacheDir()
+	dir, err := cached.Dir()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("creating the cache: %w", err)
-	}
-	return lockFile(ctx, filepath.Join(dir, fmt.Sprintf("localcluster%d.lock", s)))
+	return cached.Lock(ctx, filepath.Join(dir, fmt.Sprintf("localcluster%d.lock", s)))
 }

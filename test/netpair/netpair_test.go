@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names must be those of nothing on the machine.
+// No interface on the machine may have these names.
 const clientName, serverName = "netpair-test-c", "netpair-test-s"
 
 // listVariable makes the test binary list its interfaces instead of testing.
@@ -71,7 +71,7 @@ func TestTalksOverTheCable(t *testing.T) {
 		var n int
 		var from net.Addr
 		buffer := make([]byte, 10)
-		// Until the kernel passes IPv6 a datagram may be lost.
+		// Datagrams may be lost until the kernel forwards IPv6 packets.
 		for range 60 {
 			if _, err := client.Write([]byte("hello")); err != nil {
 				t.Fatal(err)
@@ -110,7 +110,7 @@ func TestProgramsAreInTheNamespace(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		// The order of the second cable's end is the kernel's.
+		// The kernel decides the order of the two cables' ends.
 		names := strings.Fields(out.String())
 		if len(names) != 3 || names[0] != "lo" || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "spare") {
 			t.Errorf("a program sees %q, want lo, %s and spare", names, want)
@@ -138,7 +138,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// Whatever happens in a namespace, the thread comes back.
+// TestComesBack checks that the thread leaves the namespace, whatever happens in it.
 func TestComesBack(t *testing.T) {
 	p := newPair(t)
 	defer closePair(t, p)
@@ -164,7 +164,36 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// inode names the thread's network namespace, as links under /proc do.
+func TestAttach(t *testing.T) {
+	p := newPair(t)
+	defer closePair(t, p)
+	n, err := NewNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if err := p.Client.In(func() error { return n.Attach(Interface{Name: clientName, Addresses: []string{"198.51.100.1/24"}}) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.In(func() error {
+		if path, err := os.Readlink(n.Path()); err != nil || path != inode(t) {
+			t.Errorf("the path of %s is %s, %v", inode(t), path, err)
+		}
+		i, err := net.InterfaceByName(clientName)
+		if err != nil {
+			return err
+		}
+		addresses, err := i.Addrs()
+		if len(addresses) == 0 || addresses[0].String() != "198.51.100.1/24" || i.Flags&net.FlagUp == 0 {
+			t.Errorf("the interface has the addresses %v and the flags %s", addresses, i.Flags)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// inode returns the name of the thread's network namespace in the format of the links under /proc.
 func inode(t *testing.T) string {
 	name, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
@@ -174,7 +203,7 @@ func inode(t *testing.T) string {
 }
 
 func TestLeavesNothingBehind(t *testing.T) {
-	closePair(t, newPair(t)) // whatever the process opens once is open now
+	closePair(t, newPair(t)) // afterwards, all files that the process opens only once are open
 	before := descriptors(t)
 	p := newPair(t)
 	var made []string

@@ -1,5 +1,5 @@
-// Package prometheus tests config/prometheus with promtool: the alerts by the series in testdata, and the dashboard against
-// the metrics that there are.
+// Package prometheus tests config/prometheus with promtool: the alerts with the series in testdata, and the dashboard with
+// the existing metrics.
 package prometheus
 
 import (
@@ -25,10 +25,10 @@ import (
 
 const config = "../../config/prometheus"
 
-// promtool runs it; the first time on a machine it is built, which takes some minutes.
+// promtool runs promtool. The first run on a machine builds it, which takes some minutes.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	path, err := localcluster.Promtool(context.Background(), os.Stderr)
+	path, err := localcluster.Peer(context.Background(), os.Stderr, "promtool")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ type groups struct {
 	Groups []group `json:"groups"`
 }
 
-// rules are those of the PrometheusRule; dir has them as promtool reads them, in rules.yaml.
+// rules returns the rules of the PrometheusRule. dir has them in rules.yaml, as promtool reads them.
 func rules(t *testing.T) (all []rule, dir string) {
 	t.Helper()
 	var object struct {
@@ -93,7 +93,7 @@ func rules(t *testing.T) (all []rule, dir string) {
 	return all, dir
 }
 
-// onlySpec is an object without what every object has, so that the rest can be read strictly.
+// onlySpec returns an object without its metadata, so that the rest can be parsed strictly.
 func onlySpec(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var object map[string]any
@@ -137,7 +137,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The names that docs/metrics.md gives to kured, and others to their own tools.
+// kured uses these names as docs/metrics.md describes, and other users in their own tools.
 func TestNamesThatOthersUse(t *testing.T) {
 	all, _ := rules(t)
 	for _, want := range []string{"TailgateGateFailed", "TailgateGateNotPassed", "TailgateManagerAbsent"} {
@@ -150,10 +150,10 @@ func TestNamesThatOthersUse(t *testing.T) {
 	}
 }
 
-// exported are the names of all metrics that the manager, or Prometheus about it, has.
+// exported returns the names of all metrics that the manager exports, or that Prometheus adds for it.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
-	// Those that Prometheus makes of every target.
+	// Prometheus adds these metrics for every target.
 	names := map[string]bool{"up": true, "scrape_duration_seconds": true, "scrape_samples_scraped": true}
 	for line := range strings.Lines(string(read(t, "../../internal/metrics/testdata/metrics.txt"))) {
 		if fields := strings.Fields(line); len(fields) > 3 && fields[1] == "TYPE" {
@@ -171,7 +171,7 @@ func exported(t *testing.T) map[string]bool {
 	for desc := range descs {
 		name := strings.SplitN(desc.String(), `"`, 3)[1]
 		names[name] = true
-		// A desc does not tell whether it is a histogram's.
+		// A desc does not state whether it belongs to a histogram.
 		if strings.HasSuffix(name, "_seconds") {
 			names[name+"_bucket"] = true
 		}
@@ -184,7 +184,7 @@ var (
 	metric = regexp.MustCompile(`\b(tailgate|controller_runtime|workqueue|rest_client|process|go|leader_election|scrape|certwatcher)_\w+`)
 )
 
-// Every metric that rules and dashboard name exists.
+// Rules and dashboard name only existing metrics.
 func TestMetricsExist(t *testing.T) {
 	names := exported(t)
 	all, _ := rules(t)
@@ -214,7 +214,7 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// dashboard is what is tested of Grafana's model.
+// dashboard is the tested part of Grafana's model.
 type dashboard struct {
 	UID         string `json:"uid"`
 	Annotations struct {
@@ -257,7 +257,7 @@ func readDashboard(t *testing.T) dashboard {
 
 var labelValues = regexp.MustCompile(`^label_values\((.*), \w+\)$`)
 
-// expressions are all queries by where they are.
+// expressions returns all queries by their location.
 func (d dashboard) expressions() map[string]string {
 	all := map[string]string{}
 	for _, p := range d.Panels {

@@ -27,9 +27,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 	"github.com/tailgate-dev/tailgate/test/lab"
 	"github.com/tailgate-dev/tailgate/test/localcluster/cni"
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
-// patience is how long anything may take in a guest on a busy machine.
+// patience limits every wait. A guest on a busy machine is slow.
 const patience = 2 * time.Minute
 
 var (
@@ -38,23 +39,23 @@ var (
 	cores = [2]string{"0-1", "2-3"}
 )
 
-// network is what a benchmark asks for.
+// network is the network of a benchmark.
 type network struct {
 	kind   v1alpha1.NetworkType
 	mtu    int32
 	subnet string
 }
 
-// resourceName is that of the functions.
+// resourceName returns the resource name of the functions.
 func (n network) resourceName() string {
 	return map[v1alpha1.NetworkType]string{v1alpha1.NetworkVF: "intel.com/igb_vf", v1alpha1.NetworkPF: "intel.com/igb_pf"}[n.kind]
 }
 
-// benchmark is complete as the API server would default it.
+// benchmark returns a benchmark with the defaults that the API server would set.
 func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alpha1.LatencyBenchmark {
 	size := int32(64)
 	if n.mtu > 1500 {
-		size = n.mtu - 1000 // in one packet, if the MTU holds on the whole way
+		size = n.mtu - 1000 // one packet, if all devices on the path have this MTU
 	}
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "devices", Namespace: "perf", UID: "b"},
@@ -70,7 +71,7 @@ func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alp
 	}
 }
 
-// union is the network as a benchmark asks for it.
+// union returns the network as part of a benchmark's spec.
 func (n network) union() v1alpha1.Network {
 	device := v1alpha1.DeviceNetwork{ResourceName: n.resourceName(), MTU: n.mtu, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: n.subnet}}
 	if n.kind == v1alpha1.NetworkPF {
@@ -82,11 +83,11 @@ func (n network) union() v1alpha1.Network {
 // attachment is a function in the network namespace of a pod.
 type attachment struct {
 	function string
-	space    *lab.Space
+	space    *netpair.Namespace
 	status   foreign.Status
 }
 
-// attach attaches a function as Multus does for the pod of a benchmark.
+// attach attaches a function as Multus does for a benchmark's pod.
 func attach(t *testing.T, n network, role, function string) *attachment {
 	t.Helper()
 	b := n.benchmark(v1alpha1.ToolPinger, time.Second)
@@ -115,7 +116,7 @@ func attach(t *testing.T, n network, role, function string) *attachment {
 	if err := json.Unmarshal([]byte(pod.Annotations[foreign.AnnotationNetworks]), &asked); err != nil {
 		t.Fatal(err)
 	}
-	space, err := lab.NewSpace()
+	space, err := netpair.NewNamespace()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func attach(t *testing.T, n network, role, function string) *attachment {
 		ContainerID: role, NetNS: space.Path(), IfName: asked[0].Interface, CapabilityArgs: map[string]any{"ips": asked[0].IPs},
 	}
 	t.Cleanup(func() {
-		// A function that a case took away is not there to be given back.
+		// A function that the test case has removed cannot be detached.
 		if _, err := link(space); err == nil {
 			if err := plugins.DelNetworkList(context.Background(), list, runtime); err != nil {
 				t.Errorf("detaching %s: %v", function, err)
@@ -159,8 +160,8 @@ func attach(t *testing.T, n network, role, function string) *attachment {
 	return a
 }
 
-// link is the interface in a namespace.
-func link(s *lab.Space) (found netlink.Link, err error) {
+// link returns the interface in a namespace.
+func link(s *netpair.Namespace) (found netlink.Link, err error) {
 	err = s.In(func() (err error) {
 		found, err = netlink.LinkByName(pods.Interface)
 		return err
@@ -168,7 +169,7 @@ func link(s *lab.Space) (found netlink.Link, err error) {
 	return found, err
 }
 
-// pair is a client and a server, attached.
+// pair is a client and a server with attached functions.
 type pair struct {
 	network
 	ends [2]*attachment
@@ -183,22 +184,22 @@ func attachPair(t *testing.T, n network, functions [2]string) *pair {
 	return p
 }
 
-// measurement is a run over a pair, and what differs in it from one as it should be.
+// measurement is a run over a pair. Its fields are the differences from a correct run.
 type measurement struct {
 	program  v1alpha1.Tool
 	duration time.Duration
 	cpus     [2]string
-	// allocated is what the environment names; empty: the function that is attached.
+	// allocated is the device that the environment names; empty: the attached function.
 	allocated [2]string
-	// kind is the type of network that is asked for; empty: that of the pair.
+	// kind is the requested network type; empty: the type of the pair.
 	kind v1alpha1.NetworkType
-	// protocols are measured; empty: TCP and UDP.
+	// protocols are the measured protocols; empty: TCP and UDP.
 	protocols []v1alpha1.Protocol
-	// during happens while the messages of the first cell are on their way, which is one over UDP without warm-up.
+	// during is called while the tool sends the messages of the first cell, which uses UDP and has no warm-up.
 	during func()
 }
 
-// outcome is what came of a run.
+// outcome is the result of a run.
 type outcome struct {
 	spec    v1alpha1.LatencyBenchmarkSpec
 	variant v1alpha1.Variant
@@ -209,7 +210,7 @@ type outcome struct {
 	took   time.Duration
 }
 
-// measure measures once.
+// measure executes a measurement.
 func (p *pair) measure(t *testing.T, m measurement) *outcome {
 	t.Helper()
 	n := p.network
@@ -227,7 +228,7 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 		b.Spec.Workload.Protocols = m.protocols
 	}
 	if m.program == v1alpha1.ToolSockperf {
-		b.Spec.Workload.Protocols = b.Spec.Workload.Protocols[:1] // it takes seconds to start each cell
+		b.Spec.Workload.Protocols = b.Spec.Workload.Protocols[:1] // sockperf takes seconds to start each cell
 	}
 	before := 0
 	if m.during != nil {
@@ -264,7 +265,7 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 	}
 	for i, r := range o.running {
 		if i == 1 && o.words[0].Reason != "" {
-			// The controller deletes the server of a client that failed. The server may have ended by itself.
+			// The controller deletes the server of a failed client. The server may have ended by itself.
 			_ = r.Terminate()
 		}
 		o.words[i] = r.Wait(t, patience)
@@ -277,7 +278,7 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 	return o
 }
 
-// awaitMessages waits until the client's tool has sent measured messages over UDP, and all but the last were answered.
+// awaitMessages waits until the client's tool has sent measured messages over UDP, all but the last of them with an answer.
 func (p *pair) awaitMessages(t *testing.T, client *lab.Running, before int) {
 	t.Helper()
 	eventually(t, "the client's tool sends", func() bool {
@@ -288,7 +289,7 @@ func (p *pair) awaitMessages(t *testing.T, client *lab.Running, before int) {
 	})
 }
 
-// datagrams is how many were sent over UDP in the client's namespace.
+// datagrams returns the number of UDP datagrams sent in the client's namespace.
 func (p *pair) datagrams(t *testing.T) (sent int) {
 	t.Helper()
 	if err := p.ends[0].space.In(func() error {
@@ -307,7 +308,7 @@ func (p *pair) datagrams(t *testing.T) (sent int) {
 	return sent
 }
 
-// start starts an end as the kubelet does after the device plugin and Multus.
+// start starts an end as the kubelet does, with the additions of the device plugin and Multus.
 func (p *pair) start(t *testing.T, i int, m measurement, e pods.Endpoint) *lab.Running {
 	t.Helper()
 	a := p.ends[i]

@@ -1,5 +1,5 @@
-// Package machine has what emulated machines are made of: QEMU and kernels from Debian's packages, the kernels' modules, the
-// archive that a kernel starts with, and the protocol of QEMU's monitor.
+// Package machine provides the parts of emulated machines: QEMU and kernels from Debian's packages, the kernels' modules, the
+// initramfs, and the protocol of QEMU's monitor.
 package machine
 
 import (
@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// stable is the release of the first kernel: the last that Debian 12 has in its main archive, which does not change any more.
+	// stable is the release of the first kernel: the last one in the main archive of Debian 12, which no longer changes.
 	stable = "6.1.0-50-amd64"
 	suite  = "bookworm"
-	// newer has a QEMU that emulates network cards with virtual functions.
+	// newer is the suite with a QEMU that emulates network cards with virtual functions.
 	newer = "bookworm-backports"
-	// The packages are pinned by suite, and trusted by the suite's signature, not by a digest: the mirror keeps one version
-	// of each package in a suite, and Debian's archive of older ones cannot be reached from everywhere. A digest would stop
-	// the lab at the next update of QEMU. A cache that is filled stays as it is.
+	// The packages are pinned by suite and verified by the suite's signature, not by a digest: the mirror keeps one version of
+	// each package in a suite, and Debian's archive of older versions is not reachable from everywhere. With a digest, the lab
+	// would fail after the next update of QEMU. An existing cache is not updated.
 	mirror = "http://deb.debian.org/debian"
 )
 
-// Missing is why there is no guest on this machine.
+// Missing is the error that this machine cannot run a guest.
 type Missing struct{ error }
 
-// System is a folder with a kernel, and commands with their libraries, unpacked from Debian's packages.
+// System is a folder with a kernel, commands and their libraries, unpacked from Debian's packages.
 type System string
 
 // Debian returns QEMU, mkfs.ext4, and the kernel of Debian's stable release.
@@ -42,7 +42,7 @@ func Debian(ctx context.Context, log io.Writer) (System, error) {
 	return unpacked(ctx, log, "QEMU and a kernel for guests (once, 100 MB)", "qemu-system-x86", "linux-image-"+stable, "e2fsprogs")
 }
 
-// Newer returns the kernel of Debian's backports alone.
+// Newer returns only the kernel of Debian's backports.
 func Newer(ctx context.Context, log io.Writer) (System, error) {
 	return unpacked(ctx, log, "a second kernel for guests (once, 100 MB)", "linux-image-amd64")
 }
@@ -51,14 +51,14 @@ func unpacked(ctx context.Context, log io.Writer, what string, packages ...strin
 	if runtime.GOARCH != "amd64" {
 		return "", Missing{fmt.Errorf("there is a guest for amd64, none for %s", runtime.GOARCH)}
 	}
-	dir, err := cached.Folder("lab-"+strings.Join(packages, "+"), func(tmp string) error {
+	dir, err := cached.Folder(ctx, "lab-"+strings.Join(packages, "+"), func(tmp string) error {
 		fmt.Fprintln(log, "fetching", what)
 		err := images.Mmdebstrap(ctx, images.Options{Log: log}, "--variant=extract", "--format=directory", `--aptopt=APT::Default-Release "`+newer+`"`,
 			"--include="+strings.Join(packages, ","), suite, tmp, "deb "+mirror+" "+suite+" main", "deb "+mirror+" "+newer+" main")
 		if err != nil {
 			return fmt.Errorf("unpacking Debian's packages: %w", err)
 		}
-		// Newer kernels have their modules compressed.
+		// The modules of newer kernels are compressed.
 		if out, err := exec.CommandContext(ctx, "find", filepath.Join(tmp, "lib/modules"), "-name", "*.ko.xz", "-exec", "xz", "-d", "{}", "+").CombinedOutput(); err != nil {
 			return fmt.Errorf("decompressing the kernel's modules: %w: %s", err, out)
 		}
@@ -70,7 +70,7 @@ func unpacked(ctx context.Context, log io.Writer, what string, packages ...strin
 	return System(dir), nil
 }
 
-// Kernel is the path of the one kernel.
+// Kernel returns the path of the kernel.
 func (s System) Kernel() (string, error) {
 	found, err := filepath.Glob(filepath.Join(string(s), "boot/vmlinuz-*"))
 	if err == nil && len(found) != 1 {
@@ -82,25 +82,25 @@ func (s System) Kernel() (string, error) {
 	return found[0], nil
 }
 
-// Modules is the folder of the kernel's modules.
+// Modules returns the folder of the kernel's modules.
 func (s System) Modules() string { return filepath.Join(string(s), "lib/modules") }
 
 func (s System) in(path string) string { return filepath.Join(string(s), path) }
 
-// command is the command line of a program with its own libraries.
+// command returns the command line of a program with its own libraries.
 func (s System) command(path string, args ...string) []string {
 	return append([]string{
 		s.in("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"), "--library-path", s.in("usr/lib/x86_64-linux-gnu") + ":" + s.in("lib/x86_64-linux-gnu"), s.in(path),
 	}, args...)
 }
 
-// QEMU is the command line of QEMU, without arguments for a machine but for how it is emulated.
+// QEMU returns the command line of QEMU. Of the arguments for a machine, it has only those for the emulation.
 func (s System) QEMU() []string {
 	return s.command("usr/bin/qemu-system-x86_64", "-L", s.in("usr/share/qemu"), "-L", s.in("usr/share/seabios"),
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-nodefaults", "-no-reboot", "-display", "none")
 }
 
-// MakeExt4 makes a disk of a size, with the files of a folder.
+// MakeExt4 creates a disk of a size with the files of a folder.
 func (s System) MakeExt4(ctx context.Context, folder, disk, size string) error {
 	args := s.command("sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard,root_owner=0:0", "-d", folder, disk, size)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -111,9 +111,9 @@ func (s System) MakeExt4(ctx context.Context, folder, disk, size string) error {
 	return nil
 }
 
-// NUMA are QEMU's arguments for two NUMA nodes, each a socket with half of the CPUs, two threads a core, and half of the
-// memory. Of the models that show threads to the guest, the CPU has the fewest features to
-// emulate; more can be given.
+// NUMA returns QEMU's arguments for two NUMA nodes, each a socket with half of the CPUs, two threads per core, and half of the
+// memory. Among the CPU models that show threads to the guest, this one has the fewest features to emulate; features adds
+// more.
 func NUMA(cpus, memoryMiB int, features string) []string {
 	args := []string{"-cpu", "Nehalem" + features, "-smp", fmt.Sprintf("%d,sockets=2,cores=%d,threads=2", cpus, cpus/4), "-m", fmt.Sprintf("%dM", memoryMiB)}
 	for node := range 2 {
@@ -125,7 +125,7 @@ func NUMA(cpus, memoryMiB int, features string) []string {
 	return args
 }
 
-// Card are QEMU's arguments for the network card nicN with virtual functions on a NUMA node, plugged into a hub.
+// Card returns QEMU's arguments for the network card nicN with virtual functions on a NUMA node, connected to a hub.
 func Card(n, node, hub int, mac string) []string {
 	return []string{
 		"-device", fmt.Sprintf("pcie-root-port,id=port%d,bus=pcie.%d,chassis=%d", n, node+1, n+1),
@@ -134,8 +134,8 @@ func Card(n, node, hub int, mac string) []string {
 	}
 }
 
-// Modules adds kernel modules, and those that they depend on, to the guest's files. It returns their paths in the guest
-// with their parameters, in the order in which they have to be loaded.
+// Modules adds kernel modules and their dependencies to the guest's files. It returns their paths in the guest with their
+// parameters, in load order.
 func Modules(wanted []string, tree string, files map[string]string) ([]string, error) {
 	known := map[string]string{}
 	err := filepath.WalkDir(tree, func(file string, d fs.DirEntry, err error) error {
@@ -158,7 +158,7 @@ func Modules(wanted []string, tree string, files map[string]string) ([]string, e
 		inGuest, file := name, files[name]
 		if !path.IsAbs(name) {
 			if file = known[name]; file == "" {
-				return nil // part of the kernel, or a file of the caller, which is in the list itself
+				return nil // built into the kernel, or a file of the caller, which has its own entry in the list
 			}
 			inGuest = "/lab/modules/" + name + ".ko"
 			files[inGuest] = file
@@ -184,7 +184,7 @@ func Modules(wanted []string, tree string, files map[string]string) ([]string, e
 	return order, nil
 }
 
-// depends are the modules that a module names as its dependencies.
+// depends returns the dependencies that a module lists.
 func depends(file string) ([]string, error) {
 	f, err := os.Open(file)
 	if err != nil {

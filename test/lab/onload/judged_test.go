@@ -21,23 +21,23 @@ import (
 // The variants of the benchmark that is judged.
 const variantKernel, variantOnload = "kernel", "onload"
 
-// rules hold whatever the latencies are: an emulated machine has no meaningful ones. A mean needs no number of samples,
-// of which a busy machine takes few.
+// rules pass with any latency, because latencies on an emulated machine are not meaningful. A mean needs no minimum number of
+// samples; a busy machine takes few.
 var rules = []v1alpha1.Rule{
 	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantKernel}},
 	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantOnload}},
 }
 
-// compared are those of the benchmark after the upgrade, which a LatencyGate compares with the accepted one.
+// compared are the criteria for the benchmark after the upgrade, which a LatencyGate compares with the accepted benchmark.
 var compared = v1alpha1.Criteria{
 	Rules:    append(slices.Clone(rules), v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "9999%", Variants: []string{variantOnload}}),
 	Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "accepted"}},
-	// The addresses that are not accelerated are on another interface.
+	// The addresses without acceleration are on another interface.
 	IgnoreDifferences: []string{"nic.*", "numa.*"},
 }
 
-// TestVerdict measures the kernel's sockets against Onload's, and judges the results as the controllers do: while the NIC is
-// accelerated the rules pass, and when it is no longer, as after an upgrade, nothing is concluded about Onload.
+// TestVerdict compares the kernel's sockets with Onload's, and judges the results as the controllers do: the rules pass while the
+// NIC is accelerated. When it no longer is, as after an upgrade, the verdict about Onload is inconclusive.
 func TestVerdict(t *testing.T) {
 	setup(t)
 	accepted := measureVariants(t, "accepted", false)
@@ -66,8 +66,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// measureVariants measures a benchmark of two variants, over the NICs that Onload accelerates or over the others, each run
-// with processes and stacks of its own.
+// measureVariants measures a benchmark with two variants, over the NICs that Onload accelerates or over the others. Each run has
+// its own processes and stacks.
 func measureVariants(t *testing.T, name string, unregistered bool) judge.Results {
 	t.Helper()
 	c := testCase{
@@ -84,7 +84,7 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 		endStacks(t)
 		o := c.measure(t, b, run, nil)
 		if o.stored == nil {
-			reason, message := o.failure(t)
+			reason, message := o.failure()
 			t.Fatalf("%s: %s: %s", run.Name, reason, message)
 		}
 		t.Logf("%s took %s", run.Name, o.took.Round(time.Millisecond))
@@ -97,7 +97,7 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 	return judge.Results{Collection: collection}
 }
 
-// judged is the verdict that a benchmark's status would have.
+// judged returns the verdict that a benchmark's status would have.
 func judged(t *testing.T, gate v1alpha1.Criteria, candidate judge.Results, baseline *judge.Results) *v1alpha1.Verdict {
 	t.Helper()
 	j, err := judge.Gate(gate, candidate, baseline)
@@ -112,7 +112,7 @@ func judged(t *testing.T, gate v1alpha1.Criteria, candidate judge.Results, basel
 	return verdict
 }
 
-// holdRatios wants every cell of Onload's variant to be compared with the kernel's, between bounds.
+// holdRatios checks that every cell of Onload's variant has a ratio to the kernel's, with bounds.
 func holdRatios(t *testing.T, s summary.Summary) {
 	t.Helper()
 	cells := 0
@@ -135,8 +135,8 @@ func holdRatios(t *testing.T, s summary.Summary) {
 	}
 }
 
-// holdAcceleration wants both ends of Onload's variant to have a line about acceleration of one state, and those of the
-// kernel's to be proved.
+// holdAcceleration checks that the proof of acceleration has the wanted state at both ends of Onload's variant, and is proved at
+// both ends of the kernel's.
 func holdAcceleration(t *testing.T, s summary.Summary, want v1alpha1.ProofState) {
 	t.Helper()
 	if len(s.Endpoints) != 4 {

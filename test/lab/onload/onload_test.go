@@ -6,6 +6,7 @@ package onload
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,10 +19,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/test/lab"
+	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
 const (
-	// seconds is how long a cell takes, unless a case says otherwise.
+	// seconds is the default duration of a cell.
 	seconds  = 4 * time.Second
 	patience = 5 * time.Minute
 
@@ -62,13 +65,14 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// spaces are the network namespaces of client and server.
-var spaces = map[string]*lab.Space{}
+// spaces holds the network namespaces of client and server.
+var spaces = map[string]*netpair.Namespace{}
 
-// registered says whether Onload's last module is loaded and has the NICs.
+// registered reports whether Onload's last module is loaded and has the NICs.
 var registered bool
 
-// setup makes the network namespaces, loads Onload's last module, registers the NICs with it and uses them, once.
+// setup creates the network namespaces, loads Onload's last module, registers the NICs with it and measures once over them. It does
+// this only at its first call.
 func setup(t *testing.T) {
 	t.Helper()
 	if registered {
@@ -76,7 +80,7 @@ func setup(t *testing.T) {
 	}
 	setupSpaces(t)
 	pinInterrupts(t)
-	if err := lab.LoadModule("/onload/onload.ko", "inject_kernel_gid=-1 "+oftenPolled); err != nil {
+	if err := guestnode.LoadModule("/onload/onload.ko inject_kernel_gid=-1 " + oftenPolled); err != nil {
 		t.Fatal(err)
 	}
 	for i, role := range roles {
@@ -88,21 +92,21 @@ func setup(t *testing.T) {
 		}
 	}
 	registered = true
-	// The first stacks of a namespace start Onload's control plane in it, which takes most of what an emulated machine has
-	// for seconds. Nothing is concluded from this run.
+	// The first stacks of a namespace start Onload's control plane in it, which takes most of the CPU time of an emulated machine
+	// for seconds. The result of this run is ignored.
 	first := testCase{name: "first", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency}
 	first.prepare(t)
 	first.run(t, nil)
 }
 
-// oftenPolled are parameters of Onload's module: it polls its stacks every second tick instead of every 100 ms. Over AF_XDP a
-// stack that does not spin depends on that. The NIC wakes such a stack until its library has to ask for the next wake-up,
-// which the library cannot do there (efxdp_ef_eventq_prime of Onload's sources is empty), and all later messages are found by
-// the poll alone. With EF_INT_DRIVEN=0 the module asks for each wake-up, and few are lost.
+// oftenPolled holds parameters of Onload's module: it polls its stacks every second tick instead of every 100 ms. Over AF_XDP, a
+// stack that does not spin depends on that: the NIC wakes such a stack until its library has to request the next wake-up, which
+// the library cannot do there (efxdp_ef_eventq_prime of Onload's sources is empty), and only the poll finds all later messages.
+// With EF_INT_DRIVEN=0, the module requests each wake-up, and few are lost.
 const oftenPolled = "periodic_poll=1 periodic_poll_skew=1"
 
-// pinInterrupts directs the interrupts of each NIC to the CPU of the end that has it. A message then needs the emulated CPUs
-// of the two ends only, of which a machine without KVM has few at a time.
+// pinInterrupts directs the interrupts of each NIC to the CPU of its end. A message then needs only the emulated CPUs of the two
+// ends; a machine without KVM can run few at a time.
 func pinInterrupts(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/interrupts")
@@ -126,38 +130,33 @@ func pinInterrupts(t *testing.T) {
 	}
 }
 
-// setupSpaces makes the network namespaces of client and server, once.
+// setupSpaces creates the network namespaces of client and server at its first call.
 func setupSpaces(t *testing.T) {
 	t.Helper()
 	if len(spaces) > 0 {
 		return
 	}
-	for _, d := range []string{"/scratch"} {
-		if err := os.MkdirAll(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// A pod's root is read-only: what a case mounts a file on is there.
+	// A pod's root is read-only, so the target of a mount must exist.
 	if err := os.WriteFile("/etc/ld.so.preload", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for i, role := range roles {
-		s, err := lab.NewSpace()
+		s, err := netpair.NewNamespace()
 		if err != nil {
 			t.Fatal(err)
 		}
 		spaces[role] = s
-		accelerated, other := fmt.Sprintf("eth%d", i), fmt.Sprintf("eth%d", i+2)
-		if err := s.Attach(accelerated, []string{clientAddress, serverAddress}[i]+"/24"); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Attach(other, []string{otherClientAddress, otherServerAddress}[i]+"/24"); err != nil {
+		accelerated, other := [2]string{clientAddress, serverAddress}[i], [2]string{otherClientAddress, otherServerAddress}[i]
+		if err := errors.Join(
+			s.Attach(netpair.Interface{Name: fmt.Sprintf("eth%d", i), Addresses: []string{accelerated + "/24"}}),
+			s.Attach(netpair.Interface{Name: fmt.Sprintf("eth%d", i+2), Addresses: []string{other + "/24"}}),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// testCase is a run, and what is true of it.
+// testCase is a run with its expected result.
 type testCase struct {
 	name         string
 	program      v1alpha1.Tool
@@ -168,25 +167,25 @@ type testCase struct {
 	cpus         int32
 	wait         v1alpha1.WaitMode
 	profile      v1alpha1.OnloadProfile
-	// settings are in the spec, container variables are set by others in the container.
+	// settings are in the spec; container are variables that something else sets in the container.
 	settings, container []string
 	// preload is the content of /etc/ld.so.preload.
 	preload string
 	binds   map[string]string
 	capture v1alpha1.CaptureMode
-	// kernel asks for the kernel's sockets instead of Onload's.
+	// kernel requests the kernel's sockets instead of Onload's.
 	kernel bool
 	// unregistered runs over the NICs that Onload does not accelerate.
 	unregistered bool
-	// noDevice hides Onload's devices, as from a pod that did not ask for them; closed lets only root open them.
+	// noDevice hides Onload's devices, as from a pod that did not request them; closed lets only root open them.
 	noDevice, closed bool
 	// noLibrary hides Onload's library.
 	noLibrary bool
-	// occupied runs while another process at the server's end has the only stack that its NIC has room for.
+	// occupied runs while another process at the server's end has the only stack that the NIC supports.
 	occupied bool
-	// truth is which way the messages go at both ends.
+	// truth is the path of the messages at both ends.
 	truth string
-	// fails is the reason with which the run fails, and words are in its message.
+	// fails is the reason of the run's failure, and words a part of its message.
 	fails, words string
 }
 
@@ -194,7 +193,7 @@ var (
 	tcp = []v1alpha1.Protocol{v1alpha1.ProtocolTCP}
 	udp = []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
 	mc  = []v1alpha1.Protocol{v1alpha1.ProtocolMulticast}
-	// notDriven makes a stack that does not spin fast enough for a tool that sends thousands of messages.
+	// notDriven makes a stack that does not spin fast enough for tools that send thousands of messages.
 	notDriven = []string{"EF_INT_DRIVEN=0"}
 	// endCPU is the measuring CPU of client and server, in this order.
 	endCPU = []string{"1", "2"}
@@ -202,7 +201,7 @@ var (
 
 const (
 	latency = v1alpha1.OnloadProfileLatency
-	// sfntCell is how long the cells of sfnt-pingpong take, for which its deadline allows three minutes.
+	// sfntCell is the duration of the cells of sfnt-pingpong. Its deadline allows three minutes for them.
 	sfntCell = 30 * time.Second
 	library  = "/opt/onload/usr/lib64/libonload.so"
 )
@@ -216,7 +215,7 @@ var cases = []testCase{
 	{name: "pinger UDP without a profile", program: v1alpha1.ToolPinger, protocols: udp, truth: accelerated},
 	{name: "pinger multicast without a profile", program: v1alpha1.ToolPinger, protocols: mc, truth: accelerated},
 	{name: "pinger TCP that spins, without a profile", program: v1alpha1.ToolPinger, protocols: tcp, wait: v1alpha1.WaitSpin, truth: accelerated},
-	// sfnt-pingpong sends 11,000 messages at least, which takes time in an emulated machine.
+	// sfnt-pingpong sends at least 11,000 messages, which takes time in an emulated machine.
 	{name: "sfnt-pingpong TCP", program: v1alpha1.ToolSfntPingpong, protocols: tcp, profile: latency, duration: sfntCell, truth: accelerated},
 	{name: "sfnt-pingpong UDP", program: v1alpha1.ToolSfntPingpong, protocols: udp, profile: latency, duration: sfntCell, truth: accelerated},
 	{name: "sfnt-pingpong multicast", program: v1alpha1.ToolSfntPingpong, protocols: mc, profile: latency, duration: sfntCell, truth: accelerated},
@@ -270,7 +269,7 @@ var cases = []testCase{
 	{name: "no room for a stack", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, occupied: true, fails: v1alpha1.OutcomeResourceUnavailable, words: "no virtual interface"},
 }
 
-// devices are those of the case's pods.
+// devices returns the devices of the case's pods.
 func (c testCase) devices() []string {
 	if c.noDevice {
 		return nil
@@ -278,7 +277,7 @@ func (c testCase) devices() []string {
 	return []string{"onload", "onload_epoll"}
 }
 
-// TestCases runs every case, and holds what the proof says against Onload's own counters.
+// TestCases runs every case, and compares the proof with Onload's own counters.
 func TestCases(t *testing.T) {
 	setup(t)
 	for _, c := range cases {
@@ -297,7 +296,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// prepare makes what is special about a case's pods.
+// prepare prepares the files and devices of a case's pods.
 func (c *testCase) prepare(t *testing.T) {
 	t.Helper()
 	mode := os.FileMode(0o666)
@@ -351,7 +350,7 @@ func occupy(t *testing.T) {
 	t.Fatal("the occupant made no stack")
 }
 
-// wanted is the state of the proof's line: whether the messages went the way that was asked for.
+// wanted returns the expected state of the proof's line: whether the messages took the requested path.
 func (c testCase) wanted() v1alpha1.ProofState {
 	if c.kernel == (c.truth == kernel) && c.truth != partly {
 		return v1alpha1.ProofProved
@@ -359,11 +358,11 @@ func (c testCase) wanted() v1alpha1.ProofState {
 	return v1alpha1.ProofFailed
 }
 
-// judge holds the proof against the truth.
+// judge compares the proof with the truth.
 func (c testCase) judge(t *testing.T, o *outcome, most [2]packets) {
 	t.Helper()
 	if o.stored == nil {
-		reason, message := o.failure(t)
+		reason, message := o.failure()
 		t.Logf("%s: %s", reason, message)
 		if reason != c.fails || !strings.Contains(message, c.words) {
 			t.Errorf("the run failed with %s: %s; want %q with %q", reason, message, c.fails, c.words)
@@ -392,10 +391,10 @@ func (c testCase) judge(t *testing.T, o *outcome, most [2]packets) {
 	for _, cell := range o.stored.Client.Cells {
 		t.Logf("cell %s: %d samples, %d lost, accelerated %+v, %v", cell.Name, cell.Histogram.Count, cell.Lost, cell.Accelerated, cell.Warnings)
 	}
-	t.Logf("took %s; memory at most %d MiB and %d MiB", o.took, o.ends[0].process.Peak>>20, o.ends[1].process.Peak>>20)
+	t.Logf("took %s; memory at most %d MiB and %d MiB", o.took, o.ends[0].Process.Peak>>20, o.ends[1].Process.Peak>>20)
 }
 
-// record prints what the agents recorded of each cell, as internal/proof/testdata/onload.json has it, if LAB_RECORD is set.
+// record prints the agents' records of each cell in the format of internal/proof/testdata/onload.json, if LAB_RECORD is set.
 func (c testCase) record(t *testing.T, o *outcome) {
 	t.Helper()
 	if os.Getenv("LAB_RECORD") == "" || o.stored == nil {
@@ -419,7 +418,7 @@ func (c testCase) record(t *testing.T, o *outcome) {
 			recorded["name"] = c.name + ", " + cell.Name
 		}
 		if c.truth == partly {
-			recorded["bypassed"] = 0.5 // all that was sent, and nothing of what was received
+			recorded["bypassed"] = 0.5 // all sent messages, and no received ones
 		}
 		if c.kernel {
 			recorded["kernel"] = c.wanted()
@@ -432,8 +431,8 @@ func (c testCase) record(t *testing.T, o *outcome) {
 	}
 }
 
-// endStacks ends the stacks that outlive their processes because of a connection that waits for its end. Each keeps the
-// only queue of its NIC.
+// endStacks ends the stacks that outlive their processes because of a connection that is still closing. Each of them occupies
+// the only queue of its NIC.
 func endStacks(t *testing.T) {
 	t.Helper()
 	for range 100 {

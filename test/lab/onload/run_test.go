@@ -4,17 +4,12 @@ package onload
 
 import (
 	"cmp"
-	"maps"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/onload"
@@ -28,36 +23,23 @@ import (
 
 var roles = []string{v1alpha1.RoleClient, v1alpha1.RoleServer}
 
-// end is a side of a run: its pod, and what came of it.
+// end is one end of a run: its agent, and the agent's termination message.
 type end struct {
 	role, address, accelerated, cpu string
-	endpoint                        pods.Endpoint
-	pod                             *corev1.Pod
-	process                         *lab.Process
-	termination                     string
-	output                          []byte
-	ended                           chan struct{}
+	*lab.Running
+	word result.Termination
 }
 
-// outcome is what came of a run.
+// outcome is the result of a run.
 type outcome struct {
 	ends []*end
-	// stored is complete if both ends succeeded, and proofs are then the lines of client and server.
+	// stored and proofs, the lines of client and server, are set if both ends succeeded.
 	stored *result.Stored
 	proofs [2][]v1alpha1.ProofLine
 	took   time.Duration
 }
 
-// failure is how an end failed: its reason and message.
-func (e *end) failure() (result.Termination, error) {
-	text, err := os.ReadFile(e.termination)
-	if err != nil {
-		return result.Termination{}, err
-	}
-	return result.ParseTermination(string(text))
-}
-
-// benchmark is a case's benchmark, complete as the API server would default it.
+// benchmark returns a case's benchmark with the defaults that the API server would set.
 func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "onload", Namespace: "perf", UID: "b"},
@@ -87,7 +69,7 @@ func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 	return b
 }
 
-// run measures a case's benchmark once. During is called when both ends run.
+// run measures a case's benchmark once. It calls during when both ends run.
 func (c testCase) run(t *testing.T, during func(*outcome)) *outcome {
 	t.Helper()
 	b := c.benchmark()
@@ -132,7 +114,11 @@ func (c testCase) measure(t *testing.T, b *v1alpha1.LatencyBenchmark, run plan.R
 		} else {
 			task.ServerAddress = o.ends[1].address
 		}
-		e.start(t, c, pods.Endpoint{Benchmark: b, Image: "bench", Node: "node-" + e.role, Variant: run.Variant, Task: task})
+		e.Running = lab.Agent{
+			Endpoint: pods.Endpoint{Benchmark: b, Image: "bench", Node: "node-" + e.role, Variant: run.Variant, Task: task},
+			PodIP:    e.address, Space: spaces[e.role], CPUs: e.cpu, Devices: c.devices(), Binds: c.binds,
+			Env: append([]string{"SFNT_AVOID_FORK=1", "EF_INTERFACE_WHITELIST=" + e.accelerated}, c.container...),
+		}.Start(t)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -142,98 +128,19 @@ func (c testCase) measure(t *testing.T, b *v1alpha1.LatencyBenchmark, run plan.R
 		}
 	}()
 	for _, e := range o.ends {
-		select {
-		case <-e.ended:
-		case <-time.After(patience):
-			t.Errorf("the %s did not end", e.role)
-			_ = e.process.Kill()
-			<-e.ended
-		}
+		e.word = e.Wait(t, patience)
 	}
 	<-done
 	o.took = time.Since(began)
-	o.read(t, b, run.Variant)
+	if o.ends[0].word.Reason == "" && o.ends[1].word.Reason == "" {
+		stored := lab.Store(t, o.ends[0].Running, o.ends[1].Running)
+		o.stored = &stored
+		o.proofs[0], o.proofs[1] = proof.Endpoints(b.Spec, run.Variant, stored)
+	}
 	return o
 }
 
-// start starts an end's agent as the kubelet would.
-func (e *end) start(t *testing.T, c testCase, endpoint pods.Endpoint) {
-	t.Helper()
-	pod, err := pods.Build(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod.UID, pod.Status.PodIP = types.UID("uid-"+e.role), e.address
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, ImageID: "sha256:bench"}}
-	e.endpoint, e.pod = endpoint, pod
-	container := pod.Spec.Containers[0]
-	env := append([]string{"SFNT_AVOID_FORK=1", "EF_INTERFACE_WHITELIST=" + e.accelerated}, lab.Env(pod, endpoint.Node)...)
-	env = append(env, c.container...)
-	dir := t.TempDir()
-	e.termination = dir + "/termination"
-	for _, f := range []string{e.termination, dir + "/scratch"} {
-		if strings.HasSuffix(f, "scratch") {
-			err = os.Mkdir(f, 0o777)
-		} else {
-			err = os.WriteFile(f, nil, 0o666)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(f, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	binds := map[string]string{"/dev/termination-log": e.termination, plan.Scratch: dir + "/scratch"}
-	maps.Copy(binds, c.binds)
-	uid := 65532
-	if c.capture == v1alpha1.CaptureServer && e.role == v1alpha1.RoleServer {
-		uid = 0
-	}
-	e.process, err = lab.Pod{
-		Name: e.role, Space: spaces[e.role], CPUs: e.cpu, UID: uid, MemoryMax: "512M",
-		Args: slices.Concat(container.Command, container.Args), Env: env, Binds: binds, Devices: c.devices(),
-	}.Start()
-	if err != nil {
-		t.Fatalf("starting the %s: %v", e.role, err)
-	}
-	e.ended = make(chan struct{})
-	go func() {
-		defer close(e.ended)
-		e.output, _ = e.process.Wait()
-	}()
-}
-
-// read reads the results and judges them as the controller does.
-func (o *outcome) read(t *testing.T, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) {
-	t.Helper()
-	var framed [2]result.Framed
-	var seen [2]result.Seen
-	for i, e := range o.ends {
-		end, err := e.failure()
-		if err != nil {
-			t.Errorf("the %s left no word: %v; it wrote %q", e.role, err, e.output)
-			return
-		}
-		if end.Reason != "" {
-			return
-		}
-		if framed[i], err = result.ReadFrame(strings.NewReader(string(e.output))); err != nil {
-			t.Fatalf("reading the result of the %s: %v", e.role, err)
-		}
-		if seen[i], err = pods.Seen(e.endpoint, e.pod); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stored, err := result.NewStored(framed[0], framed[1], seen[0], seen[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.stored = &stored
-	o.proofs[0], o.proofs[1] = proof.Endpoints(b.Spec, v, stored)
-}
-
-// acceleration is the proof's line about it.
+// acceleration returns the proof's line about acceleration.
 func acceleration(lines []v1alpha1.ProofLine) v1alpha1.ProofLine {
 	for _, l := range lines {
 		if l.Check == v1alpha1.ProofAcceleration {
@@ -243,16 +150,12 @@ func acceleration(lines []v1alpha1.ProofLine) v1alpha1.ProofLine {
 	return v1alpha1.ProofLine{}
 }
 
-// failure is why the run failed: what the end says that did not only lose its peer.
-func (o *outcome) failure(t *testing.T) (reason, message string) {
-	t.Helper()
+// failure returns the reason and message of the run's failure: those of the end that failed for another reason than the loss of its
+// peer.
+func (o *outcome) failure() (reason, message string) {
 	for _, e := range o.ends {
-		end, err := e.failure()
-		if err != nil {
-			t.Error(err)
-		}
 		if reason == "" || reason == v1alpha1.OutcomePeerUnreachable {
-			reason, message = end.Reason, end.Message
+			reason, message = e.word.Reason, e.word.Message
 		}
 	}
 	return reason, message

@@ -16,15 +16,15 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Which way the messages of a run went at one end.
+// Paths of the messages of a run at one end.
 const (
 	accelerated = "accelerated"
 	partly      = "partly"
 	kernel      = "kernel"
 )
 
-// packets are those that the sockets of a process sent and received, by Onload's own counters: by the stack, and by the
-// kernel on behalf of a socket that the stack has.
+// packets holds the numbers of packets that the sockets of a process sent and received, by Onload's own counters: through the
+// stack, and through the kernel on behalf of a socket of the stack.
 type packets struct{ stack, kernel int64 }
 
 var (
@@ -34,10 +34,10 @@ var (
 	sent      = regexp.MustCompile(`^  snd: .* ul=(\d+) os=(\d+)`)
 )
 
-// leastTCP is how many packets a connection has at least that carries more than a tool's control messages.
+// leastTCP is the minimum number of packets of a connection that carries more than a tool's control messages.
 const leastTCP = 15
 
-// dump is what onload_stackdump shows of the sockets of a protocol, by the process that made the stack.
+// dump returns the packets that onload_stackdump shows for the sockets of a protocol, by the process that created the stack.
 func dump(p v1alpha1.Protocol) (map[int]packets, error) {
 	out, err := exec.Command("onload_stackdump", "lots").CombinedOutput()
 	if err != nil {
@@ -77,8 +77,8 @@ func dump(p v1alpha1.Protocol) (map[int]packets, error) {
 	return all, nil
 }
 
-// watch dumps the stacks when they have received messages, twice at least and until both ends have sockets that carried some,
-// and returns the most that was seen of each end. A dump takes the lock of a stack, and a second of an emulated CPU.
+// watch dumps the stacks when they have received messages, at least twice and until sockets of both ends have carried some, and
+// returns the maximum at each end. A dump takes the lock of a stack, and a second of an emulated CPU.
 func watch(o *outcome, p v1alpha1.Protocol) (most [2]packets, err error) {
 	const dumps = 6
 	for taken := 0; taken < dumps && o.alive(); time.Sleep(200 * time.Millisecond) {
@@ -95,7 +95,7 @@ func watch(o *outcome, p v1alpha1.Protocol) (most [2]packets, err error) {
 		err = cmp.Or(err, dumpErr)
 		taken++
 		for i, e := range o.ends {
-			pids, _ := e.process.PIDs() // none of a pod that ends meanwhile
+			pids, _ := e.Process.PIDs() // empty for a pod that has ended meanwhile
 			for pid, n := range all {
 				if slices.Contains(pids, pid) && n.stack+n.kernel > most[i].stack+most[i].kernel {
 					most[i] = n
@@ -106,7 +106,7 @@ func watch(o *outcome, p v1alpha1.Protocol) (most [2]packets, err error) {
 	return most, err
 }
 
-// busy says whether a stack has received more than a tool's control messages.
+// busy reports whether a stack has received more than a tool's control messages.
 func busy(stacks string) bool {
 	for l := range strings.Lines(stacks) {
 		fields := strings.Fields(l)
@@ -117,19 +117,17 @@ func busy(stacks string) bool {
 	return false
 }
 
-// alive says whether an end has not ended.
+// alive reports whether an end is still running.
 func (o *outcome) alive() bool {
 	for _, e := range o.ends {
-		select {
-		case <-e.ended:
-		default:
+		if !e.Ended() {
 			return true
 		}
 	}
 	return false
 }
 
-// way names which way they went. What no stack of Onload's has a socket for went through the kernel.
+// way returns the path of the packets. Packets that no socket of an Onload stack counts went through the kernel.
 func (p packets) way() string {
 	switch {
 	case p.stack == 0:

@@ -1,6 +1,6 @@
 //go:build e2e
 
-// Package selftest tests what package lab promises of a guest and of its pods, from inside.
+// Package selftest tests, inside a guest, the properties of guests and pods that package lab documents.
 package selftest
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/lab"
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
 func TestMain(m *testing.M) {
@@ -24,15 +25,15 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestPod starts the agent's look at the node in two pods, over NICs that a cable joins.
+// TestPod runs the agent's inspection of the node in two pods, over NICs that a cable connects.
 func TestPod(t *testing.T) {
-	var space [2]*lab.Space
+	var space [2]*netpair.Namespace
 	for i, device := range []string{"eth0", "eth1"} {
-		s, err := lab.NewSpace()
+		s, err := netpair.NewNamespace()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Attach(device, []string{"192.0.2.1/24", "192.0.2.2/24"}[i]); err != nil {
+		if err := s.Attach(netpair.Interface{Name: device, Addresses: []string{fmt.Sprintf("192.0.2.%d/24", i+1)}}); err != nil {
 			t.Fatal(err)
 		}
 		space[i] = s
@@ -82,9 +83,9 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestPodIsNotPrivileged looks at the status of a pod's process.
+// TestPodIsNotPrivileged checks the status of a pod's process.
 func TestPodIsNotPrivileged(t *testing.T) {
-	s, err := lab.NewSpace()
+	s, err := netpair.NewNamespace()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,19 +26,23 @@ type Plugin struct {
 // New returns the plugin as it runs on a node.
 func New() *Plugin { return &Plugin{newKube: newKube, links: findLink} }
 
-// Funcs are the commands in the form of the CNI library.
+// Funcs returns the commands in the form of the CNI library.
 func (p *Plugin) Funcs() skel.CNIFuncs {
 	return skel.CNIFuncs{
-		Add: wholeError(p.add), Del: wholeError(p.del), Check: wholeError(p.check), GC: wholeError(p.gc),
-		Status: wholeError(p.status),
+		Add: command(p.add), Del: command(p.del), Check: command(p.check), GC: command(p.gc), Status: command(p.status),
 	}
 }
 
-// wholeError keeps the text of an error that wraps a delegate's. The CNI library would unwrap it and report the
-// delegate's own words alone, without the pod and the network.
-func wholeError(command func(*skel.CmdArgs) error) func(*skel.CmdArgs) error {
+// command reads the configuration and calls do with a time limit. It keeps the text of an error that wraps a delegate's error. The
+// CNI library would unwrap it and report only the delegate's text, without the pod and the network.
+func command(do func(context.Context, *Conf, *skel.CmdArgs) error) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
-		err := command(args)
+		ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+		defer cancel()
+		conf, err := LoadConf(args.StdinData)
+		if err == nil {
+			err = do(ctx, conf, args)
+		}
 		if err == nil {
 			return nil
 		}
@@ -59,9 +63,9 @@ type k8sArgs struct {
 	K8S_POD_UID       types.UnmarshallableString //nolint:staticcheck // the name of the argument
 }
 
-// parseArgs reads CNI_ARGS: the pod, and the pairs to hand on to the delegates.
+// parseArgs parses CNI_ARGS: the pod, and the pairs that are passed to the delegates.
 func parseArgs(args string) (podRef, [][2]string, error) {
-	// Runtimes send more arguments than this plugin knows.
+	// Runtimes pass more arguments than this plugin knows.
 	k := k8sArgs{CommonArgs: types.CommonArgs{IgnoreUnknown: true}}
 	if err := types.LoadArgs(args, &k); err != nil {
 		return podRef{}, nil, fmt.Errorf("reading CNI_ARGS: %w", err)
@@ -77,24 +81,18 @@ func parseArgs(args string) (podRef, [][2]string, error) {
 	}, pairs, nil
 }
 
-// add resolves every network first, so that a wrong name costs nothing, then attaches them in order and
-// reports. What was attached before a failure is detached again.
-func (p *Plugin) add(args *skel.CmdArgs) error {
-	conf, err := LoadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	result, err := p.attach(conf, args)
+// add resolves all networks first, so that nothing is attached if a name is wrong, then attaches them in order and
+// reports them. After a failure, it detaches the networks that it has attached.
+func (p *Plugin) add(ctx context.Context, conf *Conf, args *skel.CmdArgs) error {
+	result, err := p.attach(ctx, conf, args)
 	if err != nil {
 		return err
 	}
 	return types.PrintResult(result, conf.CNIVersion)
 }
 
-// attach does the work of ADD and returns the result of the default network.
-func (p *Plugin) attach(conf *Conf, args *skel.CmdArgs) (*current.Result, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
-	defer cancel()
+// attach implements ADD and returns the result of the default network.
+func (p *Plugin) attach(ctx context.Context, conf *Conf, args *skel.CmdArgs) (*current.Result, error) {
 	ref, pairs, err := parseArgs(args.Args)
 	if err != nil {
 		return nil, err
@@ -120,7 +118,7 @@ func (p *Plugin) attach(conf *Conf, args *skel.CmdArgs) (*current.Result, error)
 		return nil, err
 	}
 	wanted = append(wanted, attachment{Network: conf.Name, IfName: args.IfName, Conf: list})
-	var free devices // of the pod; asked for once, and only if a network wants one
+	var free devices // of the pod; requested once, and only if a network needs one
 	for i, s := range selections {
 		def, err := k.nad(ctx, s, pod)
 		if err != nil {
@@ -152,7 +150,7 @@ func (p *Plugin) attach(conf *Conf, args *skel.CmdArgs) (*current.Result, error)
 	return result, nil
 }
 
-// newAttachment plans the network of a selection; index counts from 1. A device is taken from free.
+// newAttachment plans the network of a selection; index counts from 1. It takes a device from free.
 func newAttachment(s Selection, index int, def nad, free devices) (attachment, error) {
 	a := attachment{Network: s.Namespace + "/" + s.Name, IfName: s.Interface, Capabilities: map[string]any{}}
 	if a.IfName == "" {
@@ -175,13 +173,13 @@ func newAttachment(s Selection, index int, def nad, free devices) (attachment, e
 	return a, err
 }
 
-// attachAll attaches the networks in order and reports them. On failure it detaches all of them again.
+// attachAll attaches the networks in order and reports them. After a failure, it detaches all of them.
 func attachAll(ctx context.Context, d delegator, c containerState, wanted []attachment,
 	report func([]NetworkStatus) error,
 ) (_ *current.Result, err error) {
 	defer func() {
 		if err != nil {
-			// ctx may be what failed.
+			// ctx may have ended.
 			ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 			defer cancel()
 			if undoErr := detachAll(ctx, d, c); undoErr != nil {
@@ -211,8 +209,8 @@ func attachAll(ctx context.Context, d delegator, c containerState, wanted []atta
 	return first, nil
 }
 
-// detachAll detaches the networks of a container in reverse order, all of them whatever fails, and keeps the
-// state of those that could not be detached.
+// detachAll detaches the networks of a container in reverse order. After a failure, it continues with the others,
+// and keeps the state of the networks that it could not detach.
 func detachAll(ctx context.Context, d delegator, c containerState) error {
 	var errs []error
 	var left []attachment
@@ -231,22 +229,16 @@ func detachAll(ctx context.Context, d delegator, c containerState) error {
 	return errors.Join(errs...)
 }
 
-// del needs neither the API server nor the kubelet, only what add remembered.
-func (p *Plugin) del(args *skel.CmdArgs) error {
-	conf, err := LoadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
-	defer cancel()
+// del needs neither the API server nor the kubelet, only the state that add stored.
+func (p *Plugin) del(ctx context.Context, conf *Conf, args *skel.CmdArgs) error {
 	d := newDelegator(conf, args.Path, p.links)
 	c, found, err := d.store.load(args.ContainerID)
 	if err != nil {
 		return err
 	}
 	if !found {
-		// Nothing was begun, or all of it is undone. The default network's DEL does no harm, and frees its
-		// address if our state was lost.
+		// ADD has attached nothing, or everything is detached. The default network's DEL does no harm, and
+		// releases its address if the state was lost.
 		_, pairs, err := parseArgs(args.Args)
 		if err != nil {
 			return err
@@ -258,25 +250,13 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 		c = containerState{ContainerID: args.ContainerID, Args: pairs, Attachments: []attachment{
 			{Network: conf.Name, IfName: args.IfName, Conf: list},
 		}}
-		return detachAll(ctx, d, withNetNS(c, args.Netns))
 	}
-	return detachAll(ctx, d, withNetNS(c, args.Netns))
+	c.NetNS = args.Netns // It is empty if the namespace was removed.
+	return detachAll(ctx, d, c)
 }
 
-// withNetNS takes the runtime's word for the namespace: an empty one says that it is gone.
-func withNetNS(c containerState, netns string) containerState {
-	c.NetNS = netns
-	return c
-}
-
-// check asks every delegate of the container.
-func (p *Plugin) check(args *skel.CmdArgs) error {
-	conf, err := LoadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
-	defer cancel()
+// check calls CHECK of every delegate of the container.
+func (p *Plugin) check(ctx context.Context, conf *Conf, args *skel.CmdArgs) error {
 	d := newDelegator(conf, args.Path, p.links)
 	c, found, err := d.store.load(args.ContainerID)
 	if err != nil {
@@ -293,14 +273,8 @@ func (p *Plugin) check(args *skel.CmdArgs) error {
 	return nil
 }
 
-// status is the status of the default network; the others are known only pod by pod.
-func (p *Plugin) status(args *skel.CmdArgs) error {
-	conf, err := LoadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
-	defer cancel()
+// status asks the default network for its status. The other networks depend on the pod.
+func (p *Plugin) status(ctx context.Context, conf *Conf, args *skel.CmdArgs) error {
 	raw, err := defaultList(conf)
 	if err != nil {
 		return err
@@ -315,15 +289,8 @@ func (p *Plugin) status(args *skel.CmdArgs) error {
 	return nil
 }
 
-// gc detaches the containers that the runtime no longer knows and passes the command on to the default
-// network.
-func (p *Plugin) gc(args *skel.CmdArgs) error {
-	conf, err := LoadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
-	defer cancel()
+// gc detaches containers that the runtime no longer knows and passes the command on to the default network.
+func (p *Plugin) gc(ctx context.Context, conf *Conf, args *skel.CmdArgs) error {
 	valid := map[string]bool{}
 	for _, a := range conf.ValidAttachments {
 		valid[a.ContainerID] = true

@@ -23,8 +23,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// fakeDelegate logs its call and answers with an address in its own interface. It fails while a file named
-// fail-COMMAND-INTERFACE is beside it.
+// fakeDelegate logs its call and answers with an address of its own interface. It fails while a file named
+// fail-COMMAND-INTERFACE is in its folder.
 const fakeDelegate = `#!/bin/sh
 dir=$(dirname "$0")
 conf=$(cat)
@@ -40,7 +40,7 @@ if [ "$CNI_COMMAND" = ADD ]; then
 fi
 `
 
-// world is a node for the plugin to run on.
+// world is a simulated node for the plugin.
 type world struct {
 	t      *testing.T
 	dir    string
@@ -72,8 +72,8 @@ func object(apiVersion, kind, name string, annotations map[string]string, spec m
 	return o
 }
 
-// newWorld has the pod home/p with the given networks, and the networks vf (with devices of x/vf), plain, and asked
-// (which lets pods ask for addresses).
+// newWorld returns a world with the pod home/p with the given networks, and the networks vf (with devices of x/vf),
+// plain, and asked (which lets pods request addresses).
 func newWorld(t *testing.T, networks string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cni") // t.TempDir is too long for the path of a socket
@@ -102,7 +102,7 @@ func newWorld(t *testing.T, networks string) *world {
 		},
 		object("v1", "Pod", "p", map[string]string{AnnotationNetworks: networks}, nil),
 	)
-	// Created through the client, for the fake cannot guess the resource from the kind.
+	// Created through the client, because the fake cannot derive the resource from the kind.
 	for _, nad := range []*unstructured.Unstructured{
 		object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "vf", map[string]string{AnnotationResource: "x/vf"},
 			map[string]any{"config": `{"cniVersion":"1.0.0","type":"fake-device","ipam":{"type":"fake-ipam"}}`}),
@@ -119,7 +119,7 @@ func newWorld(t *testing.T, networks string) *world {
 	}
 	w.plugin = &Plugin{
 		newKube: func(string) (kube, error) { return kube{w.client}, nil },
-		// What was added is not found again: the fakes make no interfaces.
+		// No interface is found, because the fakes create none.
 		links: func(string, string) (bool, error) { return false, nil },
 	}
 	w.conf = fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":"podnet","type":"multinet","kubeconfig":"/none",
@@ -140,7 +140,7 @@ func (w *world) add() error {
 	if err != nil {
 		return err
 	}
-	_, err = w.plugin.attach(conf, w.args("/proc/self/ns/net"))
+	_, err = w.plugin.attach(w.t.Context(), conf, w.args("/proc/self/ns/net"))
 	return err
 }
 
@@ -161,7 +161,7 @@ func (w *world) log() []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// received is the configuration that a delegate was called with, such as ADD-fake-device-net1.
+// received returns the configuration of a call of a delegate, such as ADD-fake-device-net1.
 func (w *world) received(call string) map[string]any {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, "conf-"+call))
@@ -235,28 +235,28 @@ func TestAddAndDel(t *testing.T) {
 		t.Errorf("the plugin got the device %v", got)
 	}
 
-	if err := w.plugin.check(w.args("/proc/self/ns/net")); err != nil {
+	if err := w.plugin.Funcs().Check(w.args("/proc/self/ns/net")); err != nil {
 		t.Errorf("CHECK: %v", err)
 	}
 	w.log()
 
-	// The pod and its network may be gone before DEL.
+	// The pod and its network may have been deleted before DEL.
 	w.plugin.newKube = func(string) (kube, error) { t.Error("DEL asks the API server"); return kube{}, nil }
-	w.fail("DEL-net3") // its interface is gone: the fault does not count
-	if err := w.plugin.del(w.args("/proc/self/ns/net")); err != nil {
+	w.fail("DEL-net3") // its interface does not exist, so del ignores the error
+	if err := w.plugin.Funcs().Del(w.args("/proc/self/ns/net")); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
 	w.wantLog("DEL fake-device net4 ns=yes", "DEL fake-device net3 ns=yes", "DEL fake-device net2 ns=yes",
 		"DEL fake-device fast ns=yes", "DEL fake-default eth0 ns=yes")
 	w.wantNoState()
-	if err := w.plugin.del(w.args("/proc/self/ns/net")); err != nil {
+	if err := w.plugin.Funcs().Del(w.args("/proc/self/ns/net")); err != nil {
 		t.Errorf("second DEL: %v", err)
 	}
 	w.wantLog("DEL fake-default eth0 ns=yes")
 }
 
-// TestAddressesAskedFor wants the addresses of the annotation in the configuration of the plugin that declares the
-// capability, where its address manager reads them too, and nowhere else.
+// TestAddressesAskedFor checks that only the plugin that declares the capability receives the addresses of the
+// annotation in its configuration, where its IPAM plugin also reads them.
 func TestAddressesAskedFor(t *testing.T) {
 	w := newWorld(t, `[{"name":"asked","ips":["198.18.5.1/24","fd00::1/64"]},{"name":"vf","ips":["198.18.5.2/24"]},{"name":"asked"}]`)
 	if err := w.add(); err != nil {
@@ -271,7 +271,7 @@ func TestAddressesAskedFor(t *testing.T) {
 			t.Errorf("%s got runtimeConfig %v", call, got)
 		}
 	}
-	if err := w.plugin.del(w.args("/proc/self/ns/net")); err != nil {
+	if err := w.plugin.Funcs().Del(w.args("/proc/self/ns/net")); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(any(asked), w.received("DEL-fake-device-net1")["runtimeConfig"]); diff != "" {
@@ -286,7 +286,7 @@ func TestDelWithoutNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.log()
-		if err := w.plugin.del(w.args(netns)); err != nil {
+		if err := w.plugin.Funcs().Del(w.args(netns)); err != nil {
 			t.Errorf("DEL: %v", err)
 		}
 		w.wantLog("DEL fake-ipam net1 ns=", "DEL fake-device net1 ns=", "DEL fake-default eth0 ns=")
@@ -301,7 +301,7 @@ func TestDelKeepsWhatFailed(t *testing.T) {
 	}
 	w.plugin.links = func(string, string) (bool, error) { return true, nil }
 	w.fail("DEL-eth0")
-	err := w.plugin.del(w.args("/proc/self/ns/net"))
+	err := w.plugin.Funcs().Del(w.args("/proc/self/ns/net"))
 	if err == nil || !strings.Contains(err.Error(), "made to fail") {
 		t.Errorf("DEL: %v, want the delegate's error", err)
 	}
@@ -309,7 +309,7 @@ func TestDelKeepsWhatFailed(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.dir, "fail-DEL-eth0")); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.plugin.del(w.args("/proc/self/ns/net")); err != nil {
+	if err := w.plugin.Funcs().Del(w.args("/proc/self/ns/net")); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
 	w.wantLog("DEL fake-default eth0 ns=yes")
@@ -371,7 +371,7 @@ func TestOtherPodOfThatName(t *testing.T) {
 	}
 	args := w.args("/proc/self/ns/net")
 	args.Args = strings.ReplaceAll(args.Args, "UID=u1", "UID=u0")
-	if _, err := w.plugin.attach(conf, args); err == nil || !strings.Contains(err.Error(), `expected pod home/p UID "u0"`) {
+	if _, err := w.plugin.attach(w.t.Context(), conf, args); err == nil || !strings.Contains(err.Error(), `expected pod home/p UID "u0"`) {
 		t.Errorf("ADD: %v, want a complaint about the uid", err)
 	}
 }
@@ -387,12 +387,12 @@ func TestGC(t *testing.T) {
 		return []byte(strings.Replace(string(w.conf), `"name"`, `"cni.dev/valid-attachments":`+valid+`,"name"`, 1))
 	}
 	args.StdinData = withValid(`[{"containerID":"c1","ifname":"eth0"}]`)
-	if err := w.plugin.gc(args); err != nil {
+	if err := w.plugin.Funcs().GC(args); err != nil {
 		t.Fatal(err)
 	}
 	w.wantLog()
 	args.StdinData = withValid(`[]`)
-	if err := w.plugin.gc(args); err != nil {
+	if err := w.plugin.Funcs().GC(args); err != nil {
 		t.Fatal(err)
 	}
 	w.wantLog("DEL fake-device net1 ns=yes", "DEL fake-default eth0 ns=yes")

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is where the disk is mounted at first.
+// root is the initial mount point of the disk.
 const disk, root = "/dev/vda", "/root"
 
-// Main is the first process: it starts the one that does the work, and takes the exit codes of orphans. It does not return.
+// Main is the first process: it starts the process that does the work, and reaps orphans. It does not return.
 func Main() {
 	if os.Getpid() != 1 {
 		if err := run(); err != nil {
@@ -37,7 +37,7 @@ func Main() {
 		}
 	}
 	say("the node's process has ended: %v", err)
-	os.Exit(1) // which makes the kernel panic, and end the guest
+	os.Exit(1) // the kernel panics, which ends the guest
 }
 
 func say(format string, args ...any) {
@@ -78,10 +78,10 @@ func run() error {
 	return nil
 }
 
-// prepare loads the kernel's modules and makes the disk the root.
+// prepare loads the kernel's modules and makes the disk the root file system.
 func prepare() error {
 	for _, m := range [][2]string{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
-		if err := mount(m[0], m[1]); err != nil {
+		if err := Mount(m[0], m[1]); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func prepare() error {
 		return fmt.Errorf("reading %s: %w", ModulesPath, err)
 	}
 	for _, m := range modules {
-		if err := load(m); err != nil {
+		if err := LoadModule(m); err != nil {
 			return err
 		}
 	}
@@ -109,12 +109,13 @@ func prepare() error {
 			return fmt.Errorf("moving %s: %w", dir, err)
 		}
 	}
-	// Of the first process too, or else runc cannot change the root: what is mounted below an initramfs cannot be moved.
+	// The disk becomes the root of the whole mount namespace. Otherwise, runc cannot change the root, because mounts below an initramfs
+	// cannot be moved.
 	if err := errors.Join(os.Chdir(root), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
 		return fmt.Errorf("making %s the root: %w", disk, err)
 	}
 	for _, m := range [][2]string{{"tmpfs", "/run"}, {"tmpfs", "/tmp"}, {"tmpfs", "/dev/shm"}, {"devpts", "/dev/pts"}, {"cgroup2", "/sys/fs/cgroup"}} {
-		if err := mount(m[0], m[1]); err != nil {
+		if err := Mount(m[0], m[1]); err != nil {
 			return err
 		}
 	}
@@ -124,14 +125,16 @@ func prepare() error {
 	return os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+cpuset +cpu +io +memory +pids +hugetlb"), 0o644)
 }
 
-func mount(kind, target string) error {
+// Mount mounts a file system of a kind, and creates the folder if it does not exist.
+func Mount(kind, target string) error {
 	if err := errors.Join(os.MkdirAll(target, 0o755), unix.Mount(kind, target, kind, 0, "")); err != nil {
 		return fmt.Errorf("mounting %s: %w", target, err)
 	}
 	return nil
 }
 
-func load(module string) error {
+// LoadModule loads a kernel module: a path, with parameters after a space.
+func LoadModule(module string) error {
 	path, parameters, _ := strings.Cut(module, " ")
 	f, err := os.Open(path)
 	if err != nil {
@@ -154,7 +157,7 @@ func eventually(what string, holds func() bool) error {
 	return nil
 }
 
-// keep runs a process again and again.
+// keep runs a process and restarts it whenever it ends.
 func (c Config) keep(name string, args []string) {
 	for {
 		log, err := os.OpenFile(filepath.Join("/var/log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -169,7 +172,7 @@ func (c Config) keep(name string, args []string) {
 	}
 }
 
-// serve takes images and shows logs.
+// serve imports images and returns logs by HTTP.
 func (c Config) serve() error {
 	http.HandleFunc("POST /images", func(w http.ResponseWriter, r *http.Request) {
 		cmd := exec.CommandContext(r.Context(), c.Import[0], c.Import[1:]...)
@@ -192,9 +195,9 @@ func (c Config) serve() error {
 
 // powerButton returns when the button is pressed.
 func powerButton() error {
-	devices, err := filepath.Glob("/dev/input/event*")
-	if err != nil || len(devices) == 0 {
-		return fmt.Errorf("the machine has no power button: %w", err)
+	devices, _ := filepath.Glob("/dev/input/event*") // The pattern is valid.
+	if len(devices) == 0 {
+		return errors.New("the machine has no power button")
 	}
 	pressed := make(chan error)
 	for _, device := range devices {
@@ -221,7 +224,7 @@ func powerButton() error {
 	return <-pressed
 }
 
-// end ends all other processes, in order if they do so in time, and writes what is not on the disk yet.
+// end terminates all other processes, kills them after two seconds, and writes cached data to the disk.
 func end() {
 	_ = unix.Kill(-1, unix.SIGTERM)
 	time.Sleep(2 * time.Second)

@@ -22,12 +22,12 @@ import (
 	"github.com/tailgate-dev/tailgate/test/cached"
 )
 
-// compilers are the C compilers of the toolchain, by the architecture that they compile for.
+// compilers holds the C compilers of the toolchain by target architecture.
 var compilers = map[string]string{"amd64": "gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
-// Toolchain is a folder with the compilers of the bench image's suite and an emulator of arm64, from Debian's packages for amd64.
+// Toolchain returns a folder with the compilers of the bench image's suite and an arm64 emulator, from Debian's packages for amd64.
 func Toolchain(ctx context.Context, o Options) (string, error) {
-	return cached.Folder("toolchain-"+suite+"-1", func(tmp string) error {
+	return cached.Folder(ctx, "toolchain-"+suite+"-1", func(tmp string) error {
 		fmt.Fprintln(o.Log, "fetching compilers (once, 150 MB)")
 		err := Mmdebstrap(ctx, o, "--variant=extract", "--architectures=amd64", "--format=directory",
 			"--include=gcc,libc6-dev,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,make,dash,qemu-user-static", suite, tmp)
@@ -38,8 +38,9 @@ func Toolchain(ctx context.Context, o Options) (string, error) {
 	})
 }
 
-// CrossCompile compiles the pinger, or what else of its Makefile has the name of the file at path, for the architecture of the
-// options. The compiler runs with the toolchain as its root, so that nothing of this machine gets into the program.
+// CrossCompile compiles the target of the pinger's Makefile that is named like the file at path, for the architecture of the
+// options, and writes it to path. The compiler runs with the toolchain as its root, so that nothing of this machine gets into the
+// program.
 func CrossCompile(ctx context.Context, o Options, path string) error {
 	root, err := Toolchain(ctx, o)
 	if err != nil {
@@ -73,7 +74,7 @@ func CrossCompile(ctx context.Context, o Options, path string) error {
 }
 
 // Release builds an image for each architecture and writes one archive with all of them, an OCI image layout, to path. ref is the
-// image's name with its tag. The result is the digest of the index, by which a registry knows the image.
+// image's name with its tag. Release returns the digest of the index, which identifies the image in a registry.
 func Release(ctx context.Context, o Options, image, ref, path string, architectures ...string) (v1.Hash, error) {
 	r, err := recipeOf(image)
 	if err != nil {
@@ -102,7 +103,7 @@ func Release(ctx context.Context, o Options, image, ref, path string, architectu
 		return v1.Hash{}, fmt.Errorf("writing the image layout: %w", err)
 	}
 	_, tag, _ := strings.Cut(filepath.Base(ref), ":")
-	// The first name is the specification's, the second containerd's.
+	// The first name is from the OCI specification, the second from containerd.
 	err = top.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": ref}))
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("writing the image layout: %w", err)
@@ -113,7 +114,7 @@ func Release(ctx context.Context, o Options, image, ref, path string, architectu
 	return index.Digest()
 }
 
-// archive writes the files of a folder to a tar archive that depends on nothing but their content.
+// archive writes the files of a folder to a tar archive that depends only on their paths and content.
 func archive(dir, path string) error {
 	var files []file
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {

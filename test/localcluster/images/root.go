@@ -3,27 +3,25 @@ package images
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// RepositoryRoot is the nearest folder upwards from the working directory with a go.mod.
+// RepositoryRoot returns the checkout that contains the working directory. It does not look for a go.mod, because the modules nested
+// in the checkout have their own.
 func RepositoryRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("looking for the repository: %w", err)
+		return "", fmt.Errorf("looking for the checkout: %w", err)
 	}
 	for {
-		_, err := os.Stat(filepath.Join(dir, "go.mod"))
-		switch {
-		case err == nil:
+		if _, err := os.Stat(filepath.Join(dir, "test", "localcluster", "binaries", "kubernetes", "go.mod")); err == nil {
 			return dir, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", fmt.Errorf("looking for the repository: %w", err)
-		case dir == filepath.Dir(dir):
-			return "", errors.New("there is no go.mod in this folder or above it; run this inside the repository")
 		}
-		dir = filepath.Dir(dir)
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("this must be run inside the Tailgate checkout")
+		}
+		dir = parent
 	}
 }
