@@ -4,28 +4,29 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# The tools are pinned in a module of their own.
+# The tools are pinned in a separate module.
 TOOL := go tool -modfile=hack/tools/go.mod
-# Everything but the suite that needs an API server; e2e hides behind its build tag.
+# Everything except the suite that needs an API server; a build tag excludes e2e.
 UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
-# Helm has a module file of its own.
+# Helm has its own module file.
 HELM := go tool -modfile=hack/tools/helm.mod helm
 # Your images, for `make manifests`.
 IMAGE ?= tailgate:latest
 BENCH_IMAGE ?= tailgate-bench:latest
-# Further flags of helm package, for `make manifests`.
+# Additional flags of helm package, for `make manifests`.
 CHART_FLAGS ?=
-# What `make lint` reads with the prose linter: pages, comments of Go code, and YAML.
+# The files that the prose linter checks in `make lint`: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
-# The flags with which test/localcluster builds (NoDebug): Go compiles packages of both once.
+# The flags that test/localcluster builds with (NoDebug), so that Go compiles the packages of both once.
 SHARED = -trimpath -gcflags=all=-dwarf=false
-# Installs Tailgate on a local cluster, and measures unless it has -install-only.
+# Installs Tailgate on a local cluster and, without -install-only, measures.
 DEMO = CGO_ENABLED=0 go run $(SHARED) ./hack/demo
-# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all but those of `make lab`.
+# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all
+# except those of `make lab`.
 LABELS ?=
-# A folder with a release (make release), which the specs with the label install then install; empty: the work tree.
+# A folder with a release (make release) that the specs with the label install use; empty: the work tree.
 RELEASE ?=
-# How many local clusters run e2e specs side by side; the specs that take minutes start first (SpecPriority).
+# The number of local clusters that run e2e specs in parallel; the specs that take minutes start first (SpecPriority).
 PROCS ?= $(if $(E2E_VALUES),1,4)
 # A file that describes the cluster of KUBECONFIG to the e2e specs (docs/e2e.md); empty: local clusters.
 E2E_VALUES ?=
@@ -191,7 +192,8 @@ lint: ## Run the linters.
 
 .PHONY: verify
 verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.
-	@test -z "$$(gofmt -l api cmd controllers hack internal test)" || { gofmt -l api cmd controllers hack internal test; echo "run gofmt -w on these"; exit 1; }
+	@files=$$(gofmt -l api bench-image cmd config controllers hack internal test); \
+	test -z "$$files" || { echo "$$files"; echo "run gofmt -w on these"; exit 1; }
 	go vet ./... && go vet -tags e2e ./test/...
 	go mod tidy -diff
 	$(MAKE) --no-print-directory manifests

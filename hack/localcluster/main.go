@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -27,11 +28,15 @@ const usage = `usage: localcluster VERB
                write the project's CNI and device plugins as a folder that LAB_COMPONENTS can name
   upgrade NODE restart a node's kubelet as after an upgrade of its operating system
   slow, fast   make the network of the VFs slow, or as fast as before
-  assets       print a folder with kube-apiserver, etcd and kubectl, built if needed`
+  assets       print a folder with kube-apiserver, etcd and kubectl, built if needed
+  help         print this text`
+
+// verbs lists the verbs of usage.
+var verbs = strings.Join(strings.Fields(strings.Join(regexp.MustCompile(`(?m)^  [a-z-]+(, [a-z-]+)*`).FindAllString(usage, -1), ",")), " ")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("a verb is needed: up, down, status, load, upgrade, slow, fast, kubeconfig or assets")
+		return errors.New("a verb is needed: " + verbs)
 	}
 	verb, lab := strings.CutPrefix(args[0], "lab-")
 	args = args[1:]
@@ -83,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, usage)
 		return nil
 	}
-	return fmt.Errorf("no verb %q, there are up, down, status, load, upgrade, slow, fast, kubeconfig and assets", verb)
+	return fmt.Errorf("no verb %q, there are %s", verb, verbs)
 }
 
 func main() {

@@ -7,12 +7,13 @@ import (
 )
 
 func TestRunRefuses(t *testing.T) {
+	const verbs = "up, down, status, load, kubeconfig, lab-up, lab-down, lab-status, lab-load, lab-components, upgrade, slow, fast, assets, help"
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
-		{nil, "a verb is needed"},
-		{[]string{"start"}, `no verb "start"`},
+		{nil, "a verb is needed: " + verbs},
+		{[]string{"start"}, `no verb "start", there are ` + verbs},
 		{[]string{"load"}, "load needs the tarballs"},
 		{[]string{"up", "now"}, `up takes no arguments, got ["now"]`},
 	} {

@@ -1,5 +1,5 @@
-// Command olm writes the bundle for the Operator Lifecycle Manager. It takes roles, CRDs and the Deployment from the manifests in one
-// file, and names and descriptions from the chart:
+// Command olm writes the bundle for the Operator Lifecycle Manager. It takes roles, CRDs and the Deployment from the manifests in
+// one file, and names and descriptions from the chart:
 //
 //	go run ./hack/olm bin/install.yaml v0.1.0 bin/bundle
 package main
@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kinds that OLM makes itself, or accepts in no bundle.
+// leftOut are the kinds that OLM creates itself, or does not accept in a bundle.
 var leftOut = []string{"Namespace", "NetworkPolicy"}
 
 // samples are the examples that OLM's consoles show.
@@ -79,20 +79,20 @@ func read(path string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// bundle is one that is being made.
+// bundle is a bundle under construction.
 type bundle struct {
 	version string
 	csv     *unstructured.Unstructured
-	// beside are the objects beside the ClusterServiceVersion.
+	// beside are the objects next to the ClusterServiceVersion.
 	beside []*unstructured.Unstructured
 }
 
-// permission are the rights of a service account, as OLM grants them.
+// permission returns the permissions of a service account in the format of OLM.
 func permission(account string, rules []any) map[string]any {
 	return map[string]any{"serviceAccountName": account, "rules": rules}
 }
 
-// newBundle sorts the objects into what OLM makes from the ClusterServiceVersion, and what is beside it.
+// newBundle separates the objects that OLM creates from the ClusterServiceVersion from the objects that stay next to it.
 func newBundle(objects []*unstructured.Unstructured, version string) (*bundle, error) {
 	bases, err := read("config/olm/csv.yaml")
 	if err != nil {
@@ -153,11 +153,12 @@ func labels(o *unstructured.Unstructured) map[string]any {
 	return all
 }
 
-// relatedImages lists the images of the Deployment and of its benchmarks: what a mirror for a cluster without a registry must have.
+// relatedImages lists the images of the Deployment and of its benchmarks, which a mirror for a cluster without a registry must
+// contain.
 func (b *bundle) relatedImages(deployment map[string]any) error {
-	containers, _, err := unstructured.NestedSlice(deployment, "template", "spec", "containers")
-	if err != nil || len(containers) != 1 {
-		return fmt.Errorf("the Deployment has not one container: %w", err)
+	containers, _, _ := unstructured.NestedSlice(deployment, "template", "spec", "containers")
+	if len(containers) != 1 {
+		return fmt.Errorf("the Deployment has %d containers, not one", len(containers))
 	}
 	container := containers[0].(map[string]any)
 	image := regexp.MustCompile(`--bench-image=([^ \]]+)`).FindStringSubmatch(fmt.Sprint(container["args"]))
@@ -169,7 +170,7 @@ func (b *bundle) relatedImages(deployment map[string]any) error {
 	}, "spec", "relatedImages")
 }
 
-// describe sets what the ClusterServiceVersion says of the operator and of its kinds.
+// describe sets the description of the operator and of its kinds in the ClusterServiceVersion.
 func (b *bundle) describe() error {
 	content, err := os.ReadFile("config/helm/Chart.yaml")
 	if err != nil {
@@ -218,7 +219,7 @@ func (b *bundle) describe() error {
 	return nil
 }
 
-// write writes the files of the bundle. The labels of the Dockerfile are the annotations.
+// write writes the files of the bundle. The annotations are also the labels of the Dockerfile.
 func (b *bundle) write(dir string) error {
 	annotations := map[string]string{
 		"operators.operatorframework.io.bundle.mediatype.v1":       "registry+v1",
