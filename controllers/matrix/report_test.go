@@ -131,7 +131,7 @@ func TestCount(t *testing.T) {
 }
 
 // When one pair is finished while the benchmark of another is deleted, the number of finished pairs is the same, but the pairs differ.
-func TestCountComparesAnew(t *testing.T) {
+func TestCountComparesAgain(t *testing.T) {
 	results := func(b *v1alpha1.LatencyBenchmark) {
 		complete(b)
 		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P99, Nanoseconds: 5}}}}

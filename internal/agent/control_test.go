@@ -184,7 +184,7 @@ func TestStrangersAreSentAwayUntilTheClientComes(t *testing.T) {
 	}
 }
 
-func TestNobodyComes(t *testing.T) {
+func TestNoClientComes(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := server(t, "sleep").awaitClient(ctx, net.IPv4(127, 0, 0, 23))

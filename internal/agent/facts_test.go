@@ -104,7 +104,7 @@ func TestFacts(t *testing.T) {
 }
 
 // A fact that a machine does not show is absent: only what the agent knows by itself remains.
-func TestFactsOfAMachineThatTellsNothing(t *testing.T) {
+func TestFactsOfAMachineThatReportsNothing(t *testing.T) {
 	got := fakeRoot(t, nil).gather(2, []int{2}, net.Interface{Name: "net1"}, nil).Facts
 	if diff := cmp.Diff(map[string]string{"cpu.allowed-count": "1"}, got); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)

@@ -395,8 +395,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestDropsAreTold checks that an incomplete result does not look complete.
-func TestDropsAreTold(t *testing.T) {
+// TestDropsAreReported checks that an incomplete result does not look complete.
+func TestDropsAreReported(t *testing.T) {
 	p := newPipe(between(v1alpha1.ProtocolUDP, 64))
 	p.udp(0, false, message(0, 64))
 	p.udp(5, true, message(0, 64))

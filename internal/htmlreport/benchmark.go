@@ -182,7 +182,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 		v.Baseline += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
 	}
 	v.Rules, v.Message = given.Rules, given.Message
-	v.Errors = fmt.Sprintf("A comparison that is just beyond its limit passes with a probability of at most 1 in %s; one just within it fails with at most 1 in %s.",
+	v.Errors = fmt.Sprintf("A result just beyond its limit passes with a probability of at most 1 in %s; a result just within it fails with a probability of at most 1 in %s.",
 		thousands(given.PassErrorOneIn), thousands(given.FailErrorOneIn))
 	stands := map[v1alpha1.VerdictOutcome]metav1.ConditionStatus{v1alpha1.VerdictPass: metav1.ConditionTrue, v1alpha1.VerdictFail: metav1.ConditionFalse}
 	switch want, decided := stands[given.Outcome]; {
@@ -201,7 +201,7 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 		return nil
 	}
 	some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
-	t := &table{Caption: "Latency in µs, of all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
+	t := &table{Caption: "Latency in µs, all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
 	variants := len(b.Spec.Variants) > 0
 	if variants {
 		t.Texts = append(t.Texts, "Variant")
@@ -249,7 +249,7 @@ func indexOf(results []v1alpha1.CellResult, cell string) int {
 
 // bandwidths returns the table of all cells that streamed.
 func bandwidths(results []v1alpha1.CellResult) *table {
-	t := &table{Caption: "Payload that arrived, of the rounds the median, the lowest and the highest",
+	t := &table{Caption: "Payload that arrived: median, lowest and highest of the rounds",
 		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
 	for _, r := range results {
 		if r.Bandwidth == nil || r.LatencyType != "" {

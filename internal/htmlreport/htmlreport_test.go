@@ -76,7 +76,7 @@ func TestWriteShowsNotes(t *testing.T) {
 	all[1].Object.Spec.Notes = []v1alpha1.Note{{Name: "bios", Value: "<low latency>"}, {Name: "switch", Value: "leaf-7"}}
 	got := written(t, all)
 	for _, want := range []string{
-		"<dt>Note: bios</dt><dd>default</dd>", "<dt>Note: switch</dt><dd>leaf-7</dd>", "Notes that differ: 1",
+		"<dt>Note: bios</dt><dd>default</dd>", "<dt>Note: switch</dt><dd>leaf-7</dd>", "1 note that differs",
 		"<code>note.bios</code></th><td>default</td><td>&lt;low latency&gt;</td>",
 	} {
 		if !strings.Contains(got, want) {

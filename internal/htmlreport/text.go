@@ -27,7 +27,7 @@ type figure struct {
 
 var (
 	absent = figure{Text: "–", Title: "not reported", Muted: true}
-	lost   = figure{Text: "lost", Title: "so many messages were lost that this percentile is one of them", Muted: true}
+	lost   = figure{Text: "lost", Title: "this percentile falls among the lost messages", Muted: true}
 )
 
 // latency formats a latency in microseconds, exact to the nanosecond.

@@ -152,7 +152,7 @@ func TestAdmit(t *testing.T) {
 }
 
 // A benchmark waits while others with a higher priority keep arriving, faster than they can be measured.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestNoBenchmarkWaitsForever(t *testing.T) {
 	const (
 		higher    = 10          // the difference to the priority of the others
 		every     = time.Minute // the interval at which the others arrive

@@ -64,6 +64,8 @@ var _ = Describe("An attempt", func() {
 			w.Clock.Stop()
 			spoil(ctx, server, peer, change)
 			if reason == v1alpha1.OutcomeResultMissing {
+				// The manager has recorded when the pods ended, so that the clock may be put forward.
+				ExpectSucceeded(ctx, b, "^Unknown Running: the result cannot be read yet")
 				By("waiting, because a kubelet may find the log again")
 				w.Patiently(ctx, b, func() any { return Get(ctx, b).Status.Active }, HaveField("Outcome", BeNil()))
 				w.Advance(ctx, 61*time.Second, b)

@@ -249,7 +249,7 @@ static void attribution_json(struct json *j, struct typical usual, bool server_s
 	json_bool(j, "client_sees_gaps", cell.spin);
 	json_bool(j, "server_sees_gaps", server_spins);
 	json_open(j, "slowest", '[');
-	for (size_t i = 0; i < a.told; i++) {
+	for (size_t i = 0; i < a.listed; i++) {
 		const struct outlier *o = &a.slowest[i];
 		json_open(j, NULL, '{');
 		json_uint(j, "at_ns", o->at);

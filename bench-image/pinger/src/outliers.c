@@ -105,19 +105,19 @@ static bool together(const struct outlier *x, const struct outlier *y) {
 
 // tell counts an outlier under a slower one that represents it, or lists it if there is room.
 static void tell(struct attribution *a, const struct outlier *o) {
-	for (size_t i = 0; i < a->told; i++) {
+	for (size_t i = 0; i < a->listed; i++) {
 		if (together(&a->slowest[i], o)) {
 			a->slowest[i].samples++;
 			return;
 		}
 	}
-	if (a->told < MOST_TOLD)
-		a->slowest[a->told++] = *o;
+	if (a->listed < MOST_LISTED)
+		a->slowest[a->listed++] = *o;
 }
 
 void attribute(struct attribution *a, const struct reservoir *client, const struct reservoir *server, struct typical usual) {
 	memset(a->places, 0, sizeof a->places);
-	a->examined = a->excess = a->client_excess = a->server_excess = a->told = 0;
+	a->examined = a->excess = a->client_excess = a->server_excess = a->listed = 0;
 	for (size_t i = 0; i < client->count; i++) {
 		const struct entry *sample = &client->heap[i], *found = reservoir_find(server, sample->seq);
 		if (sample->value <= a->threshold)

@@ -70,10 +70,10 @@ void gaps_within(const struct gaps *g, uint64_t from, uint64_t to, uint64_t sums
 enum place { AT_CLIENT, AT_SERVER, AT_BOTH, AT_NEITHER, UNDETERMINED, PLACES };
 extern const char *const place_names[PLACES];
 
-// MOST_TOLD bounds the outliers that are listed one by one: as many as a closed loop of 10 us has beyond p99.9 in half
+// MOST_LISTED bounds the outliers that are listed one by one: as many as a closed loop of 10 us has beyond p99.9 in half
 // a second, 6 kB of text, and more than a reader can distinguish on a plot. The sums cover all samples that were
 // examined.
-#define MOST_TOLD 64
+#define MOST_LISTED 64
 
 // outlier is one slow sample and the place of its cause. At a rate a stall delays many messages. Their slowest
 // represents all messages with the same place that were in flight at the same time.
@@ -96,9 +96,9 @@ struct attribution {
 	// excess is the sum, over all examined samples, of the time beyond p50, in ns; client_excess and server_excess are
 	// the parts of it that coincide with interruptions.
 	uint64_t excess, client_excess, server_excess;
-	// slowest holds told outliers that are listed one by one, the slowest first.
-	size_t told;
-	struct outlier slowest[MOST_TOLD];
+	// slowest holds listed outliers that are listed one by one, the slowest first.
+	size_t listed;
+	struct outlier slowest[MOST_LISTED];
 };
 
 // typical holds the usual times in ns, which are not interruptions and are subtracted.

@@ -307,7 +307,7 @@ static void test_attribution(void) {
 	      LL(a.client_excess), LL(a.server_excess));
 	// They are listed one by one, the slowest first, with the time that each end was kept from the message beyond the
 	// usual time.
-	static const struct outlier told[] = {
+	static const struct outlier listed[] = {
 	    {.value = 3000, .samples = 1, .place = UNDETERMINED},
 	    {.at = 10000, .value = 1010, .samples = 1, .client = 900, .place = AT_CLIENT},
 	    {.at = 20000, .value = 1010, .samples = 1, .client = 600, .place = AT_CLIENT},
@@ -316,9 +316,9 @@ static void test_attribution(void) {
 	    {.at = 50000, .value = 1010, .samples = 1, .place = UNDETERMINED},
 	    {.at = 60000, .value = 1010, .samples = 1, .server_known = true, .place = AT_NEITHER},
 	};
-	CHECK(a.told == sizeof told / sizeof told[0], "%zu are told", a.told);
-	for (size_t i = 0; i < a.told; i++) {
-		const struct outlier *got = &a.slowest[i], *want = &told[i];
+	CHECK(a.listed == sizeof listed / sizeof listed[0], "%zu are listed", a.listed);
+	for (size_t i = 0; i < a.listed; i++) {
+		const struct outlier *got = &a.slowest[i], *want = &listed[i];
 		CHECK(got->at == want->at && got->value == want->value && got->samples == want->samples && got->place == want->place && got->client == want->client &&
 		          got->server == want->server && got->server_known == want->server_known,
 		      "number %zu is of %llu at %llu: %s, %llu and %llu", i, LL(got->value), LL(got->at), place_names[got->place], LL(got->client),
@@ -334,10 +334,10 @@ static void test_attribution(void) {
 	      LL(a.places[AT_NEITHER]), LL(a.client_excess));
 }
 
-// test_told checks that only the slowest MOST_TOLD outliers are listed, and that each represents the samples with the
+// test_listed checks that only the slowest MOST_LISTED outliers are listed, and that each represents the samples with the
 // same cause that were in flight meanwhile, and no others.
-static void test_told(void) {
-	enum { N = 3 * MOST_TOLD };
+static void test_listed(void) {
+	enum { N = 3 * MOST_LISTED };
 	static struct reservoir client, server;
 	reservoir_reset(&client);
 	reservoir_reset(&server);
@@ -350,8 +350,8 @@ static void test_told(void) {
 	reservoir_rank(&client);
 	struct attribution a = {.p50 = 10, .threshold = 100};
 	attribute(&a, &client, &server, (struct typical){0});
-	CHECK(a.examined == 3 * N && a.told == MOST_TOLD, "%llu examined, %zu told", LL(a.examined), a.told);
-	for (size_t i = 0; i < a.told; i++) {
+	CHECK(a.examined == 3 * N && a.listed == MOST_LISTED, "%llu examined, %zu listed", LL(a.examined), a.listed);
+	for (size_t i = 0; i < a.listed; i++) {
 		const struct outlier *o = &a.slowest[i];
 		CHECK(o->value == 1000 + N - 1 - i && o->samples == 2 && o->place == (o->at / 10000 % 2 ? AT_CLIENT : AT_NEITHER),
 		      "number %zu is of %llu at %llu, stands for %llu: %s", i, LL(o->value), LL(o->at), LL(o->samples), place_names[o->place]);
@@ -440,7 +440,7 @@ int main(int argc, char **argv) {
 	test_reservoir();
 	test_gaps();
 	test_attribution();
-	test_told();
+	test_listed();
 	test_intervals();
 	test_json();
 	test_trust(argv[1]);

@@ -1,20 +1,20 @@
-// Draws the plots of a report from the data in it, and moves about its matrices. Nothing is computed here but where things stand.
+// This script draws the plots of a report from the data in it, and handles the keys in its matrices. It computes only positions.
 (function () {
 "use strict";
 
-// Arrow keys move from field to field of a matrix, and what is there is told below it.
+// Arrow keys move from field to field of a matrix. The text below it describes the field.
 for (const table of document.querySelectorAll("table.heat")) {
-  let told = table.closest(".scroll");
-  while (!told.classList.contains("readout")) told = told.nextElementSibling;
+  let readout = table.closest(".scroll");
+  while (!readout.classList.contains("readout")) readout = readout.nextElementSibling;
   const fields = Array.from(table.tBodies[0].rows, (row) => Array.from(row.cells).slice(1));
   fields.forEach((row, y) => row.forEach((field, x) => {
     field.tabIndex = x === 0 && y === 0 ? 0 : -1;
-    const tell = () => {
+    const describe = () => {
       const [client, server] = [table.tBodies[0].rows[y].cells[0], table.tHead.rows[0].cells[x + 1]].map((name) => name.textContent);
-      told.textContent = client + " to " + server + ": " + ({ "": "no pair", "?": "cannot be told", lost: "lost" }[field.textContent] || field.textContent + " µs");
+      readout.textContent = client + " to " + server + ": " + ({ "": "no pair", "?": "unknown", lost: "lost" }[field.textContent] || field.textContent + " µs");
     };
-    field.addEventListener("mouseenter", tell);
-    field.addEventListener("focus", tell);
+    field.addEventListener("mouseenter", describe);
+    field.addEventListener("focus", describe);
     field.addEventListener("keydown", (e) => {
       const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
       const next = step && fields[y + step[1]] && fields[y + step[1]][x + step[0]];
@@ -34,7 +34,7 @@ const COLORS = {
   light: { ink: "#1b1f24", soft: "#57606a", grid: "#e6eaee", lost: "#a40e26", lines: ["#0060b0", "#c4500a", "#0e7c5a", "#9a3a8c", "#8a6d00", "#357fa8", "#b3261e", "#5b5f66"] },
   dark: { ink: "#e4e8ec", soft: "#9aa5b1", grid: "#262e37", lost: "#ff9aa2", lines: ["#62b0ff", "#ff9a56", "#4fd1a5", "#e38fd5", "#e2c044", "#7fc4e8", "#ff7b72", "#aab2bb"] },
 };
-// The places of slow samples, in the order in which the data has their numbers. Each has a shape as well as a colour.
+// The places of slow samples, in the order of their numbers in the data. Each has a shape as well as a colour.
 const PLACES = [
   { name: "client", style: "client", shape: "M-4 -4H4V4H-4Z" }, { name: "server", style: "server", shape: "M0 -5.5L5.5 0L0 5.5L-5.5 0Z" },
   { name: "both ends", style: "both", shape: "M-4.5 0A4.5 4.5 0 1 0 4.5 0A4.5 4.5 0 1 0 -4.5 0Z" }, { name: "neither", style: "neither", shape: "M-5 -3L-3 -5L0 -2L3 -5L5 -3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z" },
@@ -52,7 +52,7 @@ const hiddenLines = new Set();
 let plots = [];
 let printing = false;
 
-// latency writes nanoseconds as the tables do, and axis marks short.
+// latency formats nanoseconds as the tables do; mark formats them for an axis.
 function latency(ns) { return (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 }) + " µs"; }
 function mark(ns) {
   const short = (v) => String(+v.toPrecision(3));
