@@ -71,7 +71,7 @@ var _ = Describe("A published experiment in a small size prints its table", Labe
 		create(ctx, b)
 		b = completesWithin(ctx, experimentTime, b)
 		laddersHold(printed(ctx, b, "ladder"))
-		Expect(warning(b, v1alpha1.WarningCaptureSharesCPU).Message != "").To(Equal(cpus < 2), "a capture on the measuring CPU is told")
+		Expect(warning(b, v1alpha1.WarningCaptureSharesCPU).Message != "").To(Equal(cpus < 2), "a capture on the measuring CPU has a warning")
 		Expect(warning(b, v1alpha1.WarningCaptureIncomplete).Message).To(BeEmpty())
 	})
 })
