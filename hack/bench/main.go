@@ -1,7 +1,8 @@
 // Command bench compares the pinger with sfnt-pingpong, sockperf and netperf: in two network namespaces that are joined by a pair
 // of virtual interfaces, each end on a CPU of its own, over TCP and UDP, polling and blocking. In every round the pinger and each
 // other tool take turns, because a machine's speed changes by more than the tools differ. sockperf and netperf come from the
-// bench image's packages. As root:
+// bench image's packages. While they measure, a request of the kernel's power management (pm_qos) keeps idle CPUs from sleeping,
+// as hosts for low latency are set up: waking a CPU would take longer than the tools differ by. As root:
 //
 //	SFNETTEST_BIN=/path/to/folder go run ./hack/bench
 //
@@ -100,6 +101,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	awake, err := keepAwake()
+	if err != nil {
+		fmt.Fprintln(stdout, "idle CPUs may sleep, which widens the intervals of the blocking modes:", err)
+	}
+	defer awake.Close()
 	ends, err := newNamespaces()
 	if err != nil {
 		return err
@@ -126,6 +132,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	report(stdout, chosen, tools, results)
 	return nil
+}
+
+// keepAwake asks the kernel for a wake-up latency of 0 µs, which holds until the file is closed
+// (Documentation/power/pm_qos_interface.rst). The file is nil if there is an error.
+func keepAwake() (*os.File, error) {
+	f, err := os.OpenFile("/dev/cpu_dma_latency", os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Write(make([]byte, 4)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // errLeftOut is returned for a tool that did not measure, so that the round has no result of it.
