@@ -21,7 +21,8 @@ import (
 // benchmark holds the contents of the page for one benchmark.
 type benchmark struct {
 	// ID is the prefix of the names of its parts in the page.
-	ID              string
+	ID string
+	// Name distinguishes the benchmark from all others in the report.
 	Namespace, Name string
 	// Facts describes the benchmark in pairs of a name and a value.
 	Facts [][2]string
@@ -73,7 +74,7 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 		return benchmark{}, err
 	}
 	one := benchmark{
-		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Name: b.Object.Name, Facts: factsOf(b),
+		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Facts: factsOf(b),
 		Verdict: verdictOf(b.Object), Warnings: computed.Warnings,
 		Latencies: latencies(b.Object, computed.Results), Bandwidths: bandwidths(computed.Results), Causes: causesOf(collected),
 		Placements: placementsOf(b.Object.Spec, computed.Endpoints), Matrices: matricesOf(b),

@@ -146,7 +146,7 @@ func TestReportInABrowser(t *testing.T) {
 			benchmarks := all[name](t)
 			html := written(t, benchmarks)
 			p := open(t, b, html)
-			if got, want := value[string](p, "document.title"), title(benchmarks)+" – latency report"; got != want {
+			if got, want := value[string](p, "document.title"), strings.Join(namesOf(benchmarks), ", ")+" – latency report"; got != want {
 				t.Errorf("the title is %q, want %q", got, want)
 			}
 			figuresHold(p, benchmarks)
@@ -192,9 +192,9 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 	}
 	drawn := value[data](p, `(() => { const d = document.getElementById("data"); return d ? JSON.parse(d.textContent) : {x: [], groups: []}; })()`)
 	checked := 0
-	for _, b := range benchmarks {
+	for i, b := range benchmarks {
 		for _, c := range report.AllSeries(b.Object, b.Runs) {
-			key := line{c.Cell + " " + c.Counts(), lineName(benchmarks, b, c.Variant.Name)}
+			key := line{c.Cell + " " + c.Counts(), lineName(namesOf(benchmarks), i, b, c.Variant.Name)}
 			var histograms []result.Histogram
 			var lost int64
 			for _, r := range c.Rounds {

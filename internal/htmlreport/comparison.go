@@ -66,7 +66,7 @@ func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]compariso
 		return nil
 	}
 	side := func(i int, variant string) compare.Side {
-		name := all[i].Object.Name
+		name := benchmarks[i].Name
 		if variant != "" {
 			name += "/" + variant
 		}

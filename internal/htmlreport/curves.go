@@ -133,8 +133,8 @@ type courseData struct {
 	Slow [][3]int64 `json:"slow,omitempty"`
 }
 
-// newGroups gathers curves, ladders and courses of all benchmarks.
-func newGroups(all []export.Benchmark) ([]group, data, error) {
+// newGroups gathers curves, ladders and courses of all benchmarks. names holds their names in the report, in the same order.
+func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 	points := grid()
 	most := slowestShown(all)
 	d := data{Groups: []groupData{}}
@@ -143,7 +143,7 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 	}
 	var groups []group
 	var colors []string
-	for _, b := range all {
+	for n, b := range all {
 		for _, c := range report.AllSeries(b.Object, b.Runs) {
 			// Captures and latencies counted from the actual send form groups of their own.
 			key := c.Cell + " " + c.Counts()
@@ -158,7 +158,7 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 			if err != nil {
 				return nil, data{}, err
 			}
-			name := lineName(all, b, c.Variant.Name)
+			name := lineName(names, n, b, c.Variant.Name)
 			if !slices.Contains(colors, name) {
 				colors = append(colors, name)
 			}
@@ -181,15 +181,15 @@ func newGroups(all []export.Benchmark) ([]group, data, error) {
 	return groups, d, nil
 }
 
-// lineName returns a name that distinguishes a variant of a benchmark from all others.
-func lineName(all []export.Benchmark, b export.Benchmark, variant string) string {
+// lineName returns a name that distinguishes a variant of the benchmark names[i] from all others.
+func lineName(names []string, i int, b export.Benchmark, variant string) string {
 	switch {
-	case len(all) == 1:
+	case len(names) == 1:
 		return variant
 	case len(b.Object.Spec.Variants) == 0:
-		return b.Object.Name
+		return names[i]
 	}
-	return b.Object.Name + "/" + variant
+	return names[i] + "/" + variant
 }
 
 // curveOf returns the distribution at the percentiles for which it has enough samples, up to the first that lost messages

@@ -45,18 +45,18 @@ type column struct {
 	conditions []map[string]string
 }
 
-// newEvidence returns nil if there are no runs.
-func newEvidence(all []export.Benchmark) *evidence {
+// newEvidence returns nil if there are no runs. names holds the names of all benchmarks in the report.
+func newEvidence(all []export.Benchmark, names []string) *evidence {
 	var columns []column
-	for _, b := range all {
+	for i, b := range all {
 		numbers := plan.RoundNumbers(b.Object)
 		for _, v := range plan.Variants(b.Object.Spec) {
 			own := result.OfVariant(b.Runs, v.Name)
 			if len(own) == 0 {
 				continue
 			}
-			client := column{evidenceColumn: evidenceColumn{lineName(all, b, v.Name), v1alpha1.RoleClient}}
-			server := column{evidenceColumn: evidenceColumn{lineName(all, b, v.Name), v1alpha1.RoleServer}}
+			client := column{evidenceColumn: evidenceColumn{lineName(names, i, b, v.Name), v1alpha1.RoleClient}}
+			server := column{evidenceColumn: evidenceColumn{lineName(names, i, b, v.Name), v1alpha1.RoleServer}}
 			for _, run := range own {
 				client.add(run.Client, numbers[run.Client.Run])
 				server.add(run.Server, numbers[run.Server.Run])

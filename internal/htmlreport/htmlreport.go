@@ -69,7 +69,8 @@ func Write(w io.Writer, benchmarks []export.Benchmark) error {
 }
 
 func newPage(all []export.Benchmark) (page, error) {
-	p := page{Title: title(all)}
+	names := namesOf(all)
+	p := page{Title: strings.Join(names, ", ")}
 	if err := p.addAssets(); err != nil {
 		return page{}, err
 	}
@@ -78,11 +79,12 @@ func newPage(all []export.Benchmark) (page, error) {
 		if err != nil {
 			return page{}, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
 		}
+		one.Name = names[i]
 		p.Simulated = p.Simulated || one.Simulated
 		p.Benchmarks = append(p.Benchmarks, one)
 	}
 	var err error
-	if p.Groups, p.Data, err = newGroups(all); err != nil {
+	if p.Groups, p.Data, err = newGroups(all, names); err != nil {
 		return page{}, err
 	}
 	p.SlowSamples = slices.ContainsFunc(p.Groups, func(g group) bool {
@@ -91,16 +93,27 @@ func newPage(all []export.Benchmark) (page, error) {
 	if p.Comparisons, err = newComparisons(all, p.Benchmarks); err != nil {
 		return page{}, err
 	}
-	p.Evidence = newEvidence(all)
+	p.Evidence = newEvidence(all, names)
 	return p, nil
 }
 
-func title(all []export.Benchmark) string {
-	var names []string
-	for _, b := range all {
-		names = append(names, b.Object.Name)
+// namesOf returns a name for each benchmark that no other has: its own, with a number if several are called so, such as exports
+// of one benchmark before and after an upgrade.
+func namesOf(all []export.Benchmark) []string {
+	named := map[string][]int{}
+	for i, b := range all {
+		named[b.Object.Name] = append(named[b.Object.Name], i)
 	}
-	return strings.Join(names, ", ")
+	names := make([]string, len(all))
+	for name, same := range named {
+		for k, i := range same {
+			names[i] = name
+			if len(same) > 1 {
+				names[i] = fmt.Sprintf("%s (%d)", name, k+1)
+			}
+		}
+	}
+	return names
 }
 
 // addAssets adds style and scripts, and the policy that allows nothing else.

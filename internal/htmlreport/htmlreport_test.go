@@ -88,17 +88,30 @@ func TestWriteShowsNotes(t *testing.T) {
 // Two exports of one benchmark, taken at different times, have the same name and UID.
 func TestComparisonOfTwoExports(t *testing.T) {
 	all := beforeAfterSample(t)
-	rows := func() []comparisonRow {
+	newPage := func() page {
 		p, err := newPage(all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p.Comparisons[0].Rows
+		return p
 	}
-	want := rows()
+	want := newPage()
 	all[1].Object.Name, all[1].Object.UID = all[0].Object.Name, all[0].Object.UID
-	if diff := cmp.Diff(want, rows()); diff != "" {
+	got := newPage()
+	if diff := cmp.Diff(want.Comparisons[0].Rows, got.Comparisons[0].Rows); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	first, second := got.Benchmarks[0].Name, got.Benchmarks[1].Name
+	if c := got.Comparisons[0]; first == second || c.Baseline != first || c.Candidate != second {
+		t.Errorf("the benchmarks %s and %s are compared as %s and %s", first, second, c.Baseline, c.Candidate)
+	}
+	for i, g := range got.Data.Groups {
+		if a, b := g.Lines[0], g.Lines[1]; a.Name != first || b.Name != second || a.Color == b.Color {
+			t.Errorf("%s: lines %s of colour %d and %s of colour %d", got.Groups[i].Label, a.Name, a.Color, b.Name, b.Color)
+		}
+	}
+	if e := got.Evidence.Columns; e[0].Of == e[2].Of {
+		t.Errorf("the evidence of both is that of %s", e[0].Of)
 	}
 }
 
