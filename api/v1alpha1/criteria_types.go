@@ -248,8 +248,8 @@ type AcceptedBaseline struct {
 	// gateName is the name of the LatencyGate, whose spec.namespace must be that of the benchmark. In the template of a
 	// LatencyGate it must be absent, because the gate is the LatencyGate itself; elsewhere it is required.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	GateName string `json:"gateName,omitempty"`
 }
 
@@ -257,8 +257,8 @@ type AcceptedBaseline struct {
 type ObjectName struct {
 	// name of the object.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 }
 

@@ -134,8 +134,8 @@ type LatencyGateSpec struct {
 
 	// namespace is the namespace of the gate's benchmarks, including those with the accepted results.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because it contains the accepted results: delete the gate and apply it again"
 	Namespace string `json:"namespace"`
 

@@ -166,13 +166,14 @@ func (n *Network) Interface() string {
 type NetworkRef struct {
 	// name is the NetworkAttachmentDefinition's name.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 
 	// namespace is the NetworkAttachmentDefinition's namespace; default the benchmark's own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -269,7 +270,7 @@ type Onload struct {
 	// profileRef names a ConfigMap in the benchmark's namespace whose keys are Onload's settings, such as EF_POLL_USEC, with
 	// their values.
 	// +optional
-	ProfileRef *ProfileRef `json:"profileRef,omitempty"`
+	ProfileRef *ObjectName `json:"profileRef,omitempty"`
 
 	// resourceName is the extended resource that gives a pod Onload's devices; default amd.com/onload.
 	// +optional
@@ -298,13 +299,4 @@ func (a *Acceleration) OnloadSettings() Onload {
 		return Onload{}
 	}
 	return *a.Onload
-}
-
-// ProfileRef names a ConfigMap of Onload's settings.
-type ProfileRef struct {
-	// name is the ConfigMap's name.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
 }

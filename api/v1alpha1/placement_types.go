@@ -215,11 +215,13 @@ type PodSettings struct {
 	// runtimeClassName is the RuntimeClass, such as performance-PROFILE on OpenShift.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
 	// priorityClassName is the PriorityClass. Those of the system (system-) are not allowed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
 	// tolerations let the pods run on tainted nodes, at most 16. A toleration of node.kubernetes.io/unschedulable allows

@@ -282,7 +282,7 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 	}
 	ipam := &v1alpha1.IPAM{Type: v1alpha1.IPAMWhereabouts, Range: "192.168.40.0/24"}
 	onload := func(profile string) *v1alpha1.Acceleration {
-		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ProfileRef{Name: profile}}}
+		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ObjectName{Name: profile}}}
 	}
 	w.accepted.NetworkNamespaces = []string{"nets"}
 	w.benchmark.Spec.Variants = []v1alpha1.Variant{

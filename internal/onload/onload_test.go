@@ -36,7 +36,7 @@ func TestLibrary(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	latency := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}}
-	referred := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ProfileRef{Name: "mine"}}}
+	referred := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ObjectName{Name: "mine"}}}
 	settings := func(n int) map[string]string {
 		all := map[string]string{}
 		for i := range n {

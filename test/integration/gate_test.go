@@ -1562,6 +1562,7 @@ spec:
 		Entry("a selector with an operator without its values", "small", "nodeSelector: {matchExpressions: [{key: rack, operator: In}]}", "{}", "spec.nodeSelector", "1 to 64 values"),
 		Entry("a selector with an operator that takes no values", "small", "nodeSelector: {matchExpressions: [{key: rack, operator: Exists, values: ['1']}]}", "{}", "spec.nodeSelector", "without values"),
 		Entry("no namespace", "small", "namespace: null", "{}", "spec.namespace", "Required value"),
+		Entry("a namespace that cannot exist", "small", "namespace: perf/up", "{}", "spec.namespace", "should match"),
 		Entry("no template", "small", "template: null", "{}", "spec.template", "Required value"),
 		Entry("a template that compares with a matrix", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}", "template.spec.criteria.baseline.matrixRef", "use accepted"),
 		Entry("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.spec.placement.client", "must be {}"),
