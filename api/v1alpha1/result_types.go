@@ -1,0 +1,290 @@
+package v1alpha1
+
+// PlacementState says whether the placement of endpoints was proved to be as requested.
+// +kubebuilder:validation:Enum=Verified;Unverified
+type PlacementState string
+
+// The placement states.
+const (
+	// PlacementVerified is for results whose endpoints are all verified.
+	PlacementVerified PlacementState = "Verified"
+	// PlacementUnverified is for results with an endpoint that is not verified.
+	PlacementUnverified PlacementState = "Unverified"
+)
+
+// CellResult is the result of one cell (variant, protocol, message size, rate) over all finished rounds. All latencies
+// are nanoseconds of latencyType. A percentile is absent if fewer than ten samples are beyond it, or if it falls among the lost
+// messages.
+type CellResult struct {
+	// variant is the name of the variant, default if the spec has no variants.
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant"`
+	// name is protocol, size and rate, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// protocol is TCP, UDP or Multicast.
+	Protocol Protocol `json:"protocol"`
+	// messageSizeBytes is the payload of each message, in bytes.
+	MessageSizeBytes int32 `json:"messageSizeBytes"`
+	// ratePerSecond is the number of messages that were sent each second; absent for ping-pong and streams.
+	// +optional
+	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+	// latencyType is RTT, HalfRTT or InToOut, which is the time from the arrival of a request at the server's interface to the
+	// departure of the response. Absent for streams.
+	// +optional
+	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
+	// countedFrom is the start of latencies at a rate: Intended is the time at which the message was scheduled, so that delays of
+	// the sender are included; Actual is the time at which it was sent, for tools that do not report the scheduled time.
+	// +optional
+	// +kubebuilder:validation:Enum=Intended;Actual
+	CountedFrom string `json:"countedFrom,omitempty"`
+	// rounds is the number of rounds of the result.
+	Rounds int32 `json:"rounds"`
+	// samples is the number of round trips of the result.
+	Samples int64 `json:"samples"`
+	// lost is the number of messages that were not answered, not received in a stream, or outside the range of the histogram.
+	// They are not among the samples.
+	Lost int64 `json:"lost"`
+	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
+	// +optional
+	LostFrom Percentile `json:"lostFrom,omitempty"`
+	// minNanoseconds is the exact smallest sample.
+	// +optional
+	MinNanoseconds *int64 `json:"minNanoseconds,omitempty"`
+	// meanNanoseconds is the mean of all samples.
+	// +optional
+	MeanNanoseconds *int64 `json:"meanNanoseconds,omitempty"`
+	// stddevNanoseconds is the standard deviation of all samples. It is of little use for a skewed distribution.
+	// +optional
+	StddevNanoseconds *int64 `json:"stddevNanoseconds,omitempty"`
+	// maxNanoseconds is the exact largest sample.
+	// +optional
+	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
+	// percentiles are the known percentiles, in ascending order.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=9
+	Percentiles []PercentileResult `json:"percentiles,omitempty"`
+	// needsSamples is the total number of samples that the first absent percentile needs; 0 if no percentile is absent.
+	// +optional
+	NeedsSamples int64 `json:"needsSamples,omitempty"`
+	// stepNanoseconds is the resolution of the percentiles of a tool that does not report samples. Each percentile is then the
+	// median of the tool's own percentiles over the rounds. Absent if percentiles are computed from samples.
+	// +optional
+	StepNanoseconds int64 `json:"stepNanoseconds,omitempty"`
+	// spread is the variation of each percentile between the rounds, with two rounds or more.
+	// +optional
+	// +listType=map
+	// +listMapKey=percentile
+	// +kubebuilder:validation:MaxItems=9
+	Spread []Spread `json:"spread,omitempty"`
+	// ratios compare the percentiles p50, p99 and p99.9 with those of the same cell of the first variant, if both are
+	// known. Absent for the first variant itself.
+	// +optional
+	// +listType=map
+	// +listMapKey=percentile
+	// +kubebuilder:validation:MaxItems=3
+	Ratios []Ratio `json:"ratios,omitempty"`
+	// bandwidth is the result of a stream.
+	// +optional
+	Bandwidth *BandwidthResult `json:"bandwidth,omitempty"`
+	// outliers describes the events with which samples beyond p99.9 coincide, if the tool reports them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Outliers string `json:"outliers,omitempty"`
+}
+
+// Headline returns the result of the first variant in the cell of summary, or the first result; nil without results.
+func (s *LatencyBenchmarkStatus) Headline() *CellResult {
+	if len(s.Results) == 0 {
+		return nil
+	}
+	if s.Summary != nil {
+		for i := range s.Results {
+			if s.Results[i].Variant == s.Summary.Variant && s.Results[i].Name == s.Summary.Cell {
+				return &s.Results[i]
+			}
+		}
+	}
+	return &s.Results[0]
+}
+
+// Percentile returns the value of a percentile in nanoseconds, nil if it is unknown.
+func (c *CellResult) Percentile(name Percentile) *int64 { return nanosecondsOf(c.Percentiles, name) }
+
+// PercentileResult is the value of one percentile.
+type PercentileResult struct {
+	// name of the percentile, p50 to p99.9999.
+	Name Percentile `json:"name"`
+	// nanoseconds is its value.
+	Nanoseconds int64 `json:"nanoseconds"`
+}
+
+func nanosecondsOf(all []PercentileResult, name Percentile) *int64 {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i].Nanoseconds
+		}
+	}
+	return nil
+}
+
+// ResultLatencyType says what the latencies of a result count.
+// +kubebuilder:validation:Enum=HalfRTT;RTT;InToOut
+type ResultLatencyType string
+
+// ResultInToOut is the time from the arrival of a request at the server's interface to the departure of the answer,
+// as its agent captured them. The other result latency types are those of the spec.
+const ResultInToOut ResultLatencyType = "InToOut"
+
+// Spread is the variation of a percentile between rounds, in nanoseconds of the result's latencyType.
+type Spread struct {
+	// percentile of the samples of each round.
+	Percentile Percentile `json:"percentile"`
+	// rounds is the number of rounds with enough samples for the percentile.
+	Rounds int32 `json:"rounds"`
+	// minNanoseconds is the lowest value.
+	MinNanoseconds int64 `json:"minNanoseconds"`
+	// medianNanoseconds is the median, for an even number of rounds the lower median.
+	MedianNanoseconds int64 `json:"medianNanoseconds"`
+	// maxNanoseconds is the highest value.
+	MaxNanoseconds int64 `json:"maxNanoseconds"`
+}
+
+// Ratio is a percentile of a variant as a multiple of the first variant's. The numbers have two decimals, or four below
+// 0.1; bounds are rounded outwards.
+type Ratio struct {
+	// percentile that is compared.
+	Percentile Percentile `json:"percentile"`
+	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). With one
+	// round, or where a round has too few samples, it is the ratio of the percentiles over all rounds, and has no bounds.
+	// +kubebuilder:validation:MaxLength=32
+	Estimate string `json:"estimate"`
+	// lower is the lower bound of the 95 % interval: the true ratio is between both bounds with at least 95 % confidence
+	// (exact Mann-Whitney). Absent when there is none, as with fewer than four rounds on each side.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Lower string `json:"lower,omitempty"`
+	// upper is the upper bound of the 95 % interval. Absent when there is none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Upper string `json:"upper,omitempty"`
+}
+
+// BandwidthResult is the payload that arrived at the receiver of a stream.
+type BandwidthResult struct {
+	// bitsPerSecond is the median of the rounds.
+	BitsPerSecond int64 `json:"bitsPerSecond"`
+	// minBitsPerSecond is the lowest of the rounds.
+	MinBitsPerSecond int64 `json:"minBitsPerSecond"`
+	// maxBitsPerSecond is the highest of the rounds.
+	MaxBitsPerSecond int64 `json:"maxBitsPerSecond"`
+	// sentBitsPerSecond is the rate at which the sender wrote to its socket, the median of the rounds.
+	SentBitsPerSecond int64 `json:"sentBitsPerSecond"`
+	// retransmits is the number of retransmitted TCP segments in all rounds; absent if the tool does not report it.
+	// +optional
+	Retransmits *int64 `json:"retransmits,omitempty"`
+}
+
+// Warning is a limitation of the results.
+type Warning struct {
+	// reason is the warning's type.
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+	// message describes the observation and its meaning.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+}
+
+// Endpoint has the observations of an agent in its pod.
+type Endpoint struct {
+	// variant is the name of the variant.
+	// +kubebuilder:validation:MaxLength=63
+	Variant string `json:"variant"`
+	// role is client or server.
+	// +kubebuilder:validation:Enum=client;server
+	Role string `json:"role"`
+	// node is the node's name.
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+	// kernel is the node's kernel release.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Kernel string `json:"kernel,omitempty"`
+	// cpus is the list of CPUs that the pod may use, as in /proc/self/status.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	CPUs string `json:"cpus,omitempty"`
+	// measuringCPU is the CPU to which the tool was pinned.
+	MeasuringCPU int32 `json:"measuringCPU"`
+	// cpuNUMANode is the NUMA node of the measuring CPU, -1 when unknown.
+	CPUNUMANode int32 `json:"cpuNUMANode"`
+	// interface is the interface that carried the messages.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Interface string `json:"interface,omitempty"`
+	// address is the endpoint's address on the measured network.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address,omitempty"`
+	// mtu is the interface's MTU in bytes.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+	// driver is the interface's kernel driver.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Driver string `json:"driver,omitempty"`
+	// pciAddress is the PCI address of the interface's device, if there is one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	PCIAddress string `json:"pciAddress,omitempty"`
+	// deviceNUMANode is the NUMA node of the device, -1 when unknown.
+	DeviceNUMANode int32 `json:"deviceNUMANode"`
+	// toolVersion is the version that the tool reports.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ToolVersion string `json:"toolVersion,omitempty"`
+	// placement is Verified if every request of the spec about placement, device and acceleration was proved at this endpoint,
+	// otherwise Unverified.
+	Placement PlacementState `json:"placement"`
+	// proof are the checks, each with the expected and the found value.
+	// +optional
+	// +listType=map
+	// +listMapKey=check
+	// +kubebuilder:validation:MaxItems=24
+	Proof []ProofLine `json:"proof,omitempty"`
+}
+
+// ProofState is the result of a check.
+// +kubebuilder:validation:Enum=Proved;Failed;Unknown;Noted
+type ProofState string
+
+// The proof states.
+const (
+	// ProofProved is for a found value that is the expected one.
+	ProofProved ProofState = "Proved"
+	// ProofFailed is for a found value that is not the expected one.
+	ProofFailed ProofState = "Failed"
+	// ProofUnknown is for an expected value that could not be verified.
+	ProofUnknown ProofState = "Unknown"
+	// ProofNoted is for a fact that the spec does not request but that affects the measurement.
+	ProofNoted ProofState = "Noted"
+)
+
+// ProofLine is one check of an endpoint.
+type ProofLine struct {
+	// check is the check's name, such as CPUsExclusive or NUMALocal.
+	// +kubebuilder:validation:MaxLength=63
+	Check string `json:"check"`
+	// state is Proved, Failed, Unknown or Noted.
+	State ProofState `json:"state"`
+	// expected is the requested value; absent if the state is Noted.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Expected string `json:"expected,omitempty"`
+	// found is the value that the agent or the API server reported.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Found string `json:"found,omitempty"`
+}
