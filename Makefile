@@ -17,10 +17,12 @@ BENCH_IMAGE ?= tailgate-bench:latest
 CHART_FLAGS ?=
 # The files that the prose linter checks in `make lint`: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
-# The flags that test/localcluster builds with (NoDebug), so that Go compiles the packages of both once.
-SHARED = -trimpath -gcflags=all=-dwarf=false
+# Go compiles everything with the flags that test/localcluster builds with (NoDebug): once for tests and programs, and without
+# the path of the work tree, so that a new clone uses what an earlier one compiled.
+export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
+export CGO_ENABLED := 0
 # Installs Tailgate on a local cluster and, without -install-only, measures.
-DEMO = CGO_ENABLED=0 go run $(SHARED) ./hack/demo
+DEMO = go run ./hack/demo
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all
 # except those of `make lab`.
 LABELS ?=
@@ -139,7 +141,7 @@ cluster-status: ## Show what runs and what does not.
 
 .PHONY: build
 build: ## Build the commands into bin/.
-	CGO_ENABLED=0 go build $(SHARED) -ldflags "-s -w" -o bin/ ./cmd/...
+	go build -ldflags "-s -w" -o bin/ ./cmd/...
 
 .PHONY: man
 man: ## Write the man pages of kubectl-tailgate into bin/man/man1.
