@@ -189,7 +189,7 @@ generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the AP
 lint: ## Run the linters.
 	$(TOOL) golangci-lint run
 	$(TOOL) golangci-lint run --build-tags e2e ./test/...
-	go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
+	CGO_ENABLED=1 go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
 	$(TOOL) actionlint
 
 .PHONY: verify

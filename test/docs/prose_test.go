@@ -54,6 +54,7 @@ func alerts(t *testing.T, text string) map[int][]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile="+root+"/hack/tools/vale.mod", "vale",
 		"--config="+root+"/hack/vale/vale.ini", "--output=JSON", "--ext=.md")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1") // vale parses comments by a library in C
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.Output()
 	if err != nil && cmd.ProcessState.ExitCode() != 1 { // 1: with alerts
