@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), func() {
-	It("a manager killed in the middle of a run and another between runs, an API server and an etcd cost nothing", func(ctx context.Context) {
+	It("a manager killed in the middle of a run and another between runs, an API server and an etcd cost nothing", SpecPriority(1), func(ctx context.Context) {
 		w := watchPods(ctx)
 		rounds := func(name string, n int32) *v1alpha1.LatencyBenchmark {
 			return benchmark(name, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds, s.Workload.Duration.Duration = n, 5*time.Second })
