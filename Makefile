@@ -53,14 +53,14 @@ test: unit ## As root: all tests; nothing is left behind.
 .PHONY: unit
 unit: ## Unit tests; no root needed. The first time promtool is built, which takes some minutes.
 	mkdir -p bin
-	$(TOOL) gotestsum --format=testname --hide-summary=skipped --jsonfile=bin/unit.json -- -p 3 -timeout 30m $(UNIT_PACKAGES)
+	$(TOOL) gotestsum --format=testname --hide-summary=skipped --jsonfile=bin/unit.json -- -p 6 -timeout 30m $(UNIT_PACKAGES)
 	@echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --num=10 --jsonfile=bin/unit.json
 
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.
 	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
 	trap 'go run ./hack/durations bin/integration.json' EXIT; \
-	GOGC=300 KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=4 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
+	GOGC=800 GOMEMLIMIT=1GiB KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=4 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
 
 .PHONY: peers
 peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gate; no root needed. The first time they are built.
