@@ -19,7 +19,8 @@ CHART_FLAGS ?=
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
 # Go compiles everything with the flags that test/localcluster builds with (NoDebug): once for tests and programs, and without
 # the path of the work tree, so that a new clone uses what an earlier one compiled.
-export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
+COMPILE := -trimpath -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out $(COMPILE),$(GOFLAGS)) $(COMPILE)
 export CGO_ENABLED := 0
 # Installs Tailgate on a local cluster and, without -install-only, measures.
 DEMO = go run ./hack/demo
@@ -165,6 +166,7 @@ manifests: ## Write bin/install.yaml, all in one file, for IMAGE and BENCH_IMAGE
 	go run ./hack/olm bin/install.yaml "$(or $(VERSION),$$(sed -n 's/^appVersion: //p' config/helm/Chart.yaml))" bin/bundle
 
 .PHONY: release
+release: export GOFLAGS := # A release depends only on the commit.
 release: ## Build all that a release publishes into dist/, for VERSION=vX.Y.Z; KEY names a private key of cosign to sign with.
 	go run ./hack/release -version '$(VERSION)' $(if $(KEY),-key '$(KEY)') $(if $(KEYLESS),-keyless)
 

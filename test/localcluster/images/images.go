@@ -317,7 +317,7 @@ func sfntTools(dir string) ([]file, error) {
 }
 
 // NoDebug is a flag of go build. It omits, when packages are compiled, the debug information that -ldflags=-s removes when they are
-// linked, which saves a seventh of the time. All builds for a local cluster and SHARED of the Makefile use it, so that they share the
+// linked, which saves a seventh of the time. All builds for a local cluster and GOFLAGS of the Makefile use it, so that they share the
 // compiled packages.
 const NoDebug = "-gcflags=all=-dwarf=false"
 
