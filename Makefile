@@ -61,7 +61,7 @@ unit: ## Unit tests; no root needed. The first time promtool is built, which tak
 integration: ## API and controller tests against a real API server (envtest); no root needed.
 	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
 	trap 'go run ./hack/durations bin/integration.json' EXIT; \
-	GOGC=800 GOMEMLIMIT=1GiB KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=4 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
+	GOGC=300 KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=4 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
 
 .PHONY: peers
 peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gate; no root needed. The first time they are built.
