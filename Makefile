@@ -17,8 +17,8 @@ BENCH_IMAGE ?= tailgate-bench:latest
 CHART_FLAGS ?=
 # The files that the prose linter checks in `make lint`: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
-# Go compiles everything with the flags that test/localcluster builds with (NoDebug): once for tests and programs, and without
-# the path of the work tree, so that a new clone uses what an earlier one compiled.
+# Go compiles everything as test/localcluster does (NoDebug, no cgo): once for tests and programs, and without the path of the work
+# tree, so that a new clone uses what an earlier one compiled.
 COMPILE := -trimpath -gcflags=all=-dwarf=false
 export GOFLAGS := $(filter-out $(COMPILE),$(GOFLAGS)) $(COMPILE)
 export CGO_ENABLED := 0

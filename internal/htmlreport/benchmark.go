@@ -62,8 +62,8 @@ type tableRow struct {
 	Figures []figure
 }
 
-// newBenchmark returns the contents for the i-th benchmark of a report.
-func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
+// newBenchmark returns the contents for the i-th benchmark of a report, with its name there.
+func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
 	if err != nil {
 		return benchmark{}, err
@@ -74,7 +74,7 @@ func newBenchmark(b export.Benchmark, i int) (benchmark, error) {
 		return benchmark{}, err
 	}
 	one := benchmark{
-		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Facts: factsOf(b),
+		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Name: name, Facts: factsOf(b),
 		Verdict: verdictOf(b.Object), Warnings: computed.Warnings,
 		Latencies: latencies(b.Object, computed.Results), Bandwidths: bandwidths(computed.Results), Causes: causesOf(collected),
 		Placements: placementsOf(b.Object.Spec, computed.Endpoints), Matrices: matricesOf(b),

@@ -75,11 +75,10 @@ func newPage(all []export.Benchmark) (page, error) {
 		return page{}, err
 	}
 	for i, b := range all {
-		one, err := newBenchmark(b, i)
+		one, err := newBenchmark(b, i, names[i])
 		if err != nil {
 			return page{}, fmt.Errorf("LatencyBenchmark %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
 		}
-		one.Name = names[i]
 		p.Simulated = p.Simulated || one.Simulated
 		p.Benchmarks = append(p.Benchmarks, one)
 	}
