@@ -52,9 +52,9 @@ var _ = Describe("A published experiment in a small size prints its table", Labe
 	})
 
 	It("a matrix of rates and sizes", Serial, func(ctx context.Context) {
-		b := experiment("rate-size-matrix.yaml", 1, 600*time.Millisecond, 100*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		b := experiment("rate-size-matrix.yaml", 1, 300*time.Millisecond, 100*time.Millisecond, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			AddReportEntry("two nodes on one machine do not carry 50,000 messages a second for sure: the highest rate is 20,000")
-			s.Workload.RatesPerSecond = []int32{2_000, 20_000}
+			s.Workload.RatesPerSecond = []int32{4_000, 20_000}
 			s.HighestPercentile = v1alpha1.P99
 		})
 		create(ctx, b)
