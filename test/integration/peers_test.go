@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -114,7 +113,7 @@ func (w *World) Execute(certificate string) (address string, manager *gexec.Sess
 	path, err := gexec.Build("github.com/tailgate-dev/tailgate/cmd/manager")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(gexec.CleanupBuildArtifacts)
-	kubeconfig := writeKubeconfig("tailgate-system", &clientcmdapi.AuthInfo{ClientCertificateData: managerConfig.CertData, ClientKeyData: managerConfig.KeyData})
+	kubeconfig := writeKubeconfig("tailgate-system", managerConfig.BearerToken)
 	address = freeAddress()
 	manager = execute("manager", []string{"KUBECONFIG=" + kubeconfig}, path, "--bench-image=bench:test", "--bench-image-pull-policy=Never",
 		"--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address="+address, "--serving-cert-dir="+certificate)

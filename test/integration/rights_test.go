@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -113,8 +112,8 @@ func granted() sets.Set[string] {
 	return all
 }
 
-// newManagerUser creates the user with the rights of the manager, and returns the configuration of its client.
-func newManagerUser(ctx context.Context, environment *envtest.Environment) *rest.Config {
+// newManagerUser gives the manager's user its rights, and returns the configuration of its client.
+func newManagerUser(ctx context.Context) *rest.Config {
 	GinkgoHelper()
 	Expect(k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tailgate-system"}})).To(Succeed())
 	for _, path := range managerRoles {
@@ -122,10 +121,8 @@ func newManagerUser(ctx context.Context, environment *envtest.Environment) *rest
 			Expect(k8s.Create(ctx, o)).To(Succeed())
 		}
 	}
-	user, err := environment.AddUser(envtest.User{Name: managerUser, Groups: []string{"system:serviceaccounts"}}, nil)
-	Expect(err).NotTo(HaveOccurred())
-	own := user.Config()
-	own.QPS, own.Burst = 1000, 1000
+	own := rest.CopyConfig(config)
+	own.BearerToken = "manager"
 	own.Wrap(recorder)
 	return own
 }

@@ -67,15 +67,23 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		// Several API servers start, and stop, at once on few cores, because each process of the suite has its own.
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
 	}
-	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
-	var err error
-	config, err = environment.Start()
+	tokens := filepath.Join(GinkgoT().TempDir(), "tokens.csv")
+	Expect(os.WriteFile(tokens, []byte(`admin,admin,1,system:masters
+manager,`+managerUser+`,2,system:serviceaccounts
+`), 0o600)).To(Succeed())
+	environment.ControlPlane.GetAPIServer().Configure().
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement").
+		// API servers take most of the suite's CPU time: they verify a client certificate at each request, and queue requests.
+		Append("token-auth-file", tokens).Append("enable-priority-and-fairness", "false")
+	admin, err := environment.Start()
 	Expect(err).NotTo(HaveOccurred())
+	config = rest.AnonymousClientConfig(admin)
+	config.BearerToken = "admin"
 	// The tests poll more often than the default limits of clients allow.
 	config.QPS, config.Burst = 1000, 1000
 	k8s, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	managerConfig = newManagerUser(ctx, environment)
+	managerConfig = newManagerUser(ctx)
 })
 
 var _ = AfterSuite(func() {

@@ -131,17 +131,17 @@ func NewReader(ctx SpecContext, namespace string) *Reader {
 	request, err := clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "latency-reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	r := &Reader{Token: request.Status.Token}
-	r.Kubeconfig = writeKubeconfig(namespace, &clientcmdapi.AuthInfo{Token: r.Token})
+	r.Kubeconfig = writeKubeconfig(namespace, r.Token)
 	return r
 }
 
-// writeKubeconfig writes a kubeconfig for a user.
-func writeKubeconfig(namespace string, user *clientcmdapi.AuthInfo) string {
+// writeKubeconfig writes a kubeconfig for the user of a token.
+func writeKubeconfig(namespace, token string) string {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"it": user},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"it": {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{"it": {Cluster: "it", AuthInfo: "it", Namespace: namespace}},
 		CurrentContext: "it",
 	}, file)).To(Succeed())
@@ -151,7 +151,7 @@ func writeKubeconfig(namespace string, user *clientcmdapi.AuthInfo) string {
 // adminKubeconfig writes a kubeconfig for a user with all rights.
 func adminKubeconfig(namespace string) string {
 	GinkgoHelper()
-	return writeKubeconfig(namespace, &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData})
+	return writeKubeconfig(namespace, config.BearerToken)
 }
 
 // kubectl runs the real kubectl.
