@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -108,10 +107,8 @@ var _ = Describe("The cache of the manager", func() {
 		}
 		Expect(creating.Wait()).To(Succeed())
 
-		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(os.WriteFile(path, environment.KubeConfig, 0o600)).To(Succeed())
 		child := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestCache$")
-		child.Env = append(os.Environ(), cacheOf+"="+path)
+		child.Env = append(os.Environ(), cacheOf+"="+adminKubeconfig(namespace))
 		out, err := child.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
 		peak := regexp.MustCompile(`(\d+) pods\nVmHWM:\s+(\d+)`).FindSubmatch(out)

@@ -122,7 +122,7 @@ func newManagerUser(ctx context.Context) *rest.Config {
 		}
 	}
 	own := rest.CopyConfig(config)
-	own.BearerToken = "manager"
+	own.BearerToken = managerToken
 	own.Wrap(recorder)
 	return own
 }

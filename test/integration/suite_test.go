@@ -37,6 +37,9 @@ var (
 	k8s client.WithWatch
 )
 
+// Users have tokens, because API servers, which take most of the suite's CPU time, would verify a client certificate at each request.
+const adminToken, managerToken = "admin", "manager"
+
 func TestIntegration(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run `make integration`, or set it to what `go run ./hack/localcluster assets` prints")
@@ -68,17 +71,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
 	}
 	tokens := filepath.Join(GinkgoT().TempDir(), "tokens.csv")
-	Expect(os.WriteFile(tokens, []byte(`admin,admin,1,system:masters
-manager,`+managerUser+`,2,system:serviceaccounts
-`), 0o600)).To(Succeed())
+	users := adminToken + ",admin,1,system:masters\n" + managerToken + "," + managerUser + ",2,system:serviceaccounts\n"
+	Expect(os.WriteFile(tokens, []byte(users), 0o600)).To(Succeed())
 	environment.ControlPlane.GetAPIServer().Configure().
 		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement").
-		// API servers take most of the suite's CPU time: they verify a client certificate at each request, and queue requests.
-		Append("token-auth-file", tokens).Append("enable-priority-and-fairness", "false")
+		Append("token-auth-file", tokens)
 	admin, err := environment.Start()
 	Expect(err).NotTo(HaveOccurred())
 	config = rest.AnonymousClientConfig(admin)
-	config.BearerToken = "admin"
+	config.BearerToken = adminToken
 	// The tests poll more often than the default limits of clients allow.
 	config.QPS, config.Burst = 1000, 1000
 	k8s, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
