@@ -1590,6 +1590,18 @@ spec:
 		Entry("no history", "small", "historyLimit: 0", "{}", "spec.historyLimit", "greater than or equal to 1"),
 	)
 
+	DescribeTable("refuses a LatencyVerification that names what cannot exist,",
+		func(ctx SpecContext, gate, node, field string) {
+			v := &v1alpha1.LatencyVerification{Spec: v1alpha1.LatencyVerificationSpec{GateName: gate, NodeName: node}}
+			v.Name = "names"
+			Expect(k8s.Create(ctx, v, client.DryRunAll)).To(MatchError(And(ContainSubstring(field), ContainSubstring("should match"))))
+		},
+		Entry("a gate with a slash", "a/b", "node-a", "spec.gateName"),
+		Entry("no gate", "", "node-a", "spec.gateName"),
+		Entry("a node with a slash", "gate", "a/b", "spec.nodeName"),
+		Entry("no node", "gate", "", "spec.nodeName"),
+	)
+
 	It("takes the samples, whose benchmarks the local cluster can carry out", func(ctx SpecContext) {
 		files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "gates", "*.yaml"))
 		Expect(err).NotTo(HaveOccurred())
