@@ -80,10 +80,10 @@ func helper(name string, args []string) int {
 		err = echo(args[0])
 	case "sleep":
 		time.Sleep(2 * patience)
-	case "burn": // duration: uses that much CPU time
+	case "burn": // duration: uses that much CPU time, most of it in the kernel
 		var usage unix.Rusage
 		var enough time.Duration
-		for enough, err = time.ParseDuration(args[0]); err == nil && usage.Utime.Nano() < enough.Nanoseconds(); {
+		for enough, err = time.ParseDuration(args[0]); err == nil && usage.Utime.Nano()+usage.Stime.Nano() < enough.Nanoseconds(); {
 			err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
 		}
 	case "fail": // words: the last line that it prints
