@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/docs"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
@@ -53,7 +53,7 @@ var _ = Describe("The commands of a page of the documentation run as they stand 
 		}
 		It(page.Path, quiet, func(ctx context.Context) {
 			keepNodeLabels(ctx)
-			path, err := commands()
+			path, err := commands(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			home := GinkgoT().TempDir()
 			Expect(os.CopyFS(filepath.Join(home, "config"), os.DirFS(filepath.Join(root, "config")))).To(Succeed())
@@ -77,19 +77,25 @@ var _ = Describe("The commands of a page of the documentation run as they stand 
 	}
 })
 
-// commands returns PATH with the commands of the pages. The process builds them once, into the folder of its cluster, which
-// is removed with the cluster.
-var commands = sync.OnceValues(func() (string, error) {
-	bin := filepath.Join(filepath.Dir(kubeconfig), "commands")
-	// The flags are those of the images, so that Go's cache already has the packages.
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags=-s -w", "-o", bin+"/", "./cmd/kubectl-tailgate")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the commands: %w\n%s", err, out)
+// commands returns PATH with the commands of the pages. One process of the suite builds them for all, into the folder of cluster 0,
+// which is removed last.
+func commands(ctx context.Context) (string, error) {
+	bin := filepath.Join(filepath.Dir(localcluster.Kubeconfig(localcluster.Options{})), "commands")
+	err := cached.Once(ctx, bin, func(tmp string) error {
+		// The flags are those of the images, so that Go's cache already has the packages.
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags=-s -w", "-o", tmp+"/", "./cmd/kubectl-tailgate")
+		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building the commands: %w\n%s", err, out)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
-	assets, err := localcluster.Assets(context.Background(), io.Discard)
+	assets, err := localcluster.Assets(ctx, io.Discard)
 	return strings.Join([]string{bin, assets, os.Getenv("PATH")}, string(filepath.ListSeparator)), err
-})
+}
 
 // shell runs a block. It stops at the first command that fails, and the output then ends with that command and its line in
 // the page.

@@ -125,8 +125,8 @@ func (c *cluster) process(name string) (process, error) {
 // writeState fills the state folder: certificates, configuration, the nodes' folders. The folder must be empty or absent,
 // or hold a part of the same state.
 func (c *cluster) writeState(ctx context.Context) error {
-	for _, dir := range []string{"logs", "bin", "etcd", "ipam"} {
-		if err := os.MkdirAll(c.join(dir), 0o755); err != nil {
+	for _, dir := range []string{c.join("logs"), c.bin(""), c.join("etcd"), c.ipam()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("creating the state folder: %w", err)
 		}
 	}
@@ -214,6 +214,9 @@ func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map
 // buildOwn builds the commands from this checkout that run on the nodes. It kills a running device plugin or driver that differs
 // from the one just built; the caller starts it again.
 func (c *cluster) buildOwn(ctx context.Context) error {
+	if c.bin("") != c.join("bin") {
+		return nil // Cluster 0 has built them.
+	}
 	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
 	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", c.bin("") + "/"}
 	for _, name := range commands {
@@ -294,7 +297,7 @@ func (c *cluster) createNamespaces() error {
 		if n.Guest {
 			continue
 		}
-		group.Go(func() error { return createMountNamespace(c.paths, n, []string{c.state, c.binaries}) })
+		group.Go(func() error { return createMountNamespace(c.paths, n, []string{c.state, c.bin(""), c.binaries}) })
 	}
 	return group.Wait()
 }
