@@ -12,7 +12,7 @@ const stateDir = "/var/lib/tailgate-localcluster"
 // Options configures the local cluster. The zero value is ready for use.
 type Options struct {
 	// Number distinguishes clusters that run side by side, 0 to maxClusters-1. Cluster 0 starts first and ends last: it alone
-	// prepares the machine, and its Down takes down the others. The lab has no number.
+	// prepares the machine and builds the commands of all nodes, and its Down takes down the others. The lab has no number.
 	Number int
 	// Lab makes the nodes guests: emulated machines with their own kernels and network cards; see docs/lab.md.
 	Lab bool
