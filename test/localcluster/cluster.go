@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -125,8 +126,8 @@ func (c *cluster) process(name string) (process, error) {
 // writeState fills the state folder: certificates, configuration, the nodes' folders. The folder must be empty or absent,
 // or hold a part of the same state.
 func (c *cluster) writeState(ctx context.Context) error {
-	for _, dir := range []string{c.join("logs"), c.bin(""), c.join("etcd"), c.ipam()} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+	for _, dir := range []string{"logs", "bin", "etcd", "ipam"} {
+		if err := os.MkdirAll(c.join(dir), 0o755); err != nil {
 			return fmt.Errorf("creating the state folder: %w", err)
 		}
 	}
@@ -211,23 +212,20 @@ func (c *cluster) configuration(n node, snapshotter string, defaults []byte) map
 	return files
 }
 
-// buildOwn builds the commands from this checkout that run on the nodes. It kills a running device plugin or driver that differs
-// from the one just built; the caller starts it again.
-func (c *cluster) buildOwn(ctx context.Context) error {
-	if c.bin("") != c.join("bin") {
-		return nil // Cluster 0 has built them.
+// ownCommands are the commands from this checkout that run on the nodes.
+var ownCommands = []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
+
+// provideOwn builds the nodes' own commands, or links those of cluster 0. It kills a running device plugin or driver that differs
+// from the command; the caller starts it again.
+func (c *cluster) provideOwn(ctx context.Context) error {
+	var err error
+	if c.site == 0 || c.options.Lab {
+		err = c.buildOwn(ctx)
+	} else {
+		err = linkCommands(c.paths, sitePaths(0))
 	}
-	commands := []string{"multinet", "sriov", "deviceplugin", "dradriver", "guestnode"}
-	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", c.bin("") + "/"}
-	for _, name := range commands {
-		args = append(args, "./test/localcluster/cmd/"+name)
-	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = c.root
-	// Go does not relink a program that is up to date. With GOTMPDIR on the same file system, it renames a new program into place.
-	cmd.Env = slices.Concat(os.Environ(), static, []string{"GOTMPDIR=" + c.state})
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
+	if err != nil {
+		return err
 	}
 	for _, name := range []string{"deviceplugin", "dradriver"} {
 		built, err := os.Stat(c.bin(name))
@@ -243,6 +241,46 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 		})
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) buildOwn(ctx context.Context) error {
+	args := []string{"build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags", "-s -w", "-o", c.bin("") + "/"}
+	for _, name := range ownCommands {
+		args = append(args, "./test/localcluster/cmd/"+name)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = c.root
+	// Go does not relink a program that is up to date. With GOTMPDIR on the same file system, it renames a new program into place.
+	cmd.Env = slices.Concat(os.Environ(), static, []string{"GOTMPDIR=" + c.state})
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
+	}
+	return nil
+}
+
+// linkCommands links the nodes' own commands of another cluster's paths, because Go would link the same programs again for each
+// cluster. The links are hard links, so that they remain when the other cluster starts over.
+func linkCommands(p, other paths) error {
+	for _, name := range ownCommands {
+		built, err := os.Stat(other.bin(name))
+		if err != nil {
+			return fmt.Errorf("linking the node's own commands, which cluster %d builds: %w", other.site, err)
+		}
+		present, err := os.Stat(p.bin(name))
+		if err == nil && os.SameFile(built, present) {
+			continue
+		}
+		if err == nil {
+			err = os.Remove(p.bin(name))
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = os.Link(other.bin(name), p.bin(name))
+		}
+		if err != nil {
+			return fmt.Errorf("linking the node's own commands: %w", err)
 		}
 	}
 	return nil
@@ -297,7 +335,7 @@ func (c *cluster) createNamespaces() error {
 		if n.Guest {
 			continue
 		}
-		group.Go(func() error { return createMountNamespace(c.paths, n, []string{c.state, c.bin(""), c.binaries}) })
+		group.Go(func() error { return createMountNamespace(c.paths, n, []string{c.state, c.binaries}) })
 	}
 	return group.Wait()
 }

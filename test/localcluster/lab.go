@@ -255,7 +255,7 @@ func (c *cluster) boot(ctx context.Context, guest func() process, address string
 
 // startGuests starts both guests and loads the images: the sandbox image, and those of the components and the options.
 func (c *cluster) startGuests(ctx context.Context) error {
-	if err := c.buildOwn(ctx); err != nil {
+	if err := c.provideOwn(ctx); err != nil {
 		return err
 	}
 	pause, err := c.buildPause(ctx)

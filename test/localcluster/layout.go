@@ -194,15 +194,7 @@ func (p paths) pki(name string) string        { return p.join("pki", name) }
 func (p paths) kubeconfig(user string) string { return p.join(user + ".kubeconfig") }
 func (p paths) log(process string) string     { return p.join("logs", process+".log") }
 func (p paths) netnsMarker() string           { return p.join("netns-dir-is-ours") }
-
-// bin returns the path of a command that buildOwn builds. The clusters that run side by side share those of cluster 0, because Go
-// would link them again for each.
-func (p paths) bin(name string) string {
-	if p.site < maxClusters {
-		p = sitePaths(0)
-	}
-	return p.join("bin", name)
-}
+func (p paths) bin(name string) string        { return p.join("bin", name) }
 
 // namespaces returns the mount point of the file system that holds the nodes' mount namespaces.
 func (p paths) namespaces() string { return p.join("ns") }

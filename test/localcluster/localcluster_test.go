@@ -272,6 +272,40 @@ func TestExplanationOfUnknownProcess(t *testing.T) {
 	}
 }
 
+// TestLinkedCommands expects that a cluster keeps its commands when cluster 0 starts over, and has the new ones afterwards.
+func TestLinkedCommands(t *testing.T) {
+	zero, one := paths{t.TempDir(), 0}, paths{t.TempDir(), 1}
+	if err := os.Mkdir(one.bin(""), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := linkCommands(one, zero); err == nil || !strings.Contains(err.Error(), "which cluster 0 builds") {
+		t.Errorf("linking commands that are not built: %v", err)
+	}
+	for _, build := range []string{"first", "second"} {
+		if err := os.Mkdir(zero.bin(""), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range ownCommands {
+			if err := os.WriteFile(zero.bin(name), []byte(build), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := linkCommands(one, zero); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.RemoveAll(zero.bin("")); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range ownCommands {
+			if got, err := os.ReadFile(one.bin(name)); string(got) != build {
+				t.Errorf("%s: got %q (%v), want %q", name, got, err, build)
+			}
+		}
+	}
+}
+
 func TestReadComponents(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := readComponents(dir); err == nil || !strings.Contains(err.Error(), "no manifests") {

@@ -138,7 +138,7 @@ state = "/run/containerd"
 
 // containerdConfig returns the node's configuration of containerd.
 func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, error) {
-	cniBinaries, cniConfig := []string{p.bin(""), filepath.Join(binaries, "cni")}, p.node(n, "cni")
+	cniBinaries, cniConfig := []string{p.join("bin"), filepath.Join(binaries, "cni")}, p.node(n, "cni")
 	if n.Components {
 		cniBinaries, cniConfig = []string{siteCNIBinaries}, siteCNIConfig
 	}

@@ -60,7 +60,7 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.buildOwn(ctx); err != nil {
+	if err := c.provideOwn(ctx); err != nil {
 		return err
 	}
 	for _, n := range c.nodes {
