@@ -47,30 +47,16 @@ type world struct {
 	baselineTrouble string
 }
 
-// The steps that decide may choose.
-const (
-	stepForget   = "forget"   // the node is gone, or was replaced by one that the gate does not own
-	stepRelease  = "release"  // the gate has not selected the node for spec.releaseAfter
-	stepKeep     = "keep"     // nothing has happened
-	stepUnverify = "unverify" // a new verification begins: the node is held back at once
-	stepRepeat   = "repeat"   // the same verification continues with another benchmark
-	stepConclude = "conclude" // the verification is over
-	stepAccept   = "accept"   // a user accepted a result
-	stepRefuse   = "refuse"   // a user named a result that cannot be accepted
-)
-
 // step is the step that decide chose, and why.
 type step struct {
-	kind string
-	// reason and message belong to the new state or, with stepRefuse and stepRelease, to an event.
+	event nodeEvent
+	// reason and message belong to the new state or, with eventNotAccepted and eventReleased, to a Kubernetes event.
 	reason, message string
-	// changed are the changes that made the node unverified, for stepUnverify.
+	// changed are the changes that made the node unverified, for eventChanged.
 	changed []v1alpha1.IdentityChange
-	// state is the state in which the verification ends, for stepConclude.
-	state v1alpha1.VerificationState
-	// outcome is the outcome of the current benchmark, for stepConclude and stepRepeat; empty if it has none and does not count.
+	// outcome is the outcome of the current benchmark; empty if it has none and does not count.
 	outcome v1alpha1.VerdictOutcome
-	// suspect is the peer with which the node failed, for stepRepeat with ReasonSecondPeer.
+	// suspect is the peer with which the node failed, for eventOtherPeer.
 	suspect string
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
@@ -95,11 +81,11 @@ const (
 func decide(w *world) step {
 	v := w.verification
 	if w.node == nil || w.lost() && v.Status.NodeUID != "" && v.Status.NodeUID != string(w.node.UID) {
-		return step{kind: stepForget, message: fmt.Sprintf("node %s is gone", v.Spec.NodeName)}
+		return step{event: eventGone, message: fmt.Sprintf("node %s is gone", v.Spec.NodeName)}
 	}
 	left := w.retainedFor()
 	if w.lost() && left <= 0 {
-		return step{kind: stepRelease, reason: v1alpha1.ReasonReleased, message: fmt.Sprintf(
+		return step{event: eventReleased, reason: v1alpha1.ReasonReleased, message: fmt.Sprintf(
 			"LatencyGate %s has not selected node %s for %s (spec.releaseAfter)", w.gate.Name, v.Spec.NodeName, w.gate.Spec.ReleaseAfter.Duration)}
 	}
 	s := decideState(w)
@@ -126,9 +112,9 @@ func decideState(w *world) step {
 	v := w.verification
 	switch {
 	case v.Status.State == "":
-		return step{kind: stepUnverify, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
+		return step{event: eventChanged, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
 	case v.Status.NodeUID != string(w.node.UID):
-		return step{kind: stepUnverify, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
+		return step{event: eventReplaced, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
 	}
 	current := identity.KeysOf(w.gate).Of(w.node)
 	if found := identity.Changes(v.Status.Identity, current); len(found) > 0 {
@@ -138,12 +124,12 @@ func decideState(w *world) step {
 		return accept(w, name, current)
 	}
 	if _, ok := v.Annotations[v1alpha1.AnnotationVerify]; ok {
-		return step{kind: stepUnverify, reason: v1alpha1.ReasonVerifyRequested, message: "a user requested it: annotation " + v1alpha1.AnnotationVerify}
+		return step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: "a user requested it: annotation " + v1alpha1.AnnotationVerify}
 	}
 	if v.Status.State == v1alpha1.VerificationMeasuring {
 		return measuring(w)
 	}
-	return step{kind: stepKeep}
+	return step{event: eventNothing}
 }
 
 // changed returns the step of a node whose identity changed. It reports the difference from the accepted identity, which may have
@@ -154,13 +140,13 @@ func changed(w *world, current map[string]string, found []v1alpha1.IdentityChang
 			found = all
 		}
 	}
-	return step{kind: stepUnverify, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}
+	return step{event: eventChanged, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}
 }
 
 // accept returns the step for a result that a user wants to accept.
 func accept(w *world, name string, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
-		return step{kind: stepRefuse, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
+		return step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
 	}
 	result := find(w.verification.Status.History, name)
 	digest, err := digestOf(current)
@@ -176,7 +162,7 @@ func accept(w *world, name string, current map[string]string) step {
 	case result.IdentitySHA256 != digest:
 		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: annotation %s", name, v1alpha1.AnnotationVerify)
 	}
-	return step{kind: stepAccept, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, result.Outcome)}
+	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, result.Outcome)}
 }
 
 // find returns the entry of a benchmark in a history; nil if there is none.
@@ -201,7 +187,7 @@ func measuring(w *world) step {
 		return inconclusive(w, v1alpha1.ReasonBenchmarkFailed, meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message)
 	case b.Spec.Criteria == nil:
 		return step{
-			kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonNothingToCompare,
+			event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonNothingToCompare,
 			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; check LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
 				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
 		}
@@ -284,10 +270,10 @@ func runPatience(spec v1alpha1.LatencyBenchmarkSpec) time.Duration {
 // waits returns the step of a node whose benchmark has waited since a time and may wait no longer than limit.
 func waits(w *world, since time.Time, limit time.Duration, reason, message string) step {
 	if left := limit - w.now.Sub(since); left > 0 {
-		return step{kind: stepKeep, again: min(left, limit)}
+		return step{event: eventNothing, again: min(left, limit)}
 	}
 	// It has no result that could be judged, so that it has no outcome.
-	return step{kind: stepRepeat, reason: reason, message: fmt.Sprintf("LatencyBenchmark %s with peer %s was abandoned after %s without progress (%s)",
+	return step{event: eventHeldUp, reason: reason, message: fmt.Sprintf("LatencyBenchmark %s with peer %s was abandoned after %s without progress (%s)",
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
@@ -296,7 +282,7 @@ func drift(w *world, message string) step {
 	first := w.verification.Status.First
 	switch {
 	case w.drift == nil || w.drift.Outcome == v1alpha1.VerdictPass:
-		return step{kind: stepConclude, state: v1alpha1.VerificationVerified, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
+		return step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	case w.drift.Outcome == v1alpha1.VerdictFail:
 		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small regressions have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
 	default:
@@ -315,28 +301,28 @@ func failed(w *world, reason, message string) step {
 		message = fmt.Sprintf("with peer %s, as with %s: %s", current.Peer, suspect, message)
 	case w.otherPeer:
 		return step{
-			kind: stepRepeat, outcome: v1alpha1.VerdictFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
+			event: eventOtherPeer, outcome: v1alpha1.VerdictFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
 			message: fmt.Sprintf("it failed with peer %s, which is not verified itself; a measurement with another peer will show which of them is slow: %s", current.Peer, message),
 		}
 	default:
 		message = fmt.Sprintf("with peer %s, which is not verified itself, and there is no other: %s", current.Peer, message)
 	}
-	return step{kind: stepConclude, state: v1alpha1.VerificationFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
+	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
 }
 
 // inconclusive returns the step for a result from which nothing can be concluded.
 func inconclusive(w *world, reason, message string) step {
 	on := w.gate.Spec.OnInconclusive
 	if on.Action == v1alpha1.InconclusiveRetry && w.verification.Status.Retried < max(1, on.Retries) {
-		return step{kind: stepRepeat, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measuring again, because the result is inconclusive (%s): %s", reason, message)}
+		return step{event: eventRetry, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measuring again, because the result is inconclusive (%s): %s", reason, message)}
 	}
-	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
+	return step{event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
 
 // gone returns the step for a benchmark that a user deleted or changed.
 func gone(w *world, reason, message string) step {
 	if w.verification.Status.Lost < maxLost {
-		return step{kind: stepRepeat, reason: reason, message: message + "; it is measured again"}
+		return step{event: eventLost, reason: reason, message: message + "; it is measured again"}
 	}
-	return step{kind: stepConclude, state: v1alpha1.VerificationInconclusive, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: annotation " + v1alpha1.AnnotationVerify}
+	return step{event: eventUndecided, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: annotation " + v1alpha1.AnnotationVerify}
 }

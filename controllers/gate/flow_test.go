@@ -86,101 +86,101 @@ func TestDecide(t *testing.T) {
 	}
 	cases := map[string]struct {
 		change func(*world)
-		kind   string
+		event  nodeEvent
 		state  v1alpha1.VerificationState
 		reason string
 		// message is a part of the message of the step.
 		message string
 	}{
-		"nothing happened": {func(*world) {}, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"the node is gone": {func(w *world) { w.node = nil }, stepForget, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a node that the gate sees for the first time": {status(func(s *v1alpha1.LatencyVerificationStatus) { *s = v1alpha1.LatencyVerificationStatus{} }), stepUnverify, unverifiedState, v1alpha1.ReasonNewNode, ""},
-		"a node made again under its name":             {func(w *world) { w.node.UID = "uid-other" }, stepUnverify, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
-		"a boot":                                       {booted, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, "it was booted"},
-		"another kernel":                               {func(w *world) { w.node.Status.NodeInfo.KernelVersion = "6.2.0" }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `Kernel was "6.1.0" and is "6.2.0"`},
-		"fewer devices":                                {func(w *world) { w.node.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("7") }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `Devices/amd.com/sf_vf was "8" and is "7"`},
-		"another value of a label":                     {func(w *world) { w.node.Labels["onload"] = "9.1" }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `Label/onload was "9.0" and is "9.1"`},
-		"a label that is gone":                         {func(w *world) { delete(w.node.Labels, "onload") }, stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, `and is ""`},
-		"another label":                                {func(w *world) { w.node.Labels["zone"] = "1" }, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"another kubelet, which does not count":        {func(w *world) { w.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
+		"nothing happened": {func(*world) {}, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"the node is gone": {func(w *world) { w.node = nil }, eventGone, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a node that the gate sees for the first time": {status(func(s *v1alpha1.LatencyVerificationStatus) { *s = v1alpha1.LatencyVerificationStatus{} }), eventChanged, unverifiedState, v1alpha1.ReasonNewNode, ""},
+		"a node made again under its name":             {func(w *world) { w.node.UID = "uid-other" }, eventReplaced, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
+		"a boot":                                       {booted, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, "it was booted"},
+		"another kernel":                               {func(w *world) { w.node.Status.NodeInfo.KernelVersion = "6.2.0" }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `Kernel was "6.1.0" and is "6.2.0"`},
+		"fewer devices":                                {func(w *world) { w.node.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("7") }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `Devices/amd.com/sf_vf was "8" and is "7"`},
+		"another value of a label":                     {func(w *world) { w.node.Labels["onload"] = "9.1" }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `Label/onload was "9.0" and is "9.1"`},
+		"a label that is gone":                         {func(w *world) { delete(w.node.Labels, "onload") }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `and is ""`},
+		"another label":                                {func(w *world) { w.node.Labels["zone"] = "1" }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"another kubelet, which does not count":        {func(w *world) { w.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a key that the gate did not have": {func(w *world) {
 			w.gate.Spec.Identity.Keys = append(w.gate.Spec.Identity.Keys, v1alpha1.IdentityKubelet)
 			w.node.Status.NodeInfo.KubeletVersion = "v1.37.0"
-		}, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a request":                     {annotated(v1alpha1.AnnotationVerify, ""), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
-		"a request at a boot":           {all(booted, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a boot of a node that waits":   {all(booted, func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a node that waits":             {func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }, stepKeep, unverifiedState, v1alpha1.ReasonNewNode, ""},
-		"a boot of a node that failed":  {all(booted, func(w *world) { in(failedState)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a node that failed":            {func(w *world) { in(failedState)(w.verification) }, stepKeep, failedState, v1alpha1.ReasonPassed, ""},
-		"a request for one that failed": {all(annotated(v1alpha1.AnnotationVerify, "now"), func(w *world) { in(failedState)(w.verification) }), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		}, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a request":                     {annotated(v1alpha1.AnnotationVerify, ""), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a request at a boot":           {all(booted, annotated(v1alpha1.AnnotationVerify, "")), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a boot of a node that waits":   {all(booted, func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a node that waits":             {func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }, eventNothing, unverifiedState, v1alpha1.ReasonNewNode, ""},
+		"a boot of a node that failed":  {all(booted, func(w *world) { in(failedState)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a node that failed":            {func(w *world) { in(failedState)(w.verification) }, eventNothing, failedState, v1alpha1.ReasonPassed, ""},
+		"a request for one that failed": {all(annotated(v1alpha1.AnnotationVerify, "now"), func(w *world) { in(failedState)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
 
-		"a benchmark that runs":                  {running, stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a boot while it runs":                   {all(running, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a boot when it has passed":              {all(passed, booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a request while it runs":                {all(running, annotated(v1alpha1.AnnotationVerify, "")), stepUnverify, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
-		"a benchmark that waits in vain":         {notAccepted(5 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
-		"a benchmark that waits a while":         {notAccepted(4 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits when clocks go back":     {notAccepted(-time.Hour), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits in the queue":            {began(29 * time.Minute), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that waits in the queue forever":    {began(30 * time.Minute), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
-		"one that is not looked at":              {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "no condition yet"},
-		"a benchmark whose pods are not deleted": {all(began(time.Hour), attempt(time.Hour, 5*time.Minute)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "with peer b"},
-		"a benchmark whose pods are deleted":     {all(began(time.Hour), attempt(time.Hour, 4*time.Minute)), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a benchmark that runs":                  {running, eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a boot while it runs":                   {all(running, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a boot when it has passed":              {all(passed, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a request while it runs":                {all(running, annotated(v1alpha1.AnnotationVerify, "")), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a benchmark that waits in vain":         {notAccepted(5 * time.Minute), eventHeldUp, unverifiedState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
+		"a benchmark that waits a while":         {notAccepted(4 * time.Minute), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits when clocks go back":     {notAccepted(-time.Hour), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in the queue":            {began(29 * time.Minute), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in the queue forever":    {began(30 * time.Minute), eventHeldUp, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
+		"one that is not looked at":              {all(began(5*time.Minute), func(w *world) { w.benchmark.Status.Conditions = nil }), eventHeldUp, unverifiedState, v1alpha1.ReasonNoProgress, "no condition yet"},
+		"a benchmark whose pods are not deleted": {all(began(time.Hour), attempt(time.Hour, 5*time.Minute)), eventHeldUp, unverifiedState, v1alpha1.ReasonNoProgress, "with peer b"},
+		"a benchmark whose pods are deleted":     {all(began(time.Hour), attempt(time.Hour, 4*time.Minute)), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that measures for an hour": {all(began(2*time.Hour), attempt(time.Hour, -1), func(w *world) {
 			w.benchmark.Spec.Workload = v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, Duration: metav1.Duration{Duration: time.Hour}}
-		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"one that measures longer than it can": {all(began(2*time.Hour), attempt(time.Hour, -1)), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "without progress"},
+		}), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that measures longer than it can": {all(began(2*time.Hour), attempt(time.Hour, -1)), eventHeldUp, unverifiedState, v1alpha1.ReasonNoProgress, "without progress"},
 		"one that has just ended an attempt": {all(began(2*time.Hour), func(w *world) {
 			w.benchmark.Status.Attempts = []v1alpha1.Attempt{{Outcome: v1alpha1.Outcome{CompletionTime: metav1.NewMicroTime(ago(time.Minute))}}}
-		}), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a verdict that does not come": {all(measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), began(time.Hour), func(w *world) { w.benchmark.Status.CompletionTime = at(5 * time.Minute) }), stepRepeat, unverifiedState, v1alpha1.ReasonNoProgress, "without a verdict"},
+		}), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a verdict that does not come": {all(measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), began(time.Hour), func(w *world) { w.benchmark.Status.CompletionTime = at(5 * time.Minute) }), eventHeldUp, unverifiedState, v1alpha1.ReasonNoProgress, "without a verdict"},
 
-		"a node that the gate does not select":          {notSelected, stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that is retained":                          {all(notSelected, retained(59*time.Minute)), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that was retained long enough":             {all(notSelected, retained(time.Hour)), stepRelease, verifiedState, v1alpha1.ReasonPassed, "spec.releaseAfter"},
-		"one that is selected again after that":         {retained(2 * time.Hour), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that is retained when clocks go back":      {all(notSelected, retained(-time.Hour)), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a boot of one that is retained":                {all(notSelected, retained(time.Minute), booted), stepUnverify, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"one that is retained and was made again":       {all(notSelected, func(w *world) { w.node.UID = "uid-other" }), stepForget, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that another gate has":                     {all(taken, retained(time.Minute)), stepKeep, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that another gate has had for long enough": {all(taken, retained(time.Hour)), stepRelease, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that failed and was retained long enough":  {all(notSelected, retained(time.Hour), func(w *world) { in(failedState)(w.verification) }), stepRelease, failedState, v1alpha1.ReasonPassed, ""},
-		"a benchmark that was deleted":                  {all(running, func(w *world) { w.benchmark = nil }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
-		"one that is being deleted, passed":             {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"another one of its name, passed":               {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"one that was edited, passed":                   {all(passed, func(w *world) { w.edited = true }), stepRepeat, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
-		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "repeatedly"},
+		"a node that the gate does not select":          {notSelected, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is retained":                          {all(notSelected, retained(59*time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that was retained long enough":             {all(notSelected, retained(time.Hour)), eventReleased, verifiedState, v1alpha1.ReasonPassed, "spec.releaseAfter"},
+		"one that is selected again after that":         {retained(2 * time.Hour), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is retained when clocks go back":      {all(notSelected, retained(-time.Hour)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a boot of one that is retained":                {all(notSelected, retained(time.Minute), booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"one that is retained and was made again":       {all(notSelected, func(w *world) { w.node.UID = "uid-other" }), eventGone, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that another gate has":                     {all(taken, retained(time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that another gate has had for long enough": {all(taken, retained(time.Hour)), eventReleased, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that failed and was retained long enough":  {all(notSelected, retained(time.Hour), func(w *world) { in(failedState)(w.verification) }), eventReleased, failedState, v1alpha1.ReasonPassed, ""},
+		"a benchmark that was deleted":                  {all(running, func(w *world) { w.benchmark = nil }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
+		"one that is being deleted, passed":             {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"another one of its name, passed":               {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"one that was edited, passed":                   {all(passed, func(w *world) { w.edited = true }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
+		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "repeatedly"},
 		"one that failed to measure": {all(running, func(w *world) {
 			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "ToolFailed"))
-		}), stepConclude, inconclusiveState, v1alpha1.ReasonBenchmarkFailed, "ToolFailed"},
+		}), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkFailed, "ToolFailed"},
 
-		"a pass":                             {passed, stepConclude, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
-		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), stepKeep, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a pass with a peer that is not verified":  {all(passed, peerNotVerified), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass against the first, too":            {all(passed, drifted(v1alpha1.VerdictPass)), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.VerdictFail)), stepConclude, failedState, v1alpha1.ReasonDrifted, "small regressions have added up since up-a-1"},
-		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.VerdictInconclusive)), stepConclude, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
-		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.VerdictFail), peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
+		"a pass":                             {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
+		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"a pass with a peer that is not verified":  {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a pass against the first, too":            {all(passed, drifted(v1alpha1.VerdictPass)), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.VerdictFail)), eventFailed, failedState, v1alpha1.ReasonDrifted, "small regressions have added up since up-a-1"},
+		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.VerdictInconclusive)), eventUndecided, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
+		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.VerdictFail), peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
 
-		"a fail with a verified peer":                    {failed, stepConclude, failedState, v1alpha1.ReasonFail, "with peer b: p99 says so"},
-		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
-		"a fail with a peer that changed meanwhile":      {all(failed, func(w *world) { w.peerVerified = false }), stepRepeat, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
-		"a fail with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), stepConclude, failedState, v1alpha1.ReasonFail, "there is no other"},
-		"a fail with a second peer, not verified either": {all(failed, peerNotVerified, suspected), stepConclude, failedState, v1alpha1.ReasonFail, "with peer b, as with c"},
-		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), stepConclude, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a fail with a verified peer":                    {failed, eventFailed, failedState, v1alpha1.ReasonFail, "with peer b: p99 says so"},
+		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
+		"a fail with a peer that changed meanwhile":      {all(failed, func(w *world) { w.peerVerified = false }), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
+		"a fail with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "there is no other"},
+		"a fail with a second peer, not verified either": {all(failed, peerNotVerified, suspected), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, as with c"},
+		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
 
-		"an inconclusive result":                       {unknown, stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
-		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), stepConclude, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
-		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
-		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), stepConclude, failedState, v1alpha1.ReasonFail, ""},
-		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), stepConclude, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
-		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
-		"retries without a number are one":             {all(unknown, retrying(0)), stepRepeat, unverifiedState, v1alpha1.ReasonRetry, ""},
-		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), stepConclude, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
-		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }, retrying(5)), stepConclude, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate lver up.a tailgate.dev/accept=up-a-4"},
+		"an inconclusive result":                       {unknown, eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
+		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
+		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
+		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), eventFailed, failedState, v1alpha1.ReasonFail, ""},
+		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
+		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
+		"retries without a number are one":             {all(unknown, retrying(0)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, ""},
+		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
+		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }, retrying(5)), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate lver up.a tailgate.dev/accept=up-a-4"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.kind != c.kind || got.State != c.state || got.Verified().Reason != c.reason {
-				t.Fatalf("got %s to %s (%s), want %s to %s (%s): %s", s.kind, got.State, got.Verified().Reason, c.kind, c.state, c.reason, s.message)
+			if s.event != c.event || got.State != c.state || got.Verified().Reason != c.reason {
+				t.Fatalf("got %s to %s (%s), want %s to %s (%s): %s", s.event, got.State, got.Verified().Reason, c.event, c.state, c.reason, s.message)
 			}
 			if !strings.Contains(s.message, c.message) {
 				t.Errorf("%q does not say %q", s.message, c.message)
@@ -202,7 +202,7 @@ func TestDecide(t *testing.T) {
 			if before := w.verification.Status; got.State == before.State && !got.LastTransitionTime.Equal(before.LastTransitionTime) || got.State != before.State && !got.LastTransitionTime.Time.Equal(noon) {
 				t.Errorf("%s since %s, before %s since %s", got.State, got.LastTransitionTime, before.State, before.LastTransitionTime)
 			}
-			if accepts := got.Accepted != nil && got.Accepted.Benchmark != "up-a-3"; accepts != (s.kind == stepConclude && c.state == verifiedState) {
+			if accepts := got.Accepted != nil && got.Accepted.Benchmark != "up-a-3"; accepts != (s.event == eventPassed) {
 				t.Errorf("accepted %v", got.Accepted)
 			}
 		})
@@ -225,8 +225,8 @@ func TestDecideLooksAgain(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if s := decide(makeWorld(c.change)); s.kind != stepKeep || s.again != c.again {
-				t.Errorf("%s, again in %s; want %s in %s", s.kind, s.again, stepKeep, c.again)
+			if s := decide(makeWorld(c.change)); s.event != eventNothing || s.again != c.again {
+				t.Errorf("%s, again in %s; want %s in %s", s.event, s.again, eventNothing, c.again)
 			}
 		})
 	}
@@ -281,16 +281,16 @@ func TestAccept(t *testing.T) {
 			}
 			switch {
 			case c.refused == "-":
-				if s.kind != stepUnverify || consumed(s) != "" {
-					t.Errorf("got %s, and removed %q", s.kind, consumed(s))
+				if s.event != eventChanged || consumed(s) != "" {
+					t.Errorf("got %s, and removed %q", s.event, consumed(s))
 				}
 				return
 			case consumed(s) != v1alpha1.AnnotationAccept:
 				t.Errorf("removed %q", consumed(s))
 			}
 			if c.refused != "" {
-				if s.kind != stepRefuse || !strings.Contains(s.message, c.refused) || got.State != w.verification.Status.State {
-					t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
+				if s.event != eventNotAccepted || !strings.Contains(s.message, c.refused) || got.State != w.verification.Status.State {
+					t.Errorf("got %s to %s: %s", s.event, got.State, s.message)
 				}
 				want := &v1alpha1.AcceptRefusal{Benchmark: w.verification.Annotations[v1alpha1.AnnotationAccept], Message: s.message, RefusalTime: metav1.Time{Time: noon}}
 				if diff := cmp.Diff(want, got.AcceptRefused); diff != "" {
@@ -302,8 +302,8 @@ func TestAccept(t *testing.T) {
 				return
 			}
 			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", UID: "uid-3", AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
-			if s.kind != stepAccept || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil || got.AcceptRefused != nil {
-				t.Errorf("got %s to %s: %s", s.kind, got.State, s.message)
+			if s.event != eventAccepted || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil || got.AcceptRefused != nil {
+				t.Errorf("got %s to %s: %s", s.event, got.State, s.message)
 			}
 			if diff := cmp.Diff(want, got.Accepted); diff != "" {
 				t.Error(diff)

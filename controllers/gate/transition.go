@@ -18,10 +18,22 @@ import (
 // that decide chose; begun, due and refused are for the actions of the gate. The table transitions lists the fields that an event
 // changes.
 
-// nodeEvent is an event that changes the state of a node, or a counter in its status.
+// nodeEvent is what happened to a node.
 type nodeEvent string
 
-// The events.
+// The events that change neither the state of a node nor a counter in its status.
+const (
+	// eventNothing: nothing has happened.
+	eventNothing nodeEvent = "Nothing"
+	// eventGone: the node is gone, or was replaced by one that the gate does not own.
+	eventGone nodeEvent = "Gone"
+	// eventReleased: the gate has not selected the node for spec.releaseAfter.
+	eventReleased nodeEvent = "Released"
+	// eventNotAccepted: a user named a result that cannot be accepted.
+	eventNotAccepted nodeEvent = "NotAccepted"
+)
+
+// The events of the table transitions.
 const (
 	eventReplaced  nodeEvent = "NodeReplaced"
 	eventChanged   nodeEvent = "Changed"
@@ -187,60 +199,29 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f field) {
 	}
 }
 
-// event returns the event of a step; empty if the state does not change.
-func (s step) event() nodeEvent {
-	switch s.kind {
-	case stepUnverify:
-		if s.reason == v1alpha1.ReasonNodeReplaced {
-			return eventReplaced
-		}
-		return eventChanged
-	case stepRepeat:
-		switch s.reason {
-		case v1alpha1.ReasonSecondPeer:
-			return eventOtherPeer
-		case v1alpha1.ReasonRetry:
-			return eventRetry
-		case v1alpha1.ReasonNotAccepted, v1alpha1.ReasonNoProgress:
-			return eventHeldUp
-		}
-		return eventLost
-	case stepConclude:
-		switch s.state {
-		case v1alpha1.VerificationVerified:
-			return eventPassed
-		case v1alpha1.VerificationFailed:
-			return eventFailed
-		}
-		return eventUndecided
-	case stepAccept:
-		return eventAccepted
-	}
-	return ""
-}
+// begins reports whether a new verification of the node as it is now begins with an event.
+func (e nodeEvent) begins() bool { return e == eventChanged || e == eventReplaced }
 
 // next returns the status after a step.
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	status.BaselineTrouble, status.Retained = w.baselineTrouble, w.retention()
-	e := s.event()
-	if s.kind == stepRefuse {
+	if s.event == eventNotAccepted {
 		status.AcceptRefused = &v1alpha1.AcceptRefusal{
 			Benchmark: text.Shorten(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
 			Message:   text.Shorten(s.message, maxMessage), RefusalTime: metav1.Time{Time: w.now},
 		}
 	}
-	if e == "" && w.node != nil {
-		// Keys may have been added to the gate, or removed.
-		status.Identity = identity.KeysOf(w.gate).Of(w.node)
-	}
-	if e == "" {
+	if !slices.ContainsFunc(transitions, func(t transition) bool { return t.event == s.event }) {
+		if w.node != nil { // Keys may have been added to the gate, or removed.
+			status.Identity = identity.KeysOf(w.gate).Of(w.node)
+		}
 		return status, nil
 	}
 	if err := w.record(&status, s); err != nil {
 		return status, err
 	}
-	switch e {
+	switch s.event {
 	case eventPassed:
 		status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
 		status.First = cmp.Or(status.First, status.Accepted)
@@ -249,8 +230,8 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
 		status.First = status.Accepted
 	}
-	status, err := happening{event: e, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
-	if s.kind == stepUnverify {
+	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
+	if s.event.begins() {
 		status.NodeUID, status.Identity = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node)
 	}
 	return status, err

@@ -80,12 +80,12 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{}, nil
 	}
 	s := decide(world)
-	log.FromContext(ctx).V(1).Info("decided", "step", s.kind, "reason", s.reason, "message", s.message)
-	switch s.kind {
-	case stepRelease:
+	log.FromContext(ctx).V(1).Info("decided", "event", s.event, "reason", s.reason, "message", s.message)
+	switch s.event {
+	case eventReleased:
 		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
 		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
-	case stepForget:
+	case eventGone:
 		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	}
 	old := v.DeepCopy()
@@ -289,7 +289,7 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 // consumed returns the annotation that a step processed; empty if there is none.
 func consumed(s step) string {
 	switch {
-	case s.kind == stepAccept, s.kind == stepRefuse:
+	case s.event == eventAccepted, s.event == eventNotAccepted:
 		return v1alpha1.AnnotationAccept
 	case s.reason == v1alpha1.ReasonVerifyRequested:
 		return v1alpha1.AnnotationVerify
@@ -300,7 +300,7 @@ func consumed(s step) string {
 // notices returns the events of a step: changes of the node's state, and refusals.
 func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice {
 	switch {
-	case s.kind == stepRefuse:
+	case s.event == eventNotAccepted:
 		return []controllers.Notice{{Type: corev1.EventTypeWarning, Reason: s.reason, Action: "Accept", Message: s.message}}
 	case old.Status.Retained == nil && v.Status.Retained != nil:
 		return []controllers.Notice{{Type: corev1.EventTypeWarning, Reason: v.Status.Retained.Reason, Action: "Retain", Message: v.Status.Retained.Message}}
@@ -308,7 +308,7 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice 
 		return nil
 	}
 	kind := corev1.EventTypeWarning
-	if v.Status.State == v1alpha1.VerificationVerified || s.kind == stepUnverify {
+	if v.Status.State == v1alpha1.VerificationVerified || s.event.begins() {
 		kind = corev1.EventTypeNormal
 	}
 	verified := v.Status.Verified()
