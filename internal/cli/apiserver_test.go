@@ -61,6 +61,8 @@ type apiServer struct {
 	sync.Mutex
 	// asked are the paths of all requests, written the methods and URIs of the requests that write.
 	asked, written []string
+	// answered is the number of requests that were answered, including watches that have begun.
+	answered int
 	// refusals are the answers to the next requests, in order; nil does not refuse.
 	refusals []*apierrors.StatusError
 	// changed is closed and replaced with each change; untold is true until a client is notified of the last change.
@@ -71,8 +73,25 @@ type apiServer struct {
 
 var benchmarkResource = schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}
 
+// response counts a request as answered when its handler flushes the response or ends.
+type response struct {
+	http.ResponseWriter
+	done func()
+}
+
+func (r response) Flush() {
+	r.ResponseWriter.(http.Flusher).Flush()
+	r.done()
+}
+
 // ServeHTTP serves only certain requests: for any other request, the command would need more rights.
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
+	w := response{plain, sync.OnceFunc(func() {
+		s.Lock()
+		defer s.Unlock()
+		s.answered++
+	})}
+	defer w.done()
 	s.Lock()
 	s.asked = append(s.asked, r.URL.Path)
 	if r.Method != http.MethodGet {
@@ -433,18 +452,18 @@ func (s *apiServer) change(to func()) {
 // patience is how long to wait for a request that normally comes at once, on a busy machine.
 const patience = time.Minute
 
-// await waits until a number of requests has been made.
+// await waits until a number of requests has been answered.
 func (s *apiServer) await(t *testing.T, requests int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		s.Lock()
-		n := len(s.asked)
+		n := s.answered
 		s.Unlock()
 		if n >= requests {
 			return
 		}
 	}
-	t.Errorf("there were never %d requests", requests)
+	t.Errorf("there were never %d requests with an answer", requests)
 }
 
 // awaitTold waits until a client that watches was notified of the last change.

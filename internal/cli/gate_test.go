@@ -152,7 +152,7 @@ func TestGateWaits(t *testing.T) {
 	cases := map[string]struct {
 		sweep, baseline func(*v1alpha1.LatencyBenchmark)
 		refusals        []*apierrors.StatusError
-		// changes happen one after the other, each once the server has received the number of requests in asked.
+		// changes happen one after the other, each once the server has answered the number of requests in asked.
 		changes []func(*apiServer)
 		asked   []int
 		code    int
