@@ -477,7 +477,7 @@ func (s *apiServer) awaitTold(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nobody was ever told of the change")
+	t.Error("no client was ever notified of the change")
 }
 
 // withFields returns a benchmark with the fields of another version.
