@@ -107,14 +107,14 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 		}
 	}
 	if len(status.Identity) > 0 {
-		told := map[string]string{}
+		found := map[string]string{}
 		for _, line := range status.Evidence {
-			told[line.Check] = line.Found
+			found[line.Check] = line.Found
 		}
 		is := func(key v1alpha1.IdentityKey) string { return bounded(status.Identity[string(key)]) }
 		nodeIdentity.send(ch, 1, gate, node, digest(status.Identity),
 			is(v1alpha1.IdentityKernel), is(v1alpha1.IdentityKubelet), is(v1alpha1.IdentityOSImage), is(v1alpha1.IdentityContainerRuntime),
-			bounded(told[v1alpha1.ProofDriver]), bounded(told[v1alpha1.ProofFirmware]))
+			bounded(found[v1alpha1.ProofDriver]), bounded(found[v1alpha1.ProofFirmware]))
 	}
 }
 

@@ -479,7 +479,7 @@ func TestNeedsRounds(t *testing.T) {
 		"a level that fails":  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 19500 * time.Nanosecond}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told, decided, quarter := 0, 0, 0
+			forecasts, decided, quarter := 0, 0, 0
 			for seed := range uint64(200) {
 				first := judge(seed, 10, against(c.rule), c.shift)
 				if first.NeedsRounds == 0 || first.NeedsRounds > 80 {
@@ -488,7 +488,7 @@ func TestNeedsRounds(t *testing.T) {
 				if first.NeedsRounds <= 10 {
 					t.Fatalf("10 rounds did not decide, and %d should: %s", first.NeedsRounds, first)
 				}
-				told++
+				forecasts++
 				if judge(seed+1000, first.NeedsRounds, against(c.rule), c.shift).Outcome != inconclusive {
 					decided++
 				}
@@ -496,9 +496,9 @@ func TestNeedsRounds(t *testing.T) {
 					quarter++
 				}
 			}
-			t.Logf("of %d told, %d were decided by as many rounds and %d by a quarter", told, decided, quarter)
-			if told < 40 || decided < told*6/10 || quarter > decided*2/3 {
-				t.Errorf("of %d told, %d were decided by as many rounds and %d by a quarter", told, decided, quarter)
+			t.Logf("of %d forecasts, that number of rounds decided %d and a quarter of it %d", forecasts, decided, quarter)
+			if forecasts < 40 || decided < forecasts*6/10 || quarter > decided*2/3 {
+				t.Errorf("of %d forecasts, that number of rounds decided %d and a quarter of it %d", forecasts, decided, quarter)
 			}
 		})
 	}

@@ -260,9 +260,9 @@ func upgrade(ctx context.Context) string {
 	var after corev1.NodeSystemInfo
 	Eventually(func() string { after = gateNode(ctx, here.Client).Status.NodeInfo; return after.BootID }).
 		WithTimeout(here.Upgrade.Timeout.Duration).WithPolling(20 * time.Millisecond).ShouldNot(Equal(before))
-	told := time.Now()
+	reported := time.Now()
 	Eventually(published).WithArguments(ctx, here.Client).WithTimeout(here.Upgrade.Timeout.Duration).WithPolling(20 * time.Millisecond).Should(Equal(heldBack))
-	AddReportEntry(fmt.Sprintf("held back %s after the kubelet reported the boot of %s", time.Since(told).Round(time.Millisecond), after.OSImage))
+	AddReportEntry(fmt.Sprintf("held back %s after the kubelet reported the boot of %s", time.Since(reported).Round(time.Millisecond), after.OSImage))
 	Expect(verification(ctx, here.Client).Status.State).NotTo(Equal(v1alpha1.VerificationVerified))
 	return after.BootID
 }
@@ -360,7 +360,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 			Expect(localcluster.Upgrade(ctx, options, "node-a", fmt.Sprintf("Away %d", i))).To(Succeed())
 			Eventually(func() string { return gateNode(ctx, "node-a").Status.NodeInfo.BootID }).
 				WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).ShouldNot(Equal(before))
-			t.add("the kubelet told of another boot")
+			t.add("the kubelet reported another boot")
 			Expect(exitCode(ctx)).To(Equal(2), "the exit code knows at once, without a manager")
 			want := isVerified
 			if withPolicies {

@@ -24,7 +24,7 @@ import (
 )
 
 var _ = Describe("The manager", Label("placement"), func() {
-	It("serves metrics to those who may read them, and to nobody else", func(ctx context.Context) {
+	It("serves metrics only to users with the right to read them", func(ctx context.Context) {
 		// There are two accounts, because the manager caches a refusal for half a minute.
 		stranger := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: namespace}}
 		reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "scraper", Namespace: namespace}}

@@ -1068,7 +1068,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			w.Start()
 			w.Expect(ctx, w.A, isVerified)
 			Expect(w.History(ctx, w.A)).To(HaveLen(1))
-			Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(HaveLen(1), "one that nobody knew of is gone")
+			Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(HaveLen(1), "the benchmark of which no status knew is deleted")
 		},
 		Entry("adding the finalizer", writes("patch", isGate)),
 		Entry("creating a verification", writes("create", isVerification)),

@@ -135,7 +135,7 @@ var _ = Describe("An upgrade", func() {
 		Expect(api.List(ctx, services, client.InNamespace("tailgate-system"))).To(Succeed())
 		Expect(services.Items).To(BeEmpty())
 
-		By("the removal of the CRDs, which takes everything along and waits for nobody")
+		By("the removal of the CRDs, which deletes all objects and waits for no controller")
 		for _, kind := range []string{"latencybenchmarks", "latencymatrices", "latencygates", "latencyverifications"} {
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + ".tailgate.dev"}}
 			Expect(api.Delete(ctx, crd)).To(Succeed())

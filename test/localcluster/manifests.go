@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -122,8 +121,6 @@ func (c *cluster) apply(ctx context.Context) error {
 		}
 		documents += "\n---\n" + string(content)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	var output []byte
 	err = poll(ctx, func() (bool, error) {
 		cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, "kubectl"), "--kubeconfig="+c.kubeconfig("admin"),

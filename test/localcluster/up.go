@@ -13,8 +13,8 @@ import (
 	"github.com/tailgate-dev/tailgate/test/cached"
 )
 
-// startTimeout limits a start once everything is built. It is several times the duration on two cores.
-const startTimeout = 90 * time.Second
+// startTimeout limits a start once everything is built. It is several times the duration on two busy cores.
+const startTimeout = 3 * time.Minute
 
 // labStartTimeout is the same limit for the lab, whose emulated nodes have to boot.
 const labStartTimeout = 15 * time.Minute
