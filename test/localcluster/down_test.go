@@ -236,14 +236,14 @@ func TestDownLeavesNothing(t *testing.T) {
 // TestClusters runs two tests of a minute each in parallel, each with its own cluster.
 func TestClusters(t *testing.T) {
 	o := Options{Log: t.Output()}
-	if err := Up(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		if err := Down(context.Background(), o); err != nil {
 			t.Error(err)
 		}
 	})
+	if err := Up(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
 	t.Run("pods", func(t *testing.T) {
 		t.Parallel()
 		testPods(t, Options{Log: t.Output()})
