@@ -63,8 +63,10 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 			Expect(client.Node).NotTo(Equal(server.Node))
 			if !elsewhere {
 				By("what limits the numbers: " + b.Name)
-				Expect(b.Status.Warnings).To(HaveLen(1))
-				Expect(b.Status.Warnings[0].Reason).To(Equal(v1alpha1.WarningSimulatedNIC))
+				simulated := HaveField("Reason", v1alpha1.WarningSimulatedNIC)
+				Expect(b.Status.Warnings).To(ContainElement(simulated))
+				// On a busy machine, the kernel may send a segment again whose acknowledgement is late.
+				Expect(b.Status.Warnings).To(HaveEach(Or(simulated, HaveField("Message", ContainSubstring("segments again")))))
 			}
 			if b.Spec.Network.Type.HasDevice() {
 				By("the interface and the device that were asked for: " + b.Name)
