@@ -49,6 +49,7 @@ type world struct {
 
 // step is the step that decide chose, and why.
 type step struct {
+	// event is what happened to the node.
 	event nodeEvent
 	// reason and message belong to the new state or, with eventNotAccepted and eventReleased, to a Kubernetes event.
 	reason, message string

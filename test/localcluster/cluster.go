@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -269,17 +268,10 @@ func linkCommands(p, other paths) error {
 		if err != nil {
 			return fmt.Errorf("linking the node's own commands, which cluster %d builds: %w", other.site, err)
 		}
-		present, err := os.Stat(p.bin(name))
-		if err == nil && os.SameFile(built, present) {
+		if present, err := os.Stat(p.bin(name)); err == nil && os.SameFile(built, present) {
 			continue
 		}
-		if err == nil {
-			err = os.Remove(p.bin(name))
-		}
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			err = os.Link(other.bin(name), p.bin(name))
-		}
-		if err != nil {
+		if err := errors.Join(os.RemoveAll(p.bin(name)), os.Link(other.bin(name), p.bin(name))); err != nil {
 			return fmt.Errorf("linking the node's own commands: %w", err)
 		}
 	}
