@@ -38,12 +38,20 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 			By("numbers that hold together: " + b.Name)
 			Expect(b.Status.Results).To(HaveLen(len(b.Spec.Workload.Protocols) * len(b.Spec.Workload.MessageSizes)))
 			for _, r := range b.Status.Results {
-				Expect(r.Samples).To(BeNumerically(">=", 1_000), r.Name)
+				// A busy machine may leave few samples. A percentile then needs ten samples beyond it.
+				Expect(r.Samples).To(BeNumerically(">=", 100), r.Name)
 				Expect(r.Rounds).To(Equal(b.Spec.Rounds))
 				Expect(r.Lost).To(BeZero())
-				ladder := []int64{*r.MinNanoseconds, *r.Percentile(v1alpha1.P50), *r.Percentile(v1alpha1.P90), *r.Percentile(v1alpha1.P99)}
-				if r.Samples >= 10_000 { // otherwise too few samples
-					ladder = append(ladder, *r.Percentile(v1alpha1.P999))
+				ladder := []int64{*r.MinNanoseconds}
+				for _, p := range []struct {
+					name    v1alpha1.Percentile
+					samples int64
+				}{{v1alpha1.P50, 20}, {v1alpha1.P90, 100}, {v1alpha1.P99, 1_000}, {v1alpha1.P999, 10_000}} {
+					value := r.Percentile(p.name)
+					Expect(value != nil).To(Equal(r.Samples >= p.samples), "%s of %d samples of %s", p.name, r.Samples, r.Name)
+					if value != nil {
+						ladder = append(ladder, *value)
+					}
 				}
 				ladder = append(ladder, *r.MaxNanoseconds)
 				Expect(slices.IsSorted(ladder)).To(BeTrue(), "%s: %v", r.Name, ladder)
@@ -109,7 +117,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		Expect(m.Status.Nodes).To(ConsistOf(here.Client, here.Server))
 		Expect(m.Status.Counts).To(Equal(v1alpha1.PairCounts{Total: 1, Complete: 1}))
 		Expect(m.Status.Slowest).To(HaveExactElements(HaveField("Benchmark", "all-pairs-p1")))
-		Expect(m.Status.Cells).To(HaveExactElements(HaveField("P99.MedianNanoseconds", HaveValue(BeNumerically(">", 500)))))
+		Expect(m.Status.Cells).To(HaveExactElements(HaveField("P50.MedianNanoseconds", HaveValue(BeNumerically(">", 500)))))
 
 		By("the benchmark of the pair")
 		pair := &v1alpha1.LatencyBenchmark{}
