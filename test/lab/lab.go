@@ -157,8 +157,7 @@ func qemu(ctx context.Context, m Machine, system machine.System, initramfs, cons
 			files = append(files, f)
 		}
 	}
-	// On a busy machine, the guest's drivers would otherwise miss their deadlines: a VF whose PF does not answer in time has no link.
-	cmd := exec.CommandContext(ctx, "nice", append([]string{"--adjustment=-10"}, args...)...)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
