@@ -124,11 +124,10 @@ type happening struct {
 
 // apply returns the status after an event. It returns an error if the event cannot happen in the state.
 func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus) (v1alpha1.LatencyVerificationStatus, error) {
-	i := slices.IndexFunc(transitions, func(t transition) bool { return t.event == h.event })
-	if i < 0 || transitions[i].from != nil && !slices.Contains(transitions[i].from, status.State) {
+	t := h.event.transition()
+	if t == nil || t.from != nil && !slices.Contains(t.from, status.State) {
 		return status, fmt.Errorf("event %s cannot happen to a node in state %s", h.event, status.State)
 	}
-	t := transitions[i]
 	h.count(&status, t.counts)
 	for _, f := range t.resets {
 		f.reset(&status)
@@ -199,6 +198,16 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f field) {
 	}
 }
 
+// transition returns the effect of an event on a status; nil if it has none.
+func (e nodeEvent) transition() *transition {
+	for i := range transitions {
+		if transitions[i].event == e {
+			return &transitions[i]
+		}
+	}
+	return nil
+}
+
 // begins reports whether a new verification of the node as it is now begins with an event.
 func (e nodeEvent) begins() bool { return e == eventChanged || e == eventReplaced }
 
@@ -212,7 +221,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 			Message:   text.Shorten(s.message, maxMessage), RefusalTime: metav1.Time{Time: w.now},
 		}
 	}
-	if !slices.ContainsFunc(transitions, func(t transition) bool { return t.event == s.event }) {
+	if s.event.transition() == nil {
 		if w.node != nil { // Keys may have been added to the gate, or removed.
 			status.Identity = identity.KeysOf(w.gate).Of(w.node)
 		}

@@ -185,10 +185,15 @@ const (
 	heldBack = ": False false NoSchedule"
 )
 
-// Expect waits until Says of a node returns a text.
-func (w *World) Expect(ctx context.Context, node, says string) {
+// Expect waits until Says of a node returns a text. Meanwhile it collects the garbage of benchmarks that may be deleted.
+func (w *World) Expect(ctx context.Context, node, says string, garbage ...*v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
-	Eventually(func() string { return w.Says(ctx, node) }).Should(Equal(says), func() string {
+	Eventually(func() string {
+		for _, b := range garbage {
+			w.collectGarbage(ctx, b)
+		}
+		return w.Says(ctx, node)
+	}).Should(Equal(says), func() string {
 		return fmt.Sprintf("%+v", w.Verification(ctx, node).Status)
 	})
 }
@@ -432,15 +437,6 @@ func (w *World) collectGarbage(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	if apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), b.DeepCopy())) {
 		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: b.Name}, client.GracePeriodSeconds(0))).To(Succeed())
 	}
-}
-
-// ExpectCollecting is Expect for a node whose benchmark of a number a manager may delete just after another has created its pods.
-func (w *World) ExpectCollecting(ctx context.Context, node string, number int, says string) {
-	GinkgoHelper()
-	Eventually(func() string {
-		w.collectGarbage(ctx, w.Benchmark(node, number))
-		return w.Says(ctx, node)
-	}).Should(Equal(says))
 }
 
 // gateSays returns a condition of a gate as text.
@@ -1075,7 +1071,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			Expect(strings.Contains(says, ": True") && !strings.HasPrefix(says, "Verified")).To(BeFalse(), says)
 			Expect(strings.HasPrefix(says, "Verified")).To(Equal(len(w.History(ctx, w.A)) == 1), "nothing is verified that was not measured")
 			w.Start()
-			w.ExpectCollecting(ctx, w.A, 1, isVerified)
+			w.Expect(ctx, w.A, isVerified, w.Benchmark(w.A, 1))
 			Expect(w.History(ctx, w.A)).To(HaveLen(1))
 			Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(HaveLen(1), "the benchmark of which no status knew is deleted")
 		},
@@ -1114,7 +1110,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			Eventually(first.client.dead.Load).Should(BeTrue())
 			first.Stop()
 			w.Start()
-			w.ExpectCollecting(ctx, w.A, 2, "Failed Fail"+heldBack)
+			w.Expect(ctx, w.A, "Failed Fail"+heldBack, w.Benchmark(w.A, 2))
 			Expect(letIn()).To(BeEmpty())
 			Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		},
@@ -1319,8 +1315,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		goOn()
 		old := w.Benchmark(w.A, 2)
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, old))).To(Succeed())
-		w.collectGarbage(ctx, old)
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack, old)
 		Expect(letIn()).To(BeEmpty())
 		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))
 	})
