@@ -74,7 +74,7 @@ func podInPhase(ctx context.Context, t *testing.T, client *kubernetes.Clientset,
 		return err == nil && pod.Status.Phase == phase, nil
 	})
 	if err != nil {
-		t.Fatalf("pod %s is not %s: %v", name, phase, err)
+		t.Fatalf("pod %s is not %s: %v; its status is %s", name, phase, err, pod.Status.String())
 	}
 	return pod
 }

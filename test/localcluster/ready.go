@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -111,8 +113,6 @@ func (c *cluster) configureKubelet(ctx context.Context, n node, pinning bool) er
 
 // startKubelets starts the kubelets and their plugins. It returns when the nodes are ready and offer all their devices.
 func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientset, pinning bool, nodes ...node) error {
-	// By the node's name, without kubelets that ran already. A heartbeat has a resolution of a second.
-	started := map[string]time.Time{}
 	for _, n := range nodes {
 		if err := c.configureKubelet(ctx, n, pinning); err != nil {
 			return err
@@ -123,7 +123,9 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 			return err
 		}
 		if !running {
-			started[n.Name] = time.Now().Truncate(time.Second)
+			if err := forgetHeartbeat(ctx, client, n); err != nil {
+				return err
+			}
 		}
 		for _, pr := range []process{k, devicePlugin(c.paths, n), draDriver(c.paths, n)} {
 			if err := c.ensure(pr); err != nil {
@@ -131,14 +133,25 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 			}
 		}
 	}
-	return c.awaitNodes(ctx, client, started, nodes)
+	return c.awaitNodes(ctx, client, nodes)
+}
+
+// forgetHeartbeat removes the time of the last report of a kubelet that does not run any more. The first report of the next
+// kubelet sets it. The times of the reports do not tell the two kubelets apart, because they have a resolution of a second.
+func forgetHeartbeat(ctx context.Context, client *kubernetes.Clientset, n node) error {
+	patch := []byte(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":null}]}}`)
+	_, err := client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing the last heartbeat of %s: %w", n.Name, err)
+	}
+	return nil
 }
 
 // awaitNodes waits until the nodes are ready and offer all their devices.
-func (c *cluster) awaitNodes(ctx context.Context, client *kubernetes.Clientset, started map[string]time.Time, nodes []node) error {
+func (c *cluster) awaitNodes(ctx context.Context, client *kubernetes.Clientset, nodes []node) error {
 	for _, n := range nodes {
 		err := poll(ctx, func() (bool, error) {
-			ready, err := nodeAnswers(ctx, client, n, started[n.Name])
+			ready, err := nodeAnswers(ctx, client, n)
 			return ready && err == nil, nil
 		})
 		if err != nil {
@@ -148,21 +161,16 @@ func (c *cluster) awaitNodes(ctx context.Context, client *kubernetes.Clientset, 
 	return nil
 }
 
-// nodeAnswers reports whether the kubelet of the node answers and has reported the node as ready since a time. The node's
-// status alone is not enough, because a kubelet that was killed meanwhile may have reported it. The answer alone is not
-// enough, because the first report of a new kubelet may say that the node is not ready.
-func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node, since time.Time) (bool, error) {
+// nodeAnswers reports whether the kubelet of the node answers and has reported the node as ready. The node's status alone is
+// not enough, because a kubelet that was killed meanwhile may have reported it. The answer alone is not enough, because the
+// first report of a new kubelet may say that the node is not ready.
+func nodeAnswers(ctx context.Context, client *kubernetes.Clientset, n node) (bool, error) {
 	if _, err := client.RESTClient().Get().AbsPath("/api/v1/nodes", n.Name, "proxy/healthz").DoRaw(ctx); err != nil {
 		return false, fmt.Errorf("asking the kubelet: %w", err)
 	}
 	object, err := client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("reading the node: %w", err)
-	}
-	for _, condition := range object.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.LastHeartbeatTime.Time.Before(since) {
-			return false, nil
-		}
 	}
 	return nodeReady(object, n), nil
 }
@@ -182,7 +190,7 @@ func nodeReady(object *corev1.Node, n node) bool {
 	}
 	for _, condition := range object.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
+			return condition.Status == corev1.ConditionTrue && !condition.LastHeartbeatTime.IsZero()
 		}
 	}
 	return false

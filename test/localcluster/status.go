@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"time"
 )
 
 // Status prints a line for each process and node. If a process does not run or a node is not ready, it returns an error
@@ -34,7 +33,7 @@ func Status(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		ready, err := nodeAnswers(ctx, client, n, time.Time{})
+		ready, err := nodeAnswers(ctx, client, n)
 		switch {
 		case err != nil:
 			missing++

@@ -107,7 +107,7 @@ func (c *cluster) startAll(ctx context.Context) error {
 		return c.explain(err)
 	}
 	if c.options.Lab {
-		err = c.awaitNodes(ctx, client, nil, c.nodes)
+		err = c.awaitNodes(ctx, client, c.nodes)
 	} else {
 		err = c.startKubelets(ctx, client, true, c.nodes...)
 	}
