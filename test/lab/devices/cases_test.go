@@ -159,9 +159,10 @@ func eventful(duration time.Duration, during func()) measurement {
 	return measurement{duration: duration, protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, during: during}
 }
 
-// outage returns a measurement during which the client's link goes down and comes up again.
+// outage returns a measurement during which the client's link goes down and comes up again. The tool ends at most 25 s after its
+// duration, and an outage takes longer on a busy machine. Therefore the duration grows with that of the slowest correct run.
 func (p *pair) outage(t *testing.T, set func(up bool)) measurement {
-	return eventful(5*time.Second, func() {
+	return eventful(max(5*time.Second, slowest), func() {
 		for _, up := range []bool{false, true} {
 			set(up)
 			eventually(t, fmt.Sprintf("the link is up: %t", up), func() bool {

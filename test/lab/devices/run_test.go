@@ -30,8 +30,15 @@ import (
 	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
-// patience limits every wait. A guest on a busy machine is slow.
-const patience = 2 * time.Minute
+const (
+	// patience limits every wait. A guest on a busy machine is slow.
+	patience = 2 * time.Minute
+	// attachTime is how long a VF may take until it has a link; see attach.
+	attachTime = 15 * time.Second
+)
+
+// slowest is the longest time of a correct run so far.
+var slowest time.Duration
 
 var (
 	roles = [2]string{v1alpha1.RoleClient, v1alpha1.RoleServer}
@@ -140,6 +147,15 @@ func attach(t *testing.T, n network, role, function string) *attachment {
 		}
 	})
 	added, err := plugins.AddNetworkList(context.Background(), list, runtime)
+	for began := time.Now(); err == nil && n.kind == v1alpha1.NetworkVF && !linked(space, attachTime); {
+		if time.Since(began) > patience {
+			t.Fatalf("%s had no link within %s", function, patience)
+		}
+		// When a PF does not answer within 100 ms, as on a busy machine, igbvf gives up until its interface is brought up again.
+		if err = plugins.DelNetworkList(context.Background(), list, runtime); err == nil {
+			added, err = plugins.AddNetworkList(context.Background(), list, runtime)
+		}
+	}
 	if err != nil {
 		t.Fatalf("attaching %s: %v", function, err)
 	}
@@ -167,6 +183,16 @@ func link(s *netpair.Namespace) (found netlink.Link, err error) {
 		return err
 	})
 	return found, err
+}
+
+// linked reports whether the interface in a namespace gets a link in time.
+func linked(s *netpair.Namespace, in time.Duration) bool {
+	for began := time.Now(); time.Since(began) < in; time.Sleep(20 * time.Millisecond) {
+		if l, err := link(s); err == nil && l.Attrs().OperState == netlink.OperUp {
+			return true
+		}
+	}
+	return false
 }
 
 // pair is a client and a server with attached functions.
@@ -270,7 +296,9 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 		}
 		o.words[i] = r.Wait(t, patience)
 	}
-	o.took = time.Since(began)
+	if o.took = time.Since(began); m.during == nil {
+		slowest = max(slowest, o.took)
+	}
 	if o.words[0].Reason == "" && o.words[1].Reason == "" {
 		stored := lab.Store(t, o.running[0], o.running[1])
 		o.stored = &stored
