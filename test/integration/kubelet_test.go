@@ -445,7 +445,10 @@ func (k *Kubelet) turn(ctx context.Context, all []*corev1.Pod, benchmarks []stri
 		var err error
 		switch {
 		case !pod.DeletionTimestamp.IsZero():
-			err = k.remove(ctx, pod)
+			// The API server itself removes a pod without a grace period, such as one that has ended.
+			if grace := pod.DeletionGracePeriodSeconds; grace == nil || *grace > 0 {
+				err = k.remove(ctx, pod)
+			}
 		case pod.Status.Phase == corev1.PodPending:
 			if err = k.bind(ctx, pod); err == nil {
 				err = k.attachAll(ctx, pod)
