@@ -124,6 +124,11 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		Expect(kube.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "all-pairs-p1"}, pair)).To(Succeed())
 		Expect(metav1.IsControlledBy(pair, m)).To(BeTrue())
 		Expect(pair.Status.Endpoints).To(HaveEach(HaveField("Placement", v1alpha1.PlacementVerified)))
+		p99 := BeNil()
+		if pair.Status.Results[0].Samples >= 1_000 {
+			p99 = HaveField("MedianNanoseconds", HaveValue(BeNumerically(">", 500)))
+		}
+		Expect(m.Status.Cells[0].P99).To(p99, "%d samples", pair.Status.Results[0].Samples)
 
 		By("what the command prints and writes")
 		Expect(tailgate(ctx, "get", "lmatrix/all-pairs")).To(ContainSubstring("AllPairs of 1 pairs, 1 of them with results"))
