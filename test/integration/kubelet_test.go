@@ -388,13 +388,16 @@ func (k *Kubelet) letGo(ctx context.Context, pod *corev1.Pod) (bool, error) {
 		return true, nil
 	}
 	if err == nil && !current.DeletionTimestamp.IsZero() {
-		err = k.remove(ctx, pod)
+		err = k.remove(ctx, current)
 	}
 	return false, err
 }
 
-// remove removes a pod that is being deleted.
+// remove removes a pod that is being deleted, unless it has no grace period, as when it has ended: then the API server removes it.
 func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) error {
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace == 0 {
+		return nil
+	}
 	return client.IgnoreNotFound(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 }
 
@@ -445,10 +448,7 @@ func (k *Kubelet) turn(ctx context.Context, all []*corev1.Pod, benchmarks []stri
 		var err error
 		switch {
 		case !pod.DeletionTimestamp.IsZero():
-			// The API server itself removes a pod without a grace period, such as one that has ended.
-			if grace := pod.DeletionGracePeriodSeconds; grace == nil || *grace > 0 {
-				err = k.remove(ctx, pod)
-			}
+			err = k.remove(ctx, pod)
 		case pod.Status.Phase == corev1.PodPending:
 			if err = k.bind(ctx, pod); err == nil {
 				err = k.attachAll(ctx, pod)

@@ -119,13 +119,11 @@ func (c *cluster) startKubelets(ctx context.Context, client *kubernetes.Clientse
 		}
 		k := kubelet(c.paths, n, c.binaries)
 		running, err := c.running(k)
+		if err == nil && !running {
+			err = forgetHeartbeat(ctx, client, n)
+		}
 		if err != nil {
 			return err
-		}
-		if !running {
-			if err := forgetHeartbeat(ctx, client, n); err != nil {
-				return err
-			}
 		}
 		for _, pr := range []process{k, devicePlugin(c.paths, n), draDriver(c.paths, n)} {
 			if err := c.ensure(pr); err != nil {

@@ -160,15 +160,12 @@ func eventful(duration time.Duration, during func()) measurement {
 }
 
 // outage returns a measurement during which the client's link goes down and comes up again. The tool ends at most 25 s after its
-// duration, and an outage takes longer on a busy machine. Therefore the duration grows with that of the slowest correct run.
+// duration, and an outage takes longer on a busy machine. Therefore the duration is at least that of the slowest correct run.
 func (p *pair) outage(t *testing.T, set func(up bool)) measurement {
 	return eventful(max(5*time.Second, slowest), func() {
 		for _, up := range []bool{false, true} {
 			set(up)
-			eventually(t, fmt.Sprintf("the link is up: %t", up), func() bool {
-				l, err := link(p.ends[0].space)
-				return err == nil && (l.Attrs().OperState == netlink.OperUp) == up
-			})
+			eventually(t, fmt.Sprintf("the link is up: %t", up), func() bool { return linkIs(p.ends[0].space, up) })
 		}
 	})
 }

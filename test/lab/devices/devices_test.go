@@ -72,11 +72,19 @@ func netdevice(function string) string {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
+	if !within(patience, holds) {
+		t.Fatalf("waited %s until %s", patience, what)
+	}
+}
+
+// within reports whether a condition holds within a time.
+func within(limit time.Duration, holds func() bool) bool {
 	for began := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("waited %s until %s", patience, what)
+		if time.Since(began) > limit {
+			return false
 		}
 	}
+	return true
 }
 
 // physical returns the PFs of the NUMA nodes.
