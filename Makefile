@@ -1,7 +1,11 @@
 # Tailgate. `make help` lists the targets.
 
+# Where Go compiles, which takes 2.6 GiB for Kubernetes, and starts what was compiled for the first time. /tmp may be too small for that,
+# in memory, or mounted with noexec, and make look requires both of Go's cache. Each go command makes this folder.
+export GOTMPDIR := $(or $(GOTMPDIR),$(shell dir=$$(cd / && go env GOCACHE 2> /dev/null) && mkdir -p "$$dir" 2> /dev/null && echo "$$dir"))
 SHELL := /bin/bash
-.SHELLFLAGS := -eu -o pipefail -c
+# -p: bash ignores BASH_ENV, and functions and options that the user exported.
+.SHELLFLAGS := -peu -o pipefail -c
 .DEFAULT_GOAL := help
 
 # The tools are pinned in a separate module.
@@ -20,19 +24,32 @@ PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
 # Go compiles everything as test/localcluster does (NoDebug, no cgo): once for tests and programs, and without the path of the work
 # tree, so that a new clone uses what an earlier one compiled.
 COMPILE := -trimpath -gcflags=all=-dwarf=false
-export GOFLAGS := $(filter-out $(COMPILE),$(GOFLAGS)) $(COMPILE)
+# Of the user's GOFLAGS, only flags that do not change what is compiled stay. test/environment decides the rest.
+export GOFLAGS := $(filter -p=% -modcacherw -v -x,$(GOFLAGS)) $(COMPILE)
 export CGO_ENABLED := 0
+# make build records the version of the checkout if git can read it: without git, or in the checkout of another user, it builds too.
+STAMP = $(shell git rev-parse --verify --quiet HEAD > /dev/null 2>&1 && git status --porcelain > /dev/null 2>&1 || echo -buildvcs=false)
+# The checkout has several modules, none of which belongs to a workspace of the user.
+export GOWORK := off
+export GO111MODULE := on
+# What is compiled here runs here.
+unexport GOOS GOARCH
+# Go needs a home for its caches; cron, systemd and some runners set none.
+export HOME := $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6))
+# They change what scripts print, which library a program loads, and which repository git uses.
+unexport BASH_ENV ENV CDPATH LD_PRELOAD GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_PREFIX GIT_COMMON_DIR GIT_OBJECT_DIRECTORY
 # Installs Tailgate on a local cluster and, without -install-only, measures.
 DEMO = go run ./hack/demo
+# Variables of the user with the names of the next four do not count, only arguments of make.
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all
 # except those of `make lab`.
-LABELS ?=
+LABELS =
 # A folder with a release (make release) that the specs with the label install use; empty: the work tree.
-RELEASE ?=
+RELEASE =
 # The number of local clusters that run e2e specs in parallel; the specs that take minutes start first (SpecPriority).
-PROCS ?= $(if $(E2E_VALUES),1,4)
+PROCS = $(if $(E2E_VALUES),1,4)
 # A file that describes the cluster of KUBECONFIG to the e2e specs (docs/e2e.md); empty: local clusters.
-E2E_VALUES ?=
+E2E_VALUES =
 
 .PHONY: help
 help: ## Show this help.
@@ -40,16 +57,35 @@ help: ## Show this help.
 
 ##@ The two commands
 
+test e2e localcluster devices lab: export LOOK_TESTS := 1
+.PHONY: look
+look: SHELL := /bin/sh
+look: .SHELLFLAGS := -c
+look: ## List what this machine lacks for the local cluster, and change nothing.
+	@sh hack/look.sh
+
 .PHONY: demo
-demo: build ## As root: start the local cluster, install Tailgate, measure, show the results; the cluster stays up.
+demo: look ## As root: start the local cluster, install Tailgate, measure, show the results; the cluster stays up.
+	@# Not a second prerequisite, because with -j in MAKEFLAGS it would be built while make looks.
+	$(MAKE) --no-print-directory build
 	$(DEMO)
 
 .PHONY: test
-test: unit ## As root: all tests; nothing is left behind.
+test: look ## As root: all tests; nothing is left behind.
+	go run ./hack/look -install
+	$(MAKE) --no-print-directory unit
 	$(MAKE) --jobs=2 --output-sync=target integration devices localcluster
 	$(MAKE) e2e
 
 ##@ Tests
+
+.PHONY: demo-debian13
+demo-debian13: ## As root: make demo in the root file system of a new Debian 13, with its compiler; nothing is left behind.
+	go run ./test/distribution trixie
+
+.PHONY: demo-container
+demo-container: look ## As root: make demo and make cluster-down in a container as Docker makes it, without Docker; nothing is left behind.
+	go run ./test/container
 
 .PHONY: unit
 unit: ## Unit tests; no root needed. The first time promtool is built, which takes some minutes.
@@ -69,22 +105,23 @@ peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gat
 	KUBEBUILDER_ASSETS="$$assets" go tool ginkgo -v --no-color --timeout=90m --label-filter=peers ./test/integration
 
 .PHONY: e2e
-e2e: ## As root: tests on the local cluster, or on that of E2E_VALUES; LABELS=measurement (or placement, faults, a || b) picks specs.
+e2e: look ## As root: tests on the local cluster, or on that of E2E_VALUES; LABELS=measurement (or placement, faults, a || b) picks specs.
 	mkdir -p bin
+	$(if $(E2E_VALUES),,go run ./hack/localcluster down)
 	trap 'go run ./hack/durations bin/e2e.json' EXIT; \
 	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
 	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
 
 .PHONY: localcluster
-localcluster: ## As root: tests of the local cluster itself: it repairs what dies, and leaves nothing behind.
-	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster
+localcluster: look ## As root: tests of the local cluster itself: it repairs what dies, and leaves nothing behind.
+	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster ./test/localcluster/look
 
 .PHONY: devices
-devices: ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/lab.md).
+devices: look ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/lab.md).
 	go test -v -count=1 -timeout 20m -tags e2e ./test/lab/devices
 
 .PHONY: lab
-lab: ## As root: upgrades and faults on a cluster of emulated machines (docs/lab.md); LAB_COMPONENTS: a folder of your CNI and device plugins.
+lab: look ## As root: upgrades and faults on a cluster of emulated machines (docs/lab.md); LAB_COMPONENTS: a folder of your CNI and device plugins.
 	mkdir -p bin
 	trap 'go run ./hack/durations bin/lab.json' EXIT; \
 	E2E_LAB=1 go tool ginkgo --tags=e2e -v --no-color --timeout=120m --label-filter=lab --json-report=lab.json --output-dir=bin ./test/e2e
@@ -95,7 +132,7 @@ onload: ## As root: tests of the Onload in ONLOAD_DIR in an emulated machine (CO
 	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 60m -tags e2e ./test/lab/onload
 
 .PHONY: lab-up
-lab-up: ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/lab.md).
+lab-up: look ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/lab.md).
 	$(DEMO) -install-only -lab
 
 .PHONY: lab-down
@@ -115,7 +152,8 @@ fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
 	hack/fuzz.sh $${FUZZTIME:-30s}
 
 .PHONY: bench
-bench: build ## As root: compare the pinger with other tools, then time the steps between two runs; SFNETTEST_BIN names the sfnt tools.
+bench: look ## As root: compare the pinger with other tools, then time the steps between two runs; SFNETTEST_BIN names the sfnt tools.
+	$(MAKE) --no-print-directory build
 	go run ./hack/bench
 	$(DEMO) -install-only
 	go run ./hack/bench -timeline "$$(go run ./hack/localcluster kubeconfig)"
@@ -123,11 +161,12 @@ bench: build ## As root: compare the pinger with other tools, then time the step
 ##@ The local cluster
 
 .PHONY: cluster-up
-cluster-up: ## As root: start the two-node cluster; no-op when it runs.
+cluster-up: look ## As root: start the two-node cluster; no-op when it runs.
 	go run ./hack/localcluster up
 
 .PHONY: deploy
-deploy: build ## As root: build the images and install Tailgate on the local cluster, started if needed.
+deploy: look ## As root: build the images and install Tailgate on the local cluster, started if needed.
+	$(MAKE) --no-print-directory build
 	$(DEMO) -install-only
 
 .PHONY: cluster-down
@@ -142,7 +181,7 @@ cluster-status: ## Show what runs and what does not.
 
 .PHONY: build
 build: ## Build the commands into bin/.
-	go build -ldflags "-s -w" -o bin/ ./cmd/...
+	go build $(STAMP) -ldflags "-s -w" -o bin/ ./cmd/...
 
 .PHONY: man
 man: ## Write the man pages of kubectl-tailgate into bin/man/man1.

@@ -18,6 +18,18 @@ const (
 	ConditionPassed = "Passed"
 )
 
+// Condition types of every kind, for tools that evaluate the readiness of any object, such as kstatus in Helm and Flux. They have
+// the reason of the verdict.
+const (
+	// ConditionReady is True when the verdict is Pass or, without criteria, when every run was measured; it is False when only a
+	// user can change that there is no Pass, and Unknown until then.
+	ConditionReady = "Ready"
+	// ConditionReconciling is True while the verdict may still change without a user's action, and absent otherwise.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True when only a user can change that there is no Pass, and absent otherwise.
+	ConditionStalled = "Stalled"
+)
+
 // Reasons of ConditionAccepted.
 const (
 	// ReasonAccepted surfaces when the cluster can provide what the spec requests.
@@ -189,6 +201,11 @@ const (
 	OutcomeToolMissing = "ToolMissing"
 	// OutcomeToolFailed surfaces when a tool failed, or its output shows that it did not measure.
 	OutcomeToolFailed = "ToolFailed"
+	// OutcomeClockWrong surfaces when a clock by which the tool measured was set, slewed or calibrated wrongly during the run.
+	OutcomeClockWrong = "ClockWrong"
+	// OutcomeSamplesMissing surfaces when the latency of so many messages is unknown that no percentile holds: the tool left
+	// them out, or did not send them in time.
+	OutcomeSamplesMissing = "SamplesMissing"
 	// OutcomeToolTimeout surfaces when a tool was killed at its deadline.
 	OutcomeToolTimeout = "ToolTimeout"
 	// OutcomeAccelerationFailed surfaces when a tool could not use Onload although it was requested: the library could not
@@ -271,6 +288,9 @@ const (
 	// WarningAccelerated surfaces when the kernel's stack was requested and messages of a cell bypassed it, or another
 	// library was in the tools' processes, or their path is unknown.
 	WarningAccelerated = "Accelerated"
+	// WarningRedirected surfaces when the kernel of an endpoint carried messages more than once: a proxy in the pod's network
+	// namespace, such as that of a mesh, sends them on.
+	WarningRedirected = "Redirected"
 	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown.
 	WarningPodChanged = "PodChanged"
 	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.

@@ -415,12 +415,14 @@ type Stream struct {
 
 // LatencyBenchmarkStatus is the observed state and the results.
 type LatencyBenchmarkStatus struct {
-	// observedGeneration is the generation of the spec that this status describes.
+	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Accepted (the spec is valid and the cluster has the requested resources), Succeeded (Unknown while the
-	// benchmark runs; the reason is its state) and, with criteria, Passed (Unknown without a verdict of Pass or Fail).
+	// benchmark runs; the reason is its state), with criteria Passed (Unknown without a verdict of Pass or Fail), and Ready,
+	// Reconciling and Stalled for generic tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -730,7 +732,7 @@ type StoredResult struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=lb,categories=tailgate
+// +kubebuilder:resource:shortName=lbench,categories=tailgate
 // +kubebuilder:selectablefield:JSONPath=`.status.completionTime`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`
@@ -742,6 +744,7 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="P50-ns",type=integer,JSONPath=`.status.summary.p50Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="P99-ns",type=integer,JSONPath=`.status.summary.p99Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="P99.9-ns",type=integer,JSONPath=`.status.summary.p999Nanoseconds`,priority=1
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.latencyType`,priority=1
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.type`,priority=1
 // +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.status.pair.clientNode`,priority=1
@@ -767,6 +770,7 @@ type LatencyBenchmark struct {
 	Spec LatencyBenchmarkSpec `json:"spec"`
 	// status is the observed state and the results.
 	// +optional
+	// +kubebuilder:default={}
 	Status LatencyBenchmarkStatus `json:"status,omitzero"`
 }
 

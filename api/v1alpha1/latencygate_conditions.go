@@ -7,8 +7,8 @@ import (
 
 // Condition types of a LatencyGate. It also has ConditionPassed.
 const (
-	// ConditionReady is True while the gate can do all of its work. When it is False, the message says what prevents it.
-	ConditionReady = "Ready"
+	// ConditionOperational is True while the gate can do all of its work. When it is False, the message says what prevents it.
+	ConditionOperational = "Operational"
 )
 
 // Condition types of a LatencyVerification.
@@ -16,12 +16,14 @@ const (
 	// ConditionVerified is True while the node is verified, False when its result failed, and Unknown while it waits, is
 	// measured, or nothing could be concluded.
 	ConditionVerified = "Verified"
+	// ConditionDeletable is False while a deletion of the LatencyVerification waits for the node to pass, and otherwise absent.
+	ConditionDeletable = "Deletable"
 )
 
-// Reasons of ConditionReady.
+// Reasons of ConditionOperational.
 const (
-	// ReasonReady surfaces when nothing prevents the work of the gate.
-	ReasonReady = "Ready"
+	// ReasonOperational surfaces when nothing prevents the work of the gate.
+	ReasonOperational = "Operational"
 	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be parsed: the schedule causes no measurements.
 	ReasonScheduleInvalid = "ScheduleInvalid"
 	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be created: its namespace does not exist, a quota is
@@ -32,10 +34,38 @@ const (
 	// cannot be removed from a dead node, or the nodes are busy. It is also a reason of state Unverified. The node
 	// is measured again, with another peer if there is one.
 	ReasonNoProgress = "NoProgress"
-	// ReasonHoldPodRefused surfaces when a hold pod cannot be created.
+	// ReasonNodeRefused surfaces when the API server refuses a mark on a node: a webhook or policy denies it, for example because the
+	// provider manages taints.
+	ReasonNodeRefused = "NodeRefused"
+	// ReasonNodeWriteDropped surfaces when the API server accepts the write of a mark and drops the mark: a mutating webhook or policy
+	// removes it.
+	ReasonNodeWriteDropped = "NodeWriteDropped"
+	// ReasonNodeContested surfaces when another client repeatedly changes a mark back.
+	ReasonNodeContested = "NodeContested"
+	// ReasonLabelMissing surfaces when no node of the gate has a label of spec.identity.labels: it is misspelt, or what sets it does not
+	// run, and a change is not noticed.
+	ReasonLabelMissing = "LabelMissing"
+	// ReasonHoldPodRefused surfaces when a hold pod cannot be created, changed or deleted.
 	ReasonHoldPodRefused = "HoldPodRefused"
 	// ReasonHoldPodEnded surfaces when a hold pod does not keep running: its node evicts or rejects it.
 	ReasonHoldPodEnded = "HoldPodEnded"
+	// ReasonVerificationRefused surfaces when the API server refuses to create the LatencyVerification of a node, or to write its
+	// status: a webhook denies it or does not answer.
+	ReasonVerificationRefused = "VerificationRefused"
+	// ReasonNodesUnmeasurable surfaces when nodes cannot be measured until a user acts: the template does not tolerate a
+	// taint of a node, or there is no other node that could be a peer.
+	ReasonNodesUnmeasurable = "NodesUnmeasurable"
+	// ReasonNodesWaiting surfaces when a node has waited for longer than 30 minutes for anything but its turn.
+	ReasonNodesWaiting = "NodesWaiting"
+	// ReasonMeasurementHeldUp surfaces while a benchmark of the gate cannot start: it is not accepted, or a pod of it is refused or
+	// does not start.
+	ReasonMeasurementHeldUp = "MeasurementHeldUp"
+	// ReasonScheduleTooShort surfaces when nodes were not measured in the time from one time of the schedule to the next, or in
+	// scheduleWindow.
+	ReasonScheduleTooShort = "ScheduleTooShort"
+	// ReasonEnvironmentFailed surfaces when a benchmark failed because of the cluster and not because of a result: a pod
+	// was evicted or refused, or a node was lost. It is also a reason of state Unverified. The node is measured again.
+	ReasonEnvironmentFailed = "EnvironmentFailed"
 	// ReasonNodesTaken surfaces when nodes that the gate selects belong to an older gate.
 	ReasonNodesTaken = "NodesTaken"
 	// ReasonSuspended surfaces while spec.suspend is set.
@@ -48,6 +78,10 @@ const (
 	ReasonNotSelected = "NotSelected"
 	// ReasonTaken surfaces while the node belongs to another gate.
 	ReasonTaken = "Taken"
+	// ReasonNodeDeleted surfaces while the Node does not exist. It is also a reason of state Unverified.
+	ReasonNodeDeleted = "NodeDeleted"
+	// ReasonGateDeleted surfaces after the gate was deleted. It is also a reason of state Unverified.
+	ReasonGateDeleted = "GateDeleted"
 )
 
 // Reasons of ConditionPassed of a LatencyGate. ReasonNodesTaken, too, makes it Unknown.
@@ -60,6 +94,8 @@ const (
 	ReasonTooManyUnverified = "TooManyUnverified"
 	// ReasonNotAllVerified surfaces with Unknown while nodes wait, are measured or are inconclusive.
 	ReasonNotAllVerified = "NotAllVerified"
+	// ReasonNodesNotReady surfaces with Unknown when all nodes are verified, and some are not ready: their identity is unknown.
+	ReasonNodesNotReady = "NodesNotReady"
 	// ReasonNoNodes surfaces with Unknown when the gate selects no node.
 	ReasonNoNodes = "NoNodes"
 )
@@ -68,9 +104,11 @@ const (
 const (
 	// ReasonNewNode surfaces when the gate sees a node for the first time.
 	ReasonNewNode = "NewNode"
-	// ReasonNodeReplaced surfaces when a Node was deleted and created again with the same name. It starts without the results of
-	// the deleted one.
+	// ReasonNodeReplaced surfaces when a Node was deleted and created again with the same name. It keeps the accepted results, unless
+	// it is for a machine with another system UUID.
 	ReasonNodeReplaced = "NodeReplaced"
+	// ReasonGateReplaced surfaces when the gate was deleted and created again with the same name. The node keeps the accepted results.
+	ReasonGateReplaced = "GateReplaced"
 	// ReasonIdentityChanged surfaces when a key of the node's identity changed.
 	ReasonIdentityChanged = "IdentityChanged"
 	// ReasonScheduleDue surfaces when the schedule asks for a measurement and it is the node's turn.
@@ -89,7 +127,8 @@ const (
 	ReasonBenchmarkEdited = "BenchmarkEdited"
 )
 
-// Reasons of the other states. Failed and Inconclusive also have the reasons of the benchmark's condition Passed. Unverified also
+// Reasons of the other states. With Verified, ReasonNodeNotReady surfaces while the node is not ready, because it may return changed:
+// condition Verified is Unknown. Failed and Inconclusive also have the reasons of the benchmark's condition Passed. Unverified also
 // has ReasonNotAccepted when a benchmark waited too long for resources that the node does not provide.
 const (
 	// ReasonMeasuring surfaces with Measuring.

@@ -22,8 +22,7 @@ const (
 	// IdentityOSImage is the name and version of the operating system.
 	IdentityOSImage IdentityKey = "OSImage"
 	// IdentityDevices is the number of allocatable devices of each of the template's extended resources
-	// (status.allocatable). It also changes when a device plugin restarts. Devices of Dynamic Resource Allocation are not
-	// counted.
+	// (status.allocatable). Devices of Dynamic Resource Allocation are not counted.
 	IdentityDevices IdentityKey = "Devices"
 )
 
@@ -40,18 +39,23 @@ type GateIdentity struct {
 	Keys []IdentityKey `json:"keys,omitempty"`
 
 	// labels are keys of node labels that are also part of the identity, at most 16, such as a label with the version of Onload
-	// or of a NIC's firmware.
+	// or of a NIC's firmware. A value that a node no longer reports, of a label or a key, is kept for 10 minutes
+	// (status.absent of the LatencyVerification).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.all(l, l.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && (!l.contains('/') || l.indexOf('/') <= 253))",message="must be keys that a label can have, such as example.com/nic-firmware"
+	// +kubebuilder:validation:XValidation:rule="!('tailgate.dev/latency-verified' in self)",message="tailgate.dev/latency-verified: the gate itself sets this label"
 	Labels []string `json:"labels,omitempty"`
 }
 
 // GateTaint keeps pods away from nodes that are not verified.
 type GateTaint struct {
-	// effect is NoSchedule, which keeps new pods away, or NoExecute, which also evicts running pods.
+	// effect is NoSchedule, which keeps new pods away, or NoExecute, which also evicts running pods. A change of all nodes at once
+	// taints all of them at once, whatever maxUnverified is, and Kubernetes deletes the pods of a NoExecute taint without regard to
+	// PodDisruptionBudgets.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
@@ -65,7 +69,8 @@ type Enforcement struct {
 
 	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The gate's own benchmarks tolerate it. The
 	// pods that a node needs before it can be measured, such as those of CNI and device plugins, must tolerate it too. If unset,
-	// the gate sets no taint.
+	// the gate sets no taint. A taint of this key that a node has already, for example from its kubelet's registration, stays
+	// in any case until the node is verified.
 	// +optional
 	Taint *GateTaint `json:"taint,omitempty"`
 
@@ -122,6 +127,7 @@ type OnInconclusive struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be verified; set suspend of the gate instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: must be absent, because historyLimit of the gate limits the benchmarks of each node"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: applies only to a schedule; remove it, or set schedule"
+// +kubebuilder:validation:XValidation:rule="!has(self.scheduleWindow) || has(self.schedule)",message="scheduleWindow: applies only to a schedule; remove it, or set schedule"
 type LatencyGateSpec struct {
 	// nodeSelector selects the nodes that are held back, by their labels. It must not be empty: to select every node, use
 	// matchExpressions with key kubernetes.io/hostname and operator Exists. A node belongs to one gate, the oldest that
@@ -148,7 +154,9 @@ type LatencyGateSpec struct {
 
 	// releaseAfter is how long the gate retains a node that it no longer selects, 1m to 8760h; default 1h. During this time, the
 	// node keeps its baselines, and is held back if it is not verified. A label that is lost in an upgrade and restored within
-	// this time has no effect. To release a node at once, delete its LatencyVerification.
+	// this time has no effect. A Node that is deleted and registers again without the label is held back for this time. The accepted
+	// results are also kept for this time when the Node or the gate is deleted. To release a node at once, delete its
+	// LatencyVerification.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
@@ -162,17 +170,31 @@ type LatencyGateSpec struct {
 	Identity GateIdentity `json:"identity,omitzero"`
 
 	// schedule is when verified nodes are measured again without a change, in the five fields of cron or as @daily, @weekly and
-	// so on; default never. Nodes are measured in turn: a node is unverified only during its turn.
+	// so on; default never. Nodes are measured in turn: a node is unverified only during its turn, which begins only while another
+	// node is free to be its peer. Times before the gate had this schedule, or while it was suspended, do not count. A time that
+	// the change to summer time skips is due at the change, and a time that occurs twice only the first time, unless the hour is *.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ') && !self.startsWith('@every')",message="give the time zone in timeZone, and times of day rather than @every"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('@') ? self in ['@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly'] : self.matches('^ *[^ ]+( +[^ ]+){4} *$')",message="must be the five fields minute, hour, day of month, month and day of week, or @yearly, @annually, @monthly, @weekly, @daily, @midnight or @hourly"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^ *[^ @]+( +[^ ]+){4} *$') || self.lowerAscii().matches('^ *([*?]|([0-5]?[0-9])(-([0-5]?[0-9]))?)(/[1-9][0-9]*)?(,([*?]|([0-5]?[0-9])(-([0-5]?[0-9]))?)(/[1-9][0-9]*)?)* +([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]*)?(,([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]*)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]*)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]*)?)* +([*?]|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/[1-9][0-9]*)?(,([*?]|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/[1-9][0-9]*)?)* +([*?]|(0?[0-6]|sun|mon|tue|wed|thu|fri|sat)(-(0?[0-6]|sun|mon|tue|wed|thu|fri|sat))?)(/[1-9][0-9]*)?(,([*?]|(0?[0-6]|sun|mon|tue|wed|thu|fri|sat)(-(0?[0-6]|sun|mon|tue|wed|thu|fri|sat))?)(/[1-9][0-9]*)?)* *$')",message="each field must be *, a value, a range a-b, a step such as */5, or a list of these: minute 0 to 59, hour 0 to 23, day of month 1 to 31, month 1 to 12 or JAN to DEC, day of week 0 to 6 or SUN to SAT (Sunday is 0)"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('@') || self.findAll('[0-9]{1,4}-[0-9]{1,4}').all(r, int(r.split('-')[0]) <= int(r.split('-')[1])) && self.lowerAscii().findAll('[a-z]{3}-[a-z]{3}').all(r, 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat'.indexOf(r.substring(0, 3)) <= 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat'.indexOf(r.substring(4)))",message="a range must not end before it begins: write two ranges, such as 22-23,0-4"
 	Schedule string `json:"schedule,omitempty"`
+
+	// scheduleWindow is how long after each time of the schedule turns may begin, 1m to 8760h; default until all nodes had their
+	// turn. Nodes that did not have one are first in the next window.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('8760h')",message="must be a duration from 1m to 8760h, such as 4h"
+	ScheduleWindow metav1.Duration `json:"scheduleWindow,omitzero"`
 
 	// timeZone is the time zone of schedule, such as Europe/Zurich; default UTC.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$') && self.lowerAscii() != 'local' && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be the name of a time zone, such as Europe/Zurich"
 	TimeZone string `json:"timeZone,omitempty"`
 
 	// enforcement lists what the gate sets in addition to the Node condition.
@@ -219,6 +241,10 @@ type NodeCounts struct {
 	Verified int32 `json:"verified"`
 	// unverified is the number of nodes in state Unverified, which wait to be measured.
 	Unverified int32 `json:"unverified"`
+	// unmeasurable is the number of those that cannot be measured as the gate and the nodes are: the template does not tolerate a
+	// taint of the node that no known component removes, or no other node can be its peer.
+	// +optional
+	Unmeasurable int32 `json:"unmeasurable,omitempty"`
 	// measuring is the number of nodes in state Measuring.
 	Measuring int32 `json:"measuring"`
 	// failed is the number of nodes in state Failed.
@@ -240,17 +266,32 @@ type NodeLine struct {
 	Message string `json:"message,omitempty"`
 }
 
+// ScheduleStatus says from when the times of a schedule count.
+type ScheduleStatus struct {
+	// schedule and timeZone are the ones of the spec to which startTime belongs.
+	// +kubebuilder:validation:MaxLength=100
+	Schedule string `json:"schedule"`
+	// timeZone is the time zone of schedule.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+	// startTime is when the operator first saw this schedule, or the end of spec.suspend. No node is due for an earlier time.
+	StartTime metav1.Time `json:"startTime"`
+}
+
 // MaxNodeLines is the maximum number of nodes in status.notVerified of a LatencyGate.
 const MaxNodeLines = 20
 
 // LatencyGateStatus is the state of the gate's nodes. The LatencyVerification of each node has the details.
 type LatencyGateStatus struct {
-	// observedGeneration is the generation of the spec that this status describes.
+	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready (the gate works without problems) and Passed (True while every node is verified, False if a node
-	// failed or more than maxUnverified nodes are not verified, otherwise Unknown).
+	// conditions are Operational (the gate works without problems), Passed (True while every node is verified, False if a node
+	// failed or more than maxUnverified nodes are not verified, otherwise Unknown), and Ready, Reconciling and Stalled for generic
+	// tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -260,6 +301,10 @@ type LatencyGateStatus struct {
 	// nodes are the numbers of nodes by state, including retained nodes.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitzero"`
+
+	// schedule says from when the times of spec.schedule count; absent without a schedule and while the gate is suspended.
+	// +optional
+	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 
 	// notVerified are the nodes that are not verified, at most 20: failed nodes first, then inconclusive ones, those being
 	// measured, and those that wait. To list all nodes, use kubectl get latencyverifications.
@@ -284,7 +329,7 @@ type LatencyGateStatus struct {
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Inconclusive",type=integer,JSONPath=`.status.nodes.inconclusive`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Operational",type=string,JSONPath=`.status.conditions[?(@.type=="Operational")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Passed")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="metadata.name: at most 63 characters and no dot, because it is part of labels and of the names of LatencyVerifications"
 type LatencyGate struct {
@@ -297,6 +342,7 @@ type LatencyGate struct {
 	Spec LatencyGateSpec `json:"spec"`
 	// status is the state of the nodes.
 	// +optional
+	// +kubebuilder:default={}
 	Status LatencyGateStatus `json:"status,omitzero"`
 }
 

@@ -32,6 +32,9 @@ const (
 	// ReasonPairDeleted surfaces when a user deleted the benchmark of a pair with its results: the pair is measured
 	// again.
 	ReasonPairDeleted = "PairDeleted"
+	// ReasonNodeGone surfaces when a pair failed because one of its Nodes has not existed for 30 minutes. It is also a reason of
+	// condition Passed.
+	ReasonNodeGone = "NodeGone"
 	// ReasonPairPostponed surfaces when a pair makes room for others because one of its nodes has been unable to provide the
 	// requested resources for a long time.
 	ReasonPairPostponed = "PairPostponed"
@@ -111,17 +114,32 @@ type PairCounts struct {
 	Failed int32 `json:"failed"`
 }
 
+// MissingNode is a node of a matrix whose Node does not exist.
+type MissingNode struct {
+	// name of the node.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// startTime is when the operator first found that there is no such Node.
+	StartTime metav1.Time `json:"startTime"`
+	// gone is true when the Node was still missing after 30 minutes: the pairs of the node that were not finished have failed,
+	// with reason NodeGone, also if the Node comes back later.
+	// +optional
+	Gone bool `json:"gone,omitempty"`
+}
+
 // Done returns the number of finished pairs.
 func (c PairCounts) Done() int32 { return c.Complete + c.Failed }
 
 // LatencyMatrixStatus is the observed state and the results. The benchmarks of the pairs have the details.
 type LatencyMatrixStatus struct {
-	// observedGeneration is the generation of the spec that this status describes.
+	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Accepted (the spec is valid and the cluster has the requested resources), Succeeded (Unknown while pairs are
-	// not finished, False if a pair failed) and, with criteria, Passed (False if a pair failed, True if all pairs passed).
+	// not finished, False if a pair failed), with criteria Passed (False if a pair failed, True if all pairs passed), and Ready,
+	// Reconciling and Stalled for generic tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -169,6 +187,13 @@ type LatencyMatrixStatus struct {
 	// +listMapKey=number
 	// +kubebuilder:validation:MaxItems=50
 	Running []RunningPair `json:"running,omitempty"`
+
+	// missingNodes are the nodes of the plan whose Node does not exist.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=501
+	MissingNodes []MissingNode `json:"missingNodes,omitempty"`
 
 	// slowest are the measured pairs with the highest p99 of the cell of template.spec.headline, at most ten, the slowest
 	// first. A p99 that falls among the lost messages is higher than any number. If the cell is a stream, these are the pairs
@@ -305,6 +330,7 @@ type PairsBandwidth struct {
 // +kubebuilder:printcolumn:name="P50-ns",type=integer,JSONPath=`.status.summary.p50Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="P99-ns",type=integer,JSONPath=`.status.summary.p99Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`,priority=1
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.template.spec.latencyType`,priority=1
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.template.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodes) || (self.spec.topology == oldSelf.spec.topology && self.spec.nodes == oldSelf.spec.nodes && has(self.spec.server) == has(oldSelf.spec.server) && (!has(self.spec.server) || self.spec.server == oldSelf.spec.server) && self.spec.parallelism == oldSelf.spec.parallelism && has(self.spec.template.metadata) == has(oldSelf.spec.template.metadata) && (!has(self.spec.template.metadata) || self.spec.template.metadata == oldSelf.spec.template.metadata) && self.spec.template.spec.tool == oldSelf.spec.template.spec.tool && self.spec.template.spec.workload == oldSelf.spec.template.spec.workload && self.spec.template.spec.rounds == oldSelf.spec.template.spec.rounds && self.spec.template.spec.placement == oldSelf.spec.template.spec.placement && self.spec.template.spec.network == oldSelf.spec.template.spec.network && self.spec.template.spec.latencyType == oldSelf.spec.template.spec.latencyType && has(self.spec.template.spec.variants) == has(oldSelf.spec.template.spec.variants) && (!has(self.spec.template.spec.variants) || self.spec.template.spec.variants == oldSelf.spec.template.spec.variants) && has(self.spec.template.spec.acceleration) == has(oldSelf.spec.template.spec.acceleration) && (!has(self.spec.template.spec.acceleration) || self.spec.template.spec.acceleration == oldSelf.spec.template.spec.acceleration) && has(self.spec.template.spec.pods) == has(oldSelf.spec.template.spec.pods) && (!has(self.spec.template.spec.pods) || self.spec.template.spec.pods == oldSelf.spec.template.spec.pods) && has(self.spec.template.spec.capture) == has(oldSelf.spec.template.spec.capture) && (!has(self.spec.template.spec.capture) || self.spec.template.spec.capture == oldSelf.spec.template.spec.capture) && has(self.spec.template.spec.notes) == has(oldSelf.spec.template.spec.notes) && (!has(self.spec.template.spec.notes) || self.spec.template.spec.notes == oldSelf.spec.template.spec.notes) && has(self.spec.template.spec.headline) == has(oldSelf.spec.template.spec.headline) && (!has(self.spec.template.spec.headline) || self.spec.template.spec.headline == oldSelf.spec.template.spec.headline) && has(self.spec.template.spec.highestPercentile) == has(oldSelf.spec.template.spec.highestPercentile) && (!has(self.spec.template.spec.highestPercentile) || self.spec.template.spec.highestPercentile == oldSelf.spec.template.spec.highestPercentile))",message="spec cannot change after it was accepted, except template.spec.criteria, template.spec.priority, suspend and ttlSecondsAfterFinished: delete the matrix and apply it again"
@@ -321,6 +347,7 @@ type LatencyMatrix struct {
 	Spec LatencyMatrixSpec `json:"spec"`
 	// status is what was measured.
 	// +optional
+	// +kubebuilder:default={}
 	Status LatencyMatrixStatus `json:"status,omitzero"`
 }
 

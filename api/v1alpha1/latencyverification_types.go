@@ -169,7 +169,8 @@ type VerificationResult struct {
 
 // Setback is a step that did not succeed, with the time of the next attempt.
 type Setback struct {
-	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused or HoldPodEnded of a hold pod.
+	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused or HoldPodEnded of a hold pod, NodeRefused,
+	// NodeWriteDropped or NodeContested of a mark.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and what to do.
@@ -188,11 +189,46 @@ type Setback struct {
 	Peers []string `json:"peers,omitempty"`
 }
 
+// NodeMark is a mark that a gate sets on a Node.
+// +kubebuilder:validation:Enum=Condition;Label;Taint
+type NodeMark string
+
+// The marks.
+const (
+	// MarkCondition is the Node condition, MarkLabel the label and MarkTaint the taint.
+	MarkCondition NodeMark = "Condition"
+	MarkLabel     NodeMark = "Label"
+	MarkTaint     NodeMark = "Taint"
+)
+
+// MarkSetback is a mark that the Node does not have although it should, or that it has although it should not.
+type MarkSetback struct {
+	// mark is Condition, Label or Taint. The gate writes each independently of the others.
+	Mark NodeMark `json:"mark"`
+	// reason is NodeRefused, NodeWriteDropped or NodeContested.
+	Setback `json:",inline"`
+}
+
+// AbsentKey is a key of the identity that the node does not report now.
+type AbsentKey struct {
+	// key is a key of identity, which has its last value.
+	// +kubebuilder:validation:MaxLength=330
+	Key string `json:"key"`
+	// startTime is since when the node does not report the key.
+	StartTime metav1.Time `json:"startTime"`
+	// endTime is until when the last value is kept. If the node reports the key again before, only another value is a change;
+	// at this time, its absence is a change.
+	EndTime metav1.Time `json:"endTime"`
+}
+
 // Retention is the reason why a LatencyVerification is kept although its node is not the gate's.
 type Retention struct {
 	// startTime is when the gate lost the node.
 	StartTime metav1.Time `json:"startTime"`
-	// reason is NotSelected if no gate selects the node, and Taken if another gate owns it.
+	// endTime is when the retention ends.
+	EndTime metav1.Time `json:"endTime"`
+	// reason is NotSelected if no gate selects the node, Taken if another gate owns it, NodeDeleted if there is no Node of its name, and
+	// GateDeleted if the gate was deleted. With NodeDeleted and GateDeleted, this object is only a record of the results.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and when the retention ends.
@@ -202,11 +238,16 @@ type Retention struct {
 
 // LatencyVerificationStatus is the state of the node, with its measurements and accepted results.
 type LatencyVerificationStatus struct {
+	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state is Unverified, Measuring, Verified, Failed or Inconclusive.
 	// +optional
 	State VerificationState `json:"state,omitempty"`
-	// conditions has condition Verified: True in state Verified, False in state Failed, and Unknown in the others. It has the
-	// reason of the state, and a message that says what to do.
+	// conditions are Verified, Deletable, and Ready, Reconciling and Stalled for generic tools. Verified is True in state Verified, False
+	// in state Failed, and Unknown in the others and while the node is not ready; it has the reason of the state, and a message that
+	// says what to do. Deletable is False while the deletion of this object waits for the node to pass.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -219,11 +260,28 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	NodeUID string `json:"nodeUID,omitempty"`
+	// systemUUID is the system UUID of the machine (status.nodeInfo.systemUUID of the Node): if the Node is created again for the same
+	// machine, or for one that cannot be distinguished, the accepted results are kept.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	SystemUUID string `json:"systemUUID,omitempty"`
+	// gateUID is the UID of the LatencyGate: a gate that was deleted and created again measures the node again, and keeps the accepted
+	// results.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	GateUID string `json:"gateUID,omitempty"`
 	// identity is the present identity of the node, to which the state applies, by the keys of the gate. The keys of labels are
 	// Label/NAME, and those of devices Devices/RESOURCE.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
+	// absent are the keys of the identity that the node does not report now, for example because a device plugin, the container
+	// runtime or a labeller restarts. They keep their last values for 10 minutes, and the node is not measured meanwhile.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=64
+	Absent []AbsentKey `json:"absent,omitempty"`
 	// changed are the changes since the accepted result that made the node unverified; absent if it is unverified for another
 	// reason.
 	// +optional
@@ -257,7 +315,14 @@ type LatencyVerificationStatus struct {
 	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
 	// +optional
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
-	// retained is set while the gate does not select the node, or another gate owns it. State, baselines and history are kept for
+	// markSetbacks are the marks that the Node does not have as it should, because the API server refuses or drops them or another
+	// client changes them back.
+	// +optional
+	// +listType=map
+	// +listMapKey=mark
+	// +kubebuilder:validation:MaxItems=3
+	MarkSetbacks []MarkSetback `json:"markSetbacks,omitempty"`
+	// retained is set while the gate does not select the node, another gate owns it, or the Node or the gate does not exist. State, baselines and history are kept for
 	// spec.releaseAfter of the gate, and a node that is not verified is held back. If the gate selects the node again, it continues
 	// with this state.
 	// +optional
@@ -295,7 +360,8 @@ type LatencyVerificationStatus struct {
 	History []VerificationResult `json:"history,omitempty"`
 }
 
-// LatencyVerification is the state of one node of a LatencyGate, which creates it. Its name is GATE.NODE.
+// LatencyVerification is the state of one node of a LatencyGate, which creates it. Its name is GATE.NODE. If its deletion is
+// requested while the gate has the node and the node is not verified, it is deleted when the node passes: a Fail is not forgotten.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -322,6 +388,7 @@ type LatencyVerification struct {
 	Spec LatencyVerificationSpec `json:"spec"`
 	// status is the state of the node.
 	// +optional
+	// +kubebuilder:default={}
 	Status LatencyVerificationStatus `json:"status,omitzero"`
 }
 
@@ -340,6 +407,16 @@ func (s *LatencyVerificationStatus) Verified() metav1.Condition {
 		return *c
 	}
 	return metav1.Condition{}
+}
+
+// Free reports whether the node may be used: it is in state Verified, and its identity is known, because it is ready.
+func (s *LatencyVerificationStatus) Free() bool {
+	return s.State == VerificationVerified && s.Verified().Status != metav1.ConditionUnknown
+}
+
+// Record reports whether the LatencyVerification is only a record of accepted results, because the Node or the gate does not exist.
+func (s *LatencyVerificationStatus) Record() bool {
+	return s.Retained != nil && (s.Retained.Reason == ReasonNodeDeleted || s.Retained.Reason == ReasonGateDeleted)
 }
 
 // VerificationName returns the name of the LatencyVerification of a gate's node: both names with a dot between them, which no

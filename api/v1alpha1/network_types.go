@@ -289,7 +289,7 @@ type Onload struct {
 	// source Image, it is the path at which the dynamic linker finds libonload.so.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/libonload[A-Za-z0-9._+-]*$')",message="must be the absolute path of a library whose name begins with libonload"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/libonload([.-][A-Za-z0-9._+-]*)?$')",message="must be the absolute path of Onload's library, such as /usr/lib64/libonload.so; libonload_ext and libonload_zf are other libraries"
 	Library string `json:"library,omitempty"`
 }
 

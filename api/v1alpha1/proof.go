@@ -18,7 +18,7 @@ const (
 	// ProofSMTSiblings checks that no other container may run on the other CPUs of the measuring CPU's core: there are none,
 	// SMT is off, or they are the endpoint's own.
 	ProofSMTSiblings = "SMTSiblings"
-	// ProofCPUQuota checks that the endpoint's cgroup has no CFS quota, or that it was never used up while the tools ran.
+	// ProofCPUQuota checks that no CFS quota, of its cgroup or of one above, stopped the endpoint while the tools ran.
 	ProofCPUQuota = "CPUQuota"
 	// ProofCaptureCPU checks that packets were captured on another CPU than the measuring CPU; only for servers that capture.
 	ProofCaptureCPU = "CaptureCPU"
@@ -41,7 +41,7 @@ const (
 	ProofFirmware        = "Firmware"
 	ProofFirmwareVariant = "FirmwareVariant"
 	// ProofAcceleration checks, with Onload, that the messages of every cell bypassed the kernel at this end; with Kernel, that
-	// they all went through it. The counters of the endpoint's network namespace before and after each cell decide, compared
+	// they all went through it, once. The counters of the endpoint's network namespace before and after each cell decide, compared
 	// with the number of messages; Onload's library in the memory of the tool's server, its banner, its stacks, its
 	// descriptors, the counters of the interface and the tool's own report must agree. In the network of the host, whose
 	// counters include all processes of the host, the result may remain unknown.

@@ -34,7 +34,7 @@ type CellResult struct {
 	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
 	// countedFrom is the start of latencies at a rate: Intended is the time at which the message was scheduled, so that delays of
-	// the sender are included; Actual is the time at which it was sent, for tools that do not report the scheduled time.
+	// the sender are included; Actual is the time at which it was sent.
 	// +optional
 	// +kubebuilder:validation:Enum=Intended;Actual
 	CountedFrom string `json:"countedFrom,omitempty"`
@@ -45,7 +45,8 @@ type CellResult struct {
 	// lost is the number of messages that were not answered, not received in a stream, or outside the range of the histogram.
 	// They are not among the samples.
 	Lost int64 `json:"lost"`
-	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
+	// lostFrom is the lowest percentile that is unknown because of lost messages, or of answered messages whose
+	// latency the tool did not record; absent if there is none.
 	// +optional
 	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// minNanoseconds is the exact smallest sample.
@@ -152,13 +153,13 @@ type Spread struct {
 	MaxNanoseconds int64 `json:"maxNanoseconds"`
 }
 
-// Ratio is a percentile of a variant as a multiple of the first variant's. The numbers have two decimals, or four below
-// 0.1; bounds are rounded outwards.
+// Ratio is a percentile of a variant as a multiple of the first variant's. The numbers have three decimals, or three
+// digits below 0.1, and more beside 1, so that a bound is on its side of 1; bounds are rounded outwards.
 type Ratio struct {
 	// percentile that is compared.
 	Percentile Percentile `json:"percentile"`
-	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). With one
-	// round, or where a round has too few samples, it is the ratio of the percentiles over all rounds, and has no bounds.
+	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). Where a
+	// round has too few samples, it is the ratio of the percentiles over all rounds, and has no bounds.
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate"`
 	// lower is the lower bound of the 95 % interval: the true ratio is between both bounds with at least 95 % confidence

@@ -69,7 +69,7 @@ func emulate(dir string) error {
 // compile builds one of the Makefile's programs, for this machine or for the emulated one.
 func compile(path string, variables ...string) error {
 	if emulated {
-		return images.CrossCompile(context.Background(), cross, path)
+		return images.Compile(context.Background(), cross, path)
 	}
 	return pinger.Build(context.Background(), "../..", path, variables...)
 }

@@ -245,12 +245,13 @@ func limitMemory() {
 
 // setUpGates adds the controllers of LatencyGates and LatencyVerifications.
 func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings) error {
-	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
+	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}, Refusals: &gate.Refusals{}}
 	if err := gates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}
 	verifications := &gate.Verifications{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+		Refusals: gates.Refusals,
+		Client:   mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
 		Judge: r.Judge, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {

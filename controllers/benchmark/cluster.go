@@ -158,7 +158,7 @@ func (r *Reconciler) networkDefinition(ctx context.Context, b *v1alpha1.LatencyB
 	return definition, nil
 }
 
-// parent reads the name of the node's interface below the interfaces of a variant's network; empty if the network names none.
+// parent reads the name of the node's interface below the interfaces of a variant's network; empty if there is none.
 func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (string, error) {
 	namespace, name := pods.NetworkName(b, v)
 	definition := &unstructured.Unstructured{}
@@ -208,7 +208,8 @@ func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight
 	return all, nil
 }
 
-// ofNodes reads objects of another program that are named after nodes; it returns nil if the cluster does not have the kind.
+// ofNodes reads objects of another program that are named after nodes, and merges those of one node. It returns nil if the cluster
+// does not have the kind.
 func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
 	if r.absent.known(kind, r.Clock.Now()) {
 		return nil, nil
@@ -226,10 +227,16 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 			if !matching.Has(u.GetName()) {
 				return nil
 			}
-			var err error
-			if all[u.GetName()], err = foreign.Decode[T](u.Object); err != nil {
+			decoded, err := foreign.Decode[T](u.Object)
+			if err != nil {
 				return fmt.Errorf("%s: %w", u.GetName(), err)
 			}
+			if other, ok := all[u.GetName()]; ok {
+				if merging, ok := any(other).(interface{ Merge(o T) T }); ok {
+					decoded = merging.Merge(decoded)
+				}
+			}
+			all[u.GetName()] = decoded
 			return nil
 		})
 		switch {

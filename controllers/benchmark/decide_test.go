@@ -753,6 +753,7 @@ func TestCurable(t *testing.T) {
 	cases := map[string]bool{
 		v1alpha1.OutcomeUnschedulable: true, v1alpha1.OutcomeTopologyAffinity: true, v1alpha1.OutcomeAdmissionRejected: true,
 		v1alpha1.OutcomeNetworkFailed: true, v1alpha1.OutcomeStartTimeout: true, v1alpha1.OutcomeToolFailed: true,
+		v1alpha1.OutcomeClockWrong: true, v1alpha1.OutcomeSamplesMissing: true,
 		v1alpha1.OutcomeToolTimeout: true, v1alpha1.OutcomePeerUnreachable: true, v1alpha1.OutcomeAgentFailed: true,
 		v1alpha1.OutcomeEvicted: true, v1alpha1.OutcomeNodeLost: true, v1alpha1.OutcomePodLost: true,
 		v1alpha1.OutcomeDeadlineExceeded: true, v1alpha1.OutcomeResultMissing: true, v1alpha1.OutcomeResultCorrupt: true,

@@ -142,7 +142,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 			return nil, err
 		}
 		if accepted == nil {
-			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node in this namespace; see kubectl get lver", c.gate)
+			c.missing = fmt.Sprintf("the baseline, LatencyGate %s, has no accepted result of the client's node in this namespace; see kubectl get latencyverifications.tailgate.dev", c.gate)
 			return c, nil
 		}
 		key, c.uid = types.NamespacedName{Namespace: accepted.Namespace, Name: accepted.Benchmark}, accepted.UID

@@ -191,7 +191,7 @@ func competes(b *v1alpha1.LatencyBenchmark) bool {
 // unseenBefore reports whether o is older than b and no manager has looked at it yet, so that it may want the nodes
 // of b.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
-	if o.Status.ObservedGeneration != 0 || o.Spec.Suspend || !o.DeletionTimestamp.IsZero() {
+	if o.Status.ObservedGeneration > 0 || o.Spec.Suspend || !o.DeletionTimestamp.IsZero() {
 		return false
 	}
 	order := o.CreationTimestamp.Compare(b.CreationTimestamp.Time)

@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
@@ -52,6 +53,7 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 
 // write writes the status if it changed, counts the changes in the metrics, and sends events.
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
+	standing.Publish(&b.Status.Conditions, b.Generation, r.Clock.Now(), standing.OfMeasurement(b))
 	summary.Bound(&b.Status)
 	if equality.Semantic.DeepEqual(old.Status, b.Status) {
 		return nil

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -163,6 +164,13 @@ func (r *Reconciler) verified(ctx context.Context, w *world, name string) (resul
 		return fail(err)
 	}
 	clientSeen.ClaimedDevice, serverSeen.ClaimedDevice = w.benchmark.Status.Active.ClientDevice, w.benchmark.Status.Active.ServerDevice
+	for pod, seen := range map[*corev1.Pod]*result.Seen{w.client: &clientSeen, w.server: &serverSeen} {
+		node := corev1.Node{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &node); err != nil && !apierrors.IsNotFound(err) {
+			return fail(fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err))
+		}
+		seen.NodeBootID = node.Status.NodeInfo.BootID
+	}
 	stored, err := result.NewStored(client, server, clientSeen, serverSeen)
 	if err != nil {
 		return fail(err)

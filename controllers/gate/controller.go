@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -58,11 +60,12 @@ type Gates struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Refusals are those that the controller of the verifications met; nil if it shares none.
+	Refusals *Refusals
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates/status,verbs=update
-// +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates/finalizers,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/status,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/finalizers,verbs=update
@@ -94,18 +97,16 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	next, err := r.members(ctx, all)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
+	next, memberErr := r.members(ctx, all)
 	chosen := choose(all.lineup)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
+	all.refused = cmp.Or(refusal(memberErr, startErr), r.Refusals.first(all.lineup.verifications))
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
 		return controllers.Written(0, err)
 	}
-	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), startErr)
+	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), errors.Join(memberErr, startErr))
 }
 
 // survey is the observed state of a gate.
@@ -118,9 +119,17 @@ type survey struct {
 	retained []*v1alpha1.LatencyVerification
 	// taken are the nodes that the gate selects but that belong to an older gate, by the name of that gate.
 	taken map[string][]string
+	// away is the number of verified nodes that are not ready.
+	away int32
 	// invalid is the error in the schedule; empty if there is none.
 	invalid string
-	// nextFire is the time until the schedule is next due; zero for never.
+	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
+	refused string
+	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
+	heldUp map[string]string
+	// leaving are the nodes that failed and are being deleted. Other nodes that are being deleted are not the gate's any more.
+	leaving []*v1alpha1.LatencyVerification
+	// nextFire is the time until the schedule is next due, or its window ends; zero for never.
 	nextFire time.Duration
 }
 
@@ -155,6 +164,9 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		}
 	}
 
+	if err := r.observeHeldUp(ctx, s, measuring.Items); err != nil {
+		return nil, err
+	}
 	s.lineup.standing = standings(verifications.Items)
 	own := map[string]*v1alpha1.LatencyVerification{}
 	for i := range verifications.Items {
@@ -165,7 +177,11 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		s.lineup.nodes[node.Name] = node
-		if !selects(g, node) || !node.DeletionTimestamp.IsZero() {
+		if !node.DeletionTimestamp.IsZero() {
+			s.leave(own, node)
+			continue
+		}
+		if !selects(g, node) {
 			continue
 		}
 		if owner := ownerOf(node, gates.Items); owner != nil && owner.Name != g.Name {
@@ -180,32 +196,60 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		}
 	}
 	for _, v := range own {
-		if s.lineup.nodes[v.Spec.NodeName] != nil {
+		if s.lineup.nodes[v.Spec.NodeName] != nil && !v.Status.Record() {
 			s.retained = append(s.retained, v)
 		}
 	}
 	slices.SortFunc(s.missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	r.consult(s, now)
+	consult(s, now)
 	return s, nil
 }
 
-// consult determines when the schedule was last due, and when it is due next.
-func (r *Gates) consult(s *survey, now time.Time) {
-	schedule, zone, err := scheduleOf(s.gate.Spec)
-	if err == nil && schedule == nil {
-		return
+// leave takes a node that is being deleted off the gate's verifications: it cannot be made the gate's again. One that failed still
+// counts, because its deletion shows nothing about what made it fail.
+func (s *survey) leave(own map[string]*v1alpha1.LatencyVerification, node *corev1.Node) {
+	if v := own[node.Name]; v != nil && v.Status.State == v1alpha1.VerificationFailed {
+		s.leaving = append(s.leaving, v)
 	}
-	var next time.Time
-	if err == nil {
-		if next = schedule.Next(now.In(zone)); next.IsZero() {
-			err = fmt.Errorf("spec.schedule: %q never occurs", s.gate.Spec.Schedule)
+	delete(own, node.Name)
+}
+
+// refusal returns the first error that is not a conflict, which another reconcile solves; empty if there is none.
+func refusal(all ...error) string {
+	for _, err := range all {
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return err.Error()
 		}
 	}
-	if err != nil {
-		s.invalid = err.Error()
+	return ""
+}
+
+// Refusals has the last error of the API server about the status of each LatencyVerification that cannot be written. It is only in
+// memory: what stands in a gate's status about it cannot be stored in the verification.
+type Refusals struct{ byName sync.Map }
+
+// note records the outcome of writing the status of a verification.
+func (r *Refusals) note(name string, err error) {
+	if text := refusal(err); r == nil {
 		return
+	} else if text != "" {
+		r.byName.Store(name, text)
+	} else {
+		r.byName.Delete(name)
 	}
-	s.lineup.fired, s.nextFire = lastFired(schedule, now.In(zone)), next.Sub(now)
+}
+
+// first returns the first error about the verifications; empty if there is none.
+func (r *Refusals) first(verifications []*v1alpha1.LatencyVerification) string {
+	for _, v := range verifications {
+		if r == nil {
+			break
+		}
+		if text, ok := r.byName.Load(v.Name); ok {
+			return text.(string)
+		}
+	}
+	return ""
 }
 
 // selects reports whether a gate's selector selects a node. An invalid selector selects no node.
@@ -233,26 +277,28 @@ func compareAge(a, b *v1alpha1.LatencyGate) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// members creates a verification for each of the gate's nodes without one. It returns when to continue.
+// members creates a verification for each of the gate's nodes without one. It continues after an error, and returns the first one,
+// and when to continue.
 func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
+	var first error
 	for i, node := range s.missing {
 		if i == maxCreated {
-			return time.Millisecond, nil
+			return time.Millisecond, first
 		}
 		v := &v1alpha1.LatencyVerification{
 			ObjectMeta: metav1.ObjectMeta{
-				Name:            v1alpha1.VerificationName(s.gate.Name, node.Name),
-				Finalizers:      []string{v1alpha1.FinalizerNode},
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.gate, v1alpha1.GroupVersion.WithKind("LatencyGate"))},
+				// The gate does not own it: the garbage collector would delete the accepted results with the gate.
+				Name:       v1alpha1.VerificationName(s.gate.Name, node.Name),
+				Finalizers: []string{v1alpha1.FinalizerNode},
 			},
 			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name},
 		}
 		// An existing one is either ours, and not in the cache yet, or an earlier gate's that is being deleted.
-		if err := r.Client.Create(ctx, v); err != nil && !apierrors.IsAlreadyExists(err) {
-			return 0, fmt.Errorf("creating the LatencyVerification of node %s: %w", node.Name, err)
+		if err := r.Client.Create(ctx, v); err != nil && !apierrors.IsAlreadyExists(err) && first == nil {
+			first = fmt.Errorf("creating the LatencyVerification of node %s: %w", node.Name, err)
 		}
 	}
-	return 0, nil
+	return 0, first
 }
 
 // start creates the chosen benchmarks, and makes the nodes that are due by the schedule unverified. It continues after an error,
@@ -298,7 +344,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.verification), v); err != nil {
 		return err
 	}
-	if v.ResourceVersion != begin.verification.ResourceVersion || !v.DeletionTimestamp.IsZero() {
+	if v.ResourceVersion != begin.verification.ResourceVersion {
 		// It has changed since it was chosen.
 		return conflict(v)
 	}
@@ -342,19 +388,25 @@ func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error 
 	return nil
 }
 
-// finalize deletes the gate's verifications, whose finalizers update the marks on the nodes, and removes the gate's finalizer after
-// the last one.
+// finalize removes the gate's finalizer when its nodes are released, which the controller of the verifications does. Until then, the
+// gate says what prevents it.
 func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 	list := &v1alpha1.LatencyVerificationList{}
 	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name}); err != nil {
 		return fmt.Errorf("listing the gate's verifications: %w", err)
 	}
+	var left []*v1alpha1.LatencyVerification
 	for i := range list.Items {
-		if err := controllers.Delete(ctx, r.Client, &list.Items[i]); err != nil {
-			return err
+		if v := &list.Items[i]; controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
+			left = append(left, v)
 		}
 	}
-	if len(list.Items) > 0 || !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
+	if len(left) > 0 {
+		old := g.DeepCopy()
+		g.SetCondition(leaving(left))
+		return r.report(ctx, old, g)
+	}
+	if !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
 		return nil
 	}
 	return patchFinalizer(ctx, r.Client, g, controllerutil.RemoveFinalizer)
@@ -379,11 +431,19 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	ofVerification := gathered(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*v1alpha1.LatencyVerification).Spec.GateName}}}
 	})
+	ofBenchmark := gathered(func(_ context.Context, o client.Object) []reconcile.Request {
+		if name := o.GetLabels()[v1alpha1.LabelGate]; name != "" {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+		}
+		return nil
+	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("latencygate").
 		Watches(&v1alpha1.LatencyGate{}, handler.EnqueueRequestsFromMapFunc(allGates), builder.WithPredicates(gateChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofVerification, builder.WithPredicates(stateChanges)).
+		Watches(&v1alpha1.LatencyBenchmark{}, ofBenchmark, builder.WithPredicates(heldUpChanges)).
 		Watches(&corev1.Node{}, gathered(allGates), builder.WithPredicates(nodeChanges)).
+		WithOptions(controller.Options{RateLimiter: retries()}).
 		Complete(r)
 }
 
@@ -407,9 +467,10 @@ var gateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyGate) 
 	return before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers)
 })
 
-// stateChanges passes changes of a verification's status, from which a gate's summary and its next choice are made.
+// stateChanges passes changes of a verification's status, from which a gate's summary and its next choice are made, and of its
+// finalizers, for which a gate that is being deleted waits.
 var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerification) bool {
-	return !equality.Semantic.DeepEqual(before.Status, after.Status)
+	return !equality.Semantic.DeepEqual(before.Status, after.Status) || len(before.Finalizers) != len(after.Finalizers)
 })
 
 // nodeChanges passes the changes of a node that matter; changes of heartbeats and images do not.

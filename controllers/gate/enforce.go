@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -19,35 +21,54 @@ import (
 )
 
 // enforce brings the cluster in line with the status: it updates the Node's marks, deletes benchmarks that are not needed, and
-// updates the hold pod. A hold pod that cannot be created stops nothing else. It returns when to look at the hold pod again.
+// updates the hold pod. Each is done independently of the others, so that one that is refused stops nothing else. It returns when to
+// look again.
 func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	p := publicationOf(w.gate, v)
 	publishes, err := r.publishes(ctx, w, p)
 	if err != nil {
 		return 0, err
 	}
-	if publishes {
-		if err := publish(ctx, r.Client, r.Live, w.node, p, metav1.Time{Time: w.now}); err != nil {
-			return 0, err
+	before := v.DeepCopy()
+	var again time.Duration
+	var markErr error
+	switch {
+	case publishes:
+		again, markErr = r.mark(ctx, w.node, v, p)
+		if markErr == nil && len(v.Status.MarkSetbacks) == 0 {
+			r.observeHold(w.node, v, p)
 		}
-		r.observeHold(w.node, v, p)
+	default:
+		v.Status.MarkSetbacks = nil
 	}
-	if err := r.prune(ctx, w.gate, v); err != nil {
+	pruneErr := r.prune(ctx, w.gate.Spec.Namespace, v)
+	holdAgain, holdErr := r.hold(ctx, w, v)
+	if err := r.noteSetbacks(ctx, before, v, w.node); err != nil {
 		return 0, err
 	}
-	before := v.Status.HoldPodSetback.DeepCopy()
-	again, err := r.hold(ctx, w, v)
-	if !equality.Semantic.DeepEqual(before, v.Status.HoldPodSetback) {
-		if err := r.Client.Status().Update(ctx, v); err != nil {
-			return 0, fmt.Errorf("writing the status: %w", err)
-		}
+	return controllers.Soonest(again, holdAgain), cmp.Or(holdErr, pruneErr, markErr)
+}
+
+// noteSetbacks writes the setbacks of marks and hold pod, if they changed, and sends events about those of the Node.
+func (r *Verifications) noteSetbacks(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
+	if equality.Semantic.DeepEqual(before.Status, v.Status) {
+		return nil
 	}
-	return again, err
+	if err := r.Client.Status().Update(ctx, v); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	if node != nil {
+		controllers.Send(r.Recorder, node, markNotices(before, v)...)
+	}
+	return nil
 }
 
 // publishes reports whether this verification may write the marks on the Node: its gate owns the node, or no gate does. In
 // the latter case another retained verification may hold the node back; then this one does not release it.
 func (r *Verifications) publishes(ctx context.Context, w *world, p publication) (bool, error) {
+	if w.node == nil {
+		return false, nil
+	}
 	if w.owner != nil || p.holdsBack() {
 		return !w.lost() || w.owner == nil, nil
 	}
@@ -58,14 +79,14 @@ func (r *Verifications) publishes(ctx context.Context, w *world, p publication) 
 	return !slices.ContainsFunc(others, func(o v1alpha1.LatencyVerification) bool { return o.Status.State != v1alpha1.VerificationVerified }), nil
 }
 
-// others returns the other verifications of the same node that are not being deleted, read live.
+// others returns the other verifications of the same node, read live, that are neither being deleted nor only records.
 func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerification) ([]v1alpha1.LatencyVerification, error) {
 	list := &v1alpha1.LatencyVerificationList{}
 	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.nodeName": v.Spec.NodeName}); err != nil {
 		return nil, fmt.Errorf("listing the node's verifications: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(o v1alpha1.LatencyVerification) bool {
-		return o.Name == v.Name || !o.DeletionTimestamp.IsZero()
+		return o.Name == v.Name || !o.DeletionTimestamp.IsZero() || o.Status.Record()
 	}), nil
 }
 
@@ -84,9 +105,9 @@ func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerifi
 
 // prune deletes the node's benchmarks that the status does not name, except benchmarks with a higher number than the status
 // has, which are being created.
-func (r *Verifications) prune(ctx context.Context, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
+func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1.LatencyVerification) error {
 	list := &v1alpha1.LatencyBenchmarkList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(gate.Spec.Namespace), client.MatchingFields{indexOwner: string(v.UID)}); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexOwner: string(v.UID)}); err != nil {
 		return fmt.Errorf("listing the node's benchmarks: %w", err)
 	}
 	for i := range list.Items {
@@ -118,25 +139,84 @@ func numberOf(name string) int64 {
 
 // finalize updates the marks on the Node for the end of the verification: if a gate owns the node, the marks of that gate, which
 // hold the node back until it is verified; otherwise the marks of another retained verification, if there is one; otherwise none.
-// The hold pod and the benchmarks are deleted with the verification, which owns them.
-func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+// The hold pod and the benchmarks are deleted with the verification, which owns them. While a mark is refused, the verification
+// remains and says so.
+func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
-		return nil
-	}
-	node, gates, err := r.nodeAndGates(ctx, v)
-	if err != nil {
-		return err
+		return 0, nil
 	}
 	if node != nil {
-		p, err := r.afterwards(ctx, v, node, gates)
-		if err != nil {
-			return err
-		}
-		if err := publish(ctx, r.Client, r.Live, node, p, metav1.Time{Time: r.Clock.Now()}); err != nil {
-			return err
+		if again, err := r.release(ctx, v, node, gates); err != nil || len(v.Status.MarkSetbacks) > 0 {
+			return again, err
 		}
 	}
-	return patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
+	r.contests.forget(types.UID(v.Status.NodeUID))
+	return 0, patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
+}
+
+// release gives a Node the marks that it has when one of its verifications is gone.
+func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (time.Duration, error) {
+	p, err := r.afterwards(ctx, v, node, gates)
+	if err != nil {
+		return 0, err
+	}
+	before := v.DeepCopy()
+	again, err := r.mark(ctx, node, v, p)
+	return again, cmp.Or(r.noteSetbacks(ctx, before, v, node), err)
+}
+
+// defaultRetention is how long the accepted results of a gate are kept whose spec cannot be read any more: the default of
+// spec.releaseAfter.
+const defaultRetention = time.Hour
+
+// dismiss releases a node whose gate is being deleted or is gone, and keeps its accepted results for spec.releaseAfter, so that a gate
+// that is only created again, for example because a tool replaces it by force, compares with them. It deletes a verification that has
+// none.
+func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) (time.Duration, error) {
+	if v.Status.Accepted == nil {
+		return 0, controllers.Delete(ctx, r.Client, v)
+	}
+	if old := v.DeepCopy(); v.Status.Retained == nil || v.Status.Retained.Reason != v1alpha1.ReasonGateDeleted {
+		after := defaultRetention
+		if w.gate != nil {
+			after = w.gate.Spec.ReleaseAfter.Duration
+		}
+		var err error
+		if v.Status, err = w.dismissed(after); err != nil {
+			return 0, err
+		}
+		if err := r.report(ctx, old, v, step{event: eventDismissed}); err != nil {
+			return 0, err
+		}
+	}
+	if controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
+		if w.node != nil {
+			if again, err := r.release(ctx, v, w.node, gates); err != nil || len(v.Status.MarkSetbacks) > 0 {
+				return again, err
+			}
+		}
+		// Namespace and hold pod are those of the gate, which is still there unless a user removed its finalizer.
+		if w.gate != nil && !w.foreign() {
+			pod, err := controllers.Get[corev1.Pod](ctx, r.Client, w.gate.Spec.Namespace, holdPodName(w.gate.Name, v.Spec.NodeName))
+			if err != nil {
+				return 0, err
+			}
+			if pod != nil && metav1.IsControlledBy(pod, v) {
+				if err := controllers.Delete(ctx, r.Client, pod); err != nil {
+					return 0, err
+				}
+			}
+			if err := r.prune(ctx, w.gate.Spec.Namespace, v); err != nil {
+				return 0, err
+			}
+		}
+		return v.Status.Retained.EndTime.Sub(w.now), patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
+	}
+	whole := v.Status.Retained.EndTime.Sub(v.Status.Retained.StartTime.Time)
+	if left := v.Status.Retained.EndTime.Sub(w.now); left > 0 {
+		return min(left, whole), nil
+	}
+	return 0, controllers.Delete(ctx, r.Client, v)
 }
 
 // afterwards returns the marks of a Node when one of its verifications is gone.
@@ -147,7 +227,7 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	}
 	if owner := ownerOf(node, gates); owner != nil {
 		heir := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(owner.Name, node.Name)}}
-		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool { return metav1.IsControlledBy(&o, owner) }); i >= 0 {
+		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool { return o.Spec.GateName == owner.Name && !foreign(&o, owner) }); i >= 0 {
 			heir = &others[i]
 		}
 		return publicationOf(owner, heir), nil
@@ -155,7 +235,7 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	var p publication
 	for i := range others {
 		gate := gateOf(&others[i], gates)
-		if gate == nil || !gate.DeletionTimestamp.IsZero() || p.holdsBack() {
+		if gate == nil || !gate.DeletionTimestamp.IsZero() || foreign(&others[i], gate) || p.holdsBack() {
 			continue
 		}
 		p = publicationOf(gate, &others[i])

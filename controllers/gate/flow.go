@@ -71,6 +71,9 @@ const (
 	patience = 5 * time.Minute
 	// queuePatience is how long it may wait for other benchmarks, each of which has its own limit.
 	queuePatience = 30 * time.Minute
+	// pluginPatience is how long it may wait for a device plugin that restarts: a container that exits repeatedly is started only every
+	// 5 minutes.
+	pluginPatience = 30 * time.Minute
 	// cellAllowance and runAllowance exceed the time that the benchmark's own deadlines allow for each cell and for a run.
 	cellAllowance, runAllowance = 30 * time.Second, 15 * time.Minute
 )
@@ -81,11 +84,15 @@ const (
 // node back, except that a node that its gate does not select is released after spec.releaseAfter.
 func decide(w *world) step {
 	v := w.verification
-	if w.node == nil || w.lost() && v.Status.NodeUID != "" && v.Status.NodeUID != string(w.node.UID) {
-		return step{event: eventGone, message: fmt.Sprintf("node %s is gone", v.Spec.NodeName)}
-	}
 	left := w.retainedFor()
-	if w.lost() && left <= 0 {
+	switch {
+	case w.node == nil && (left <= 0 || v.Status.State == ""):
+		return step{event: eventGone, message: fmt.Sprintf("node %s is gone", v.Spec.NodeName)}
+	case w.node == nil && v.Status.Verified().Reason != v1alpha1.ReasonNodeDeleted:
+		return step{event: eventAway, reason: v1alpha1.ReasonNodeDeleted, message: "the Node was deleted", again: left}
+	case w.node == nil:
+		return step{event: eventNothing, again: left}
+	case w.lost() && left <= 0:
 		return step{event: eventReleased, reason: v1alpha1.ReasonReleased, message: fmt.Sprintf(
 			"LatencyGate %s has not selected node %s for %s (spec.releaseAfter)", w.gate.Name, v.Spec.NodeName, w.gate.Spec.ReleaseAfter.Duration)}
 	}
@@ -99,13 +106,36 @@ func decide(w *world) step {
 // lost reports whether the gate does not own the node now: no gate selects it, or another gate owns it.
 func (w *world) lost() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
 
-// retainedFor returns how long a node that the gate lost is still retained: at most spec.releaseAfter, even if a clock went back.
+// foreign reports whether the verification is of an earlier gate with the name of this one.
+func (w *world) foreign() bool { return foreign(w.verification, w.gate) }
+
+// foreign reports whether a verification is of another gate than the given one, of its name.
+func foreign(v *v1alpha1.LatencyVerification, gate *v1alpha1.LatencyGate) bool {
+	return v.Status.GateUID != "" && v.Status.GateUID != string(gate.UID)
+}
+
+// retainedFor returns how long a node that the gate lost is still retained: at most spec.releaseAfter, even if a clock went back. A
+// Node that registered again is retained from then on.
 func (w *world) retainedFor() time.Duration {
 	whole := w.gate.Spec.ReleaseAfter.Duration
-	if r := w.verification.Status.Retained; r != nil {
+	if r := w.verification.Status.Retained; r != nil && (r.Reason != v1alpha1.ReasonNodeDeleted || w.node == nil) {
 		return min(whole, whole-w.now.Sub(r.StartTime.Time))
 	}
 	return whole
+}
+
+// keepsFail reports whether a requested deletion of the verification must wait: the node has not passed since it was compared with an
+// accepted result, which would be forgotten.
+func (w *world) keepsFail() bool {
+	v := w.verification
+	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.lost() && v.Status.Accepted != nil && !w.foreign() &&
+		(v.Status.State != v1alpha1.VerificationVerified || identity.NotReady(w.node) != "" || w.changed())
+}
+
+// changed reports whether the node, verified or not, differs from the one in the status.
+func (w *world) changed() bool {
+	current, _ := w.present()
+	return w.verification.Status.NodeUID != string(w.node.UID) || len(identity.Changes(w.verification.Status.Identity, current)) > 0
 }
 
 // decideState chooses the next step of a node that exists.
@@ -115,22 +145,44 @@ func decideState(w *world) step {
 	case v.Status.State == "":
 		return step{event: eventChanged, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
 	case v.Status.NodeUID != string(w.node.UID):
-		return step{event: eventReplaced, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
+		return w.recreated()
+	case w.foreign():
+		return step{event: eventAdopted, reason: v1alpha1.ReasonGateReplaced, message: "the gate was deleted and created again; the accepted results are kept"}
 	}
-	current := identity.KeysOf(w.gate).Of(w.node)
-	if found := identity.Changes(v.Status.Identity, current); len(found) > 0 {
-		return changed(w, current, found)
+	current, absent := w.present()
+	found := identity.Changes(v.Status.Identity, current)
+	if v.Status.State == v1alpha1.VerificationUnverified || v.Status.State == v1alpha1.VerificationMeasuring {
+		found = slices.DeleteFunc(found, identity.FilledIn)
 	}
-	if name, ok := v.Annotations[v1alpha1.AnnotationAccept]; ok {
-		return accept(w, name, current)
+	s := step{event: eventNothing}
+	switch name, accepts := v.Annotations[v1alpha1.AnnotationAccept]; {
+	case len(found) > 0:
+		s = changed(w, current, found)
+	case accepts:
+		s = accept(w, name, current)
+	case metav1.HasAnnotation(v.ObjectMeta, v1alpha1.AnnotationVerify):
+		s = step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: "a user requested it: annotation " + v1alpha1.AnnotationVerify}
+	case v.Status.State == v1alpha1.VerificationMeasuring:
+		s = measuring(w)
 	}
-	if _, ok := v.Annotations[v1alpha1.AnnotationVerify]; ok {
-		return step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: "a user requested it: annotation " + v1alpha1.AnnotationVerify}
+	for _, key := range absent {
+		s.again = controllers.Soonest(s.again, key.EndTime.Sub(w.now))
 	}
-	if v.Status.State == v1alpha1.VerificationMeasuring {
-		return measuring(w)
+	return s
+}
+
+// recreated returns the step of a node whose Node was deleted and created again. Only a machine that is known to be another one has
+// nothing to do with the results: otherwise a Fail would be forgotten with the Node object.
+func (w *world) recreated() step {
+	was, is := w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID
+	s := step{event: eventReturned, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
+	switch {
+	case was != "" && is != "" && was != is:
+		s.event, s.message = eventReplaced, s.message+fmt.Sprintf(" for another machine: its system UUID was %q and is %q", was, text.Shorten(is, 64))
+	case w.verification.Status.Accepted != nil:
+		s.message += "; the accepted results of its machine are kept"
 	}
-	return step{event: eventNothing}
+	return s
 }
 
 // changed returns the step of a node whose identity changed. It reports the difference from the accepted identity, which may have
@@ -185,11 +237,11 @@ func measuring(w *world) step {
 	case !b.Finished():
 		return unfinished(w)
 	case meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded):
-		return inconclusive(w, v1alpha1.ReasonBenchmarkFailed, meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message)
+		return benchmarkFailed(w)
 	case b.Spec.Criteria == nil:
 		return step{
 			event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonNothingToCompare,
-			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; check LatencyBenchmark %s and accept it: kubectl annotate lver %s %s=%s",
+			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; check LatencyBenchmark %s and accept it: kubectl annotate latencyverifications.tailgate.dev %s %s=%s",
 				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
 		}
 	}
@@ -226,7 +278,11 @@ func unfinished(w *world) step {
 	case active != nil:
 		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
 	case accepted != nil && accepted.Status == metav1.ConditionFalse:
-		return waits(w, accepted.LastTransitionTime.Time, patience, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
+		limit := patience
+		if accepted.Reason == v1alpha1.ReasonDevicePluginUnavailable { // for which the benchmark itself waits as long
+			limit = pluginPatience
+		}
+		return waits(w, accepted.LastTransitionTime.Time, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
 	case accepted != nil:
 		return waits(w, progress(w), queuePatience, v1alpha1.ReasonNoProgress, message)
 	}

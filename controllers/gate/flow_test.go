@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // all returns a change that applies several changes.
@@ -73,6 +75,34 @@ func retained(since time.Duration) func(*world) {
 	return status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retained = &v1alpha1.Retention{StartTime: *at(since)} })
 }
 
+// gone59 and gone60 make the Node one that was deleted that many minutes ago.
+func gone59(w *world) { wasGone(w, 59*time.Minute) }
+func gone60(w *world) { wasGone(w, time.Hour) }
+
+func wasGone(w *world, since time.Duration) {
+	unverified(v1alpha1.ReasonNodeDeleted)(w.verification)
+	w.verification.Status.Retained = &v1alpha1.Retention{Reason: v1alpha1.ReasonNodeDeleted, StartTime: *at(since)}
+}
+
+func machines(w *world, was, is string) {
+	w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID = was, is
+}
+
+func away(w *world) { w.node.Status.Conditions[0].Status = corev1.ConditionUnknown }
+
+func noDevices(w *world) { w.node.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("0") }
+
+func noPlugin(w *world) {
+	w.benchmark.Status.Conditions[0].Reason = v1alpha1.ReasonDevicePluginUnavailable
+}
+
+// absent notes in the status since when the node does not report a key.
+func absent(key string, since time.Duration) func(*world) {
+	return status(func(s *v1alpha1.LatencyVerificationStatus) {
+		s.Absent = []v1alpha1.AbsentKey{{Key: key, StartTime: *at(since), EndTime: *at(since - identity.AbsenceLimit)}}
+	})
+}
+
 func TestDecide(t *testing.T) {
 	const unverifiedState, measuringState = v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring
 	const verifiedState, failedState, inconclusiveState = v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive
@@ -92,17 +122,47 @@ func TestDecide(t *testing.T) {
 		// message is a part of the message of the step.
 		message string
 	}{
-		"nothing happened": {func(*world) {}, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"the node is gone": {func(w *world) { w.node = nil }, eventGone, verifiedState, v1alpha1.ReasonPassed, ""},
+		"nothing happened":                        {func(*world) {}, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"the node is gone":                        {func(w *world) { w.node = nil }, eventAway, unverifiedState, v1alpha1.ReasonNodeDeleted, ""},
+		"the node is gone while it is measured":   {all(running, func(w *world) { w.node = nil }), eventAway, unverifiedState, v1alpha1.ReasonNodeDeleted, ""},
+		"the node failed and is gone":             {func(w *world) { w.node = nil; in(failedState)(w.verification) }, eventAway, unverifiedState, v1alpha1.ReasonNodeDeleted, ""},
+		"the node is still gone":                  {all(gone59, func(w *world) { w.node = nil }), eventNothing, unverifiedState, v1alpha1.ReasonNodeDeleted, ""},
+		"the node has been gone for long enough":  {all(gone60, func(w *world) { w.node = nil }), eventGone, unverifiedState, v1alpha1.ReasonNodeDeleted, ""},
+		"a node that was never looked at is gone": {func(w *world) { w.node, w.verification.Status = nil, v1alpha1.LatencyVerificationStatus{} }, eventGone, "", "", ""},
+		"a node that is back":                     {all(gone59, func(w *world) { w.node.UID = "uid-other" }), eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, "results of its machine are kept"},
+		"a node that is back without its label":   {all(gone59, notSelected, func(w *world) { w.node.UID = "uid-other" }), eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
+		"another machine of its name":             {func(w *world) { w.node.UID = "uid-other"; machines(w, "uuid-1", "uuid-2") }, eventReplaced, unverifiedState, v1alpha1.ReasonNodeReplaced, `was "uuid-1" and is "uuid-2"`},
+		"the same machine":                        {func(w *world) { w.node.UID = "uid-other"; machines(w, "uuid-1", "uuid-1") }, eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, "are kept"},
+		"a machine that does not report its UUID": {func(w *world) { w.node.UID = "uid-other"; machines(w, "uuid-1", "") }, eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, "are kept"},
+		"a gate that was made again":              {func(w *world) { w.gate.UID = "uid-again" }, eventAdopted, unverifiedState, v1alpha1.ReasonGateReplaced, "are kept"},
+		"a verified node that is away":            {away, eventNothing, verifiedState, v1alpha1.ReasonNodeNotReady, ""},
+		"a failed node that is away":              {all(away, func(w *world) { in(failedState)(w.verification) }), eventNothing, failedState, v1alpha1.ReasonPassed, ""},
+		"a boot of one that is away":              {all(away, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"one that was away": {status(func(s *v1alpha1.LatencyVerificationStatus) {
+			s.Conditions[0].Status, s.Conditions[0].Reason = metav1.ConditionUnknown, v1alpha1.ReasonNodeNotReady
+		}), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a node that the gate sees for the first time": {status(func(s *v1alpha1.LatencyVerificationStatus) { *s = v1alpha1.LatencyVerificationStatus{} }), eventChanged, unverifiedState, v1alpha1.ReasonNewNode, ""},
-		"a node made again under its name":             {func(w *world) { w.node.UID = "uid-other" }, eventReplaced, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
+		"a node made again under its name":             {func(w *world) { w.node.UID = "uid-other" }, eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
 		"a boot":                                       {booted, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, "it was booted"},
 		"another kernel":                               {func(w *world) { w.node.Status.NodeInfo.KernelVersion = "6.2.0" }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `Kernel was "6.1.0" and is "6.2.0"`},
 		"fewer devices":                                {func(w *world) { w.node.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("7") }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `Devices/amd.com/sf_vf was "8" and is "7"`},
 		"another value of a label":                     {func(w *world) { w.node.Labels["onload"] = "9.1" }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `Label/onload was "9.0" and is "9.1"`},
-		"a label that is gone":                         {func(w *world) { delete(w.node.Labels, "onload") }, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `and is ""`},
-		"another label":                                {func(w *world) { w.node.Labels["zone"] = "1" }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"another kubelet, which does not count":        {func(w *world) { w.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a label that is gone":                         {func(w *world) { delete(w.node.Labels, "onload") }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a label that is gone for 10 minutes":          {all(func(w *world) { delete(w.node.Labels, "onload") }, absent("Label/onload", 10*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `and is ""`},
+		"no device for a while":                        {all(noDevices, absent("Devices/amd.com/sf_vf", 9*time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"no device for 10 minutes":                     {all(noDevices, absent("Devices/amd.com/sf_vf", 10*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `was "8" and is "0"`},
+		"no device at a boot":                          {all(noDevices, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, "it was booted"},
+		"no device while it is measured":               {all(running, noDevices), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"the first devices of a node that waits": {func(w *world) {
+			unverified(v1alpha1.ReasonNewNode)(w.verification)
+			w.verification.Status.Identity["Devices/amd.com/sf_vf"] = "0"
+		}, eventNothing, unverifiedState, v1alpha1.ReasonNewNode, ""},
+		"the first label of a node that waits": {func(w *world) {
+			unverified(v1alpha1.ReasonNewNode)(w.verification)
+			w.verification.Status.Identity["Label/onload"] = ""
+		}, eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `was "" and is "9.0"`},
+		"another label":                         {func(w *world) { w.node.Labels["zone"] = "1" }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"another kubelet, which does not count": {func(w *world) { w.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a key that the gate did not have": {func(w *world) {
 			w.gate.Spec.Identity.Keys = append(w.gate.Spec.Identity.Keys, v1alpha1.IdentityKubelet)
 			w.node.Status.NodeInfo.KubeletVersion = "v1.37.0"
@@ -121,6 +181,8 @@ func TestDecide(t *testing.T) {
 		"a request while it runs":                {all(running, annotated(v1alpha1.AnnotationVerify, "")), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
 		"a benchmark that waits in vain":         {notAccepted(5 * time.Minute), eventHeldUp, unverifiedState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
 		"a benchmark that waits a while":         {notAccepted(4 * time.Minute), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits for a device plugin":     {all(notAccepted(29*time.Minute), noPlugin), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
+		"one that waits in vain for a plugin":    {all(notAccepted(30*time.Minute), noPlugin), eventHeldUp, unverifiedState, v1alpha1.ReasonNotAccepted, "DevicePluginUnavailable"},
 		"one that waits when clocks go back":     {notAccepted(-time.Hour), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that waits in the queue":            {began(29 * time.Minute), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that waits in the queue forever":    {began(30 * time.Minute), eventHeldUp, unverifiedState, v1alpha1.ReasonNoProgress, "round 3 of 10"},
@@ -142,7 +204,7 @@ func TestDecide(t *testing.T) {
 		"one that is selected again after that":         {retained(2 * time.Hour), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"one that is retained when clocks go back":      {all(notSelected, retained(-time.Hour)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a boot of one that is retained":                {all(notSelected, retained(time.Minute), booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"one that is retained and was made again":       {all(notSelected, func(w *world) { w.node.UID = "uid-other" }), eventGone, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is retained and was made again":       {all(notSelected, func(w *world) { w.node.UID = "uid-other" }), eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
 		"one that another gate has":                     {all(taken, retained(time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"one that another gate has had for long enough": {all(taken, retained(time.Hour)), eventReleased, verifiedState, v1alpha1.ReasonPassed, ""},
 		"one that failed and was retained long enough":  {all(notSelected, retained(time.Hour), func(w *world) { in(failedState)(w.verification) }), eventReleased, failedState, v1alpha1.ReasonPassed, ""},
@@ -180,7 +242,7 @@ func TestDecide(t *testing.T) {
 		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
 		"retries without a number are one":             {all(unknown, retrying(0)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, ""},
 		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
-		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }, retrying(5)), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate lver up.a tailgate.dev/accept=up-a-4"},
+		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }, retrying(5)), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate latencyverifications.tailgate.dev up.a tailgate.dev/accept=up-a-4"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -216,6 +278,9 @@ func TestDecideLooksAgain(t *testing.T) {
 		again  time.Duration
 	}{
 		"nothing ends":                        {func(*world) {}, 0},
+		"a device plugin that is not there":   {all(noDevices, absent("Devices/amd.com/sf_vf", 4*time.Minute)), 6 * time.Minute},
+		"a label that has just gone":          {func(w *world) { delete(w.node.Labels, "onload") }, identity.AbsenceLimit},
+		"a Node that is gone":                 {all(gone59, func(w *world) { w.node = nil }), time.Minute},
 		"one that is retained":                {all(notSelected, retained(59*time.Minute)), time.Minute},
 		"one that was lost a moment ago":      {notSelected, time.Hour},
 		"one that is retained, clocks back":   {all(notSelected, retained(-time.Hour)), time.Hour},
@@ -349,16 +414,41 @@ func TestNext(t *testing.T) {
 		}
 	})
 	t.Run("a node made again has nothing of the old one but the count", func(t *testing.T) {
-		w, got := step(t, func(w *world) { w.node.UID = "uid-other" })
+		w, got := step(t, func(w *world) { w.node.UID = "uid-other"; machines(w, "uuid-1", "uuid-2") })
 		want := v1alpha1.LatencyVerificationStatus{
+			SystemUUID: "uuid-2", GateUID: "uid-gate",
 			State: v1alpha1.VerificationUnverified, Conditions: []metav1.Condition{{
 				Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: noon},
-				Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and created again",
+				Reason: v1alpha1.ReasonNodeReplaced, Message: `the Node was deleted and created again for another machine: its system UUID was "uuid-1" and is "uuid-2"`,
 			}},
 			LastTransitionTime: &metav1.Time{Time: noon}, NodeUID: "uid-other", Identity: w.verification.Status.Identity, Number: 3,
 		}
+		got.Conditions = got.Conditions[:1] // the others, for generic tools, follow from it
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
+		}
+	})
+	t.Run("a node made again for the same machine keeps the accepted results, and a Fail of them", func(t *testing.T) {
+		w, got := step(t, func(w *world) {
+			in(v1alpha1.VerificationFailed)(w.verification)
+			w.node.UID = "uid-other"
+			machines(w, "uuid-1", "uuid-1")
+		})
+		before := w.verification.Status
+		if diff := cmp.Diff([]any{before.Accepted, before.First, before.History}, []any{got.Accepted, got.First, got.History}); diff != "" || got.NodeUID != "uid-other" {
+			t.Errorf("%s: %s", got.NodeUID, diff)
+		}
+	})
+	t.Run("a boot with a device plugin that is not back yet keeps the number of devices", func(t *testing.T) {
+		_, got := step(t, all(booted, noDevices))
+		if got.Identity["Devices/amd.com/sf_vf"] != "8" || len(got.Absent) != 1 || !got.Absent[0].EndTime.Time.Equal(noon.Add(identity.AbsenceLimit)) {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("a retention begins again when the Node registers again", func(t *testing.T) {
+		_, got := step(t, all(gone59, notSelected, func(w *world) { w.node.UID = "uid-other" }))
+		if r := got.Retained; r == nil || r.Reason != v1alpha1.ReasonNotSelected || !r.StartTime.Time.Equal(noon) || !r.EndTime.Time.Equal(noon.Add(time.Hour)) {
+			t.Errorf("%+v", got.Retained)
 		}
 	})
 	t.Run("a new verification forgets the last attempt and keeps the accepted result", func(t *testing.T) {
@@ -444,6 +534,7 @@ func TestNext(t *testing.T) {
 			t.Errorf("%+v", got.Retained)
 		}
 		got.Retained = nil
+		w.conclude(&w.verification.Status)
 		if diff := cmp.Diff(w.verification.Status, got); diff != "" {
 			t.Error(diff)
 		}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,7 +94,7 @@ const holdSettled = 10 * time.Minute
 // pod is recorded in the verification's status, and retried after a pause. It returns when to look again.
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	// If another gate owns the node, only that gate has a hold pod on it.
-	asked := w.gate.Spec.Enforcement.HoldPod != nil && (w.owner == nil || !w.lost())
+	asked := w.gate.Spec.Enforcement.HoldPod != nil && w.node != nil && (w.owner == nil || !w.lost())
 	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy, r.ServiceAccount)
 	reader := r.Live
 	if !asked {
@@ -111,6 +112,15 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		return 0, nil
 	}
 	again := resting(v.Status.HoldPodSetback, w.now)
+	// A refusal is retried after at most a minute, because a node that changed must be held back.
+	refused := func(what string, err error) error {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) && pod != nil {
+			return err
+		}
+		v.Status.HoldPodSetback = markSetback(v.Status.HoldPodSetback, v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be %s: %v", want.Namespace, want.Name, what, err), w.now)
+		again = resting(v.Status.HoldPodSetback, w.now)
+		return nil
+	}
 	rest := func(reason, message string) {
 		v.Status.HoldPodSetback = setback(v.Status.HoldPodSetback, reason, message, w.now)
 		again = resting(v.Status.HoldPodSetback, w.now)
@@ -120,7 +130,8 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	case pod == nil:
 		// Its condition is set when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
-			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be created: %v", want.Namespace, want.Name, err))
+			err = refused("created", err)
+			return again, err
 		}
 	case !metav1.IsControlledBy(pod, v):
 		if again == 0 {
@@ -130,11 +141,24 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	case pods.Ended(pod):
 		rest(v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("pod %s/%s ended: %s %s", pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message))
 		return again, controllers.Delete(ctx, r.Client, pod)
+	case again > 0 && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
 	case !slices.Equal(probes(pod), probes(want)):
-		// Its probe is for another state; the pod is created again when it is gone.
-		return again, controllers.Delete(ctx, r.Client, pod)
+		// Its probe is for another state; the pod is created again when it is gone. If it cannot be deleted, its condition holds the
+		// node back.
+		var err error
+		if !v.Status.Free() {
+			err = r.holdCondition(ctx, pod, v)
+		}
+		if err = cmp.Or(controllers.Delete(ctx, r.Client, pod), err); err != nil {
+			err = refused("deleted", err)
+		}
+		return again, err
 	default:
-		return settle(pod, v, w.now), r.holdCondition(ctx, pod, v)
+		if err := r.holdCondition(ctx, pod, v); err != nil {
+			err = refused("changed", err)
+			return again, err
+		}
+		return settle(pod, v, w.now), nil
 	}
 	return again, nil
 }
@@ -160,10 +184,12 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 // holdCondition sets the condition for which the pod's readiness waits.
 func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, v *v1alpha1.LatencyVerification) error {
 	status, reason := corev1.ConditionFalse, string(v.Status.State)
-	switch v.Status.State {
-	case v1alpha1.VerificationVerified:
+	switch {
+	case v.Status.Free():
 		status = corev1.ConditionTrue
-	case v1alpha1.VerificationMeasuring:
+	case v.Status.State == v1alpha1.VerificationVerified:
+		reason = v1alpha1.ReasonNodeNotReady
+	case v.Status.State == v1alpha1.VerificationMeasuring:
 		reason = string(v1alpha1.VerificationUnverified)
 	}
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })

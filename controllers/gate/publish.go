@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,11 +33,14 @@ type publication struct {
 func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
 	status := v.Status
 	p := publication{condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
-	see := "see kubectl get lver " + v.Name + " -o wide"
+	see := "see kubectl get latencyverifications.tailgate.dev " + v.Name + " -o wide"
 	verified := status.State == v1alpha1.VerificationVerified
 	switch status.State {
 	case v1alpha1.VerificationVerified:
 		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Verified().Reason, see
+		if !status.Free() {
+			p.condition.Status = corev1.ConditionUnknown
+		}
 	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
 		p.condition.Reason, p.condition.Message = string(status.State), status.Verified().Reason+"; "+see
 	default:
@@ -47,17 +51,46 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	}
 	enforcement := gate.Spec.Enforcement
 	if enforcement.Label != nil {
-		p.label = fmt.Sprint(verified)
+		p.label = fmt.Sprint(status.Free())
 	}
+	// A verified node that is not ready is not tainted: it keeps its pods if it returns unchanged, and Kubernetes keeps others away.
 	if enforcement.Taint != nil && !verified {
 		p.taint = &corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: enforcement.Taint.Effect}
 	}
 	return p
 }
 
+// marks are all marks, in the order in which they are reported.
+var marks = []v1alpha1.NodeMark{v1alpha1.MarkCondition, v1alpha1.MarkLabel, v1alpha1.MarkTaint}
+
 // published reports whether a Node has the marks that it should have, as far as other programs act on them.
 func published(node *corev1.Node, p publication) bool {
-	return conditionPublished(node, p) && labelPublished(node, p) && taintPublished(node, p)
+	return !slices.ContainsFunc(marks, func(m v1alpha1.NodeMark) bool { return !p.has(node, m) })
+}
+
+// has reports whether a Node has one mark as it should.
+func (p publication) has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
+	switch mark {
+	case v1alpha1.MarkCondition:
+		return conditionPublished(node, p)
+	case v1alpha1.MarkLabel:
+		return labelPublished(node, p)
+	default:
+		return taintPublished(node, p)
+	}
+}
+
+// value returns what a mark should be, as text to compare.
+func (p publication) value(mark v1alpha1.NodeMark) string {
+	switch {
+	case mark == v1alpha1.MarkCondition && p.condition != nil:
+		return fmt.Sprintf("%s %s %s", p.condition.Status, p.condition.Reason, p.condition.Message)
+	case mark == v1alpha1.MarkLabel:
+		return p.label
+	case mark == v1alpha1.MarkTaint && p.taint != nil:
+		return string(p.taint.Effect)
+	}
+	return ""
 }
 
 func conditionPublished(node *corev1.Node, p publication) bool {
@@ -85,17 +118,16 @@ func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// taints returns all taints that a node should have: the taints of others, and the gate's. If a kubelet registered its node
-// with the gate's taint, it remains unchanged.
+// taints returns all taints that a node should have: the taints of others, and the gate's. While the node is held back, taints are only
+// added: the kubelet may have registered it with the gate's key and another effect, or the gate may ask for no taint.
 func (p publication) taints(node *corev1.Node) []corev1.Taint {
 	var all []corev1.Taint
 	found := false
 	for _, t := range node.Spec.Taints {
-		if t.Key != v1alpha1.NodeTaintUnverified {
+		if t.Key != v1alpha1.NodeTaintUnverified || p.holdsBack() {
 			all = append(all, t)
-		} else if p.taint != nil && t.Effect == p.taint.Effect && !found {
-			all, found = append(all, t), true
 		}
+		found = found || t.Key == v1alpha1.NodeTaintUnverified && p.taint != nil && t.Effect == p.taint.Effect
 	}
 	if p.taint != nil && !found {
 		all = append(all, *p.taint)
@@ -108,79 +140,138 @@ func (p publication) holdsBack() bool {
 	return p.condition != nil && p.condition.Status != corev1.ConditionTrue
 }
 
-// publish writes the marks of a Node: label and taint in one write, the condition in another. A taint is added before
-// the condition is written, and removed after it, so that no pod is admitted while the condition is False. Marks that release a
-// node are written only to the version of the Node that was read: another gate may have begun to hold it back.
-func publish(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication, now metav1.Time) error {
-	if p.holdsBack() {
-		if err := holdMetadata(ctx, c, live, node, p); err != nil {
-			return err
-		}
-		_, err := publishCondition(ctx, c, node, p, now, "")
-		return err
+// publisher writes the marks of one Node.
+type publisher struct {
+	client client.Client
+	live   client.Reader
+	// marks are the marks that it may write, and p is what they should be.
+	marks []v1alpha1.NodeMark
+	p     publication
+	now   metav1.Time
+	// outcomes are nil, or an error, of the marks that it tried to write.
+	outcomes map[v1alpha1.NodeMark]error
+}
+
+// fieldManager is the manager of the marks in the managed fields of a Node.
+const fieldManager = client.FieldOwner("tailgate-gate")
+
+// publish writes the marks of a Node, each independently of the others: label and taint in one write, unless it is refused, and the
+// condition in another. A taint is added before the condition is written, and removed after it, so that no pod is admitted while the
+// condition is False. Marks that release a node are written only to the version of the Node that was read: another gate may have begun
+// to hold it back. It returns a conflict; all other errors are outcomes.
+func (b *publisher) publish(ctx context.Context, node *corev1.Node) error {
+	b.outcomes = map[v1alpha1.NodeMark]error{}
+	if b.p.holdsBack() {
+		conflict := b.publishMetadata(ctx, node)
+		_, err := b.publishCondition(ctx, node, "")
+		return cmp.Or(conflict, err)
 	}
-	node, err := publishCondition(ctx, c, node, p, now, node.ResourceVersion)
+	node, err := b.publishCondition(ctx, node, node.ResourceVersion)
 	if err != nil {
 		return err
 	}
-	return publishMetadata(ctx, c, node, p)
+	return b.publishMetadata(ctx, node)
 }
 
-// holdMetadata writes label and taint of a node that is held back. Taints are a list that can only be replaced, so that the
-// write is only for the version that was read; because Nodes have many other writers, it is retried after a conflict.
-func holdMetadata(ctx context.Context, c client.Client, live client.Reader, node *corev1.Node, p publication) error {
-	current := node
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := publishMetadata(ctx, c, current, p)
+// record records the outcome of a write of a mark; written is the Node as the API server returned it. It returns a conflict. A Node that
+// is gone needs no marks.
+func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err error) error {
+	switch {
+	case apierrors.IsConflict(err):
+		return err
+	case apierrors.IsNotFound(err):
+	case err == nil && !b.p.has(written, mark):
+		b.outcomes[mark] = errDropped
+	default:
+		b.outcomes[mark] = err
+	}
+	return nil
+}
+
+// publishMetadata writes label and taint. If they are refused together, it writes each alone.
+func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) error {
+	var wanted []v1alpha1.NodeMark
+	for _, mark := range []v1alpha1.NodeMark{v1alpha1.MarkLabel, v1alpha1.MarkTaint} {
+		if slices.Contains(b.marks, mark) && !b.p.has(node, mark) {
+			wanted = append(wanted, mark)
+		}
+	}
+	groups := [][]v1alpha1.NodeMark{wanted}
+	for len(groups) > 0 {
+		group := groups[0]
+		groups = groups[1:]
+		if len(group) == 0 {
+			continue
+		}
+		written, err := b.writeMetadata(ctx, node, group)
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && len(group) > 1 {
+			groups = append(groups, group[:1], group[1:])
+			continue
+		}
+		for _, mark := range group {
+			if conflict := b.record(mark, written, err); conflict != nil {
+				return conflict
+			}
+		}
+		if err == nil && written.ResourceVersion != "" {
+			node = written
+		}
+	}
+	return nil
+}
+
+// writeMetadata writes label, taint or both to the version of the Node that was read. Taints are a list that can only be replaced.
+// Because Nodes have many other writers, a write that holds a node back is repeated after a conflict.
+func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group []v1alpha1.NodeMark) (*corev1.Node, error) {
+	current, written := node, &corev1.Node{}
+	write := func() error {
+		metadata := map[string]any{"resourceVersion": current.ResourceVersion}
+		patch := map[string]any{"metadata": metadata}
+		for _, mark := range group {
+			if mark == v1alpha1.MarkTaint {
+				patch["spec"] = map[string]any{"taints": b.p.taints(current)}
+				continue
+			}
+			var value any
+			if b.p.label != "" {
+				value = b.p.label
+			}
+			metadata["labels"] = map[string]any{v1alpha1.NodeLabelVerified: value}
+		}
+		data, err := json.Marshal(patch)
+		if err != nil {
+			return fmt.Errorf("encoding label and taint: %w", err)
+		}
+		written = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+		return b.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), fieldManager)
+	}
+	if !b.p.holdsBack() {
+		return written, write()
+	}
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := write()
 		if apierrors.IsConflict(err) {
 			fresh := &corev1.Node{}
-			if getErr := live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
+			if getErr := b.live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
 				return getErr
 			}
 			current = fresh
 		}
 		return err
 	})
-}
-
-// publishMetadata writes label and taint to the version of the Node that was read.
-func publishMetadata(ctx context.Context, c client.Client, node *corev1.Node, p publication) error {
-	if labelPublished(node, p) && taintPublished(node, p) {
-		return nil
-	}
-	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
-	patch := map[string]any{"metadata": metadata}
-	if !labelPublished(node, p) {
-		var value any
-		if p.label != "" {
-			value = p.label
-		}
-		metadata["labels"] = map[string]any{v1alpha1.NodeLabelVerified: value}
-	}
-	if !taintPublished(node, p) {
-		patch["spec"] = map[string]any{"taints": p.taints(node)}
-	}
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("encoding label and taint: %w", err)
-	}
-	err = c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, data))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("labelling and tainting node %s: %w", node.Name, err)
-	}
-	return nil
+	return written, err
 }
 
 // publishCondition writes the condition, which the API server merges by type with the conditions of the kubelet. If version is not
 // empty, it writes only to that version of the Node. It returns the resulting Node.
-func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p publication, now metav1.Time, version string) (*corev1.Node, error) {
-	if conditionPublished(node, p) {
+func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
+	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || conditionPublished(node, b.p) {
 		return node, nil
 	}
 	var condition any = map[string]any{"type": v1alpha1.NodeConditionVerified, "$patch": "delete"}
-	if p.condition != nil {
-		new := p.condition.DeepCopy()
-		new.LastHeartbeatTime, new.LastTransitionTime = now, now
+	if b.p.condition != nil {
+		new := b.p.condition.DeepCopy()
+		new.LastHeartbeatTime, new.LastTransitionTime = b.now, b.now
 		if before := nodeCondition(node); before != nil && before.Status == new.Status {
 			new.LastTransitionTime = before.LastTransitionTime
 		}
@@ -192,14 +283,12 @@ func publishCondition(ctx context.Context, c client.Client, node *corev1.Node, p
 	}
 	data, err := json.Marshal(patch)
 	if err != nil {
-		return nil, fmt.Errorf("encoding a condition: %w", err)
+		return node, fmt.Errorf("encoding a condition: %w", err)
 	}
 	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
-	switch err := c.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data)); {
-	case apierrors.IsNotFound(err):
-		return node, nil
-	case err != nil:
-		return nil, fmt.Errorf("setting the condition of node %s: %w", node.Name, err)
+	err = b.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data), fieldManager)
+	if conflict := b.record(v1alpha1.MarkCondition, written, err); conflict != nil || err != nil {
+		return node, conflict
 	}
 	return written, nil
 }

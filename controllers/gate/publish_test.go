@@ -45,6 +45,10 @@ func TestPublicationOf(t *testing.T) {
 		if p.holdsBack() != (w.status == corev1.ConditionFalse) {
 			t.Errorf("%s: holds back: %t", state, p.holdsBack())
 		}
+		if away := publicationOf(makeGate(everything), makeVerification("a", in(state), func(v *v1alpha1.LatencyVerification) { v.Status.Conditions[0].Status = metav1.ConditionUnknown })); state == v1alpha1.VerificationVerified &&
+			(away.condition.Status != corev1.ConditionUnknown || away.label != "false" || away.taint != nil || !away.holdsBack()) {
+			t.Errorf("verified and not ready: %+v", away)
+		}
 		plain := publicationOf(makeGate(), v)
 		if plain.label != "" || plain.taint != nil || plain.condition == nil {
 			t.Errorf("%s: nothing but a condition was asked for: %+v", state, plain)
@@ -80,7 +84,14 @@ func TestPublishOrder(t *testing.T) {
 					version[1] = append([]byte("version "), version[1]...)
 				}
 				got = append(got, fmt.Sprintf("%s of %s", what, version[1]))
-				o.SetResourceVersion("8")
+				// As the API server, it returns the Node as it is then.
+				metadata := c.before
+				if what == "metadata" {
+					metadata = c.then
+				}
+				node := says(makeNode("a"), publication{condition: c.then.condition, label: metadata.label, taint: metadata.taint})
+				node.ResourceVersion = "8"
+				*o.(*corev1.Node) = *node
 				return nil
 			}
 			api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
@@ -91,8 +102,12 @@ func TestPublishOrder(t *testing.T) {
 					return note(name, o, patch)
 				},
 			})
-			if err := publish(t.Context(), api, api, node, c.then, metav1.Time{Time: noon}); err != nil {
+			b := publisher{client: api, live: api, marks: marks, p: c.then, now: metav1.Time{Time: noon}}
+			if err := b.publish(t.Context(), node); err != nil {
 				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[v1alpha1.NodeMark]error{"Condition": nil, "Label": nil, "Taint": nil}, b.outcomes); diff != "" {
+				t.Error(diff)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -112,19 +127,25 @@ func TestTaints(t *testing.T) {
 		has  []corev1.Taint
 		want *corev1.Taint
 		then []corev1.Taint
+		// free is true for a node that is not held back.
+		free bool
 	}{
-		"added to others":                   {[]corev1.Taint{other}, &own, []corev1.Taint{other, own}},
-		"there already":                     {[]corev1.Taint{own, other}, &own, []corev1.Taint{own, other}},
-		"as the kubelet registered it":      {[]corev1.Taint{registered}, &own, []corev1.Taint{registered}},
-		"with another effect":               {[]corev1.Taint{own, other}, &evicting, []corev1.Taint{other, evicting}},
-		"both effects":                      {[]corev1.Taint{own, evicting}, &own, []corev1.Taint{own}},
-		"removed, and other taints kept":    {[]corev1.Taint{registered, other, evicting}, nil, []corev1.Taint{other}},
-		"nothing there and nothing to come": {nil, nil, nil},
+		"added to others":                   {[]corev1.Taint{other}, &own, []corev1.Taint{other, own}, false},
+		"there already":                     {[]corev1.Taint{own, other}, &own, []corev1.Taint{own, other}, false},
+		"as the kubelet registered it":      {[]corev1.Taint{registered}, &own, []corev1.Taint{registered}, false},
+		"with another effect":               {[]corev1.Taint{own, other}, &evicting, []corev1.Taint{own, other, evicting}, false},
+		"both effects":                      {[]corev1.Taint{own, evicting}, &own, []corev1.Taint{own, evicting}, false},
+		"not asked for, as registered":      {[]corev1.Taint{registered, other}, nil, []corev1.Taint{registered, other}, false},
+		"removed, and other taints kept":    {[]corev1.Taint{registered, other, evicting}, nil, []corev1.Taint{other}, true},
+		"nothing there and nothing to come": {nil, nil, nil, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			node := makeNode("a", func(n *corev1.Node) { n.Spec.Taints = c.has })
-			p := publication{taint: c.want}
+			p := publication{taint: c.want, condition: &corev1.NodeCondition{Status: corev1.ConditionFalse}}
+			if c.free {
+				p.condition.Status = corev1.ConditionTrue
+			}
 			if diff := cmp.Diff(c.then, p.taints(node)); diff != "" {
 				t.Error(diff)
 			}

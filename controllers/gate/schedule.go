@@ -1,17 +1,65 @@
 package gate
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/robfig/cron/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // maxSkew is how far in the future a time in a status may be before it proves that a clock jumped. Such a time is
 // ignored: a node that was measured at an unknown time is measured again.
 const maxSkew = time.Minute
+
+// consult determines when the schedule was last due, whether its window is open, and when to look again.
+func consult(s *survey, now time.Time) {
+	g, l := s.gate, &s.lineup
+	schedule, zone, err := scheduleOf(g.Spec)
+	if err == nil && schedule != nil {
+		next := schedule.Next(now.In(zone))
+		if next.IsZero() {
+			err = fmt.Errorf("spec.schedule: %q never occurs", g.Spec.Schedule)
+		}
+		s.nextFire = next.Sub(now)
+	}
+	if err != nil {
+		s.invalid, s.nextFire = err.Error(), 0
+	}
+	if err != nil || schedule == nil || g.Spec.Suspend {
+		g.Status.Schedule = nil
+		return
+	}
+	g.Status.Schedule = since(g, now)
+	begin := g.Status.Schedule.StartTime.Truncate(time.Second)
+	fired := lastFired(schedule, now.In(zone))
+	if fired.Before(begin) {
+		return
+	}
+	l.fired = fired
+	if before := lastFired(schedule, fired.Add(-time.Second)); !before.Before(begin) {
+		l.firedBefore = before
+	}
+	if window := g.Spec.ScheduleWindow.Duration; window > 0 {
+		left := fired.Add(window).Sub(now)
+		l.closed = left <= 0
+		s.nextFire = controllers.Soonest(s.nextFire, max(0, left))
+	}
+}
+
+// since returns from when the times of a gate's schedule count: from when the operator first saw this schedule, or from the end of
+// spec.suspend.
+func since(g *v1alpha1.LatencyGate, now time.Time) *v1alpha1.ScheduleStatus {
+	before := g.Status.Schedule
+	if before != nil && before.Schedule == g.Spec.Schedule && before.TimeZone == g.Spec.TimeZone && !before.StartTime.After(now.Add(maxSkew)) {
+		return before
+	}
+	return &v1alpha1.ScheduleStatus{Schedule: g.Spec.Schedule, TimeZone: g.Spec.TimeZone, StartTime: metav1.Time{Time: now}}
+}
 
 // scheduleOf returns a gate's schedule and its time zone; the schedule is nil if the gate has none.
 func scheduleOf(spec v1alpha1.LatencyGateSpec) (cron.Schedule, *time.Location, error) {
@@ -22,11 +70,67 @@ func scheduleOf(spec v1alpha1.LatencyGateSpec) (cron.Schedule, *time.Location, e
 	if err != nil || spec.TimeZone == "Local" {
 		return nil, nil, fmt.Errorf("spec.timeZone: there is no time zone %q; use a name such as Europe/Zurich", spec.TimeZone)
 	}
-	schedule, err := cron.ParseStandard(spec.Schedule)
+	parsed, err := cron.ParseStandard(spec.Schedule)
+	fields, ok := parsed.(*cron.SpecSchedule)
+	if err == nil && !ok {
+		err = errors.New("give times of day")
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.schedule: %q cannot be understood: %w", spec.Schedule, err)
 	}
-	return schedule, zone, nil
+	return wallClock{fields, zone}, zone, nil
+}
+
+// wallClock is a schedule by the clock on the wall of a time zone. A time that the clock skips in spring is due when it skips it,
+// and a time that it shows twice in autumn is due the first time, except in a schedule for every hour.
+type wallClock struct {
+	fields *cron.SpecSchedule
+	zone   *time.Location
+}
+
+// everyHour is the bit with which a SpecSchedule marks a field that is *.
+const everyHour = 1 << 63
+
+// Next returns the first time after t at which the schedule is due; zero if there is none in five years.
+func (w wallClock) Next(t time.Time) time.Time {
+	t = t.In(w.zone)
+	if w.fields.Hour&everyHour != 0 {
+		return w.fields.Next(t)
+	}
+	for wall := wallOf(t); ; {
+		if wall = w.fields.Next(wall); wall.IsZero() {
+			return wall
+		}
+		if due := w.instant(wall); due.After(t) {
+			return due
+		}
+	}
+}
+
+// wallOf returns what the clock shows at a time, as a time in UTC, which has neither summer nor winter.
+func wallOf(t time.Time) time.Time {
+	year, month, day := t.Date()
+	return time.Date(year, month, day, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+}
+
+// instant returns the first time at which the clock shows wall or, if it skips that, the time at which it skips it.
+func (w wallClock) instant(wall time.Time) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), wall.Nanosecond(), w.zone)
+	begin, end := t.ZoneBounds()
+	switch shown := wallOf(t); {
+	case shown.After(wall):
+		return begin
+	case shown.Before(wall):
+		return end
+	case begin.IsZero():
+		return t
+	}
+	_, now := t.Zone()
+	_, before := begin.Add(-time.Second).Zone()
+	if first := t.Add(time.Duration(now-before) * time.Second); first.Before(begin) && wallOf(first).Equal(wall) {
+		return first
+	}
+	return t
 }
 
 // lastFired returns the last time, not after now, at which a schedule was due; zero if there was none in ten years.

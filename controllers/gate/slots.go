@@ -30,8 +30,10 @@ type lineup struct {
 	measuring int
 	// pods are the pod settings of the template, with a toleration of the gate's own taint.
 	pods *v1alpha1.PodSettings
-	// fired is when the schedule was last due; zero if it never was.
-	fired time.Time
+	// fired is when the schedule was last due, and firedBefore when it was due before that; zero if it was not, since the gate has it.
+	fired, firedBefore time.Time
+	// closed is true when the window of fired has ended.
+	closed bool
 }
 
 // start is a node to be measured, with its peer.
@@ -47,6 +49,9 @@ func standings(all []v1alpha1.LatencyVerification) map[string]v1alpha1.Verificat
 	standing := map[string]v1alpha1.VerificationState{}
 	for i := range all {
 		v := &all[i]
+		if v.Status.Record() {
+			continue
+		}
 		if known, ok := standing[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
 			standing[v.Spec.NodeName] = v.Status.State
 		}
@@ -62,8 +67,38 @@ type choice struct {
 	due []*v1alpha1.LatencyVerification
 	// waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	waiting map[string]string
+	// unmeasurable are the names of those that cannot be measured until a user acts, and overlong of those that have waited for
+	// longer than waitLimit for anything but their turn.
+	unmeasurable, overlong []string
+	// overdue is the number of nodes that were not measured between the last two times of the schedule, or in its window.
+	overdue int
 	// again is the time until a node that rests may be measured; zero if no node rests.
 	again time.Duration
+}
+
+// waitLimit is how long a node may wait for anything but its turn, such as a reboot, before condition Operational says so.
+const waitLimit = 30 * time.Minute
+
+// wait records why a node is not measured now.
+func (c *choice) wait(l lineup, v *v1alpha1.LatencyVerification, why obstacle) {
+	c.waiting[v.Spec.NodeName] = why.message
+	since := v.Status.LastTransitionTime
+	switch {
+	case why.turn:
+	case why.lasting:
+		c.unmeasurable = append(c.unmeasurable, v.Spec.NodeName)
+	case since != nil && l.now.Sub(since.Time) > waitLimit:
+		c.overlong = append(c.overlong, v.Spec.NodeName)
+	case since != nil:
+		c.again = controllers.Soonest(c.again, since.Add(waitLimit).Sub(l.now)+time.Second)
+	}
+}
+
+// obstacle is the reason why a node cannot be measured, or be the peer of another; without a message there is none.
+type obstacle struct {
+	message string
+	// lasting is true if only a user can remove it, and turn if it ends when others have been measured.
+	lasting, turn bool
 }
 
 // choose gives the free slots to the nodes that have waited longest, each with a peer. Nodes that are due by the schedule get only
@@ -81,10 +116,11 @@ func choose(l lineup) choice {
 	slices.SortFunc(queue, inOrder)
 	turning, asked := 0, identity.KeysOf(l.gate)
 	for _, v := range queue {
-		if reason := l.unfit(v, asked); reason != "" {
-			c.waiting[v.Spec.NodeName] = reason
+		if why := l.unfit(v, asked); why.message != "" {
+			c.wait(l, v, why)
 			// It already has a slot, and must only be held back before it is measured.
-			if v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue {
+			// A node that went down in its turn may not return, and does not keep the others from theirs.
+			if node := l.nodes[v.Spec.NodeName]; v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue && node != nil && preflight.NodeReady(*node) {
 				turning++
 			}
 			continue
@@ -104,15 +140,20 @@ func choose(l lineup) choice {
 		}
 		peer, verified, ok := peers.of(v)
 		if !ok {
-			c.waiting[v.Spec.NodeName] = "there is no other node to measure it with that is ready, free and not failed"
+			c.wait(l, v, l.withoutPeer(v, peers))
 			continue
 		}
 		c.starts = append(c.starts, start{v, peer, verified})
 		l.busy[v.Spec.NodeName], l.busy[peer] = true, true
 	}
-	if left := free - len(c.starts) - turning; left > 0 && !l.gate.Spec.Suspend && peers.any() {
-		c.due = l.due(left)
+	if left := free - len(c.starts) - turning; left > 0 && !l.gate.Spec.Suspend && !l.closed {
+		c.due = l.due(left, peers)
 	}
+	missed := l.firedBefore
+	if l.closed {
+		missed = l.fired
+	}
+	c.overdue = len(l.outdated(missed))
 	return c
 }
 
@@ -126,36 +167,90 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 	return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
 }
 
-// unfit returns why an unverified node cannot be measured, independent of other nodes; empty if it can.
-func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) string {
+// unfit returns why an unverified node cannot be measured, independent of other nodes.
+func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) obstacle {
 	node := l.nodes[v.Spec.NodeName]
 	switch {
-	case node == nil || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, asked.Of(node))) > 0:
-		return "the node has just changed"
+	case node == nil || string(node.UID) != v.Status.NodeUID || foreign(v, l.gate):
+		return obstacle{message: "the node has just changed"}
+	}
+	current, absent := asked.Present(&v.Status, node, l.now)
+	switch {
+	case len(identity.Changes(v.Status.Identity, current)) > 0:
+		return obstacle{message: "the node has just changed"}
+	case len(absent) > 0:
+		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept", absent[0].Key, absent[0].EndTime.UTC().Format(time.TimeOnly))}
+	case len(v.Status.MarkSetbacks) > 0 && !published(node, publicationOf(l.gate, v)):
+		return obstacle{message: "it cannot be marked as not verified: " + v.Status.MarkSetbacks[0].Message}
 	case !published(node, publicationOf(l.gate, v)):
-		return "it is being marked as not verified"
+		return obstacle{message: "it is being marked as not verified"}
 	}
 	return l.unusable(node, v1alpha1.RoleClient)
 }
 
-// unusable returns why the benchmark's pod with a role could not run on a node; empty if it could.
-func (l lineup) unusable(node *corev1.Node, role string) string {
+// unusable returns why the benchmark's pod with a role could not run on a node.
+func (l lineup) unusable(node *corev1.Node, role string) obstacle {
 	switch {
 	case !preflight.NodeReady(*node):
-		return "the node is not ready"
+		return obstacle{message: "the node is not ready"}
 	case !node.DeletionTimestamp.IsZero():
-		return "the node is being deleted"
+		return obstacle{message: "the node is being deleted"}
 	}
-	own := l.gate.Spec.Template.Spec.Placement.Of(role).Tolerations
-	if why := preflight.Untolerated(node, slices.Concat(l.pods.Tolerations, own)); why != "" {
-		return "the node is " + why + "; change that, or tolerate it in spec.template.spec.pods.tolerations"
+	tolerations := slices.Concat(l.pods.Tolerations, l.gate.Spec.Template.Spec.Placement.Of(role).Tolerations)
+	taint := preflight.UntoleratedTaint(node, tolerations)
+	if taint == nil {
+		return obstacle{}
 	}
-	return ""
+	why := "the node is " + preflight.Untolerated(node, tolerations)
+	switch passing := preflight.Passing(taint.Key); {
+	case passing != "":
+		return obstacle{message: why + ": " + passing}
+	case taint.Key == controlPlane:
+		return obstacle{message: why + ": exclude control planes in spec.nodeSelector, or tolerate the taint in spec.template.spec.pods.tolerations", lasting: true}
+	}
+	return obstacle{message: why + "; remove the taint, or tolerate it in spec.template.spec.pods.tolerations", lasting: true}
 }
 
-// due returns at most most nodes that were last measured before the schedule was last due, the longest ago first.
-func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
-	if l.fired.IsZero() {
+// controlPlane is the key of the taint of control planes.
+const controlPlane = "node-role.kubernetes.io/control-plane"
+
+// withoutPeer returns why there is no peer for a node. Only a user can change that, unless a peer is busy or becomes usable by itself.
+func (l lineup) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacle {
+	others := slices.DeleteFunc(slices.Concat(p.verified, p.others), func(name string) bool { return name == v.Spec.NodeName })
+	switch {
+	case slices.ContainsFunc(others, func(name string) bool { return p.busy[name] }):
+		return obstacle{message: "every other node with which it can be measured is in use", turn: true}
+	case len(others) > 0:
+		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true}
+	}
+	if i := slices.IndexFunc(p.passing, func(h hindered) bool { return h.name != v.Spec.NodeName }); i >= 0 {
+		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].name, p.passing[i].message)}
+	}
+	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true}
+}
+
+// due returns at most most nodes that were last measured before the schedule was last due, the longest ago first, each of which has a
+// peer. It adds them and their peers to l.busy.
+func (l lineup) due(most int, p peers) []*v1alpha1.LatencyVerification {
+	var all []*v1alpha1.LatencyVerification
+	for _, v := range l.outdated(l.fired) {
+		if len(all) == most {
+			break
+		}
+		if len(v.Status.MarkSetbacks) > 0 {
+			continue // It could not be held back for its turn.
+		}
+		if peer, _, ok := p.of(v); ok && !l.busy[v.Spec.NodeName] {
+			l.busy[v.Spec.NodeName], l.busy[peer] = true, true
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// outdated returns the nodes that could be measured and were last measured before a time of the schedule, the longest ago first.
+func (l lineup) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
+	if fired.IsZero() {
 		return nil
 	}
 	var all []*v1alpha1.LatencyVerification
@@ -166,7 +261,7 @@ func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
 			continue
 		}
 		node := l.nodes[v.Spec.NodeName]
-		if last := lastMeasured(v); node == nil || l.unusable(node, v1alpha1.RoleClient) != "" || !last.Before(l.fired) && !last.After(l.now.Add(maxSkew)) {
+		if last := lastMeasured(v); node == nil || l.unusable(node, v1alpha1.RoleClient).message != "" || !last.Before(fired) && !last.After(l.now.Add(maxSkew)) {
 			continue
 		}
 		all = append(all, v)
@@ -177,7 +272,7 @@ func (l lineup) due(most int) []*v1alpha1.LatencyVerification {
 		}
 		return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
 	})
-	return all[:min(most, len(all))]
+	return all
 }
 
 // lastMeasured returns the time from which the schedule counts.
@@ -195,7 +290,12 @@ func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 type peers struct {
 	verified, others []string
 	busy             map[string]bool
+	// passing are nodes that cannot be peers now because of something that passes by itself.
+	passing []hindered
 }
+
+// hindered is a node that cannot be a peer now, and why.
+type hindered struct{ name, message string }
 
 // peers returns the nodes that the template selects, that can run its pod, and that have not failed.
 func (l lineup) peers() peers {
@@ -206,7 +306,13 @@ func (l lineup) peers() peers {
 	}
 	isPeer := peerMatcher(l.gate)
 	for name, node := range l.nodes {
-		if !isPeer(node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed || l.unusable(node, v1alpha1.RoleServer) != "" {
+		if !isPeer(node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed {
+			continue
+		}
+		if why := l.unusable(node, v1alpha1.RoleServer); why.message != "" {
+			if !why.lasting && node.DeletionTimestamp.IsZero() {
+				p.passing = append(p.passing, hindered{name, why.message})
+			}
 			continue
 		}
 		if l.standing[name] == v1alpha1.VerificationVerified {
@@ -217,6 +323,7 @@ func (l lineup) peers() peers {
 	}
 	slices.Sort(p.verified)
 	slices.Sort(p.others)
+	slices.SortFunc(p.passing, func(a, b hindered) int { return cmp.Compare(a.name, b.name) })
 	return p
 }
 
@@ -230,9 +337,6 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 	matches, _ := server.Matcher() // An invalid selector matches no node.
 	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
-
-// any reports whether there is a peer at all.
-func (p peers) any() bool { return len(p.verified)+len(p.others) > 0 }
 
 // of chooses the peer of a node. Peers with which a measurement made no progress come last, verified peers come before others, and
 // among these the peer of the accepted result comes first, because its results compare best; otherwise the next node by name is

@@ -201,11 +201,22 @@ func TestChooseDue(t *testing.T) {
 		change        func(*lineup)
 		want          []string
 	}{
-		"measured before and after":       {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(time.Hour)), makeVerification("b", measuredAt(3*time.Hour))}, nil, []string{"b"}},
-		"longest ago first":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour))}, nil, []string{"b"}},
-		"as many as there are slots":      {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour))}, nil, []string{"c", "b"}},
-		"not while others wait":           {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", waitingSince(0))}, nil, nil},
-		"not while one is being measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.measuring = 1 }, nil},
+		"measured before and after":  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(time.Hour)), makeVerification("b", measuredAt(3*time.Hour))}, nil, []string{"b"}},
+		"longest ago first":          {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour))}, nil, []string{"b"}},
+		"as many as there are slots": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour)), makeVerification("d")}, nil, []string{"c", "a"}},
+		"as many as have a peer":     {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour))}, nil, []string{"c"}},
+		"its only peer is cordoned": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) {
+			l.nodes["b"].Spec.Unschedulable = true
+		}, nil},
+		"its only peer is in use": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) {
+			l.measuring, l.busy["b"] = 1, true
+		}, nil},
+		"its only peer failed":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", in(v1alpha1.VerificationFailed))}, nil, nil},
+		"it is the only node":                              {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour))}, nil, nil},
+		"the only peer with which it did not fail is gone": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), func(v *v1alpha1.LatencyVerification) { v.Status.SuspectPeer = "b" }), makeVerification("b")}, nil, nil},
+		"the window has ended":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.closed = true }, nil},
+		"not while others wait":                            {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", waitingSince(0))}, nil, nil},
+		"not while one is being measured":                  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.measuring = 1 }, nil},
 		"not while another is about to be": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c")}, func(l *lineup) {
 			l.nodes["b"].Status.Conditions = l.nodes["b"].Status.Conditions[:1]
 		}, nil},
@@ -335,7 +346,7 @@ func TestSchedule(t *testing.T) {
 		"last Sunday":               {"@weekly", "2026-05-04 12:00", "2026-05-03 00:00"},
 		"the last leap day":         {"0 3 29 2 *", "2026-05-04 12:00", "2024-02-29 03:00"},
 		"across the end of summer":  {"0 4 * * *", "2026-10-25 12:00", "2026-10-25 04:00"},
-		"an hour that there is not": {"30 2 * * *", "2026-03-29 12:00", "2026-03-28 02:30"},
+		"an hour that there is not": {"30 2 * * *", "2026-03-29 12:00", "2026-03-29 03:00"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -376,5 +387,70 @@ func TestPeersInAnyOrder(t *testing.T) {
 		if got != want {
 			t.Fatalf("got %s and %s", want, got)
 		}
+	}
+}
+
+// A node that cannot be measured, or that waits too long, is counted; one that waits for a component is not, at first.
+func TestChooseSaysWhatNodesWaitFor(t *testing.T) {
+	tainted := func(key string) func(*lineup) {
+		return func(l *lineup) {
+			l.nodes["a"].Spec.Taints = append(l.nodes["a"].Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
+		}
+	}
+	for name, c := range map[string]struct {
+		since                  time.Duration
+		change                 func(*lineup)
+		waiting                string
+		unmeasurable, overlong bool
+	}{
+		"a control plane that the template does not tolerate": {time.Minute, tainted(controlPlane), "exclude control planes in spec.nodeSelector", true, false},
+		"a taint of a user":                  {time.Minute, tainted("dedicated"), "tainted with dedicated; remove the taint, or tolerate it", true, false},
+		"a taint of Cilium":                  {time.Minute, tainted("node.cilium.io/agent-not-ready"), "tainted with node.cilium.io/agent-not-ready: Cilium starts its agent on the node", false, false},
+		"a taint of Cilium for an hour":      {time.Hour, tainted("node.cilium.io/agent-not-ready"), "Cilium starts its agent", false, true},
+		"a taint of the autoscaler":          {time.Minute, tainted("ToBeDeletedByClusterAutoscaler"), "about to delete the node", false, false},
+		"a cordon":                           {time.Minute, func(l *lineup) { l.nodes["a"].Spec.Unschedulable = true }, "cordoned: who cordoned", false, false},
+		"a reboot":                           {time.Minute, func(l *lineup) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, "not ready", false, false},
+		"a node that does not come back":     {time.Hour, func(l *lineup) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown }, "not ready", false, true},
+		"no other node":                      {time.Minute, func(l *lineup) { delete(l.nodes, "b") }, "there is no other node to measure it with", true, false},
+		"the other node reboots":             {time.Minute, func(l *lineup) { l.nodes["b"].Status.Conditions[0].Status = corev1.ConditionFalse }, "usable now; b: the node is not ready", false, false},
+		"the other node failed":              {time.Minute, func(l *lineup) { l.standing["b"] = v1alpha1.VerificationFailed }, "there is no other node to measure it with", true, false},
+		"the other node is in use":           {time.Hour, func(l *lineup) { l.busy["b"] = true }, "is in use", false, false},
+		"it failed with the other node":      {time.Minute, func(l *lineup) { l.verifications[0].Status.SuspectPeer = "b" }, "it has failed with the only other node", true, false},
+		"its turn":                           {time.Hour, func(l *lineup) { l.measuring = 1 }, "others are measured first", false, false},
+		"a suspended gate":                   {time.Hour, func(l *lineup) { l.gate.Spec.Suspend = true }, "suspended", false, false},
+		"a mark that another program undoes": {time.Hour, func(l *lineup) { l.nodes["a"].Status.Conditions = l.nodes["a"].Status.Conditions[:1] }, "being marked", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := makeLineup(makeGate(), makeVerification("a", waitingSince(c.since)), makeVerification("b"))
+			c.change(&l)
+			got := choose(l)
+			if !strings.Contains(got.waiting["a"], c.waiting) || (len(got.unmeasurable) > 0) != c.unmeasurable || (len(got.overlong) > 0) != c.overlong || len(got.starts) > 0 {
+				t.Errorf("waits because %q, unmeasurable %v, too long %v, started %v", got.waiting["a"], got.unmeasurable, got.overlong, started(got))
+			}
+		})
+	}
+}
+
+// A schedule for every five minutes cannot be kept with many nodes, and the gate says so.
+func TestScheduleTooShort(t *testing.T) {
+	var all []*v1alpha1.LatencyVerification
+	for i := range 20 {
+		all = append(all, makeVerification(fmt.Sprintf("n%02d", i), func(v *v1alpha1.LatencyVerification) {
+			v.Status.LastMeasurementTime = at(time.Duration(i) * 5 * time.Minute)
+		}))
+	}
+	l := makeLineup(makeGate(), all...)
+	l.fired, l.firedBefore = noon, ago(5*time.Minute)
+	if got := choose(l); got.overdue != 18 || len(got.due) != 1 || got.due[0].Spec.NodeName != "n19" {
+		t.Errorf("%d are overdue, and due are %v", got.overdue, got.due)
+	}
+	l = makeLineup(makeGate(), all...)
+	l.fired, l.closed = ago(7*time.Minute), true
+	if got := choose(l); got.overdue != 18 || len(got.due) > 0 {
+		t.Errorf("after the window, %d are overdue, and due are %v", got.overdue, got.due)
+	}
+	l.fired, l.closed = ago(200*time.Minute), false
+	if got := choose(l); got.overdue != 0 || len(got.due) > 0 {
+		t.Errorf("%d are overdue, and due are %v", got.overdue, got.due)
 	}
 }

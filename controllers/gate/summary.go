@@ -11,6 +11,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -24,21 +26,29 @@ func summarize(s *survey, chosen choice) {
 	for _, v := range chosen.due {
 		now[v.Spec.NodeName] = v1alpha1.VerificationUnverified
 	}
+	asked := identity.KeysOf(s.gate)
 	lines := make([]v1alpha1.NodeLine, 0, len(s.lineup.verifications)+len(s.missing))
 	for _, v := range s.lineup.verifications {
 		line := v1alpha1.NodeLine{
 			Name: v.Spec.NodeName, State: cmp.Or(now[v.Spec.NodeName], v.Status.State, v1alpha1.VerificationUnverified), Message: v.Status.Verified().Message,
 		}
-		if reason := chosen.waiting[line.Name]; reason != "" {
+		s.doubt(&line, v, asked)
+		if reason := cmp.Or(chosen.waiting[line.Name], s.heldUp[line.Name]); reason != "" {
 			line.Message = reason + "; " + line.Message
 		}
 		lines = append(lines, line)
+	}
+	for _, v := range s.leaving {
+		lines = append(lines, v1alpha1.NodeLine{
+			Name: v.Spec.NodeName, State: v.Status.State, Message: "the node is being deleted, and counts until it is gone; " + v.Status.Verified().Message,
+		})
 	}
 	for _, v := range s.retained {
 		line := v1alpha1.NodeLine{Name: v.Spec.NodeName, State: cmp.Or(v.Status.State, v1alpha1.VerificationUnverified)}
 		if v.Status.Retained != nil {
 			line.Message = v.Status.Retained.Message
 		}
+		s.doubt(&line, v, asked)
 		lines = append(lines, line)
 	}
 	for _, node := range s.missing {
@@ -46,8 +56,24 @@ func summarize(s *survey, chosen choice) {
 	}
 	status := &s.gate.Status
 	status.Nodes, status.NotVerified = count(lines), worst(lines)
-	s.gate.SetCondition(ready(s))
+	status.Nodes.Unmeasurable = int32(len(chosen.unmeasurable))
+	s.gate.SetCondition(operational(s, chosen))
 	s.gate.SetCondition(passed(s))
+	standing.Publish(&status.Conditions, s.gate.Generation, s.lineup.now, standing.OfGate(s.gate))
+}
+
+// doubt counts a verified node that is away, or has changed and is not held back yet, as one that is not verified.
+func (s *survey) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification, asked identity.Keys) {
+	node := s.lineup.nodes[line.Name]
+	if line.State != v1alpha1.VerificationVerified || node == nil {
+		return
+	}
+	if why := identity.NotReady(node); why != "" {
+		line.State, line.Message = v1alpha1.VerificationUnverified, why
+		s.away++
+	} else if current, _ := asked.Present(&v.Status, node, s.lineup.now); foreign(v, s.gate) || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, current)) > 0 {
+		line.State, line.Message = v1alpha1.VerificationUnverified, "the node has just changed"
+	}
 }
 
 // count counts the nodes by state.
@@ -88,34 +114,77 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	return lines
 }
 
-// ready returns condition Ready: whether the gate can do all of its work.
-func ready(s *survey) metav1.Condition {
+// operational returns condition Operational: whether the gate can do all of its work.
+func operational(s *survey, chosen choice) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
-		return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
+		return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
 	}
-	troubled := setbacks(s.lineup.verifications)
+	troubled := setbacks(slices.Concat(s.lineup.verifications, s.retained))
+	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.unmeasurable, chosen.overlong
 	switch {
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
+	case s.refused != "":
+		return no(v1alpha1.ReasonVerificationRefused, "%s", text.Shorten(s.refused, 1024))
 	case len(troubled) > 0:
 		return no(troubled[0].Reason, "%d nodes: %s", len(troubled), text.Shorten(troubled[0].Message, 1024))
+	case len(heldUp) > 0:
+		return no(v1alpha1.ReasonMeasurementHeldUp, "%d nodes: the benchmark of %s: %s", len(heldUp), heldUp[0], text.Shorten(s.heldUp[heldUp[0]], 1024))
+	case len(unmeasurable) > 0:
+		return no(v1alpha1.ReasonNodesUnmeasurable, "%d of %d nodes cannot be measured; %s: %s", len(unmeasurable), s.gate.Status.Nodes.Total, unmeasurable[0], chosen.waiting[unmeasurable[0]])
+	case len(overlong) > 0:
+		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), waitLimit, overlong[0], chosen.waiting[overlong[0]])
+	case chosen.overdue > 0:
+		return no(v1alpha1.ReasonScheduleTooShort,
+			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.overdue)
 	case len(s.taken) > 0:
 		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.taken))
 	case s.gate.Spec.Suspend:
 		return no(v1alpha1.ReasonSuspended, "spec.suspend is set: the gate measures no node")
 	}
-	return v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "the gate handles every selected node")
+	if missing := s.missingLabel(); missing != "" {
+		return no(v1alpha1.ReasonLabelMissing, "spec.identity.labels: no node of the gate has label %s, so that its change is not noticed; correct its name, or set it on the nodes", missing)
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, "the gate handles every selected node")
 }
 
-// setbacks returns the setbacks of the nodes, in the order of their names.
-func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback {
-	var all []*v1alpha1.Setback
-	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {
-		if found := cmp.Or(v.Status.Setback, v.Status.HoldPodSetback); found != nil {
-			all = append(all, found)
+// missingLabel returns the first label of the identity that no node of the gate has; empty if there is none.
+func (s *survey) missingLabel() string {
+	for _, label := range s.gate.Spec.Identity.Labels {
+		nodes, found := 0, false
+		for _, v := range s.lineup.verifications {
+			if node := s.lineup.nodes[v.Spec.NodeName]; node != nil {
+				nodes++
+				found = found || node.Labels[label] != "" || slices.ContainsFunc(v.Status.Absent, func(a v1alpha1.AbsentKey) bool { return a.Key == identity.Label(label) })
+			}
+		}
+		if nodes > 0 && !found {
+			return label
 		}
 	}
-	return all
+	return ""
+}
+
+// leaving returns condition Operational of a gate that is being deleted and whose nodes are not released yet.
+func leaving(left []*v1alpha1.LatencyVerification) metav1.Condition {
+	reason, message := v1alpha1.ReasonGateDeleted, fmt.Sprintf("%d nodes are being released", len(left))
+	if troubled := setbacks(left); len(troubled) > 0 {
+		reason, message = troubled[0].Reason, fmt.Sprintf("%d nodes cannot be released: %s", len(troubled), text.Shorten(troubled[0].Message, 1024))
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message)
+}
+
+// setbacks returns the setbacks of the nodes, those of marks first, in the order of the names of the nodes.
+func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback {
+	var marks, others []*v1alpha1.Setback
+	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {
+		if len(v.Status.MarkSetbacks) > 0 {
+			marks = append(marks, &v.Status.MarkSetbacks[0].Setback)
+		} else if found := cmp.Or(v.Status.Setback, v.Status.HoldPodSetback); found != nil {
+			others = append(others, found)
+		}
+	}
+	return append(marks, others...)
 }
 
 // takenText lists the first nodes that belong to other gates.
@@ -148,6 +217,8 @@ func passed(s *survey) metav1.Condition {
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "%d of %d nodes failed%s", n.Failed, n.Total, first)
 	case limit != nil && notVerified > *limit:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonTooManyUnverified, "%d of %d nodes are not verified, and maxUnverified is %d%s", notVerified, n.Total, *limit, first)
+	case notVerified > 0 && notVerified == s.away:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesNotReady, "%d of %d nodes are verified and not ready, so that their identity is unknown%s", notVerified, n.Total, first)
 	case notVerified > 0:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNotAllVerified, "%d of %d nodes are not verified%s", notVerified, n.Total, first)
 	case len(s.taken) > 0:
@@ -164,5 +235,5 @@ func passed(s *survey) metav1.Condition {
 // gateNotices derives events from changes of the conditions. Waiting causes no event.
 func gateNotices(old, g *v1alpha1.LatencyGate) []controllers.Notice {
 	known := slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown })
-	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionReady, v1alpha1.ConditionPassed)
+	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionOperational, v1alpha1.ConditionPassed)
 }

@@ -25,22 +25,22 @@ func TestSummarize(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		states        []v1alpha1.VerificationState
-		change        func(*survey)
-		ready, passed string
-		counts        v1alpha1.NodeCounts
+		states              []v1alpha1.VerificationState
+		change              func(*survey)
+		operational, passed string
+		counts              v1alpha1.NodeCounts
 	}{
-		"all verified":                            {[]v1alpha1.VerificationState{verified, verified}, nil, "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
-		"no node":                                 {nil, nil, "True Ready", "Unknown NoNodes", v1alpha1.NodeCounts{}},
-		"one waits":                               {[]v1alpha1.VerificationState{verified, waiting}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"one is measured":                         {[]v1alpha1.VerificationState{verified, measuring}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Measuring: 1}},
-		"one is inconclusive":                     {[]v1alpha1.VerificationState{verified, inconclusive}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Inconclusive: 1}},
-		"one failed, others wait":                 {[]v1alpha1.VerificationState{waiting, failed}, nil, "True Ready", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Failed: 1}},
-		"one that is quite new":                   {[]v1alpha1.VerificationState{verified, ""}, nil, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"as many as are allowed":                  {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"more than are allowed":                   {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Ready", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
-		"none is allowed, and none is unverified": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "True Ready", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a node without a verification":           {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.missing = []*corev1.Node{makeNode("z")} }, "True Ready", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"all verified":                            {[]v1alpha1.VerificationState{verified, verified}, nil, "True Operational", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
+		"no node":                                 {nil, nil, "True Operational", "Unknown NoNodes", v1alpha1.NodeCounts{}},
+		"one waits":                               {[]v1alpha1.VerificationState{verified, waiting}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"one is measured":                         {[]v1alpha1.VerificationState{verified, measuring}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Measuring: 1}},
+		"one is inconclusive":                     {[]v1alpha1.VerificationState{verified, inconclusive}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Inconclusive: 1}},
+		"one failed, others wait":                 {[]v1alpha1.VerificationState{waiting, failed}, nil, "True Operational", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Failed: 1}},
+		"one that is quite new":                   {[]v1alpha1.VerificationState{verified, ""}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"as many as are allowed":                  {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"more than are allowed":                   {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
+		"none is allowed, and none is unverified": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "True Operational", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a node without a verification":           {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.missing = []*corev1.Node{makeNode("z")} }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
 		"nodes of another gate":                   {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.taken = map[string][]string{"old": {"y", "x"}} }, "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 		"a schedule of nonsense":                  {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.invalid = "spec.schedule: nonsense" }, "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 		"a benchmark was refused":                 {[]v1alpha1.VerificationState{waiting}, troubled(v1alpha1.ReasonBenchmarkRefused, false), "False BenchmarkRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
@@ -48,7 +48,33 @@ func TestSummarize(t *testing.T) {
 		"a hold pod does not stay":                {[]v1alpha1.VerificationState{verified}, troubled(v1alpha1.ReasonHoldPodEnded, true), "False HoldPodEnded", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 		"one is retained and not verified": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
 			s.retained = []*v1alpha1.LatencyVerification{makeVerification("z", in(failed))}
-		}, "True Ready", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Verified: 1, Failed: 1}},
+		}, "True Operational", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Verified: 1, Failed: 1}},
+		"a mark is refused": {[]v1alpha1.VerificationState{waiting, waiting}, func(s *survey) {
+			s.gate.Spec.Suspend = true
+			troubled(v1alpha1.ReasonBenchmarkRefused, false)(s)
+			setMarkSetback(s.lineup.verifications[1], v1alpha1.MarkTaint, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"})
+		}, "False NodeRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
+		"a mark of a retained node is refused": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
+			z := makeVerification("z")
+			setMarkSetback(z, v1alpha1.MarkLabel, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"})
+			s.retained = []*v1alpha1.LatencyVerification{z}
+		}, "False NodeContested", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
+		"a verified node is away": {[]v1alpha1.VerificationState{verified, verified}, func(s *survey) {
+			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
+			s.lineup.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionUnknown
+		}, "True Operational", "Unknown NodesNotReady", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"one is away, one waits": {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) {
+			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
+			s.lineup.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionFalse
+		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
+		"a verified node has changed, and its state cannot be written": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
+			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
+			s.lineup.nodes["n0"].Status.NodeInfo.KernelVersion = "6.2.0"
+		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
+		"no node has a label of the identity": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
+			s.gate.Spec.Identity.Labels = []string{"onload", "onlaod"}
+			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
+		}, "False LabelMissing", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 		"a suspended gate": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.Suspend = true }, "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 	}
 	for name, c := range cases {
@@ -65,8 +91,8 @@ func TestSummarize(t *testing.T) {
 				c := meta.FindStatusCondition(s.gate.Status.Conditions, conditionType)
 				return fmt.Sprintf("%s %s", c.Status, c.Reason)
 			}
-			if got := message(v1alpha1.ConditionReady); got != c.ready {
-				t.Errorf("Ready is %s, want %s", got, c.ready)
+			if got := message(v1alpha1.ConditionOperational); got != c.operational {
+				t.Errorf("Operational is %s, want %s", got, c.operational)
 			}
 			if got := message(v1alpha1.ConditionPassed); got != c.passed {
 				t.Errorf("Passed is %s, want %s", got, c.passed)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -25,7 +26,7 @@ type nodeEvent string
 const (
 	// eventNothing: nothing has happened.
 	eventNothing nodeEvent = "Nothing"
-	// eventGone: the node is gone, or was replaced by one that the gate does not own.
+	// eventGone: the Node has not existed for spec.releaseAfter.
 	eventGone nodeEvent = "Gone"
 	// eventReleased: the gate has not selected the node for spec.releaseAfter.
 	eventReleased nodeEvent = "Released"
@@ -36,6 +37,10 @@ const (
 // The events of the table transitions.
 const (
 	eventReplaced  nodeEvent = "NodeReplaced"
+	eventReturned  nodeEvent = "NodeReturned"
+	eventAway      nodeEvent = "NodeDeleted"
+	eventDismissed nodeEvent = "GateDeleted"
+	eventAdopted   nodeEvent = "GateReplaced"
 	eventChanged   nodeEvent = "Changed"
 	eventDue       nodeEvent = "ScheduleDue"
 	eventStarted   nodeEvent = "Started"
@@ -60,24 +65,24 @@ type transition struct {
 	// to is the state after the event; empty: unchanged.
 	to v1alpha1.VerificationState
 	// resets are the fields that the event clears, and counts is the field that it increments or sets.
-	resets []field
-	counts field
+	resets []statusField
+	counts statusField
 }
 
-// field is a field of the status that transitions clear, increment or set.
-type field string
+// statusField is a field of the status that transitions clear, increment or set.
+type statusField string
 
 // The fields.
 const (
-	fieldBenchmark     field = "benchmark"
-	fieldRetried       field = "retried"
-	fieldLost          field = "lost"
-	fieldSuspectPeer   field = "suspectPeer"
-	fieldSetback       field = "setback"
-	fieldChanged       field = "changed"
-	fieldAcceptRefused field = "acceptRefused"
-	// fieldAll is all fields except number, which is part of the names of benchmarks, and retained.
-	fieldAll field = "all but number, retained"
+	fieldBenchmark     statusField = "benchmark"
+	fieldRetried       statusField = "retried"
+	fieldLost          statusField = "lost"
+	fieldSuspectPeer   statusField = "suspectPeer"
+	fieldSetback       statusField = "setback"
+	fieldChanged       statusField = "changed"
+	fieldAcceptRefused statusField = "acceptRefused"
+	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, and markSetbacks, which is about the Node.
+	fieldAll statusField = "all but number, retained, markSetbacks"
 )
 
 var (
@@ -85,30 +90,34 @@ var (
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
 	concluded      = []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
 	// tries are the fields that are cleared when a verification ends or begins.
-	tries = []field{fieldBenchmark, fieldRetried, fieldLost, fieldSuspectPeer, fieldSetback}
+	tries = []statusField{fieldBenchmark, fieldRetried, fieldLost, fieldSuspectPeer, fieldSetback}
 )
 
 // transitions are all transitions; docs/gates.md shows this table.
 var transitions = []transition{
 	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
-		resets: slices.Concat(tries, []field{fieldAcceptRefused}), counts: fieldChanged},
-	{event: eventReplaced, when: "the Node was deleted and created again", to: v1alpha1.VerificationUnverified, resets: []field{fieldAll}},
-	{event: eventDue, when: "the schedule requests it", from: concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []field{fieldChanged})},
+		resets: slices.Concat(tries, []statusField{fieldAcceptRefused}), counts: fieldChanged},
+	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified, resets: []statusField{fieldAll}},
+	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
+	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
+	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
+	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
+	{event: eventDue, when: "the schedule requests it", from: concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged})},
 	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring, counts: fieldBenchmark},
 	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, counts: fieldSetback},
-	{event: eventHeldUp, when: "the benchmark was not accepted, or made no progress", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []field{fieldBenchmark}, counts: fieldSetback},
+	{event: eventHeldUp, when: "the benchmark was not accepted, made no progress, or failed because of the cluster", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+		resets: []statusField{fieldBenchmark}, counts: fieldSetback},
 	{event: eventLost, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []field{fieldBenchmark}, counts: fieldLost},
+		resets: []statusField{fieldBenchmark}, counts: fieldLost},
 	{event: eventRetry, when: "the verdict is Inconclusive, and a retry is left", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []field{fieldBenchmark, fieldSetback}, counts: fieldRetried},
+		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldRetried},
 	{event: eventOtherPeer, when: "the verdict is Fail, the peer is not verified, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []field{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
-	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []field{fieldChanged})},
+		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
+	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []statusField{fieldChanged})},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, resets: tries},
 	{event: eventUndecided, when: "nothing can be concluded, and no retry is left", from: measuringOnly, to: v1alpha1.VerificationInconclusive, resets: tries},
 	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified,
-		resets: slices.Concat(tries, []field{fieldChanged, fieldAcceptRefused})},
+		resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 }
 
 // happening is an event with its details.
@@ -150,11 +159,13 @@ func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.Latenc
 		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: h.now},
 		Reason: h.reason, Message: text.Shorten(h.message, maxMessage),
 	})
+	status.ObservedGeneration = v.Generation
+	standing.Publish(&status.Conditions, v.Generation, h.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
 	return status, nil
 }
 
 // reset clears a field.
-func (f field) reset(status *v1alpha1.LatencyVerificationStatus) {
+func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	switch f {
 	case fieldBenchmark:
 		status.Benchmark = nil
@@ -171,12 +182,12 @@ func (f field) reset(status *v1alpha1.LatencyVerificationStatus) {
 	case fieldAcceptRefused:
 		status.AcceptRefused = nil
 	case fieldAll:
-		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained}
+		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks}
 	}
 }
 
 // count increments a field, or sets it.
-func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f field) {
+func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusField) {
 	switch f {
 	case fieldBenchmark:
 		status.Benchmark = h.benchmark
@@ -209,22 +220,28 @@ func (e nodeEvent) transition() *transition {
 }
 
 // begins reports whether a new verification of the node as it is now begins with an event.
-func (e nodeEvent) begins() bool { return e == eventChanged || e == eventReplaced }
+func (e nodeEvent) begins() bool {
+	return e == eventChanged || e == eventReplaced || e == eventReturned || e == eventAdopted
+}
 
 // next returns the status after a step.
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
-	status.BaselineTrouble, status.Retained = w.baselineTrouble, w.retention()
+	status.BaselineTrouble, status.Retained, status.GateUID = w.baselineTrouble, w.retention(), string(w.gate.UID)
+	w.noteDeletion(&status)
 	if s.event == eventNotAccepted {
 		status.AcceptRefused = &v1alpha1.AcceptRefusal{
 			Benchmark: text.Shorten(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
 			Message:   text.Shorten(s.message, maxMessage), RefusalTime: metav1.Time{Time: w.now},
 		}
 	}
+	if w.node != nil && !s.event.begins() {
+		// Keys may have been added to the gate, or removed, and values that were unknown are known now.
+		status.Identity, status.Absent = w.present()
+		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
+	}
 	if s.event.transition() == nil {
-		if w.node != nil { // Keys may have been added to the gate, or removed.
-			status.Identity = identity.KeysOf(w.gate).Of(w.node)
-		}
+		w.conclude(&status)
 		return status, nil
 	}
 	if err := w.record(&status, s); err != nil {
@@ -241,9 +258,68 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
 	if s.event.begins() {
-		status.NodeUID, status.Identity = string(w.node.UID), identity.KeysOf(w.gate).Of(w.node)
+		if status.NodeUID != string(w.node.UID) {
+			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
+		}
+		status.NodeUID, status.SystemUUID = string(w.node.UID), cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
+		if s.event == eventReplaced {
+			status.GateUID, status.Identity = string(w.gate.UID), identity.KeysOf(w.gate).Of(w.node)
+		} else {
+			status.Identity, status.Absent = w.present()
+		}
 	}
+	w.conclude(&status)
 	return status, err
+}
+
+// conclude makes the conditions agree with the state: Verified with whether the node is ready, and Ready, Reconciling and Stalled with
+// Verified.
+func (w *world) conclude(status *v1alpha1.LatencyVerificationStatus) {
+	w.confirm(status)
+	standing.Publish(&status.Conditions, w.verification.Generation, w.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: *status}))
+}
+
+// present returns the identity of the node that counts now, and the keys that it does not report.
+func (w *world) present() (map[string]string, []v1alpha1.AbsentKey) {
+	return identity.KeysOf(w.gate).Present(&w.verification.Status, w.node, w.now)
+}
+
+// confirm makes condition Verified of a verified node Unknown while the node is not ready, and True again when it is.
+func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
+	if status.State != v1alpha1.VerificationVerified || w.node == nil {
+		return
+	}
+	why := identity.NotReady(w.node)
+	c := metav1.Condition{Type: v1alpha1.ConditionVerified, ObservedGeneration: w.verification.Generation, LastTransitionTime: metav1.Time{Time: w.now}}
+	switch {
+	case why == "" == status.Free():
+		return
+	case why != "":
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNodeNotReady
+		c.Message = why + "; it is verified again when it returns unchanged"
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonPassed, "the node was not ready, and has not changed"
+		if a := status.Accepted; a != nil {
+			c.Message += "; its result is that of LatencyBenchmark " + a.Benchmark
+			if a.By == v1alpha1.AcceptedByHand {
+				c.Reason = v1alpha1.ReasonAcceptedByHand
+			}
+		}
+	}
+	meta.SetStatusCondition(&status.Conditions, c)
+}
+
+// noteDeletion says in the status that a requested deletion waits for the node to pass.
+func (w *world) noteDeletion(status *v1alpha1.LatencyVerificationStatus) {
+	if w.verification.DeletionTimestamp.IsZero() {
+		return
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionDeletable, Status: metav1.ConditionFalse, ObservedGeneration: w.verification.Generation,
+		LastTransitionTime: metav1.Time{Time: w.now}, Reason: v1alpha1.ReasonNotAllVerified, Message: fmt.Sprintf(
+			"the deletion waits until node %s passes or LatencyGate %s does not select it, so that its baselines are not forgotten; to accept its latency: annotation %s",
+			w.verification.Spec.NodeName, w.gate.Name, v1alpha1.AnnotationAccept),
+	})
 }
 
 // begun returns the status of a node whose benchmark was created.
@@ -265,6 +341,8 @@ func refused(v *v1alpha1.LatencyVerification, message string, now time.Time) (v1
 const (
 	// maxMessage is the maximum length of a message in a status, and maxName of a benchmark's name.
 	maxMessage, maxName = 1024, 253
+	// maxRetained is the maximum length of a message of a retention.
+	maxRetained = 512
 	// maxSetbackPeers is the maximum number of peers in a setback.
 	maxSetbackPeers = 8
 	// firstRest is the pause after the first failure. It doubles with each failure, up to longestRest.
@@ -296,26 +374,44 @@ func resting(last *v1alpha1.Setback, now time.Time) time.Duration {
 	return left
 }
 
-// retention returns why the verification is kept although the gate does not own the node; nil if it does.
-func (w *world) retention() *v1alpha1.Retention {
-	if w.node == nil || !w.lost() {
-		return nil
+// dismissed returns the status of a node whose gate was deleted; the accepted results are kept for a while.
+func (w *world) dismissed(after time.Duration) (v1alpha1.LatencyVerificationStatus, error) {
+	v := w.verification
+	status, err := happening{event: eventDismissed, reason: v1alpha1.ReasonGateDeleted, message: fmt.Sprintf("LatencyGate %s was deleted", v.Spec.GateName), now: w.now}.apply(v, *v.Status.DeepCopy())
+	status.Retained = w.retained(v1alpha1.ReasonGateDeleted, after,
+		"LatencyGate %s was deleted; the accepted results are kept for a gate of this name until %s; to forget them: kubectl delete latencyverifications.tailgate.dev %s", v.Spec.GateName)
+	return status, err
+}
+
+// retained returns a retention from now on, or since the gate lost the node. The message has an argument, the end, and the name of the
+// verification.
+func (w *world) retained(reason string, after time.Duration, format string, argument any) *v1alpha1.Retention {
+	r := &v1alpha1.Retention{StartTime: metav1.Time{Time: w.now}, Reason: reason}
+	owned := func(reason string) bool {
+		return reason == v1alpha1.ReasonNotSelected || reason == v1alpha1.ReasonTaken
 	}
-	r := &v1alpha1.Retention{StartTime: metav1.Time{Time: w.now}}
-	if before := w.verification.Status.Retained; before != nil {
+	if before := w.verification.Status.Retained; before != nil && (before.Reason == reason || before.Reason == "" || owned(before.Reason) && owned(reason)) {
 		r.StartTime = before.StartTime
 	}
-	after := w.gate.Spec.ReleaseAfter.Duration
-	until := r.StartTime.Add(after).UTC().Format(time.RFC3339)
-	if w.owner != nil {
-		r.Reason = v1alpha1.ReasonTaken
-		r.Message = fmt.Sprintf("LatencyGate %s has the node; state and baselines are kept until %s (spec.releaseAfter: %s)", w.owner.Name, until, after)
-		return r
-	}
-	r.Reason = v1alpha1.ReasonNotSelected
-	r.Message = fmt.Sprintf("spec.nodeSelector does not select the node any more; state and baselines are kept until %s (spec.releaseAfter: %s); to release it at once: kubectl delete lver %s",
-		until, after, w.verification.Name)
+	r.EndTime = metav1.Time{Time: r.StartTime.Add(after)}
+	r.Message = text.Shorten(fmt.Sprintf(format, argument, r.EndTime.UTC().Format(time.RFC3339), w.verification.Name), maxRetained)
 	return r
+}
+
+// retention returns why the verification is kept although the gate does not own the node; nil if it does.
+func (w *world) retention() *v1alpha1.Retention {
+	after := w.gate.Spec.ReleaseAfter.Duration
+	switch {
+	case w.node == nil:
+		return w.retained(v1alpha1.ReasonNodeDeleted, after,
+			"Node %s does not exist; the accepted results are kept, and a Node of this name is held back, until %s (spec.releaseAfter); to forget them: kubectl delete latencyverifications.tailgate.dev %s", w.verification.Spec.NodeName)
+	case !w.lost():
+		return nil
+	case w.owner != nil:
+		return w.retained(v1alpha1.ReasonTaken, after, "LatencyGate %s has the node; state and baselines of %[3]s are kept until %[2]s (spec.releaseAfter)", w.owner.Name)
+	}
+	return w.retained(v1alpha1.ReasonNotSelected, after,
+		"spec.nodeSelector of LatencyGate %s does not select the node; state and baselines are kept until %s (spec.releaseAfter); to release it at once: kubectl delete latencyverifications.tailgate.dev %s", w.gate.Name)
 }
 
 // accepted returns a benchmark as the accepted result, with the present identity of the node.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -31,17 +32,18 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
 		s.AcceptRefused = &v1alpha1.AcceptRefusal{Message: "why"}
 		s.Retained = &v1alpha1.Retention{Reason: v1alpha1.ReasonTaken}
+		s.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Count: 1}}}
 	})
 }
 
 // Each event happens in the states that the table allows, leads to the state in the table, and changes only those other fields
 // that the table lists.
 func TestTransitions(t *testing.T) {
-	values := func(s v1alpha1.LatencyVerificationStatus) map[field]any {
-		return map[field]any{
+	values := func(s v1alpha1.LatencyVerificationStatus) map[statusField]any {
+		return map[statusField]any{
 			fieldBenchmark: s.Benchmark, fieldRetried: s.Retried, fieldLost: s.Lost, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
 			fieldChanged: s.Changed, fieldAcceptRefused: s.AcceptRefused, "holdPodSetback": s.HoldPodSetback, "accepted": s.Accepted,
-			"first": s.First, "history": s.History, "retained": s.Retained, "number": s.Number,
+			"first": s.First, "history": s.History, "retained": s.Retained, "number": s.Number, "markSetbacks": s.MarkSetbacks,
 		}
 	}
 	empty, seen := values(v1alpha1.LatencyVerificationStatus{}), map[nodeEvent]bool{}
@@ -71,7 +73,7 @@ func TestTransitions(t *testing.T) {
 			}
 			after := values(got)
 			for name, was := range values(before.Status) {
-				switch everything := slices.Contains(tr.resets, fieldAll) && name != "number" && name != "retained"; {
+				switch everything := slices.Contains(tr.resets, fieldAll) && !slices.Contains([]statusField{"number", "retained", "markSetbacks"}, name); {
 				case name == tr.counts:
 					if cmp.Equal(was, after[name]) || cmp.Equal(empty[name], after[name]) {
 						t.Errorf("%s leaves %s as it was, or clears it: %v", tr.event, name, after[name])
@@ -117,8 +119,28 @@ func TestConditionVerified(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Status = status
+		// What generic tools read follows the state, too, and its transition times the given time.
 		want := []metav1.Condition{{Type: "Verified", Status: c.status, ObservedGeneration: 3, LastTransitionTime: now(i - c.since), Reason: reason, Message: "why"}}
-		if diff := cmp.Diff(want, v.Status.Conditions); diff != "" {
+		got := slices.Clone(v.Status.Conditions)
+		for _, generic := range got[1:] {
+			if generic.Reason != reason || generic.ObservedGeneration != 3 || generic.LastTransitionTime.After(now(i).Time) {
+				t.Errorf("step %d, %s: %+v", i, c.event, generic)
+			}
+		}
+		want = append(want, got[1:]...)
+		types := []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling}
+		switch status.State {
+		case v1alpha1.VerificationVerified:
+			types = types[:1]
+		case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
+			types[1] = v1alpha1.ConditionStalled
+		}
+		for _, conditionType := range types {
+			if meta.FindStatusCondition(got, conditionType) == nil || len(got) != 1+len(types) {
+				t.Errorf("step %d, %s: conditions %+v, expected also %v", i, c.event, got[1:], types)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("step %d, %s (-want +got):\n%s", i, c.event, diff)
 		}
 	}
@@ -126,11 +148,11 @@ func TestConditionVerified(t *testing.T) {
 
 // The table in the documentation must match the table in the code.
 func TestDocumentedTransitions(t *testing.T) {
-	names := func(fields ...field) string {
+	names := func(fields ...statusField) string {
 		var all []string
 		for _, f := range fields {
 			if f == fieldAll {
-				all = append(all, "all but `number` and `retained`")
+				all = append(all, "all but `number`, `retained` and `markSetbacks`")
 			} else if f != "" {
 				all = append(all, "`"+string(f)+"`")
 			}

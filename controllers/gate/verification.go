@@ -1,9 +1,12 @@
 package gate
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,11 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -45,6 +50,11 @@ type Verifications struct {
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
 	ServiceAccount string
+
+	// Refusals tells the controller of the gates which statuses cannot be written; nil tells nothing.
+	Refusals *Refusals
+
+	contests contests
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch
@@ -65,19 +75,17 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !v.DeletionTimestamp.IsZero() {
-		return controllers.Written(0, r.finalize(ctx, v))
-	}
-	world, err := r.observe(ctx, v)
+	world, gates, err := r.observe(ctx, v)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	switch {
-	case world.gate == nil:
-		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
-	case !world.gate.DeletionTimestamp.IsZero():
-		// The gate's finalizer deletes its verifications.
-		return ctrl.Result{}, nil
+	case !v.DeletionTimestamp.IsZero() && !world.keepsFail():
+		return controllers.Written(r.finalize(ctx, v, world.node, gates))
+	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.foreign() && world.lost():
+		return controllers.Written(r.dismiss(ctx, world, v, gates))
+	case !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) && v.DeletionTimestamp.IsZero():
+		return controllers.Written(time.Millisecond, patchFinalizer(ctx, r.Client, v, controllerutil.AddFinalizer))
 	}
 	s := decide(world)
 	log.FromContext(ctx).V(1).Info("decided", "event", s.event, "reason", s.reason, "message", s.message)
@@ -92,39 +100,58 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if v.Status, err = world.next(s); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.report(ctx, old, v, s); err != nil {
-		return controllers.Written(0, err)
+	if v.Status.NodeUID != old.Status.NodeUID || world.node == nil {
+		r.contests.forget(types.UID(old.Status.NodeUID))
+	}
+	retryMarks(v, publicationOf(world.gate, old), publicationOf(world.gate, v), world.now)
+	err = r.report(ctx, old, v, s)
+	r.Refusals.note(v.Name, err)
+	if err != nil {
+		return controllers.Written(0, cmp.Or(r.holdAnyway(ctx, world, v, err), err))
 	}
 	holdAgain, err := r.enforce(ctx, world, v)
 	return controllers.Written(controllers.Soonest(s.again, holdAgain), err)
 }
 
+// holdAnyway marks a node that must be held back although its state could not be written: the next reconcile comes to the same state.
+func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, cause error) error {
+	p := publicationOf(w.gate, v)
+	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) || !p.holdsBack() {
+		return cause
+	}
+	if publishes, err := r.publishes(ctx, w, p); err != nil || !publishes {
+		return cause
+	}
+	_, err := r.mark(ctx, w.node, v.DeepCopy(), p)
+	return errors.Join(cause, err)
+}
+
 // observe reads the world of the node: first the Node live, then the gates, which determine its owner. Marks that release the Node
 // are only written to the version that was read, so that no other gate can have taken the node in between.
-func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, error) {
+func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, []v1alpha1.LatencyGate, error) {
 	w := &world{now: r.Clock.Now(), verification: v}
 	node, gates, err := r.nodeAndGates(ctx, v)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w.node, w.owner = node, ownerOf(node, gates)
 	w.gate = gateOf(v, gates)
-	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() {
-		return w, nil
+	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() || !v.DeletionTimestamp.IsZero() && !w.keepsFail() {
+		return w, gates, nil
 	}
-	if v.Status.Benchmark != nil {
+	if v.Status.Benchmark != nil && w.node != nil {
 		if err := r.observeBenchmark(ctx, w); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	// A user may write any text into the annotation; the client fails for a text that cannot be a name.
 	if name := v.Annotations[v1alpha1.AnnotationAccept]; find(v.Status.History, name) != nil {
 		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	w.baselineTrouble, err = r.baselineTrouble(ctx, w)
-	return w, err
+	return w, gates, err
 }
 
 // nodeAndGates reads the Node of a verification, which is nil if it does not exist, and then all gates.
@@ -140,9 +167,9 @@ func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVer
 	return node, gates.Items, nil
 }
 
-// gateOf returns the gate that created a verification; nil if it is gone, even if another gate has its name now.
+// gateOf returns the gate of a verification, by its name; nil if it is gone. See foreign for a gate that was created again.
 func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
-	i := slices.IndexFunc(gates, func(g v1alpha1.LatencyGate) bool { return metav1.IsControlledBy(v, &g) })
+	i := slices.IndexFunc(gates, func(g v1alpha1.LatencyGate) bool { return g.Name == v.Spec.GateName })
 	if i < 0 {
 		return nil
 	}
@@ -302,8 +329,12 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice 
 	switch {
 	case s.event == eventNotAccepted:
 		return []controllers.Notice{{Type: corev1.EventTypeWarning, Reason: s.reason, Action: "Accept", Message: s.message}}
-	case old.Status.Retained == nil && v.Status.Retained != nil:
-		return []controllers.Notice{{Type: corev1.EventTypeWarning, Reason: v.Status.Retained.Reason, Action: "Retain", Message: v.Status.Retained.Message}}
+	case v.Status.Retained != nil && (old.Status.Retained == nil || old.Status.Retained.Reason != v.Status.Retained.Reason):
+		kind := corev1.EventTypeWarning
+		if v.Status.Record() {
+			kind = corev1.EventTypeNormal
+		}
+		return []controllers.Notice{{Type: kind, Reason: v.Status.Retained.Reason, Action: "Retain", Message: v.Status.Retained.Message}}
 	case old.Status.State == v.Status.State && old.Status.Verified().Reason == v.Status.Verified().Reason, s.reason == v1alpha1.ReasonNewNode:
 		return nil
 	}
@@ -356,8 +387,14 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.Node{}, found(indexNode), builder.WithPredicates(nodeChanges)).
 		Watches(&v1alpha1.LatencyGate{}, found(indexGate), builder.WithPredicates(gateChanges)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retries()}).
 		Complete(r)
+}
+
+// retries returns the pauses before an object is reconciled again after an error: they double, and no node waits longer than a minute
+// to be held back.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
 // sameNode reports whether a node is unchanged as far as it matters to a gate: its identity, whether it can be measured, and the
@@ -376,9 +413,9 @@ func sameNode(a, b *corev1.Node) bool {
 		}
 		return pair
 	}
-	info := func(n *corev1.Node) [5]string {
+	info := func(n *corev1.Node) [6]string {
 		i := n.Status.NodeInfo
-		return [5]string{i.BootID, i.KernelVersion, i.KubeletVersion, i.ContainerRuntimeVersion, i.OSImage}
+		return [6]string{i.BootID, i.KernelVersion, i.KubeletVersion, i.ContainerRuntimeVersion, i.OSImage, i.SystemUUID}
 	}
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && info(a) == info(b) &&
 		conditions(a) == conditions(b) && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&

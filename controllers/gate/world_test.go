@@ -80,7 +80,7 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 		Spec: v1alpha1.LatencyVerificationSpec{GateName: "up", NodeName: node},
 		Status: v1alpha1.LatencyVerificationStatus{
 			State: v1alpha1.VerificationVerified, Conditions: verifiedBecause(v1alpha1.ReasonPassed, "all 2 rules pass"), LastTransitionTime: at(time.Hour),
-			NodeUID: "uid-" + node, Identity: current, Number: 3, LastMeasurementTime: at(time.Hour),
+			NodeUID: "uid-" + node, GateUID: "uid-gate", Identity: current, Number: 3, LastMeasurementTime: at(time.Hour),
 			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", AcceptanceTime: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
 			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", AcceptanceTime: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
 			History: []v1alpha1.VerificationResult{

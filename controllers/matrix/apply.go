@@ -46,8 +46,13 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 	for _, number := range s.release {
 		w.release(number)
 	}
+	for _, number := range s.end {
+		if err := r.withdraw(ctx, w, number, v1alpha1.ReasonNodeGone, w.whyGone(number)); err != nil {
+			return 0, err
+		}
+	}
 	for _, number := range s.postpone {
-		if err := r.postpone(ctx, w, number); err != nil {
+		if err := r.withdraw(ctx, w, number, v1alpha1.ReasonPairPostponed, w.postponed(number)); err != nil {
 			return 0, err
 		}
 	}
@@ -102,19 +107,24 @@ func (w *world) leave(number int32) {
 	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
 }
 
-// postpone deletes the benchmark of a pair unless it has changed since it was observed, because it may just have started. The
-// pair gets a new benchmark when its turn comes again.
-func (r *Reconciler) postpone(ctx context.Context, w *world, number int32) error {
-	child := w.child(number)
-	err := r.Client.Delete(ctx, child.DeepCopy(), client.Preconditions{UID: &child.UID, ResourceVersion: &child.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %s: %w", child.Name, err)
+// postponed returns the message about a pair that gets a new benchmark when its turn comes again.
+func (w *world) postponed(number int32) string {
+	return fmt.Sprintf("%s is measured after the others, from its first round: %s", w.matrix.PairName(number), messageOf(w.child(number).Status.Conditions, v1alpha1.ConditionAccepted))
+}
+
+// withdraw takes its place from a pair and deletes its benchmark, unless that has changed since it was observed, because it may just
+// have started.
+func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32, reason, message string) error {
+	notice := controllers.Notice{Type: corev1.EventTypeWarning, Reason: reason, Action: "Postpone", Message: message}
+	if child := w.child(number); child != nil {
+		err := r.Client.Delete(ctx, child.DeepCopy(), client.Preconditions{UID: &child.UID, ResourceVersion: &child.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %s: %w", child.Name, err)
+		}
+		notice.Related = child
 	}
 	w.leave(number)
-	w.notices = append(w.notices, controllers.Notice{
-		Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonPairPostponed, Action: "Postpone", Related: child,
-		Message: fmt.Sprintf("%s is measured after the others, from its first round: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionAccepted)),
-	})
+	w.notices = append(w.notices, notice)
 	w.children[number-1] = nil
 	return nil
 }

@@ -22,6 +22,8 @@ type steps struct {
 	nodes     *preflight.Nodes
 	// release are running pairs that are finished: their places are free.
 	release []int32
+	// end are running pairs that end without a result, because a Node is gone.
+	end []int32
 	// postpone are running pairs that give their places to others because one of their nodes has been unusable for a long time.
 	postpone []int32
 	// create are running pairs whose benchmark is to be created, or read live.
@@ -40,6 +42,8 @@ const (
 	// postponeAfter is how long a node of a running pair may be unusable before other pairs go first. The results of the
 	// pair are then lost, so it is longer than a reboot of a node.
 	postponeAfter = 10 * time.Minute
+	// goneAfter is how long a Node may be missing before its pairs end. It is longer than the replacement of a node in an upgrade.
+	goneAfter = 30 * time.Minute
 )
 
 // decide chooses the next steps. It is pure.
@@ -58,7 +62,10 @@ func decide(w *world) steps {
 	var stays []int32
 	for _, running := range w.matrix.Status.Running {
 		child := w.child(running.Number)
+		gone, _ := w.goneOf(running.Number)
 		switch {
+		case gone != "" && (child == nil || !child.Finished() && child.Status.Active == nil):
+			s.end = append(s.end, running.Number)
 		case child == nil || running.UID != "" && string(child.UID) != running.UID:
 			// It was never created, or a user deleted it, or the cache is late.
 			s.create = append(s.create, running.Number)
@@ -70,6 +77,12 @@ func decide(w *world) steps {
 		}
 	}
 	s.update = w.outdated
+	for _, missing := range w.matrix.Status.MissingNodes {
+		if missing.Gone {
+			continue
+		}
+		s.again = controllers.Soonest(s.again, missing.StartTime.Add(goneAfter).Sub(w.now))
+	}
 	if w.matrix.Spec.Suspend {
 		// Pairs that have a place keep it.
 		s.create = nil
@@ -100,7 +113,8 @@ func (w *world) waiting() []int32 {
 	}
 	var numbers []int32
 	for i, child := range w.children {
-		if number := int32(i + 1); !running[number] && (child == nil || !child.Finished() || !child.DeletionTimestamp.IsZero()) {
+		number := int32(i + 1)
+		if gone, _ := w.goneOf(number); gone == "" && !running[number] && (child == nil || !child.Finished() || !child.DeletionTimestamp.IsZero()) {
 			numbers = append(numbers, number)
 		}
 	}

@@ -42,6 +42,8 @@ type world struct {
 	// busy are the nodes that other benchmarks hold or wait for, and unusable are the nodes of the plan that cannot provide the
 	// requested resources now.
 	busy, unusable map[string]bool
+	// gone is when the Nodes disappeared that have not existed for goneAfter.
+	gone map[string]time.Time
 	// baseline is the name of the matrix that the criteria compare with, empty if there is none, and baselines are the
 	// names of its pairs' benchmarks.
 	baseline  string
@@ -159,12 +161,62 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	own := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !planned.Has(n.Name) })
+	w.observeMissing(planned, own)
 	usable := preflight.Usable(preflight.Observed{Benchmark: m.Overview(), Nodes: own, Empty: true}, m.Status.Server)
 	w.unusable = map[string]bool{}
 	for name := range planned {
 		w.unusable[name] = !usable[name]
 	}
 	return nil
+}
+
+// observeMissing finds the nodes of the plan that do not exist, and since when. One that has not existed for goneAfter stays gone.
+func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
+	status, found := &w.matrix.Status, sets.New[string]()
+	for i := range nodes {
+		found.Insert(nodes[i].Name)
+	}
+	w.gone = map[string]time.Time{}
+	var missing []v1alpha1.MissingNode
+	for _, name := range sets.List(planned.Difference(sets.New(""))) {
+		node := v1alpha1.MissingNode{Name: name, StartTime: metav1.Time{Time: w.now}}
+		if i := slices.IndexFunc(status.MissingNodes, func(n v1alpha1.MissingNode) bool { return n.Name == name }); i >= 0 && !status.MissingNodes[i].StartTime.After(w.now) {
+			node = status.MissingNodes[i]
+		}
+		if found.Has(name) && !node.Gone {
+			continue
+		}
+		if node.Gone = node.Gone || w.now.Sub(node.StartTime.Time) >= goneAfter; node.Gone {
+			w.gone[name] = node.StartTime.Time
+		}
+		missing = append(missing, node)
+	}
+	status.MissingNodes = missing
+}
+
+// goneOf returns the Node of a pair that is gone, and since when; empty if there is none.
+func (w *world) goneOf(number int32) (string, time.Time) {
+	p := w.pair(number)
+	for _, name := range []string{p.ClientNode, p.ServerNode} {
+		if since, ok := w.gone[name]; ok {
+			return name, since
+		}
+	}
+	return "", time.Time{}
+}
+
+// ended reports whether a pair without a finished benchmark will not be measured, because a Node is gone.
+func (w *world) ended(number int32) bool {
+	name, _ := w.goneOf(number)
+	child := w.child(number)
+	running := slices.ContainsFunc(w.matrix.Status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
+	return name != "" && !running && (child == nil || !child.Finished())
+}
+
+// whyGone returns why a pair was not measured whose Node is gone.
+func (w *world) whyGone(number int32) string {
+	name, since := w.goneOf(number)
+	return fmt.Sprintf("%s: %s: node %s has not existed since %s", w.matrix.PairName(number), v1alpha1.ReasonNodeGone, name, since.UTC().Format(time.RFC3339))
 }
 
 // observeBaseline finds the benchmarks with which the benchmarks of the pairs are compared.

@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -42,6 +43,7 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 		}
 	}
 	w.judge()
+	standing.Publish(&m.Status.Conditions, m.Generation, w.now, standing.OfMeasurement(m.Overview()))
 	if equality.Semantic.DeepEqual(old.Status, m.Status) {
 		return nil
 	}
@@ -58,13 +60,12 @@ func (w *world) count(old *v1alpha1.LatencyMatrix) {
 	status := &w.matrix.Status
 	status.Slots = int32(w.slots)
 	status.Counts = v1alpha1.PairCounts{Total: int32(len(w.pairs)), Running: int32(len(status.Running))}
-	for _, child := range w.children {
-		if child != nil && child.Finished() {
-			if failed(child) {
-				status.Counts.Failed++
-			} else {
-				status.Counts.Complete++
-			}
+	for i, child := range w.children {
+		switch {
+		case child != nil && child.Finished() && !failed(child):
+			status.Counts.Complete++
+		case child != nil && child.Finished(), w.ended(int32(i + 1)):
+			status.Counts.Failed++
 		}
 	}
 	before := old.Status.Counts
@@ -101,8 +102,10 @@ func (w *world) progress() *v1alpha1.Progress {
 	}
 	var p v1alpha1.Progress
 	var left time.Duration
-	for _, child := range w.children {
+	for i, child := range w.children {
 		switch {
+		case w.ended(int32(i + 1)):
+			p.Total += int32(len(planned))
 		case child == nil || child.Status.Progress == nil:
 			p.Total += int32(len(planned))
 			left += each
@@ -157,9 +160,12 @@ func (w *world) succeeds() metav1.Condition {
 }
 
 func (w *world) firstFailure() string {
-	for _, child := range w.children {
+	for i, child := range w.children {
 		if child != nil && failed(child) {
 			return fmt.Sprintf("first %s: %s", child.Name, messageOf(child.Status.Conditions, v1alpha1.ConditionSucceeded))
+		}
+		if number := int32(i + 1); w.ended(number) {
+			return "first " + w.whyGone(number)
 		}
 	}
 	return ""

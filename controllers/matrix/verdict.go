@@ -34,14 +34,23 @@ func (w *world) judge() {
 		return
 	}
 	judged := w.judged()
-	verdict := merge(judged, len(w.children))
+	ended := 0
+	for i := range w.children {
+		if w.ended(int32(i + 1)) {
+			ended++
+		}
+	}
+	verdict := merge(judged, len(w.children), ended)
 	state, reason := metav1.ConditionUnknown, v1alpha1.ReasonNotJudged
 	switch {
 	case verdict.Outcome == v1alpha1.VerdictFail:
 		state, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
-	case len(judged) < len(w.children):
+	case len(judged)+ended < len(w.children):
 		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
 		return
+	case ended > 0 && verdict.Outcome == v1alpha1.VerdictPass:
+		reason, verdict.Outcome = v1alpha1.ReasonNodeGone, v1alpha1.VerdictInconclusive
+		verdict.Message = text.Shorten(verdict.Message+"; "+w.firstFailure(), maxMessage)
 	case verdict.Outcome == v1alpha1.VerdictPass:
 		state, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
 	default:
@@ -73,9 +82,9 @@ func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 	return all
 }
 
-// merge merges the verdicts of pairs into one verdict; total is the number of all pairs. For each rule it has the line of the pair
+// merge merges the verdicts of pairs into one verdict; total is the number of all pairs, and ended of those that will have none. For each rule it has the line of the pair
 // with the worst outcome, and counts the cells of all pairs.
-func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
+func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verdict {
 	merged := &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass, Rules: []v1alpha1.RuleVerdict{}}
 	count := map[v1alpha1.VerdictOutcome]int{}
 	rules := map[string]int{}
@@ -106,7 +115,7 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total int) *v1alpha1.Verdict {
 			line.Passed, line.Failed, line.Inconclusive = passed, failed, inconclusive
 		}
 	}
-	merged.Message = text.Shorten(strings.TrimSuffix(tally(count, total)+"; "+decided, "; "), maxMessage)
+	merged.Message = text.Shorten(strings.TrimSuffix(tally(count, total, ended)+"; "+decided, "; "), maxMessage)
 	return merged
 }
 
@@ -117,9 +126,9 @@ func worse(a, b v1alpha1.VerdictOutcome) bool {
 }
 
 // tally returns the number of pairs of each outcome as text.
-func tally(count map[v1alpha1.VerdictOutcome]int, total int) string {
+func tally(count map[v1alpha1.VerdictOutcome]int, total, ended int) string {
 	parts := []string{fmt.Sprintf("%d of %d pairs pass", count[v1alpha1.VerdictPass], total)}
-	open := total
+	open := total - ended
 	for _, n := range count {
 		open -= n
 	}
@@ -127,7 +136,7 @@ func tally(count map[v1alpha1.VerdictOutcome]int, total int) string {
 		n    int
 		text string
 	}{
-		{count[v1alpha1.VerdictFail], "failed"}, {count[v1alpha1.VerdictInconclusive], "inconclusive"}, {open, "not judged yet"},
+		{count[v1alpha1.VerdictFail], "failed"}, {count[v1alpha1.VerdictInconclusive], "inconclusive"}, {ended, "could not be measured"}, {open, "not judged yet"},
 	} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.text))

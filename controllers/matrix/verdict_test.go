@@ -74,7 +74,7 @@ func TestJudge(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	w := makeWorld(withGate(2*time.Microsecond), passing(1, 2), withChild(3, judgedAs(v1alpha1.VerdictFail, v1alpha1.ReasonFail)), withChild(4, judgedAs(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive)))
-	got := merge(w.judged(), 6)
+	got := merge(w.judged(), 6, 0)
 	want := []v1alpha1.RuleVerdict{{
 		Rule: "p99 max 2us", Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Message: "x-p3: p99 is what it is", Passed: 2, Failed: 1, Inconclusive: 1,
 	}}
@@ -98,7 +98,7 @@ func TestMergeIsBounded(t *testing.T) {
 			v.Rules = append(v.Rules, rule)
 		}
 	}
-	got := merge(makeWorld(withGate(2*time.Microsecond), withChild(1, long)).judged(), 6)
+	got := merge(makeWorld(withGate(2*time.Microsecond), withChild(1, long)).judged(), 6, 0)
 	if len(got.Rules) != maxRules {
 		t.Errorf("%d rules", len(got.Rules))
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
-	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 	"github.com/tailgate-dev/tailgate/test/localcluster/install"
 )
 
@@ -52,36 +50,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	begin := time.Now()
 	options := localcluster.Options{Log: stderr, Lab: *lab}
+	if err := localcluster.Look(ctx, options); err != nil {
+		return err
+	}
 	built, err := install.Build(ctx, stderr)
 	if err != nil {
 		return err
+	}
+	if !*lab {
+		release, err := localcluster.Use(ctx, stderr, "make demo or make deploy")
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
 	if err := install.Install(ctx, options, built); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "Tailgate is installed (%s).\n", time.Since(begin).Round(time.Second))
 	if *installOnly {
-		return usage(ctx, stdout, options)
+		fmt.Fprint(stdout, "\nThe cluster stays up. ", localcluster.Usage(options))
+		return nil
 	}
 	if err := measure(ctx, options, stdout, stderr); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "The demo took %s.\n", time.Since(begin).Round(time.Second))
-	return usage(ctx, stdout, options)
-}
-
-// usage prints how to use the cluster: kubectl and, from make build, kubectl-tailgate are included.
-func usage(ctx context.Context, w io.Writer, o localcluster.Options) error {
-	root, err := images.RepositoryRoot()
-	if err != nil {
-		return err
-	}
-	assets, err := localcluster.Assets(ctx, io.Discard)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\nThe cluster stays up. To use it:\n  export KUBECONFIG=%s PATH=%s:%s:$PATH\nTo stop it:\n  make %s-down\n",
-		localcluster.Kubeconfig(o), filepath.Join(root, "bin"), assets, map[bool]string{false: "cluster", true: "lab"}[o.Lab])
+	fmt.Fprint(stdout, "\nThe cluster stays up. ", localcluster.Usage(options))
 	return nil
 }
 
@@ -99,8 +94,8 @@ func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writ
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(stdout, "\n$ kubectl get lb -A")
-	if err := install.Kubectl(ctx, localcluster.Kubeconfig(o), stdout, "get", "lb", "-A"); err != nil {
+	fmt.Fprintln(stdout, "\n$ kubectl get lbench -A")
+	if err := install.Kubectl(ctx, localcluster.Kubeconfig(o), stdout, "get", "lbench", "-A"); err != nil {
 		return err
 	}
 	var failed []string

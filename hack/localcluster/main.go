@@ -52,13 +52,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%s takes no arguments, got %q", verb, args)
 	}
 	options := localcluster.Options{Log: stderr, Lab: lab}
+	if !lab && (verb == "up" || verb == "down") {
+		release, err := localcluster.Use(ctx, stderr, "make cluster-"+verb)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	switch verb {
 	case "up":
 		if err := localcluster.Up(ctx, options); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "The cluster is up. To use it:\n  export KUBECONFIG=%s\nTo stop it:\n  make %s-down\n",
-			localcluster.Kubeconfig(options), map[bool]string{false: "cluster", true: "lab"}[lab])
+		fmt.Fprint(stdout, "The cluster is up. ", localcluster.Usage(options))
 		return nil
 	case "down":
 		return localcluster.Down(ctx, options)

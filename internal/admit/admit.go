@@ -31,8 +31,10 @@ type definition struct {
 
 // definitions are built once each, because that compiles the rules.
 var definitions = map[string]func() (definition, error){
-	"LatencyBenchmark": sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyBenchmarks) }),
-	"LatencyMatrix":    sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyMatrices) }),
+	"LatencyBenchmark":    sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyBenchmarks) }),
+	"LatencyMatrix":       sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyMatrices) }),
+	"LatencyGate":         sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyGates) }),
+	"LatencyVerification": sync.OnceValues(func() (definition, error) { return newDefinition(crd.LatencyVerifications) }),
 }
 
 func newDefinition(text []byte) (definition, error) {
@@ -61,7 +63,7 @@ func newDefinition(text []byte) (definition, error) {
 func Object(ctx context.Context, u *unstructured.Unstructured) error {
 	define, ok := definitions[u.GetKind()]
 	if !ok {
-		return fmt.Errorf("kind %.80q is neither LatencyBenchmark nor LatencyMatrix", u.GetKind())
+		return fmt.Errorf("there is no kind %.80q in this version", u.GetKind())
 	}
 	d, err := define()
 	if err != nil {

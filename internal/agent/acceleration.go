@@ -3,6 +3,7 @@ package agent
 import (
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -66,12 +67,13 @@ func (h host) preloadFile() string {
 	return ""
 }
 
-// isOnload reports whether a path is that of Onload's library: libcitransport0.so, its name when built, or libonload.so,
-// its name when installed. libonload_ext.so only looks for it.
-func isOnload(path string) bool {
-	name := filepath.Base(path)
-	return strings.HasPrefix(name, "libcitransport") || strings.HasPrefix(name, "libonload") && !strings.HasPrefix(name, "libonload_ext")
-}
+// onloadName matches the names of Onload's library: libcitransport0.so when it is built, and libonload.so when it is installed,
+// also with a version. Other libraries of the vendor have a name after libonload_: libonload_ext.so, whose functions call it, and
+// libonload_zf.so, which is TCPDirect.
+var onloadName = regexp.MustCompile(`^lib(?:citransport.*|onload(?:[.-].*)?)$`)
+
+// isOnload reports whether a path is that of Onload's library.
+func isOnload(path string) bool { return onloadName.MatchString(filepath.Base(path)) }
 
 // notPreloaded returns the dynamic linker's complaint about a library that it could not preload, from the standard error of
 // a tool; empty if there is none. The tool then runs without the library.

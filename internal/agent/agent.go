@@ -234,6 +234,7 @@ func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*proc
 func (e *endpoint) account(p *process, cell string, l *link) {
 	e.recordPath(p, cell, e.watch.end(), l)
 	e.watch.add("tool.run-delay-ns", p.runDelay)
+	e.watch.add("tool.cpu-ns", p.cpuTime())
 	e.watch.add("tool.major-faults", p.majorFaults())
 	voluntary, involuntary := p.switches()
 	e.voluntary += voluntary

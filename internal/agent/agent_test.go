@@ -31,6 +31,10 @@ type fakeTool struct {
 	tool.Driver    // for the methods that the agent does not call
 	server, client tool.Command
 	deadline       time.Duration
+	// says is how long the tool says that it measured; 0: it does not say.
+	says time.Duration
+	// unrecorded is the number of messages whose latency it does not know.
+	unrecorded int64
 }
 
 const samples = 1000
@@ -72,9 +76,15 @@ func (f fakeTool) Deadline(tool.Cell) time.Duration {
 	return time.Minute
 }
 
-func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (f fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, tool.Failf("exit code %d", out.ExitCode)
+	}
+	if err := out.Clocks.CheckRun("ping", f.says, f.says, 0); err != nil {
+		return tool.Measurement{}, err
+	}
+	if err := out.Clocks.CheckSteady("ping", out.Clocks.Monotonic); err != nil {
+		return tool.Measurement{}, err
 	}
 	raw, err := out.OpenRaw("raw")
 	if err != nil {
@@ -92,7 +102,7 @@ func (fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64
 		}
 		record(rtt, 1)
 	}
-	m := tool.Measurement{Version: "ping 1", Warnings: []string{strings.TrimSpace(string(out.Stdout))}}
+	m := tool.Measurement{Version: "ping 1", Unrecorded: f.unrecorded, Warnings: []string{strings.TrimSpace(string(out.Stdout))}}
 	if out.Server != nil {
 		m.Figures = []tool.Figure{{Name: "server", Value: string(out.Server)}}
 	}
@@ -317,6 +327,11 @@ func TestExchangesThatFail(t *testing.T) {
 			client:       fakeTool{client: asTool("fail", "it went wrong")},
 			clientReason: v1alpha1.OutcomeToolFailed, serverReason: v1alpha1.OutcomePeerUnreachable,
 			words: []string{"tcp-64", "exit code 3", "(server: # echo: ready)"},
+		},
+		"a client whose tool says that it ran for longer than it existed": {
+			client:       fakeTool{says: time.Hour},
+			clientReason: v1alpha1.OutcomeClockWrong, serverReason: v1alpha1.OutcomePeerUnreachable,
+			words: []string{"tcp-64", "measured for 1h0m0s, but its process existed for"},
 		},
 		"a client whose tool hangs": {
 			client:       fakeTool{client: asTool("sleep"), deadline: 50 * time.Millisecond},

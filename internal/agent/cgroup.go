@@ -1,36 +1,42 @@
 package agent
 
 import (
+	"cmp"
+	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cgroup returns the folder of the agent's cgroup for a controller, and the version of its hierarchy: 2 if the folder there
-// has file2, 1 if it has file1. Both are empty if neither is found.
-func (h host) cgroup(controller, file2, file1 string) (dir, version string) {
-	if dir := h.cgroupWith("", file2); dir != "" {
-		return dir, "2"
+// cgroups returns the folders of the agent's cgroup and of its ancestors that have a file, as far as the mount shows them, the
+// nearest first, and the version of their hierarchy: 2 for file2, 1 for file1 of the controller. Both are empty if the mount
+// shows no such folder.
+func (h host) cgroups(controller, file2, file1 string) (dirs []string, version string) {
+	for _, way := range []struct{ version, controller, file string }{{"2", "", file2}, {"1", controller, file1}} {
+		dir, top := cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), way.controller)
+		for ; len(dir) >= len(top) && dir != ""; dir = filepath.Dir(dir) {
+			if h.exists(filepath.Join(dir, way.file)) {
+				dirs = append(dirs, dir)
+			}
+			if len(dir) == len(top) {
+				break
+			}
+		}
+		if len(dirs) > 0 {
+			return dirs, way.version
+		}
 	}
-	if dir := h.cgroupWith(controller, file1); dir != "" {
-		return dir, "1"
-	}
-	return "", ""
-}
-
-// cgroupWith returns cgroupDir of the agent, if that folder has a file.
-func (h host) cgroupWith(controller, file string) string {
-	dir := cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), controller)
-	if dir == "" || !h.exists(filepath.Join(dir, file)) {
-		return ""
-	}
-	return dir
+	return nil, ""
 }
 
 // cgroupDir returns the folder of a process's cgroup in the version 1 hierarchy of a controller, or in the version 2
-// hierarchy if controller is empty. mounts is the process's mountinfo, own its cgroup file. A container may see its own
-// cgroup as the root of the mount, whatever its name on the node.
-func cgroupDir(mounts, own, controller string) string {
+// hierarchy if controller is empty, and the folder at which that hierarchy is mounted. mounts is the process's mountinfo, own
+// its cgroup file. A container may see its own cgroup as the root of the mount, whatever its name on the node.
+func cgroupDir(mounts, own, controller string) (dir, top string) {
 	path, found := "", false
 	for l := range strings.Lines(own) {
 		number, rest, _ := strings.Cut(strings.TrimSpace(l), ":")
@@ -44,7 +50,7 @@ func cgroupDir(mounts, own, controller string) string {
 		}
 	}
 	if !found {
-		return ""
+		return "", ""
 	}
 	for l := range strings.Lines(mounts) {
 		// 36 35 98:0 /root /mount/point rw,noatime shared:1 - cgroup2 cgroup2 rw
@@ -62,34 +68,122 @@ func cgroupDir(mounts, own, controller string) string {
 		root, point := fields[3], unescape.Replace(fields[4])
 		below, ok := strings.CutPrefix(path, strings.TrimSuffix(root, "/"))
 		if ok && (below == "" || below[0] == '/') && !strings.Contains(below, "..") {
-			return filepath.Join(point, below)
+			return filepath.Join(point, below), point
 		}
-		return point
+		return point, point
 	}
-	return ""
+	return "", ""
 }
 
 // unescape reverses the kernel's escaping of names in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func (h host) cgroupFacts(f facts) {
-	if dir, version := h.cgroup("cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus"); dir != "" {
-		in := func(name string) string { return filepath.Join(dir, name) }
+	if dirs, version := h.cgroups("cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus"); len(dirs) > 0 {
+		in := func(name string) string { return filepath.Join(dirs[0], name) }
 		f.set("cgroup.version", version)
-		f.set("cgroup.cpus", h.either(in("cpuset.cpus.effective"), in("cpuset.effective_cpus")))
+		f.set("cgroup.cpus", h.effectiveCPUs(dirs[0]))
 		f.set("cgroup.mems", h.either(in("cpuset.mems.effective"), in("cpuset.effective_mems")))
-		f.set("cgroup.partition", h.read(in("cpuset.cpus.partition")))
-	}
-	switch dir, version := h.cgroup("cpu", "cpu.max", "cpu.cfs_quota_us"); version {
-	case "2":
-		f.set("cgroup.cpu-max", h.read(filepath.Join(dir, "cpu.max")))
-	case "1":
-		quota, period := h.read(filepath.Join(dir, "cpu.cfs_quota_us")), h.read(filepath.Join(dir, "cpu.cfs_period_us"))
-		if quota == "-1" {
-			quota = "max"
+		f.set("cgroup.partition", h.partition(dirs, version))
+		if f["cgroup.partition"] == isolatedPartition { // its CPUs have no scheduling domain, as with isolcpus
+			f.set("cpu.isolated", yesNo(true))
 		}
-		if period != "" {
-			f.set("cgroup.cpu-max", quota+" "+period)
-		}
+		f.set("cgroup.cpus-set", h.cpusSet(dirs, version))
 	}
+	f.set("cgroup.cpu-max", h.cpuMax())
 }
+
+func (h host) effectiveCPUs(dir string) string {
+	return h.either(filepath.Join(dir, "cpuset.cpus.effective"), filepath.Join(dir, "cpuset.effective_cpus"))
+}
+
+// cpuMax returns the tightest limit of CPU time among the agent's cgroup and its visible ancestors, in the format of cpu.max.
+// The kernel throttles a cgroup if any of them used up its quota.
+func (h host) cpuMax() string {
+	tightest, least := "", math.Inf(1)
+	dirs, version := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us")
+	for _, dir := range dirs {
+		limit := h.read(filepath.Join(dir, "cpu.max"))
+		if version == "1" {
+			quota := h.read(filepath.Join(dir, "cpu.cfs_quota_us"))
+			if quota == "-1" {
+				quota = "max"
+			}
+			limit = quota + " " + h.read(filepath.Join(dir, "cpu.cfs_period_us"))
+		}
+		quota, period, _ := strings.Cut(limit, " ")
+		q, errQuota := strconv.ParseFloat(quota, 64)
+		p, errPeriod := strconv.ParseFloat(period, 64)
+		switch {
+		case errPeriod != nil || p <= 0 || errQuota != nil && quota != "max":
+			// A limit that cannot be read may be the tightest.
+			return ""
+		case quota == "max" && tightest == "", quota != "max" && q/p < least:
+			tightest = limit
+		}
+		if quota != "max" {
+			least = min(least, q/p)
+		}
+	}
+	return tightest
+}
+
+// podLevel matches the names of the cgroups above those of containers: of a pod, of a QoS class, or of all pods.
+var podLevel = regexp.MustCompile(`(^|-)(kubepods|pod)`)
+
+// cpusSet returns the CPUs to which the container was limited on purpose, as a CPU manager does it, or none if it inherited
+// its CPUs from the pod, so that other pods may run on them; empty if the kernel does not show which.
+//
+// In version 2, only the file cpuset.cpus of the container's own cgroup shows this. crun puts a cgroup named container into the
+// scope of a container, and systemd may have written to the scope. In version 1, every runtime copies the parent's CPUs into an
+// empty file, so that only the parent shows the difference. A container seldom sees its parent. But if the processes of the
+// pod share their namespace, process 1 is the sandbox, which has the CPUs of the pod.
+func (h host) cpusSet(dirs []string, version string) string {
+	own, above := h.read(filepath.Join(dirs[0], "cpuset.cpus")), ""
+	for i, dir := range dirs[1:] {
+		cpus, name := h.effectiveCPUs(dir), filepath.Base(dir)
+		if podLevel.MatchString(name) || version == "1" && i == 0 && cpus != h.effectiveCPUs(dirs[0]) {
+			above = cpus
+			break
+		}
+		if strings.HasSuffix(name, ".scope") || i == 0 && filepath.Base(dirs[0]) == "container" {
+			own = cmp.Or(own, h.read(filepath.Join(dir, "cpuset.cpus")))
+		}
+	}
+	if first := h.read("proc/1/cgroup"); above == "" && first != "" && first != h.read("proc/self/cgroup") {
+		above = h.field("proc/1/status", "Cpus_allowed_list")
+	}
+	limits, err := result.ParseCPUs(own)
+	pod, errAbove := result.ParseCPUs(above)
+	switch {
+	case err != nil, errAbove == nil && pod.IsSubsetOf(limits):
+		return none
+	case version == "1" && (errAbove != nil || !limits.IsSubsetOf(pod)): // a runtime may put all sandboxes on CPUs of their own
+		return ""
+	}
+	return own
+}
+
+// partition returns the kind of the scheduling partition in which the agent's cgroup is: isolated, root or member; for
+// version 1, isolated if the cpuset and its visible ancestors are not balanced.
+func (h host) partition(dirs []string, version string) string {
+	kind := ""
+	for _, dir := range dirs {
+		if version == "1" {
+			if h.read(filepath.Join(dir, "cpuset.sched_load_balance")) != "0" {
+				return ""
+			}
+			kind = isolatedPartition
+			continue
+		}
+		// A member has the partition of its parent.
+		if here := h.read(filepath.Join(dir, "cpuset.cpus.partition")); here != "" {
+			if kind = here; here != "member" {
+				break
+			}
+		}
+	}
+	return kind
+}
+
+const isolatedPartition = "isolated"

@@ -180,11 +180,11 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 
 	recorder := result.NewRecorder()
 	measurement, err := e.driver.Parse(cell, tool.Output{
-		Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), ExitCode: p.exitCode(), Server: a.Said,
+		Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
 	}, recorder.RecordN)
 	if err != nil {
-		return result.Cell{}, withServer(e.explained(p, fail(v1alpha1.OutcomeToolFailed, "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
+		return result.Cell{}, withServer(e.explained(p, fail(reasonOf(err), "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
 	}
 	measured := result.Cell{
 		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
@@ -195,6 +195,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	if measured.Histogram, err = histogram(recorder, measurement.Sums); err != nil {
 		return result.Cell{}, err
 	}
+	measured.Histogram.Unrecorded = measurement.Unrecorded
 	if s := measurement.ActualStart; s != nil {
 		actual := result.NewRecorder()
 		for _, b := range s.RTT {
@@ -204,9 +205,19 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		if err != nil {
 			return result.Cell{}, err
 		}
+		h.Unrecorded = measurement.Unrecorded
 		measured.ActualStart = &h
 	}
 	return measured, nil
+}
+
+// reasonOf returns the outcome of a run whose tool did not measure.
+func reasonOf(err error) string {
+	var f *tool.Failure
+	if errors.As(err, &f) && f.Reason != "" {
+		return f.Reason
+	}
+	return v1alpha1.OutcomeToolFailed
 }
 
 // histogram returns the histogram of a recorder; sums are the sums of the samples, if the recorder holds only buckets.

@@ -17,15 +17,36 @@ import (
 func (h host) cpusAllowed() ([]int, string, error) {
 	list := h.field("proc/self/status", "Cpus_allowed_list")
 	cpus, err := result.ParseCPUs(list)
+	if list == "" && h.exists("proc/self/status") {
+		return nil, "", fmt.Errorf("the container's runtime (%s) hides which CPUs the container may use, so that nothing can be proved: "+
+			"use a RuntimeClass that runs containers on the node's kernel, such as runc or crun", cmp.Or(h.sandbox(), "a sandbox such as gVisor"))
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the allowed CPUs: %w", err)
 	}
 	return cpus.List(), list, nil
 }
 
-// cpuNUMANodes returns the NUMA node of each CPU of the machine.
+// sandbox returns the name of the software that runs the container on another kernel than the node's, as far as that kernel shows it.
+func (h host) sandbox() string {
+	switch {
+	case strings.Contains(h.read("proc/version"), "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016"): // in all releases
+		return "gVisor"
+	case strings.Contains(h.read("proc/cmdline"), "kata-containers"), strings.Contains(h.read("proc/self/mountinfo"), " kataShared "):
+		return "Kata Containers"
+	}
+	return ""
+}
+
+// cpuNUMANodes returns the NUMA node of each CPU of the machine. A kernel without NUMA has one node, 0.
 func (h host) cpuNUMANodes() map[int]int32 {
 	nodes := map[int]int32{}
+	if !h.exists("sys/devices/system/node") {
+		online, _ := result.ParseCPUs(h.read("sys/devices/system/cpu/online"))
+		for _, cpu := range online.UnsortedList() {
+			nodes[cpu] = 0
+		}
+	}
 	for _, dir := range h.glob("sys/devices/system/node/node[0-9]*") {
 		number, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(dir), "node"), 10, 32)
 		if err != nil {

@@ -114,14 +114,17 @@ func (h host) field(path, name string) string {
 // pciAddress matches the names of functions on the PCI bus in sysfs.
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
+// scalableFunction matches the names of the auxiliary devices of scalable functions, such as mlx5_core.sf.4.
+var scalableFunction = regexp.MustCompile(`^\w+\.sf\.\d+$`)
+
 // device returns the PCI address of the device behind an interface, and the folder of the device if there is one. The
 // source is result.PCIFromSysfs if sysfs links the two, directly or by the MAC address of the interface. For any other
 // interface, device returns the device of its parent, or the device that the pod was allocated, if there is exactly one;
 // the source is then empty.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
 	dir = h.resolve(filepath.Join("sys/class/net", h.lower(iface), "device"))
-	// A virtio device is not on the PCI bus itself; its parent is.
-	if strings.HasPrefix(filepath.Base(dir), "virtio") {
+	// A virtio device and a scalable function are not on the PCI bus themselves; their parents are.
+	if base := filepath.Base(dir); strings.HasPrefix(base, "virtio") || scalableFunction.MatchString(base) {
 		dir = filepath.Dir(dir)
 	}
 	if pciAddress.MatchString(filepath.Base(dir)) {
@@ -198,7 +201,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 		Kernel:           h.read("proc/sys/kernel/osrelease"),
 		BootID:           h.read("proc/sys/kernel/random/boot_id"),
 		BootedAt:         bootedAt(),
-		CPUModel:         h.field("proc/cpuinfo", "model name"),
+		CPUModel:         h.cpuModel(),
 		OnlineCPUs:       h.read("sys/devices/system/cpu/online"),
 		MeasuringCPU:     int32(measuringCPU),
 		CPUNUMANode:      h.cpuNUMANode(measuringCPU),

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"unicode"
 
+	"k8s.io/utils/cpuset"
+
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -133,11 +135,16 @@ func (h host) machineFacts(f facts) {
 		}
 	}
 	h.files(f, map[string]string{
-		"numa.nodes":    "sys/devices/system/node/online",
 		"mm.ksm":        "sys/kernel/mm/ksm/run",
 		"mm.thp":        "sys/kernel/mm/transparent_hugepage/enabled",
 		"mm.thp-defrag": "sys/kernel/mm/transparent_hugepage/defrag",
 	})
+	var numa []int
+	for _, node := range h.cpuNUMANodes() {
+		numa = append(numa, int(node))
+	}
+	f.set("numa.nodes", cpuset.New(numa...).String())
+	f.set("runtime.sandbox", h.sandbox())
 	for _, key := range []string{"mm.thp", "mm.thp-defrag"} {
 		f.set(key, chosen(f[key]))
 	}
@@ -289,9 +296,8 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 		f.set("cpu.turbo", "off")
 	}
 
-	// Only x86 shows a hypervisor here.
+	f.set("cpu.hypervisor", h.hypervisor(f))
 	if flags := strings.Fields(h.field("proc/cpuinfo", "flags")); len(flags) > 0 {
-		f.set("cpu.hypervisor", yesNo(slices.Contains(flags, "hypervisor")))
 		var found []string
 		for _, flag := range tscFlags {
 			if slices.Contains(flags, flag) {
@@ -329,6 +335,62 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 	if interrupts > 0 {
 		f.set("irq.on-cpu", strconv.Itoa(interrupts))
 	}
+}
+
+// virtual are the makers and models in the firmware's tables that only virtual machines have, by the beginning of the words.
+var virtual = []string{
+	"QEMU", "KVM", "KubeVirt", "oVirt", "RHEV", "OpenStack", "Nutanix AHV", "VMware", "VMW", "innotek GmbH", "VirtualBox", "Xen", "Bochs", "Parallels",
+	"BHYVE", "Virtual Machine", "Apple Virtualization", "Firecracker",
+}
+
+// virtualVendors are the PCI vendors of devices that exist only in virtual machines: QEMU's bridges, VMware, VirtualBox, Xen.
+// Cards of bare machines may emulate virtio devices.
+var virtualVendors = []string{"0x1b36", "0x15ad", "0x80ee", "0x5853"}
+
+// hypervisor returns yes on a virtual machine and no on bare metal, as the CPU's flags (only x86 has such a flag, which a
+// hypervisor may hide), the firmware's tables, the kernel and the PCI bus show it; empty if none of them shows it.
+func (h host) hypervisor(f facts) string {
+	flags := strings.Fields(h.field("proc/cpuinfo", "flags"))
+	words := []string{f["dmi.sys_vendor"], f["dmi.product_name"], f["dmi.bios_vendor"], f["dmi.board_vendor"]}
+	// The host bridge of QEMU's machines has the vendor of virtio as its subsystem.
+	vendors := []string{h.read("sys/bus/pci/devices/0000:00:00.0/subsystem_vendor")}
+	for _, path := range h.glob("sys/bus/pci/devices/*/vendor") {
+		vendors = append(vendors, h.read(path))
+	}
+	switch {
+	case slices.Contains(flags, "hypervisor"),
+		slices.ContainsFunc(words, func(word string) bool {
+			return slices.ContainsFunc(virtual, func(v string) bool { return strings.HasPrefix(word, v) })
+		}),
+		words[0] == "Amazon EC2" && !strings.Contains(words[1], ".metal"),
+		h.exists("sys/firmware/devicetree/base/hypervisor"), h.exists("proc/device-tree/hypervisor"), h.exists("sys/bus/vmbus"),
+		h.read("sys/hypervisor/type") != "" && h.read("sys/hypervisor/guest_type") != "Dom0",
+		strings.Contains(h.read("proc/sysinfo"), "VM00 "),
+		vendors[0] == "0x1af4", slices.ContainsFunc(vendors[1:], func(v string) bool { return slices.Contains(virtualVendors, v) }):
+		return yesNo(true)
+	case len(flags) > 0:
+		return yesNo(false)
+	}
+	return ""
+}
+
+// cpuModel returns the model of the CPU: on x86 its name, on POWER the line cpu, on s390x the machine, on arm64 and RISC-V the
+// numbers of its maker and design. It is empty if the kernel does not report it.
+func (h host) cpuModel() string {
+	info := func(name string) string { return h.field("proc/cpuinfo", name) }
+	if name := cmp.Or(info("model name"), info("Model Name"), info("cpu")); name != "" {
+		return name
+	}
+	if _, machine, ok := strings.Cut(info("processor 0"), "machine = "); ok {
+		return "machine " + machine
+	}
+	var parts []string
+	for _, name := range []string{"CPU implementer", "CPU part", "CPU variant", "CPU revision", "mvendorid", "marchid", "mimpid"} {
+		if value := info(name); value != "" {
+			parts = append(parts, strings.TrimPrefix(name, "CPU ")+" "+value)
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 // cpuList sets whether a CPU is in the list of a file, and the list itself.

@@ -76,7 +76,7 @@ func TestFacts(t *testing.T) {
 	environ := []string{"PATH=/bin", "EF_POLL_USEC=100000", "EF_EMPTY=", "LD_PRELOAD=libonload.so", "EFX=1", "TAILGATE_TASK={}"}
 	got := fakeRoot(t, tunedServer()).gather(2, []int{2, 3}, net.Interface{Name: "net1"}, environ).Facts
 	want := map[string]string{
-		"cgroup.cpu-max": "max 100000", "cgroup.cpus": "2-3", "cgroup.mems": "1", "cgroup.version": "2",
+		"cgroup.cpu-max": "max 100000", "cgroup.cpus": "2-3", "cgroup.cpus-set": "none", "cgroup.mems": "1", "cgroup.version": "2",
 		"cpu.allowed-count": "2", "cpu.cstates": "POLL 0us, C1, [C6 133us]", "cpu.freq-driver": "acpi-cpufreq", "cpu.governor": "performance",
 		"cpu.hypervisor": "no", "cpu.idle-driver": "acpi_idle", "cpu.isolated": "yes", "cpu.isolated-cpus": "2-3", "cpu.l3.size": "32768K",
 		"cpu.microcode": "0xa101148", "cpu.nohz-full": "no", "cpu.nohz-full-cpus": "none", "cpu.smt.active": "1", "cpu.smt.control": "on",
@@ -95,7 +95,7 @@ func TestFacts(t *testing.T) {
 		"module.onload.version": "9.0.2.140", "module.sfc.version": "6.1.2.1012", "module.srcversion.sfc": "5C2E2DD9E0B5D0A",
 		"nic.function": "VF", "nic.irq-cpus": "1-2", "nic.irq-on-cpu": "yes", "nic.irqs": "2", "nic.pci-id": "1924:1b03",
 		"nic.port": "0000:65:00.1", "nic.rps": "none", "nic.speed": "10000", "nic.txqueuelen": "1000",
-		"numa.distance": "10", "numa.nodes": "0-2",
+		"numa.distance": "10", "numa.nodes": "0-1",
 		"sysctl.net.ipv4.tcp_rmem": "4096 131072 6291456", "sysctl.vm.stat_interval": "120",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -388,7 +388,7 @@ func TestCgroupDir(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := cgroupDir(c.mounts, c.own, c.controller); got != c.want {
+			if got, top := cgroupDir(c.mounts, c.own, c.controller); got != c.want || !strings.HasPrefix(got, top) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -399,7 +399,10 @@ func FuzzCgroupDir(f *testing.F) {
 	f.Add("30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "0::/../x\n", "")
 	f.Add("33 31 0:31 /a /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n", "4:cpuset:/a/b\n", "cpuset")
 	f.Fuzz(func(t *testing.T, mounts, own, controller string) {
-		dir := cgroupDir(mounts, own, controller)
+		dir, top := cgroupDir(mounts, own, controller)
+		if len(top) > len(dir) && filepath.Clean(top) != dir {
+			t.Errorf("got %q, at mount %q", dir, top)
+		}
 		for l := range strings.Lines(mounts) {
 			// The folder is a mount point or below one.
 			if fields := strings.Fields(l); len(fields) > 4 && strings.HasPrefix(dir, filepath.Clean(unescape.Replace(fields[4]))) {

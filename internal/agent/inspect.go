@@ -49,10 +49,40 @@ func (i Inspector) Inspect() (result.Inspection, error) {
 			}
 		}
 	}
+	if len(cpus) == 1 {
+		f.set("cpu.cstates-entered", h.enteredStates(cpus[0]))
+	}
 	evidence.Facts = f.bounded(maxFacts)
 	return result.Inspection{
 		Version: result.InspectionVersion, Evidence: evidence, NUMA: h.numaCPUs(), NICs: h.nics(), Onload: h.onload(i.Environ),
 	}, nil
+}
+
+// An idle CPU is watched for naps of this number and length. The kernel counts an idle state when the CPU leaves it.
+const (
+	idleNaps = 20
+	idleNap  = 50 * time.Millisecond
+)
+
+// enteredStates returns the names of the idle states that a CPU enters while its only user, the agent, sleeps: limits that a
+// process requests through /dev/cpu_dma_latency show only there. It is empty if the CPU enters none.
+func (h host) enteredStates(cpu int) string {
+	usage := func(state string) string { return h.read(filepath.Join(state, "usage")) }
+	states, before, names := h.idleStates(cpu), map[string]string{}, []string(nil)
+	for _, state := range states {
+		before[state] = usage(state)
+	}
+	for range idleNaps {
+		if len(states) > 0 {
+			time.Sleep(idleNap)
+		}
+	}
+	for _, state := range states {
+		if usage(state) != before[state] {
+			names = append(names, h.read(filepath.Join(state, "name")))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // numaCPUs returns the CPUs of each NUMA node that has any, by the number of the node.
@@ -72,11 +102,13 @@ func (h host) numaCPUs() map[string]string {
 func (h host) nics() []result.NIC {
 	var nics []result.NIC
 	for _, dir := range h.glob("sys/bus/pci/devices/*") {
-		network := strings.HasPrefix(h.read(filepath.Join(dir, "class")), "0x02")
-		if !network && !h.exists(filepath.Join(dir, "sriov_totalvfs")) || h.exists(filepath.Join(dir, "physfn")) {
+		class, vendor := h.read(filepath.Join(dir, "class")), h.read(filepath.Join(dir, "vendor"))
+		// AMD's cards with an FPGA are processing accelerators.
+		network := strings.HasPrefix(class, "0x02") || strings.HasPrefix(class, "0x12") && (vendor == "0x1924" || vendor == "0x10ee")
+		if !network || h.exists(filepath.Join(dir, "physfn")) {
 			continue
 		}
-		id := strings.TrimPrefix(h.read(filepath.Join(dir, "vendor")), "0x") + ":" + strings.TrimPrefix(h.read(filepath.Join(dir, "device")), "0x")
+		id := strings.TrimPrefix(vendor, "0x") + ":" + strings.TrimPrefix(h.read(filepath.Join(dir, "device")), "0x")
 		nic := result.NIC{
 			PCIAddress: filepath.Base(dir), ID: id, NUMANode: h.number(filepath.Join(dir, "numa_node")),
 			VFs: max(h.number(filepath.Join(dir, "sriov_numvfs")), 0), TotalVFs: max(h.number(filepath.Join(dir, "sriov_totalvfs")), 0),

@@ -37,6 +37,9 @@ func (h host) nicFacts(f facts, s subject) {
 	switch _, device, _ := h.device(s.iface, allocatedDevices(s.environ)); {
 	case device != "":
 		h.deviceFacts(f, device, s.cpu)
+		if own := h.resolve(filepath.Join("sys/class/net", h.lower(s.iface), "device")); scalableFunction.MatchString(filepath.Base(own)) {
+			f.set("nic.function", "SF")
+		}
 	case h.exists(dir):
 		f.set("nic.function", "virtual")
 	}

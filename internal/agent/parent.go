@@ -3,6 +3,7 @@ package agent
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,54 +24,67 @@ func (h host) lower(iface string) string {
 	return iface
 }
 
-// interfaceName matches a name that systemd gives to an interface by the location of its device. The parts of the name are
-// the index of a device on the board; or the slot; or the domain, bus and slot on the PCI bus; then the function and the
-// port. The name of a VF ends differently.
-var interfaceName = regexp.MustCompile(`^en(o\d+|s\d+|(?:P\d+)?p\d+s\d+)(?:f(\d+))?(?:n[a-z0-9]+|d\d+)?$`)
+// interfaceName matches a name that systemd gives to an interface by the location of its device: the index of a device on the
+// board; the slot; or the bus and the device's number on it; the latter two after the domain, if it is not 0. The function, the
+// port, and the number of a VF or of a VF's representor follow.
+var interfaceName = regexp.MustCompile(`^(?:en|ib)(?:o(\d+)|(?:P(\d+))?(?:s(\d+)|p(\d+)s(\d+))(?:f(\d+))?)(?:n[a-z0-9]+?|d\d+)?(?:v(\d+)|r\d+)?$`)
 
 // parentDevice returns the folder of the PCI device of the parent. The parent is in the network namespace of the node,
 // where a pod cannot see it, but the PCI bus is the same everywhere, and the name gives the location on it. The folder is
 // empty if the name gives no location, or if several devices fit.
 func (h host) parentDevice() string {
-	name := interfaceName.FindStringSubmatch(h.parent)
+	// The usual name of a VLAN is that of its NIC with the number of the VLAN.
+	nic, _, _ := strings.Cut(h.parent, ".")
+	name := interfaceName.FindStringSubmatch(nic)
 	if name == nil {
 		return ""
 	}
 	var found []string
 	for _, dir := range h.glob("sys/bus/pci/devices/*") {
-		if strings.HasPrefix(h.read(filepath.Join(dir, "class")), "0x02") && h.isAt(dir, name[1], name[2]) ||
-			h.exists(filepath.Join(dir, "net", h.parent)) {
+		if strings.HasPrefix(h.read(filepath.Join(dir, "class")), "0x02") && h.isAt(dir, name) || h.exists(filepath.Join(dir, "net", nic)) {
 			found = append(found, dir)
 		}
 	}
 	if len(found) != 1 {
 		return ""
 	}
+	if vf := name[7]; vf != "" {
+		return h.resolve(filepath.Join(found[0], "virtfn"+vf))
+	}
 	return h.resolve(found[0])
 }
 
-// isAt reports whether a device, given by its folder, is at a location in systemd's notation. The name of a device that has
+// isAt reports whether a device, given by its folder, is at the location in the parts of a name. The name of a device that has
 // only one function leaves out the function.
-func (h host) isAt(dir, place, function string) bool {
+func (h host) isAt(dir string, name []string) bool {
 	address := filepath.Base(dir)
-	parts := strings.FieldsFunc(address, func(r rune) bool { return r == ':' || r == '.' })
-	if !pciAddress.MatchString(address) || strings.TrimPrefix(function, "0") != strings.TrimPrefix(parts[3], "0") {
+	if !pciAddress.MatchString(address) {
 		return false
 	}
-	switch place[0] {
-	case 'o':
-		return place[1:] == h.either(filepath.Join(dir, "acpi_index"), filepath.Join(dir, "index"))
-	case 's':
-		slot, _, _ := strings.Cut(address, ".")
-		return h.read("sys/bus/pci/slots/"+place[1:]+"/address") == slot
+	index, domain, slot, bus, device, function := name[1], number(name[2], 10), name[3], name[4], number(name[5], 10), number(name[6], 10)
+	if index != "" {
+		return index == h.either(filepath.Join(dir, "acpi_index"), filepath.Join(dir, "index"))
 	}
-	decimal := func(hex string) string {
-		n, _ := strconv.ParseUint(hex, 16, 32)
-		return strconv.FormatUint(n, 10)
+	parts := strings.FieldsFunc(address, func(r rune) bool { return r == ':' || r == '.' })
+	ownDevice, ownFunction := number(parts[2], 16), number(parts[3], 16)
+	// With alternative routing (ARI), the numbers of device and function are one number of 8 bits.
+	together := function > 7 && function == ownDevice*8+ownFunction
+	if domain != number(parts[0], 16) || !together && function != ownFunction {
+		return false
 	}
-	bus := "p" + decimal(parts[1]) + "s" + decimal(parts[2])
-	if parts[0] != "0000" {
-		bus = "P" + decimal(parts[0]) + bus
+	if slot == "" {
+		return number(bus, 10) == number(parts[1], 16) && (device == ownDevice || together)
 	}
-	return place == bus
+	// The slot may contain a switch, with the device behind it.
+	there := h.read("sys/bus/pci/slots/" + slot + "/address")
+	return there != "" && slices.ContainsFunc(strings.Split(h.resolve(dir), "/"), func(part string) bool { return strings.HasPrefix(part, there+".") })
+}
+
+// number returns a number without sign; 0 for any other text.
+func number(text string, base int) int64 {
+	n, err := strconv.ParseUint(text, base, 32)
+	if err != nil {
+		return 0
+	}
+	return int64(n)
 }

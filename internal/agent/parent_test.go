@@ -16,6 +16,7 @@ var cards = map[string]string{
 	"sys/bus/pci/devices/0000:3b:00.0/driver":      "->../../../../module/sfc",
 	"sys/bus/pci/devices/0000:3b:00.1/class":       "0x020000\n",
 	"sys/bus/pci/devices/0000:3b:08.0/class":       "0x020000\n",
+	"sys/bus/pci/devices/0000:3b:01.0/class":       "0x020000\n",
 	"sys/bus/pci/devices/0000:18:00.0/class":       "0x020000\n",
 	"sys/bus/pci/devices/0000:18:00.0/acpi_index":  "3\n",
 	"sys/bus/pci/devices/0000:19:00.0/class":       "0x020000\n",
@@ -43,6 +44,7 @@ func TestParentDevice(t *testing.T) {
 		"enP65537p1s0": "10001:01:00.0",
 		"ens9":         "0000:66:00.0",
 		"enp59s8":      "0000:3b:08.0",
+		"enp59s0f0.42": "0000:3b:00.0", "enp59s0f1r3": "0000:3b:00.1", "enp59s1f8": "0000:3b:01.0", "ens7f8": "",
 		// The location has no card, or no network card; or the name gives no location.
 		"enp59s0f2": "", "enp60s0": "", "ens8": "", "eno5": "", "enp0s31": "", "enp59s0f0v1": "",
 		"bond0": "", "eth0": "", "": "", "*": "", "../../etc": "",

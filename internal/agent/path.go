@@ -12,14 +12,17 @@ import (
 
 // pathCounters are the counters of a result.Path, each the sum of counters of the watch.
 var pathCounters = map[string][]string{
-	result.PathUDPIn:  {"udp.InDatagrams", "udp6.InDatagrams"},
-	result.PathUDPOut: {"udp.OutDatagrams", "udp6.OutDatagrams"},
-	result.PathTCPIn:  {"tcp.InSegs"},
-	result.PathTCPOut: {"tcp.OutSegs"},
-	result.PathIPIn:   {"ip.InOctets", "ip6.InOctets"},
-	result.PathIPOut:  {"ip.OutOctets", "ip6.OutOctets"},
-	result.PathNICIn:  {"nic.rx-packets"},
-	result.PathNICOut: {"nic.tx-packets"},
+	result.PathUDPIn:    {"udp.InDatagrams", "udp6.InDatagrams"},
+	result.PathUDPOut:   {"udp.OutDatagrams", "udp6.OutDatagrams"},
+	result.PathTCPIn:    {"tcp.InSegs"},
+	result.PathTCPOut:   {"tcp.OutSegs"},
+	result.PathIPIn:     {"ip.InOctets", "ip6.InOctets"},
+	result.PathIPOut:    {"ip.OutOctets", "ip6.OutOctets"},
+	result.PathNICIn:    {"nic.rx-packets"},
+	result.PathNICOut:   {"nic.tx-packets"},
+	result.PathTCPData:  {"tcp.TCPOrigDataSent"},
+	result.PathTCPAgain: {"tcp.RetransSegs"},
+	result.PathLocal:    {"lo.rx-packets"},
 }
 
 // pathGrowth returns the growth of the counters of a path. Only the first counter of a sum has to be known: a kernel may
@@ -59,7 +62,7 @@ func (l *link) traffic() map[string]int64 {
 	}
 	in, out := int64(info.Segs_in), int64(info.Segs_out)
 	return map[string]int64{
-		result.PathTCPIn: in, result.PathTCPOut: out - int64(info.Total_retrans),
+		result.PathTCPIn: in, result.PathTCPOut: out - int64(info.Total_retrans), result.PathTCPData: int64(info.Data_segs_out) - int64(info.Total_retrans),
 		result.PathIPIn:  int64(info.Bytes_received) + in*segmentHeaders,
 		result.PathIPOut: int64(info.Bytes_acked) + out*segmentHeaders,
 	}

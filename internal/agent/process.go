@@ -35,6 +35,8 @@ type process struct {
 	err            error
 	// runDelay is how long the main thread was ready to run but did not, in ns; -1 if the kernel does not report it.
 	runDelay int64
+	// clocks are how far the clocks advanced from before its start until its end.
+	clocks tool.Clocks
 	// protocol is the protocol of its messages, and path describes the path that they took.
 	protocol v1alpha1.Protocol
 	path     result.Path
@@ -57,6 +59,7 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	// A child that left the group and keeps the tool's output open must not block the agent.
 	p.cmd.WaitDelay = outputGrace
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	begin := readClocks()
 	if err := startOn(p.cmd, cpus); err != nil {
 		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
 	}
@@ -64,6 +67,8 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 		// After Wait has reaped the process, the kernel no longer reports its run delay.
 		p.runDelay = awaitRunDelay(p.cmd.Process.Pid)
 		p.err = p.cmd.Wait()
+		p.clocks = readClocks().since(begin)
+		p.clocks.Waited = time.Duration(max(p.runDelay, 0))
 		close(p.done)
 	}()
 	return p, nil
@@ -138,6 +143,11 @@ func (p *process) switches() (voluntary, involuntary int64) {
 		return usage.Nvcsw, usage.Nivcsw
 	}
 	return 0, 0
+}
+
+// cpuTime returns the CPU time of an ended process, in ns.
+func (p *process) cpuTime() int64 {
+	return (p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()).Nanoseconds()
 }
 
 // majorFaults returns the page faults of an ended process that required a read from disk.

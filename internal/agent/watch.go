@@ -29,8 +29,10 @@ type watch struct {
 	iface string
 	// place is the index of the CPU among the possible CPUs, by which some files are ordered; -1 if it is unknown.
 	place int
-	// throttled and pressed are the folders of the cgroup with cpu.stat and with cpu.pressure.
-	throttled, pressed string
+	// limited are the folders of the cgroup and of its visible ancestors that may have a quota, the nearest first, and pressed
+	// is the folder with cpu.pressure.
+	limited []string
+	pressed string
 	// express are the names of the interface's statistics of the Express datapath.
 	express []string
 	buffer  []byte
@@ -45,8 +47,11 @@ func (h host) watch(cpu int, iface string) *watch {
 	if possible, err := result.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
 		w.place = slices.Index(possible.List(), cpu)
 	}
-	w.throttled, _ = h.cgroup("cpu", "cpu.max", "cpu.cfs_quota_us")
-	w.pressed = h.cgroupWith("", "cpu.pressure")
+	limited, version := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us")
+	// Beside version 1, the processes of many containers are in one cgroup of version 2.
+	if w.limited = limited; version != "1" {
+		w.pressed, _ = cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), "")
+	}
 	w.express = expressNames(iface)
 	return w
 }
@@ -102,6 +107,9 @@ func (w *watch) deltas() map[string]int64 {
 
 const irqPrefix = "irq."
 
+// loopback is the name of the loopback interface of every network namespace.
+const loopback = "lo"
+
 // counters reads the current values of all counters.
 func (w *watch) counters() map[string]int64 {
 	all := map[string]int64{}
@@ -134,8 +142,14 @@ func (w *watch) counters() map[string]int64 {
 	w.scan("proc/net/snmp", protocols(all))
 	w.scan("proc/net/netstat", protocols(all))
 	w.scan("proc/net/snmp6", func(l []byte) { protocol6(l, all) })
-	if w.throttled != "" {
-		w.scan(filepath.Join(w.throttled, "cpu.stat"), func(l []byte) { throttling(l, all) })
+	if w.iface != loopback {
+		w.scan("proc/net/dev", func(l []byte) { looped(l, all) })
+	}
+	for _, dir := range w.limited {
+		w.scan(filepath.Join(dir, "cpu.stat"), func(l []byte) { throttling(l, "cgroup.throttled-us", all) })
+	}
+	if len(w.limited) > 0 { // kernels since 6.7
+		w.scan(filepath.Join(w.limited[0], "cpu.stat.local"), func(l []byte) { throttling(l, "cgroup.stopped-us", all) })
 	}
 	if w.pressed != "" {
 		w.scan(filepath.Join(w.pressed, "cpu.pressure"), func(l []byte) { pressure(l, all) })
@@ -263,6 +277,7 @@ func scheduler(cpu int, all map[string]int64) func([]byte) {
 		case len(fields) == 2 && fields[0] == "version":
 			known = fields[1] == "15" || fields[1] == "16" || fields[1] == "17"
 		case known && len(fields) == 10 && fields[0] == name:
+			put(all, "cpu.busy-ns", fields[7])
 			put(all, "cpu.run-delay-ns", fields[8])
 			// The kernel counts cpu.schedules only if sysctl kernel.sched_schedstats is on.
 			if fields[3] != "0" {
@@ -275,14 +290,15 @@ func scheduler(cpu int, all map[string]int64) func([]byte) {
 // protocolCounters are the counters of /proc/net/snmp and /proc/net/netstat that indicate trouble, and how much the
 // kernel's stack carried. The TCP counters cover IPv4 and IPv6.
 var protocolCounters = map[string][]string{
-	"Ip:":    {"ReasmOKs", "FragCreates"},
-	"IpExt:": {"InOctets", "OutOctets"},
-	"Tcp:":   {"AttemptFails", "InErrs", "InSegs", "OutSegs", "RetransSegs"},
-	"Udp:":   {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
+	"Ip:":     {"ReasmOKs", "FragCreates"},
+	"IpExt:":  {"InOctets", "OutOctets"},
+	"TcpExt:": {"TCPOrigDataSent"},
+	"Tcp:":    {"AttemptFails", "InErrs", "InSegs", "OutSegs", "RetransSegs"},
+	"Udp:":    {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
 }
 
 // protocolPrefixes are the prefixes of the counters' names, where they differ from the protocol's name.
-var protocolPrefixes = map[string]string{"IpExt:": "ip"}
+var protocolPrefixes = map[string]string{"IpExt:": "ip", "TcpExt:": "tcp"}
 
 // protocolCounters6 maps the counters of /proc/net/snmp6 to their names here.
 var protocolCounters6 = map[string]string{
@@ -321,8 +337,15 @@ func protocols(all map[string]int64) func([]byte) {
 	}
 }
 
-// throttling reads a line of a cgroup's cpu.stat, of either version.
-func throttling(l []byte, all map[string]int64) {
+// looped reads a line of /proc/net/dev: the name of an interface, and the bytes and packets that it received.
+func looped(l []byte, all map[string]int64) {
+	if fields := strings.Fields(string(l)); len(fields) > 2 && fields[0] == loopback+":" {
+		put(all, "lo.rx-packets", fields[2])
+	}
+}
+
+// throttling adds a line of cpu.stat, of either version, to what other cgroups counted; time is the name of its counter of time.
+func throttling(l []byte, time string, all map[string]int64) {
 	name, value, _ := strings.Cut(strings.TrimSpace(string(l)), " ")
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
@@ -330,11 +353,11 @@ func throttling(l []byte, all map[string]int64) {
 	}
 	switch name {
 	case "nr_throttled":
-		all["cgroup.throttled"] = n
+		all["cgroup.throttled"] += n
 	case "throttled_usec":
-		all["cgroup.throttled-us"] = n
+		all[time] += n
 	case "throttled_time": // ns
-		all["cgroup.throttled-us"] = n / 1000
+		all[time] += n / 1000
 	}
 }
 

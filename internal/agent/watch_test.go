@@ -77,7 +77,7 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	}
 	delete(got, "elapsed-ms")
 	want := map[string]int64{
-		"cgroup.pressure-us": 4, "cgroup.throttled": 4, "cgroup.throttled-us": 4, "cpu.cstate.C1": 4, "cpu.irq-ms": 40, "cpu.run-delay-ns": 4,
+		"cgroup.pressure-us": 4, "cgroup.throttled": 4, "cgroup.throttled-us": 4, "cpu.cstate.C1": 4, "cpu.irq-ms": 40, "cpu.busy-ns": 0, "cpu.run-delay-ns": 4,
 		"cpu.schedules": 4, "cpu.softirq-ms": 40, "cpu.steal-ms": 40, "cpu.thermal-throttles": 4, "interrupt.loc": 4, "ip.InOctets": 4, "ip.OutOctets": 4, "ip6.InOctets": 4,
 		"irq": 4, "irq.24.net1-0": 4,
 		"nic.carrier-changes": 0, "nic.rx-dropped": 4, "softirq.net_rx": 4, "tcp.RetransSegs": 4, "tool.run-delay-ns": 7, "udp.InDatagrams": 4, "udp.NoPorts": 0, "udp6.OutDatagrams": 4,
@@ -94,7 +94,7 @@ func TestScheduleStatisticsAreOff(t *testing.T) {
 	for _, l := range []string{"version 15", "timestamp 4295", "cpu2 0 0 0 0 0 0 9 7 5"} {
 		read([]byte(l))
 	}
-	if diff := cmp.Diff(map[string]int64{"cpu.run-delay-ns": 7}, got); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cpu.busy-ns": 9, "cpu.run-delay-ns": 7}, got); diff != "" {
 		t.Errorf("counters (-want +got):\n%s", diff)
 	}
 }
@@ -131,7 +131,7 @@ func TestWatchKeepsTheMostFrequentInterrupts(t *testing.T) {
 func TestThrottlingOfVersion1(t *testing.T) {
 	all := map[string]int64{}
 	for l := range strings.Lines("nr_periods 9\nnr_throttled 2\nthrottled_time 5000999\nnr_bursts 0\n") {
-		throttling([]byte(l), all)
+		throttling([]byte(l), "cgroup.throttled-us", all)
 	}
 	if diff := cmp.Diff(map[string]int64{"cgroup.throttled": 2, "cgroup.throttled-us": 5000}, all); diff != "" {
 		t.Errorf("throttling (-want +got):\n%s", diff)
@@ -236,7 +236,7 @@ func FuzzCounters(f *testing.F) {
 				read([]byte(l))
 			}
 			cpuTimes([]byte(l), cpu, all)
-			throttling([]byte(l), all)
+			throttling([]byte(l), "cgroup.throttled-us", all)
 			pressure([]byte(l), all)
 			runDelay(l)
 		}

@@ -168,7 +168,7 @@ func (o *operator) ask(ctx context.Context, api client.WithWatch, v *v1alpha1.La
 		if limited.Err() == nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("the operator has not answered within %s; is it running? `kubectl annotate lver %s %s-` withdraws the request", o.timeout, v.Name, annotation)
+		return nil, fmt.Errorf("the operator has not answered within %s; is it running? `kubectl annotate %s %s %s-` withdraws the request", o.timeout, verifications.resource(), v.Name, annotation)
 	}
 	return after, nil
 }

@@ -72,7 +72,7 @@ func TestAcceptRefuses(t *testing.T) {
 		wrote  bool
 	}{
 		"a result that there is not": {args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-9"}, want: []string{"no result upgrade-node-a-9", "upgrade-node-a-2, upgrade-node-a-1"}},
-		"a node that there is not":   {args: []string{"accept", "upgrade", "node-x", "b"}, want: []string{"no LatencyVerification upgrade.node-x", "kubectl get lver"}},
+		"a node that there is not":   {args: []string{"accept", "upgrade", "node-x", "b"}, want: []string{"no LatencyVerification upgrade.node-x", "kubectl get latencyverifications.tailgate.dev"}},
 		"no name":                    {args: []string{"verify", ""}, want: []string{"is not a name of a LatencyVerification"}},
 		"no time":                    {args: []string{"verify", "upgrade", "node-a", "--timeout=0s"}, want: []string{"--timeout"}},
 		"no answer":                  {args: []string{"verify", "upgrade", "node-a", "--timeout=300ms"}, want: []string{"has not answered within 300ms", "tailgate.dev/verify-"}, wrote: true},

@@ -209,7 +209,7 @@ func TestGetRefuses(t *testing.T) {
 		"two names":            {args: []string{"get", "a", "b"}, want: []string{"not 2 arguments"}},
 		"an unknown verb":      {args: []string{"gte"}, want: []string{`unknown command "gte" for "kubectl tailgate"`}},
 		"an unknown flag":      {args: []string{"get", "sweep", "--fast"}, want: []string{"--fast"}},
-		"an unknown name":      {args: []string{"get", "swoop"}, want: []string{"no LatencyBenchmark swoop in namespace perf", "kubectl get lb -A"}},
+		"an unknown name":      {args: []string{"get", "swoop"}, want: []string{"no LatencyBenchmark swoop in namespace perf", "kubectl get latencybenchmarks.tailgate.dev -A"}},
 		"an unknown namespace": {args: []string{"get", "sweep", "-n", "nowhere"}, want: []string{"no LatencyBenchmark sweep in namespace nowhere"}},
 		"an unknown context":   {args: []string{"get", "sweep", "--context=nowhere"}, want: []string{"kubeconfig", `"nowhere"`}},
 		"an unknown user":      {args: []string{"get", "sweep", "--token=of-nobody"}, want: []string{"perf/sweep", "Unauthorized"}},
@@ -246,13 +246,13 @@ func TestGetRefuses(t *testing.T) {
 		"a ConfigMap that holds no result": {
 			change: func(s *apiServer) { s.configMaps[stored].BinaryData = nil }, want: []string{"run sweep-r1", "no result", result.KeyClient},
 		},
-		"an unknown matrix": {args: []string{"get", "lmatrix/mesh"}, want: []string{"no LatencyMatrix mesh in namespace perf", "kubectl get lmatrix -A"}},
+		"an unknown matrix": {args: []string{"get", "lmatrix/mesh"}, want: []string{"no LatencyMatrix mesh in namespace perf", "kubectl get latencymatrices.tailgate.dev -A"}},
 		"a matrix by its name alone": {
 			args: []string{"get", "mesh"}, change: (*apiServer).addMesh, want: []string{"no LatencyBenchmark mesh in namespace perf"},
 		},
 		"a format of stored results for a matrix": {
 			args: []string{"get", "lmatrix/mesh", "-o", "sfnt"}, change: (*apiServer).addMesh,
-			want: []string{"--output=sfnt", "perf/mesh measures many pairs", "--output=pairs", "`kubectl get lb -n perf -l tailgate.dev/matrix=mesh`"},
+			want: []string{"--output=sfnt", "perf/mesh measures many pairs", "--output=pairs", "`kubectl get latencybenchmarks.tailgate.dev -n perf -l tailgate.dev/matrix=mesh`"},
 		},
 		"the pairs of one pair": {
 			args: []string{"get", "sweep", "-o", "pairs"}, want: []string{"--output=pairs", "one pair of nodes", "--output=table"},

@@ -89,18 +89,24 @@ func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Nod
 	}
 	shared := make(chan doctor.Look)
 	go func() { shared <- i.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, "") }()
-	whole := i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, "")
+	cpus := 1
+	whole := i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU, CPUs: cpus}, "")
+	// A kubelet that gives only whole cores says how many CPUs a core has.
+	if core := whole.Trouble.WholeCore(); core > cpus {
+		cpus = core
+		whole = i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU, CPUs: cpus}, "")
+	}
 	n.Looks = []doctor.Look{<-shared, whole}
 	if whole.Trouble != nil {
 		return
 	}
 	for _, network := range o.Networks {
 		if network.Attachable() && has(n, network.Resource) {
-			n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, Network: network.Name}, network.Resource))
+			n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, CPUs: cpus, Network: network.Name}, network.Resource))
 		}
 	}
 	if o.Onload != "" && has(n, o.Onload) {
-		n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindOnload}, o.Onload))
+		n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindOnload, CPUs: cpus}, o.Onload))
 	}
 }
 
@@ -115,7 +121,7 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, re
 	spec := pods.Inspection{
 		Namespace: i.namespace, Name: fmt.Sprintf("tailgate-doctor-%s-%d", i.call, i.made.Add(1)), Call: i.call,
 		Node: n.Node.Name, Named: n.Named, Image: i.image.name, PullPolicy: i.image.policy, ServiceAccount: i.image.serviceAccount,
-		CPU: l.Kind != doctor.KindShared, Deadline: i.timeout + time.Minute,
+		CPUs: l.CPUs, Deadline: i.timeout + time.Minute,
 	}
 	if resource != "" {
 		spec.Devices = []string{resource}

@@ -192,9 +192,13 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET "+inspectPods+"/{name}/log", func(_ http.ResponseWriter, r *http.Request) {
 		p := w.pods[r.PathValue("name")]
 		i := result.Inspection{Version: result.InspectionVersion, NUMA: map[string]string{"0": "0-7"}, Evidence: result.Evidence{
+			Kernel: "6.1.0", CPUModel: "AMD EPYC 9374F",
 			Node: pods.Node(p), BootID: pods.Node(p), CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3, DeviceNUMANode: -1, Clocksource: "tsc", Interface: "net1", MTU: 1500, Driver: "sfc",
-			Facts: map[string]string{"cpu.hypervisor": "no"},
+			Facts: map[string]string{"cpu.hypervisor": "no", "numa.nodes": "0"},
 		}}
+		if p.Spec.Containers[0].Resources.Requests.Cpu().IsZero() {
+			i.Evidence.CPUsAllowed = "0-2,4-7"
+		}
 		if w.inspect != nil {
 			w.inspect(p, &i)
 		}
@@ -471,8 +475,33 @@ func TestDoctorInterrupted(t *testing.T) {
 	}
 }
 
+// A kubelet that gives only whole cores rejects a pod with one CPU, and says how many CPUs a core has.
+func TestDoctorAsksForAWholeCore(t *testing.T) {
+	w := newWard()
+	cpus := func(p *corev1.Pod) int64 { return p.Spec.Containers[0].Resources.Requests.Cpu().Value() }
+	w.become = func(p *corev1.Pod) {
+		if p.Status.Phase = corev1.PodSucceeded; cpus(p) == 1 {
+			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "SMTAlignmentError"
+			p.Status.Message = "Pod was rejected: SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2"
+		}
+		if p.Annotations[foreign.AnnotationNetworks] != "" {
+			p.Annotations[foreign.AnnotationNetworkStatus] = `[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.40.7"]}]`
+		}
+	}
+	w.inspect = func(p *corev1.Pod, i *result.Inspection) {
+		if i.Evidence.CPUsAllowed = "0-2,4-6"; cpus(p) == 2 {
+			i.Evidence.CPUsAllowed = "3,7"
+		}
+	}
+	code, stdout, stderr := run(w.serve(t)...)
+	r := diagnosed(t, stdout)
+	if code != 0 || stderr != "" || levelOf(r, "node-a", "cpu-manager") != doctor.Good || levelOf(r, "node-a", "attachment") != doctor.Good || len(w.made) != 8 {
+		t.Errorf("exit code %d, it said %q, %d pods: %+v", code, stderr, len(w.made), r.Lines)
+	}
+}
+
 func TestDoctorForms(t *testing.T) {
-	for form, want := range map[string]string{"table": "good     cluster  7 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
+	for form, want := range map[string]string{"table": "good     cluster  8 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
 		code, stdout, stderr := run(newWard().serve(t, "-o", form)...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasSuffix(stdout, "\n") || strings.Contains(stdout, "\x1b") {
 			t.Errorf("%s: exit code %d, it said %q and printed:\n%s", form, code, stderr, stdout)

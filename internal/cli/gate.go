@@ -24,7 +24,7 @@ func newGate(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate NAME|PATH...",
 		Short: "Print verdicts and exit with 0 (Pass), 1 (Fail) or 2 (Inconclusive)",
-		Long: "Print the verdicts of LatencyBenchmarks (NAME or lb/NAME), LatencyMatrices (lmatrix/NAME) and LatencyGates\n" +
+		Long: "Print the verdicts of LatencyBenchmarks (NAME or lbench/NAME), LatencyMatrices (lmatrix/NAME) and LatencyGates\n" +
 			"(lgate/NAME), and return them as the exit code, for scripts, jobs and upgrade tools:\n\n" +
 			"  0  every verdict is Pass\n" +
 			"  1  at least one verdict is Fail\n" +

@@ -102,7 +102,7 @@ func TestGate(t *testing.T) {
 			stdout: "LatencyBenchmark perf/sweep: Inconclusive: the baseline, LatencyBenchmark before, is not finished\n"},
 		"by kind": {args: []string{"LatencyBenchmarks.tailgate.dev/sweep"}, sweep: passes, code: 0,
 			stdout: "LatencyBenchmark perf/sweep: Pass: all 3 rules pass, in 12 comparisons\n"},
-		"the worst of several, in their order": {args: []string{"lb/sweep", "bad", "good"}, sweep: inconclusive, code: 1,
+		"the worst of several, in their order": {args: []string{"lbench/sweep", "bad", "good"}, sweep: inconclusive, code: 1,
 			others: others{"good": passes, "bad": func(b *v1alpha1.LatencyBenchmark) { fails(b); b.Status.Verdict = nil }},
 			stdout: "LatencyBenchmark perf/sweep: Inconclusive: too near\n" +
 				"LatencyBenchmark perf/bad: Fail: on a simulated NIC: p99 of default/tcp-64: 5µs: Fail, beyond max 2us\n" +

@@ -30,7 +30,7 @@ type kind struct {
 
 // benchmarks is the kind LatencyBenchmark, the default if a user names no kind.
 var benchmarks = &kind{
-	name: "LatencyBenchmark", short: "lb", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
+	name: "LatencyBenchmark", short: "lbench", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyBenchmark{} },
 	list:   func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
 	standing: func(_ context.Context, _ client.Reader, o client.Object) (standing.Standing, error) {
@@ -75,6 +75,10 @@ var verifications = &kind{
 
 // kinds returns the kinds that have a verdict.
 func kinds() []*kind { return []*kind{benchmarks, matrices, gates} }
+
+// resource is the name of the kind that no kind of another group has. Every printed command of kubectl has it: of two groups with
+// one short name, kubectl takes the first.
+func (k *kind) resource() string { return k.plural + "." + v1alpha1.GroupVersion.Group }
 
 // names returns an empty list for the metadata of objects of the kind.
 func (k *kind) names() *metav1.PartialObjectMetadataList {
@@ -152,9 +156,9 @@ func read(ctx context.Context, api client.Client, of subject, into client.Object
 	case err == nil:
 		return nil
 	case isAbsent(err) && key.Namespace == "":
-		return reworded{fmt.Sprintf("there is no %s %s; see `kubectl get %s`", k.name, key.Name, k.short), err}
+		return reworded{fmt.Sprintf("there is no %s %s; see `kubectl get %s`", k.name, key.Name, k.resource()), err}
 	case isAbsent(err):
-		return reworded{fmt.Sprintf("there is no %s %s in namespace %s; see `kubectl get %s -A`", k.name, key.Name, key.Namespace, k.short), err}
+		return reworded{fmt.Sprintf("there is no %s %s in namespace %s; see `kubectl get %s -A`", k.name, key.Name, key.Namespace, k.resource()), err}
 	default:
 		return inWords("getting", of, err)
 	}

@@ -1,16 +1,14 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -26,7 +24,7 @@ func fileFlag(cmd *cobra.Command, file *string) {
 	}
 }
 
-// readManifest reads the only LatencyBenchmark or LatencyMatrix of a file, unchanged.
+// readManifest reads the only LatencyBenchmark or LatencyMatrix of a file, without what an API server added to it.
 func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
 	content, err := readFile("--filename", file, stdin, maxManifest)
 	if err != nil {
@@ -46,8 +44,23 @@ func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, err
 			file, u.GetAPIVersion(), u.GetKind(), v1alpha1.GroupVersion, benchmarks.name, matrices.name)
 	case u.GetName() == "":
 		return nil, fmt.Errorf("%s: metadata.name: the %s has no name; add one", file, u.GetKind())
+	case len(u.GetOwnerReferences()) > 0:
+		owner := u.GetOwnerReferences()[0]
+		return nil, fmt.Errorf("%s: metadata.ownerReferences: it was made for %s %s, and is deleted with it; remove this field and the labels of %s to run it on its own",
+			file, owner.Kind, owner.Name, v1alpha1.GroupVersion.Group)
 	}
+	withoutServerFields(u)
 	return u, nil
+}
+
+// withoutServerFields removes the fields that an API server sets. An exported object has them, and none of them can be applied to
+// another object, or to a later version of the same object.
+func withoutServerFields(u *unstructured.Unstructured) {
+	unstructured.RemoveNestedField(u.Object, "status")
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
 }
 
 const (
@@ -72,11 +85,17 @@ func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: name a file, or - for standard input", flag)
 	case stdinName:
 	default:
+		if strings.Contains(file, "://") {
+			return nil, fmt.Errorf("%s: %s is a URL, and only files are read; use `curl -fsSL %[2]s | %s ... %[1]s -`", flag, file, name)
+		}
 		opened, err := os.Open(file)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
 		defer opened.Close()
+		if info, err := opened.Stat(); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("%s: %s is a directory; name a file, or use `kubectl kustomize %[2]s | %s ... %[1]s -`", flag, file, name)
+		}
 		stdin = opened
 	}
 	content, err := io.ReadAll(atMost(stdin, most))
@@ -103,28 +122,6 @@ func (t *tooLarge) Read([]byte) (int, error) {
 		return 0, fmt.Errorf("it has more than %d MiB", t.most>>20)
 	}
 	return 0, err
-}
-
-// parseObjects reads all objects of a YAML or JSON file. A duplicate key is an error.
-func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		u := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(document, &u.Object); err != nil {
-			return nil, err
-		}
-		if len(u.Object) > 0 {
-			all = append(all, u)
-		}
-	}
 }
 
 // inNamespace sets the namespace of a manifest without one. If the manifest has a namespace, a flag must name the same one.

@@ -19,7 +19,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<title>sweep, mesh – latency report</title>", `id="distribution"`, `class="heat"`} {
+	for _, want := range []string{"<title>sweep, mesh – latency report</title>", `id="distribution"`, `class="heat`} {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("no %s in the report", want)
 		}

@@ -127,7 +127,7 @@ func onePair(doing string, m export.Benchmark) error {
 	if m.Matrix == nil {
 		return nil
 	}
-	list := fmt.Sprintf("`kubectl get lb -n %s -l %s=%s` lists them", m.Object.Namespace, v1alpha1.LabelMatrix, m.Object.Name)
+	list := fmt.Sprintf("`kubectl get %s -n %s -l %s=%s` lists them", benchmarks.resource(), m.Object.Namespace, v1alpha1.LabelMatrix, m.Object.Name)
 	if m.Dir != "" {
 		list = fmt.Sprintf("`ls %s` lists them", filepath.Join(m.Dir, "pairs"))
 	}

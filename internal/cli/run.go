@@ -99,8 +99,10 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstructured, opts ...client.ApplyOption) error {
 	of := subject{kindOf(manifest), client.ObjectKeyFromObject(manifest)}
 	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), append(opts, fieldOwner)...); {
-	case apierrors.IsConflict(err):
+	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
 		return fmt.Errorf("%s differs, and another field manager owns the difference: change it with the tool that set it, or use another name in the file; %w", of, err)
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("%s was changed or created again at the same moment: run the command again; %w", of, err)
 	case err != nil:
 		return inWords("applying", of, err)
 	}
@@ -143,7 +145,7 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o cli
 	if r.file == stdinName {
 		again = fmt.Sprintf("`%s gate %s/%s -n %s --wait` waits for it, `%[1]s get %[2]s/%[3]s -n %[4]s` prints its results", name, k.short, b.Name, b.Namespace)
 	}
-	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", endOf(ctx), of, again, k.short, b.Name, b.Namespace)
+	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", endOf(ctx), of, again, k.resource(), b.Name, b.Namespace)
 }
 
 // conclude prints the results of a finished benchmark, and returns the exit code of its verdict or its success.

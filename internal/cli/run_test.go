@@ -196,7 +196,7 @@ func TestRunComesBack(t *testing.T) {
 	s := newCluster(t)
 	succeeded(metav1.ConditionTrue, v1alpha1.ReasonComplete, "1 of 1 runs")(s.benchmarks[sweep])
 	code, stdout, stderr := run("run", "-f", written(t, manifest), "--kubeconfig", s.serve(t))
-	if code != 0 || !strings.Contains(stdout, "tcp-64") || !strings.HasPrefix(stderr, "LatencyBenchmark perf/sweep was measured before; `kubectl tailgate rerun lb/sweep` measures again\n") {
+	if code != 0 || !strings.Contains(stdout, "tcp-64") || !strings.HasPrefix(stderr, "LatencyBenchmark perf/sweep was measured before; `kubectl tailgate rerun lbench/sweep` measures again\n") {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
 }
@@ -207,7 +207,7 @@ func TestRunLeavesTheBenchmark(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"interrupted": {want: "kubectl tailgate: interrupted; LatencyBenchmark perf/sweep continues: `kubectl tailgate run -f FILE -n perf` watches it again, `kubectl delete lb sweep -n perf` ends it\n"},
+		"interrupted": {want: "kubectl tailgate: interrupted; LatencyBenchmark perf/sweep continues: `kubectl tailgate run -f FILE -n perf` watches it again, `kubectl delete latencybenchmarks.tailgate.dev sweep -n perf` ends it\n"},
 		"late":        {flags: []string{"--timeout=200ms"}, want: "kubectl tailgate: timed out; LatencyBenchmark perf/sweep continues: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -425,15 +425,23 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// The command does not take over fields of another field manager.
+// The command does not take over fields of another field manager, and does not take every conflict for one about fields.
 func TestRunConflicts(t *testing.T) {
-	s := newCluster(t)
-	s.refusals = []*apierrors.StatusError{apierrors.NewConflict(benchmarkResource, "sweep", errors.New(`conflict with "kubectl"`))}
-	code, stdout, stderr := run("run", "-f", written(t, manifest), "--kubeconfig", s.serve(t))
-	if code != 3 || stdout != "" || !strings.Contains(stderr, "LatencyBenchmark perf/sweep differs") || !strings.Contains(stderr, `conflict with "kubectl"`) {
-		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
-	}
-	if len(s.asked) != 1 || strings.Contains(s.written[0], "force=true") {
-		t.Errorf("it asked for %v, and wrote %q", s.asked, s.written)
+	for want, refusal := range map[string]*apierrors.StatusError{
+		"LatencyBenchmark perf/sweep differs, and another field manager owns the difference": apierrors.NewApplyConflict([]metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.rounds", Message: `conflict with "kubectl"`,
+		}}, `Apply failed with 1 conflict: conflict with "kubectl": .spec.rounds`),
+		"LatencyBenchmark perf/sweep was changed or created again at the same moment: run the command again": apierrors.NewConflict(
+			benchmarkResource, "sweep", errors.New("the object has been modified")),
+	} {
+		s := newCluster(t)
+		s.refusals = []*apierrors.StatusError{refusal}
+		code, stdout, stderr := run("run", "-f", written(t, manifest), "--kubeconfig", s.serve(t))
+		if code != 3 || stdout != "" || !strings.Contains(stderr, want+"; ") && !strings.Contains(stderr, want+": ") || !strings.Contains(stderr, refusal.ErrStatus.Message) {
+			t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
+		}
+		if len(s.asked) != 1 || strings.Contains(s.written[0], "force=true") {
+			t.Errorf("it asked for %v, and wrote %q", s.asked, s.written)
+		}
 	}
 }

@@ -18,7 +18,7 @@ func makeGate(status metav1.ConditionStatus, reason, message string, change ...f
 		ObjectMeta: metav1.ObjectMeta{Name: "upgrade", UID: "g", Generation: 2},
 	}
 	g.Status.Nodes = v1alpha1.NodeCounts{Total: 10, Verified: 10}
-	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, ""))
+	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, ""))
 	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, message))
 	for _, f := range change {
 		f(g)
@@ -32,7 +32,7 @@ func TestGateStanding(t *testing.T) {
 	}
 	suspended := func(g *v1alpha1.LatencyGate) {
 		g.Spec.Suspend = true
-		g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "nothing is measured"))
+		g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "nothing is measured"))
 	}
 	lines := func(g *v1alpha1.LatencyGate) {
 		g.Status.NotVerified = []v1alpha1.NodeLine{{Name: "node-b", State: v1alpha1.VerificationFailed, Message: "p99 is 12 % higher"}}
@@ -79,7 +79,7 @@ func TestGateOfALatencyGate(t *testing.T) {
 	if want := "LatencyBenchmark perf/sweep: Pass: all 3 rules pass, in 12 comparisons\nLatencyGate upgrade: Fail: 1 of 10 nodes failed\n"; code != 1 || stdout != want || stderr != "" {
 		t.Errorf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 	}
-	if code, _, stderr := run("gate", "lgate/downgrade", "--kubeconfig", kubeconfig); code != 3 || !strings.Contains(stderr, "there is no LatencyGate downgrade; see `kubectl get lgate`") {
+	if code, _, stderr := run("gate", "lgate/downgrade", "--kubeconfig", kubeconfig); code != 3 || !strings.Contains(stderr, "there is no LatencyGate downgrade; see `kubectl get latencygates.tailgate.dev`") {
 		t.Errorf("exit code %d, it said %q", code, stderr)
 	}
 }
@@ -88,6 +88,7 @@ func TestGateOfALatencyGate(t *testing.T) {
 // operator does not run.
 func TestGateComparesTheNodes(t *testing.T) {
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node.Status.NodeInfo.BootID = "1"
 	v := &v1alpha1.LatencyVerification{
 		ObjectMeta: metav1.ObjectMeta{Name: "upgrade.a"}, Spec: v1alpha1.LatencyVerificationSpec{GateName: "upgrade", NodeName: "a"},

@@ -126,6 +126,9 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 			}
 		}
 	}
+	if b, a := baseline.Results.Spec.LatencyType, c.LatencyType; b != a {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s is of type %s: its latencies are given as %s, like those of %s", c.Baseline, b, a, c.Candidate))
+	}
 	c.addNotesOfUsers(baseline.Results.Spec.Notes, candidate.Results.Spec.Notes)
 	sortDifferences(c.Differences)
 	if len(c.Figures) == 0 {

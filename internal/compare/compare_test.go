@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +62,8 @@ func side(t *testing.T, name string, s v1alpha1.LatencyBenchmarkSpec, begins []i
 				return result.Document{Run: fmt.Sprintf("%s-%s-r%d", name, v.Name, round+1), Variant: v.Name, Role: role, Evidence: result.Evidence{
 					Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", OnlineCPUs: "0-3", MeasuringCPU: 3, AgentCPU: 3,
 					DeviceNUMANode: -1, Interface: "eth0", MTU: 1500,
-					Facts: map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+					Facts:  map[string]string{"cpu.smt.sibling": "none", "cgroup.cpus-set": "3", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+					Deltas: map[string]int64{"cgroup.stopped-us": 0},
 				}}
 			}
 			run := result.Stored{Client: document(v1alpha1.RoleClient), Server: document(v1alpha1.RoleServer), ClientSeen: result.Seen{PodUID: "c"}, ServerSeen: result.Seen{PodUID: "s"}}
@@ -404,9 +404,9 @@ func TestIntervalIsThatOfTheStatus(t *testing.T) {
 				continue
 			}
 			shown++
-			// The status has two decimals, rounded outwards.
-			if want := fmt.Sprintf("%.2f..%.2f", math.Floor(*f.Lower*100)/100, math.Ceil(*f.Upper*100)/100); got != want {
-				t.Errorf("%s: the status has %s, a comparison %s", f.Metric, got, want)
+			row := f.Row()
+			if want := fmt.Sprintf("[%s, %s]", ratio.Lower, ratio.Upper); row[4] != want || f.Shown != ShownNothing && row[3] != ratio.Estimate {
+				t.Errorf("%s: the status has %s %s, a comparison %s %s", f.Metric, ratio.Estimate, want, row[3], row[4])
 			}
 		}
 	}

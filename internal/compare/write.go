@@ -108,7 +108,12 @@ func (c Comparison) headingOf(f Figure) string {
 	if f.BaselineVariant != variant {
 		variant += " against " + f.BaselineVariant
 	}
-	return fmt.Sprintf("%s of %s, %d rounds against %d", f.Cell, variant, f.CandidateRounds, f.BaselineRounds)
+	return fmt.Sprintf("%s of %s, %s", f.Cell, variant, f.Rounds())
+}
+
+// Rounds says how many rounds are compared.
+func (f Figure) Rounds() string {
+	return fmt.Sprintf("%d rounds against %d", f.CandidateRounds, f.BaselineRounds)
 }
 
 // Row returns a figure for people: metric, baseline, candidate, ratio and interval. The ratio is ~ if nothing was shown.
@@ -126,7 +131,7 @@ func (f Figure) Row() []string {
 	case f.Shown == ShownNothing && (f.Ratio != nil || f.Lower != nil || f.Upper != nil):
 		row[3] = "~"
 	case f.Ratio != nil:
-		row[3] = fmt.Sprintf("%.3f", *f.Ratio)
+		row[3] = stats.FormatRatio(*f.Ratio, math.Round)
 	case f.Shown == ShownHigher:
 		row[3] = "∞"
 	case f.Shown == ShownLower:
@@ -148,12 +153,12 @@ func (f Figure) value(v *int64) string {
 	return strconv.FormatInt(*v, 10)
 }
 
-// bound formats a bound of a ratio, rounded outwards to three decimals.
+// bound formats a bound of a ratio, rounded outwards.
 func bound(v *float64, none string, round func(float64) float64) string {
 	if v == nil {
 		return none
 	}
-	return fmt.Sprintf("%.3f", stats.Outwards(*v*1000, round)/1000)
+	return stats.FormatRatio(*v, round)
 }
 
 // mostShown is the largest length of a condition in a table, in bytes; JSON has all of it.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -266,7 +267,7 @@ func byValue(names map[string][]string) string {
 func grouped(o Observed, value func(*result.Inspection) string) map[string][]string {
 	groups := map[string][]string{}
 	for _, n := range o.Nodes {
-		if i := n.seen(); i != nil && value(i) != "" {
+		if i := n.seen(); i != nil {
 			groups[value(i)] = append(groups[value(i)], n.Node.Name)
 		}
 	}
@@ -312,25 +313,25 @@ func oneMachine(o Observed) []Line {
 	return good("machines", "", "a simulation: %s are one machine (the same boot); results have a warning, and doctor does not check the speed of a simulation", strings.Join(same, "; "))
 }
 
-// alike checks whether the nodes have the same kernel, CPU model and mitigations.
+// alike checks whether the nodes have the same kernel, CPU model and mitigations. A value that only some nodes have is a difference.
 func alike(o Observed) []Line {
-	const check = "alike"
+	const check, absent = "alike", "not reported"
 	var differ []string
-	nodes := 0
+	nodes, claimed := 0, true
 	for _, v := range []struct {
-		what string
-		of   func(*result.Inspection) string
+		what, absent string
+		of           func(*result.Inspection) string
 	}{
-		{"kernel", func(i *result.Inspection) string { return i.Evidence.Kernel }},
-		{"CPU", func(i *result.Inspection) string { return i.Evidence.CPUModel }},
-		{"mitigations", func(i *result.Inspection) string { return i.Fact("kernel.arg.mitigations") }},
+		{"kernel", absent, func(i *result.Inspection) string { return i.Evidence.Kernel }},
+		{"CPU", absent, func(i *result.Inspection) string { return i.Evidence.CPUModel }},
+		{"mitigations", "the default", func(i *result.Inspection) string { return i.Fact("kernel.arg.mitigations") }},
 	} {
-		groups := grouped(o, v.of)
-		n := 0
+		groups := grouped(o, func(i *result.Inspection) string { return cmp.Or(v.of(i), v.absent) })
+		nodes = 0
 		for _, names := range groups {
-			n += len(names)
+			nodes += len(names)
 		}
-		nodes = max(nodes, n)
+		claimed = claimed && groups[absent] == nil
 		if len(groups) > 1 {
 			differ = append(differ, v.what+": "+byValue(groups))
 		}
@@ -341,6 +342,8 @@ func alike(o Observed) []Line {
 	case len(differ) > 0:
 		return advice{"results of different nodes are comparable only if ignoreDifferences lists these differences",
 			"configure all nodes equally, or compare each node only with itself"}.warn(check, "", "%s", strings.Join(differ, "; "))
+	case !claimed:
+		return unknown(check, "", fmt.Sprintf("%d nodes, whose kernels do not report the release or the model of CPU", nodes), "compare the nodes yourself (lscpu, uname -r)")
 	}
 	return good(check, "", "%d nodes with one kernel and one model of CPU", nodes)
 }

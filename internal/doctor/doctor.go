@@ -173,6 +173,8 @@ const (
 // Look is the result of an inspect pod.
 type Look struct {
 	Kind Kind
+	// CPUs is how many whole CPUs the pod requested; 0 means 1 unless it is of kind shared.
+	CPUs int
 	// Network is the network of a pod of kind network.
 	Network string
 	// Inspection is nil if there is a Trouble, and vice versa.

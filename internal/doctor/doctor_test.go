@@ -42,8 +42,8 @@ func inspection(node string) *result.Inspection {
 			Facts: map[string]string{
 				"kernel.version": "#1 SMP PREEMPT_DYNAMIC Debian 6.1.140-1", "kernel.arg.isolcpus": "2-7", "kernel.arg.mitigations": "auto",
 				"cpu.hypervisor": "no", "cpu.governor": "performance", "cpu.freq-driver": "acpi-cpufreq", "cpu.cstates": "POLL 0us, C1 1us, [C6 133us]",
-				"cpu.smt.sibling": "none", "cpu.isolated": "yes", "cpu.nohz-full": "yes", "cpu.vulnerability.spectre_v1": "Mitigation: usercopy/swapgs barriers",
-				"dmi.sys_vendor": "Supermicro", "dmi.product_name": "AS -1015CS-TNR",
+				"cpu.smt.sibling": "none", "cpu.isolated": "yes", "cpu.nohz-full": "yes", "cpu.vulnerability.spectre_v1": "Mitigation: usercopy/swapgs barriers and __user pointer sanitization",
+				"dmi.sys_vendor": "Supermicro", "dmi.product_name": "AS -1015CS-TNR", "numa.nodes": "0-1",
 			},
 		},
 		NUMA: map[string]string{"0": "0-3", "1": "4-7"},
@@ -163,6 +163,11 @@ func factOnA(key, value string) func(*Observed) {
 	})
 }
 
+// driverOnA changes the driver of the attached interface on node a.
+func driverOnA(driver string) func(*Observed) {
+	return lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = driver })
+}
+
 // lookOnA changes the look of a kind on node a.
 func lookOnA(kind Kind, change func(*Look)) func(*Observed) {
 	return onA(func(n *Node) {
@@ -276,6 +281,15 @@ func TestChecks(t *testing.T) {
 		{"one machine", changes{seenOnA(func(i *result.Inspection) { i.Evidence.BootID = "boot-b" })}, true, "machines", "", Good, "a, b are one machine"},
 		{"kernels that differ", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Kernel = "6.8.0" })}, true, "alike", "", Warning, "6.1.0-37-amd64 on b; 6.8.0 on a"},
 		{"one node", changes{func(o *Observed) { o.Nodes = o.Nodes[:1] }}, true, "alike", "", "", ""},
+		{"an argument that one node lacks", changes{factOnA("kernel.arg.mitigations", "")}, true, "alike", "", Warning, "mitigations: auto on b; the default on a"},
+		{"a model that one node does not report", changes{seenOnA(func(i *result.Inspection) { i.Evidence.CPUModel = "" })}, true, "alike", "", Warning, "CPU: AMD EPYC 9374F on b; not reported on a"},
+		{"models that no node reports", changes{func(o *Observed) {
+			for _, n := range o.Nodes {
+				for _, l := range n.Looks {
+					l.Inspection.Evidence.CPUModel = ""
+				}
+			}
+		}}, true, "alike", "", Unknown, "do not report"},
 		{"no Onload", changes{func(o *Observed) { o.Onload = "" }}, true, "onload", "", Good, "kernel's"},
 		{"no Onload though asked for", changes{func(o *Observed) { o.Onload, o.OnloadAsked = "x.org/onload", true }}, true, "onload", "x.org/onload", Error, "no node"},
 
@@ -305,7 +319,9 @@ func TestChecks(t *testing.T) {
 		{"a broken CNI plugin", changes{troubleOnA(KindShared, TroubleNetwork, "no IP addresses left")}, false, "inspect", "", Error, "no IP"},
 
 		{"no static policy", changes{seenOnA(shared)}, false, "cpu-manager", "", Error, "CPUs 0-7"},
-		{"one CPU for all", changes{seenOnA(func(i *result.Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Error, "one CPU"},
+		{"one CPU for all", changes{seenOnA(func(i *result.Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Error, "no more CPUs"},
+		{"a pool of one CPU", changes{lookOnA(KindShared, func(l *Look) { l.Inspection.Evidence.CPUsAllowed = "3" })}, false, "cpu-manager", "", Error, "may use CPUs 3, as other pods may"},
+		{"a whole core", changes{lookOnA(KindCPU, func(l *Look) { l.CPUs, l.Inspection.Evidence.CPUsAllowed = 2, "3,7" }), lookOnA(KindShared, func(l *Look) { l.Inspection.Evidence.CPUsAllowed = "0-2,4-6" })}, false, "cpu-manager", "", Good, "requested 2 CPUs got the exclusive CPUs 3,7 of 0-7"},
 		{"no pod with a CPU", changes{onA(func(n *Node) { n.Looks = n.Looks[:1] })}, false, "cpu-manager", "", "", ""},
 		{"CPUs that cannot be read", changes{seenOnA(func(i *result.Inspection) { i.Evidence.CPUsAllowed = "?" })}, false, "cpu-manager", "", "", ""},
 
@@ -325,16 +341,25 @@ func TestChecks(t *testing.T) {
 		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Error, "different NUMA nodes"},
 		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Warning, "not known"},
 		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "topology", sfVF.Name, Error, "TopologyAffinityError"},
-		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), seenOnA(func(i *result.Inspection) { i.NUMA = map[string]string{"0": "0-7"} })}, false, "topology", "", Good, "one NUMA node"},
+		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), factOnA("numa.nodes", "0")}, false, "topology", sfVF.Name, Good, "the only NUMA node with CPUs"},
+		{"one NUMA node, no network", changes{onA(func(n *Node) { n.Looks = n.Looks[:2] }), factOnA("numa.nodes", "0")}, false, "topology", "", Good, "one NUMA node with CPUs"},
+		{"a NIC at memory without CPUs", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 }), factOnA("numa.nodes", "0")}, false, "topology", sfVF.Name, Good, "the only NUMA node with CPUs"},
 		{"no device", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.PCIAddress = "" })}, false, "topology", sfVF.Name, "", ""},
 
 		{"a sibling of others", changes{factOnA("cpu.smt.sibling", "others"), seenOnA(func(i *result.Inspection) { i.Evidence.ThreadSiblings = "3,7" })}, false, "smt", "", Warning, "CPUs 3,7 are one core"},
 		{"a sibling of its own", changes{factOnA("cpu.smt.sibling", "own")}, false, "smt", "", Good, "whole core"},
 		{"SMT is off", changes{factOnA("cpu.smt.sibling", ""), factOnA("cpu.smt.active", "0")}, false, "smt", "", Good, "no SMT siblings"},
 		{"siblings that are not reported", changes{factOnA("cpu.smt.sibling", "")}, false, "smt", "", "", ""},
-		{"a CPU that is not isolated", changes{factOnA("cpu.isolated", "no")}, false, "isolation", "", Warning, "isolcpus no, nohz_full yes"},
+		{"a CPU that is not isolated", changes{factOnA("cpu.isolated", "no")}, false, "isolation", "", Warning, "isolated no, nohz_full yes"},
+		{"an isolated CPU with ticks", changes{factOnA("cpu.nohz-full", "no")}, false, "isolation", "", Warning, "isolated yes, nohz_full no"},
 		{"a CPU with ticks", changes{factOnA("cpu.nohz-full", "no")}, false, "isolation", "", Warning, "nohz_full no"},
 		{"isolation that is not reported", changes{factOnA("cpu.nohz-full", ""), factOnA("cpu.isolated", "")}, false, "isolation", "", "", ""},
+		{"idle states limited to those of the CPU", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C1E 4us, C6 170us"), factOnA("cpu.pm-qos-us", "10")}, false, "c-states", "", Good, "above 10 µs"},
+		{"a limit that allows a deep state", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C6 133us, C7 600us"), factOnA("cpu.pm-qos-us", "200")}, false, "c-states", "", Warning, "down to C6, 133 µs"},
+		{"deep states that it does not enter", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C6 170us"), factOnA("cpu.pm-qos-us", "0"), factOnA("cpu.cstates-entered", "POLL, C1")}, false, "c-states", "", Good, "entered only POLL, C1"},
+		{"deep states that it enters", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C6 170us"), factOnA("cpu.cstates-entered", "C1, C6")}, false, "c-states", "", Warning, "down to C6"},
+		{"deep states, a busy CPU", changes{factOnA("cpu.cstates", "POLL 0us, C1 1us, C6 170us")}, false, "c-states", "", Warning, "down to C6"},
+		{"frequencies of a machine that does not tell", changes{factOnA("cpu.governor", ""), factOnA("cpu.hypervisor", "")}, false, "governor", "", Good, "the firmware, or a hypervisor"},
 		{"a governor that saves power", changes{factOnA("cpu.governor", "schedutil")}, false, "governor", "", Warning, "schedutil (acpi-cpufreq)"},
 		{"a hypervisor's frequencies", changes{factOnA("cpu.governor", ""), factOnA("cpu.hypervisor", "yes")}, false, "governor", "", Good, "hypervisor"},
 		{"a firmware's frequencies", changes{factOnA("cpu.governor", "")}, false, "governor", "", Good, "firmware"},
@@ -347,6 +372,10 @@ func TestChecks(t *testing.T) {
 		{"a hypervisor's clock", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Clocksource = "kvm-clock" })}, false, "clock", "", Warning, "kvm-clock"},
 		{"a clock that is not reported", changes{seenOnA(func(i *result.Inspection) { i.Evidence.Clocksource = "" })}, false, "clock", "", "", ""},
 		{"costly mitigations", changes{factOnA("cpu.vulnerability.meltdown", "Mitigation: PTI")}, false, "mitigations", "", Warning, "meltdown"},
+		{"mitigations of a newer kernel", changes{factOnA("cpu.vulnerability.next", "Mitigation: Novel barrier")}, false, "mitigations", "", Unknown, "Novel barrier"},
+		{"buffers that are cleared before a guest runs", changes{factOnA("cpu.vulnerability.mmio_stale_data", "Mitigation: Clear CPU buffers; SMT vulnerable")}, false, "mitigations", "", Good, "2 in use"},
+		{"microcode that is missing on bare metal", changes{factOnA("cpu.vulnerability.tsa", "Vulnerable: Clear CPU buffers attempted, no microcode")}, false, "mitigations", "", Good, "1 in use"},
+		{"microcode that a hypervisor hides", changes{factOnA("cpu.vulnerability.tsa", "Vulnerable: Clear CPU buffers attempted, no microcode"), factOnA("cpu.hypervisor", "yes")}, false, "mitigations", "", Warning, "tsa"},
 		{"cheap mitigations", changes{factOnA("cpu.vulnerability.spectre_v2", "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling")}, false, "mitigations", "", Good, "2 in use"},
 		{"no mitigations", changes{factOnA("cpu.vulnerability.mds", "Vulnerable")}, false, "mitigations", "", Good, "1 in use"},
 		{"a real-time kernel", changes{factOnA("kernel.version", "#1 SMP PREEMPT_RT Debian 6.1.140-1")}, false, "kernel", "", Good, "PREEMPT_RT, isolcpus=2-7"},
@@ -380,7 +409,12 @@ func TestChecks(t *testing.T) {
 		{"a good VF", nil, false, "interface", sfVF.Name, Good, "driver sfc, VF, 0000:65:02.1, firmware 8.3.3.1000 rx0 tx0, variant full-feature"},
 		{"a link that is down", changes{factOnA("nic.carrier", "0")}, false, "interface", sfVF.Name, Error, "down"},
 		{"a simulated NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "veth" })}, false, "interface", sfVF.Name, Warning, "simulated"},
-		{"a paravirtual NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "virtio_net" })}, false, "interface", sfVF.Name, Warning, "paravirtual"},
+		{"a paravirtual NIC", changes{driverOnA("virtio_net"), factOnA("cpu.hypervisor", "yes")}, false, "interface", sfVF.Name, Warning, "paravirtual"},
+		{"a card of a bare machine that emulates virtio", changes{driverOnA("virtio_net")}, false, "interface", sfVF.Name, Good, "virtio_net"},
+		{"a NIC on the board", changes{driverOnA("e1000e")}, false, "interface", sfVF.Name, Good, "e1000e"},
+		{"a NIC on the board, passed through", changes{driverOnA("e1000e"), factOnA("cpu.hypervisor", "yes"), factOnA("nic.pci-subsystem", "17aa:2252")}, false, "interface", sfVF.Name, Good, "e1000e"},
+		{"an emulated NIC", changes{driverOnA("e1000e"), factOnA("cpu.hypervisor", "yes"), factOnA("nic.pci-subsystem", "15ad:07d0")}, false, "interface", sfVF.Name, Warning, "paravirtual"},
+		{"a function of the cloud's card", changes{driverOnA("ena"), factOnA("cpu.hypervisor", "yes"), factOnA("nic.pci-subsystem", "1d0f:ec20")}, false, "interface", sfVF.Name, Good, "ena"},
 		{"a VF of firmware that has none", changes{factOnA("nic.firmware-variant", "ultra-low-latency")}, false, "interface", sfVF.Name, Warning, "ultra-low-latency"},
 		{"slow interrupts", changes{factOnA("nic.coalesce.rx-usecs", "60"), factOnA("nic.coalesce.adaptive-rx", "1")}, false, "interface", sfVF.Name, Warning, "60 µs, adaptively"},
 

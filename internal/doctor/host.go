@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,15 +48,18 @@ func isolation(_ Observed, n Node) []Line {
 	const check = "isolation"
 	i := n.seen()
 	isolated, quiet := i.Fact("cpu.isolated"), i.Fact("cpu.nohz-full")
-	found := fmt.Sprintf("CPU %d: isolcpus %s, nohz_full %s", orZero(i).Evidence.MeasuringCPU, cmp.Or(isolated, "not reported"), cmp.Or(quiet, "not reported"))
+	found := fmt.Sprintf("CPU %d: isolated %s, nohz_full %s", orZero(i).Evidence.MeasuringCPU, cmp.Or(isolated, "not reported"), cmp.Or(quiet, "not reported"))
 	switch {
 	case isolated == "" && quiet == "":
 		return nil
 	case isolated == "yes" && quiet == "yes":
 		return good(check, "", "%s", found)
 	}
-	return advice{"the kernel's own threads and timer ticks interrupt the tool: some µs each, 100 to 1000 times a second; p99.9 and beyond",
-		"boot with isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"}.
+	remedy := "boot with isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"
+	if isolated == "yes" {
+		remedy = "boot with nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"
+	}
+	return advice{"the kernel's own threads and timer ticks interrupt the tool: some µs each, 100 to 1000 times a second; p99.9 and beyond", remedy}.
 		warn(check, "", "%s", found)
 }
 
@@ -83,27 +87,47 @@ func governor(_ Observed, n Node) []Line {
 	case i.Virtual():
 		return good(check, "", "none: the hypervisor controls the frequency")
 	}
+	if i.Fact("cpu.hypervisor") == "" {
+		return good(check, "", "none: the firmware, or a hypervisor, controls the frequency")
+	}
 	return good(check, "", "none: the firmware controls the frequency")
 }
 
 // longestWake is the exit latency in µs above which an idle state is too deep.
 const longestWake = 10
 
-// idleStates checks how deep the CPU's idle states are.
+// idleStates checks how deep the CPU's idle states are: those that the kernel may choose, and, where the inspect pod had the CPU
+// for itself, those that it chose.
 func idleStates(_ Observed, n Node) []Line {
 	const check = "c-states"
 	i := n.seen()
-	states := i.Fact("cpu.cstates")
-	deepest, wake := "", 0
+	states, entered := i.Fact("cpu.cstates"), strings.Split(i.Fact("cpu.cstates-entered"), ", ")
+	limit, err := strconv.Atoi(i.Fact("cpu.pm-qos-us"))
+	if err != nil || limit == 0 { // not limited
+		limit = math.MaxInt
+	}
+	deepest, wake, chosen := "", 0, 0
 	for state := range strings.SplitSeq(states, ", ") {
 		// States in brackets are disabled.
 		fields := strings.Fields(state)
 		if len(fields) < 2 || strings.HasPrefix(state, "[") {
 			continue
 		}
-		if us, err := strconv.Atoi(strings.TrimSuffix(fields[len(fields)-1], "us")); err == nil && us >= wake {
-			deepest, wake = strings.Join(fields[:len(fields)-1], " "), us
+		us, err := strconv.Atoi(strings.TrimSuffix(fields[len(fields)-1], "us"))
+		if err != nil || us > limit {
+			continue
 		}
+		name := strings.Join(fields[:len(fields)-1], " ")
+		if us >= wake {
+			deepest, wake = name, us
+		}
+		if slices.Contains(entered, name) {
+			chosen = max(chosen, us)
+		}
+	}
+	found := states
+	if limit != math.MaxInt {
+		found += fmt.Sprintf("; pm_qos forbids those with an exit latency above %d µs", limit)
 	}
 	switch {
 	case i == nil:
@@ -116,12 +140,14 @@ func idleStates(_ Observed, n Node) []Line {
 		return good(check, "", "not reported")
 	case i.Fact("cpu.pm-qos-us") == "n/a":
 		return good(check, "", "%s; pm_qos forbids those with an exit latency", states)
+	case wake > longestWake && i.Fact("cpu.cstates-entered") != "" && chosen <= longestWake:
+		return good(check, "", "%s; the idle CPU entered only %s: a process such as tuned may limit it (/dev/cpu_dma_latency)", found, strings.Join(entered, ", "))
 	case wake > longestWake:
 		return advice{fmt.Sprintf("a CPU that sleeps while it waits for a message needs up to %d µs to wake up: this affects blocking processes and low rates", wake),
-			"boot with intel_idle.max_cstate=1 processor.max_cstate=1, or a tuned profile such as network-latency"}.
-			warn(check, "", "down to %s, %d µs to wake up (%s)", deepest, wake, states)
+			"boot with intel_idle.max_cstate=1 processor.max_cstate=1, or a tuned profile such as network-latency, unless a process already holds /dev/cpu_dma_latency, which a pod does not see"}.
+			warn(check, "", "down to %s, %d µs to wake up (%s)", deepest, wake, found)
 	}
-	return good(check, "", "%s", states)
+	return good(check, "", "%s", found)
 }
 
 // clock checks the cost of reading the clock.
@@ -138,37 +164,6 @@ func clock(_ Observed, n Node) []Line {
 		return advice{"each reading of the clock is a system call to a slow device, which takes 1 µs or more, twice in every sample", remedy}.err(check, "", "%s", source)
 	}
 	return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn(check, "", "%s", source)
-}
-
-// costly are parts of the kernel's texts about mitigations that do work at each entry to the kernel or each return.
-var costly = []string{"PTI", "Clear CPU buffers", "untrained return thunk", "Safe RET", "IBPB", "Mitigation: IBRS", "Clear branch history"}
-
-// mitigations checks the additional cost of each entry to the kernel.
-func mitigations(_ Observed, n Node) []Line {
-	const check = "mitigations"
-	i := n.seen()
-	if i == nil {
-		return nil
-	}
-	var active, slow []string
-	for key, state := range i.Evidence.Facts {
-		name, found := strings.CutPrefix(key, "cpu.vulnerability.")
-		if !found || !strings.HasPrefix(state, "Mitigation") {
-			continue
-		}
-		active = append(active, name)
-		if slices.ContainsFunc(costly, func(c string) bool { return strings.Contains(state, c) }) && !strings.Contains(state, "IBPB: conditional") {
-			slow = append(slow, name)
-		}
-	}
-	slices.Sort(active)
-	slices.Sort(slow)
-	if len(slow) == 0 {
-		return good(check, "", "%d in use, none of which acts at each entry to the kernel", len(active))
-	}
-	return advice{"each system call and each interrupt takes about 100 ns to 1 µs longer; Onload makes few of them",
-		"if only your own programs run there, boot with mitigations=off; in any case use the same setting on all nodes that you compare"}.
-		warn(check, "", "%d in use, of which %s act at each entry to the kernel", len(active), strings.Join(slow, ", "))
 }
 
 // tuning are the kernel arguments that are shown.

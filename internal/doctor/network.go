@@ -9,9 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/proof"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // nics reports the network cards of the machine.
@@ -29,7 +31,7 @@ func nics(_ Observed, n Node) []Line {
 		text := fmt.Sprintf("%s %s %s", c.PCIAddress, c.ID, cmp.Or(c.Driver, "without driver"))
 		if c.NUMANode >= 0 {
 			text += fmt.Sprintf(", NUMA node %d", c.NUMANode)
-		} else if len(i.NUMA) > 1 {
+		} else if !proof.OneNode(i.Evidence) {
 			nowhere = append(nowhere, c.PCIAddress)
 		}
 		if c.TotalVFs > 0 {
@@ -108,18 +110,21 @@ func topology(_ Observed, n Node) []Line {
 		}
 		e := l.Inspection.Evidence
 		found := fmt.Sprintf("CPU %d on NUMA node %s, device %s on %s", e.MeasuringCPU, number(e.CPUNUMANode), e.PCIAddress, number(e.DeviceNUMANode))
-		switch {
-		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 && e.CPUNUMANode != e.DeviceNUMANode:
+		switch proof.Near(e) {
+		case v1alpha1.ProofFailed:
 			lines = append(lines, remote.err(check, l.Network, "%s: different NUMA nodes", found)...)
-		case e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0:
+		case v1alpha1.ProofProved:
+			if proof.OneNode(e) {
+				found += ": the only NUMA node with CPUs"
+			}
 			lines = append(lines, good(check, l.Network, "%s", found)...)
-		case len(l.Inspection.NUMA) > 1:
+		default:
 			remote.effect = "it is unknown whether messages cross the link between the sockets; with placement.numaPolicy: Required results do not verify"
 			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
 		}
 	}
-	if i := n.seen(); len(lines) == 0 && i != nil && len(i.NUMA) == 1 {
-		return good(check, "", "the machine has one NUMA node")
+	if i := n.seen(); len(lines) == 0 && i != nil && proof.OneNode(i.Evidence) {
+		return good(check, "", "the machine has one NUMA node with CPUs")
 	}
 	return lines
 }
@@ -191,8 +196,18 @@ func attached(_ Observed, n Node) []Line {
 	return lines
 }
 
-// paravirtual are the drivers of network cards that a hypervisor emulates.
-var paravirtual = []string{"virtio_net", "vmxnet3", "hv_netvsc", "xen-netfront", "vif", "ena", "gve", "e1000", "e1000e"}
+// paravirtual are the drivers of network cards that only hypervisors provide. Bare machines may have cards that emulate virtio.
+var paravirtual = []string{"virtio_net", "vmxnet3", "hv_netvsc", "xen-netfront", "vif", "gve"}
+
+// emulatedBoards are the beginnings of the PCI subsystems of cards that QEMU and VMware emulate, whose drivers are those of real cards.
+var emulatedBoards = []string{proof.EmulatedBoard, "15ad:", "8086:0000"}
+
+// ofHypervisor reports whether the interface of an inspection is a card that a hypervisor provides.
+func ofHypervisor(i *result.Inspection) bool {
+	board := i.Fact("nic.pci-subsystem")
+	return i.Fact("cpu.hypervisor") != "no" && slices.Contains(paravirtual, i.Evidence.Driver) ||
+		i.Virtual() && slices.ContainsFunc(emulatedBoards, func(prefix string) bool { return strings.HasPrefix(board, prefix) })
+}
 
 // longCoalescing is the delay of interrupts in µs that is too long.
 const longCoalescing = 10
@@ -224,7 +239,7 @@ func interfaces(_ Observed, n Node) []Line {
 		case e.Driver == "veth" && e.PCIAddress != "":
 			lines = append(lines, advice{"it is virtual Ethernet that simulates a NIC: the latencies are those of the kernel, not of a NIC",
 				"measure on machines that have the NIC; a simulation is suitable for trying Tailgate"}.warn(check, l.Network, "simulated: %s", found)...)
-		case slices.Contains(paravirtual, e.Driver):
+		case ofHypervisor(i):
 			lines = append(lines, advice{"the hypervisor copies every message: about 10 µs, and an additional tail", "pass a VF of the NIC through to the virtual machine"}.
 				warn(check, l.Network, "paravirtual: %s", found)...)
 		case i.Fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.Fact("nic.function") == "VF":

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -46,7 +47,7 @@ func nodeState(_ Observed, n Node) []Line {
 		return bad.warn(check, "", "%s", strings.Join(pressures, ", "))
 	case len(taints) > 0:
 		bad.effect = "only benchmarks whose spec.pods.tolerations tolerate it start there"
-		bad.remedy = "remove the taint, or tolerate it"
+		bad.remedy = "tolerate it, or remove it if no controller or LatencyGate keeps it there"
 		return bad.warn(check, "", "tainted %s", strings.Join(taints, ", "))
 	}
 	return good(check, "", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
@@ -108,7 +109,8 @@ func inspect(_ Observed, n Node) []Line {
 // lacksCPU reports whether the scheduler found too few CPUs.
 func lacksCPU(t *Trouble) bool { return strings.Contains(t.Said, "Insufficient cpu") }
 
-// cpuManager checks whether a guaranteed pod that requested a whole CPU got it exclusively.
+// cpuManager checks whether a guaranteed pod that requested whole CPUs got them exclusively: a pod without such a request, which
+// ran at the same time, must not be allowed to use them.
 func cpuManager(_ Observed, n Node) []Line {
 	const check = "cpu-manager"
 	bad := advice{"other processes of the node share the CPU with the tool: stalls of milliseconds in the tail; results do not verify",
@@ -122,14 +124,25 @@ func cpuManager(_ Observed, n Node) []Line {
 		if err != nil {
 			continue
 		}
+		asked := max(l.CPUs, 1)
+		requested, word := "a guaranteed pod that requested 1 CPU", "CPU"
+		if asked > 1 {
+			requested, word = fmt.Sprintf("a guaranteed pod that requested %d CPUs", asked), "CPUs"
+		}
+		shared := cpuset.New()
+		if s := n.look(KindShared, ""); s != nil && s.Inspection != nil {
+			shared, _ = result.ParseCPUs(s.Inspection.Evidence.CPUsAllowed) // empty if not known
+		}
 		online, err := result.ParseCPUs(e.OnlineCPUs)
 		switch {
-		case own.Size() != 1:
-			return bad.err(check, "", "a guaranteed pod that requested 1 CPU may use CPUs %s", e.CPUsAllowed)
-		case err == nil && online.Size() == 1:
-			return bad.err(check, "", "the node has one CPU, and everything runs there")
+		case own.Size() != asked:
+			return bad.err(check, "", "%s may use CPUs %s", requested, e.CPUsAllowed)
+		case err == nil && online.Size() == asked:
+			return bad.err(check, "", "the node has no more CPUs, and everything runs there")
+		case own.Intersection(shared).Size() > 0, e.Facts["cgroup.cpus-set"] == "none":
+			return bad.err(check, "", "%s may use CPUs %s, as other pods may", requested, e.CPUsAllowed)
 		}
-		return good(check, "", "a guaranteed pod that requested 1 CPU got the exclusive CPU %s of %s", e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
+		return good(check, "", "%s got the exclusive %s %s of %s", requested, word, e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +98,22 @@ func failed(p *corev1.Pod) *Trouble {
 		}
 	}
 	return &Trouble{Kind: TroubleAgent, Said: "the pod failed for an unknown reason"}
+}
+
+// perCore matches the kubelet's words for a request that is no multiple of the CPUs of a core.
+var perCore = regexp.MustCompile(`not multiple cpus per core = (\d{1,3})\b`)
+
+// WholeCore returns how many CPUs a core has, if the kubelet rejected the pod because it gives only whole cores (option
+// full-pcpus-only of its CPU manager); 0 for all other troubles.
+func (t *Trouble) WholeCore() int {
+	if t == nil || t.Kind != TroubleAdmission {
+		return 0
+	}
+	if found := perCore.FindStringSubmatch(t.Said); found != nil {
+		n, _ := strconv.Atoi(found[1]) // the pattern is a number
+		return n
+	}
+	return 0
 }
 
 // maxSaid bounds the messages of other components, in bytes.

@@ -44,6 +44,7 @@ func measured(t testing.TB, name string) Benchmark {
 			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMAPolicy: v1alpha1.NUMARequired, Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "a"}}, Server: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}}},
 		},
 	}
+	b.Status.ObservedGeneration = 1
 	all := Benchmark{Object: b}
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, run := range plan.Runs(b) {
@@ -77,12 +78,13 @@ func mesh(t testing.TB) Benchmark {
 		Topology: v1alpha1.TopologyRing, Parallelism: 1, Nodes: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
 	}}
+	m.Status.ObservedGeneration = 1
 	all := Benchmark{Object: m.Overview(), Matrix: m}
 	for i := range int32(2) {
 		p := measured(t, m.PairName(i+1))
 		p.Object.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrix", Name: "mesh", UID: m.UID}}
 		if i > 0 {
-			p.Object.Status, p.Runs = v1alpha1.LatencyBenchmarkStatus{}, nil
+			p.Object.Status, p.Runs = v1alpha1.LatencyBenchmarkStatus{ObservedGeneration: -1}, nil
 		}
 		all.Pairs = append(all.Pairs, p)
 	}

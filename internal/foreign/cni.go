@@ -1,6 +1,11 @@
 package foreign
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+)
 
 // CNIVersion is the version of the network configurations that Tailgate writes: the newest that all of their plugins
 // support.
@@ -27,8 +32,12 @@ type CNIPlugin struct {
 	Capabilities map[string]bool `json:"capabilities,omitempty"`
 }
 
+// UnnamedParent is a Parent that the configuration does not name: the interface of the node's default route, or one in a
+// configuration that is in a file on the node. No interface has this name.
+const UnnamedParent = "an unnamed interface of the node"
+
 // Parent returns the name of the interface on the node above which a network, given by its CNI configuration, makes its own
-// interface: the master of an ipvlan or macvlan plugin. It is empty if there is none.
+// interface: the master of an ipvlan, macvlan, vlan or ipoib plugin, or UnnamedParent (also for a bond, which has several). It is empty if there is none.
 func Parent(config string) string {
 	type plugin struct {
 		Type            string `json:"type"`
@@ -39,11 +48,16 @@ func Parent(config string) string {
 		plugin
 		Plugins []plugin `json:"plugins"`
 	}
+	if strings.TrimSpace(config) == "" {
+		return UnnamedParent
+	}
 	// A configuration that cannot be read has no parent; the pod's network then fails by itself.
-	_ = json.Unmarshal([]byte(config), &network)
+	if json.Unmarshal([]byte(config), &network) != nil {
+		return ""
+	}
 	for _, p := range append([]plugin{network.plugin}, network.Plugins...) {
-		if (p.Type == "ipvlan" || p.Type == "macvlan") && !p.LinkInContainer {
-			return p.Master
+		if slices.Contains([]string{"ipvlan", "macvlan", "macvtap", "vlan", "ipoib", "bond"}, p.Type) && !p.LinkInContainer {
+			return cmp.Or(p.Master, UnnamedParent)
 		}
 	}
 	return ""

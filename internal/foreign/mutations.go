@@ -1,35 +1,57 @@
 package foreign
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // OptOutLabels returns the labels that, with OptOutAnnotations, ask admission webhooks not to add anything to a pod that
 // takes CPUs or changes its network: the proxies of Istio, Kuma, Linkerd and Consul, the collector of OpenTelemetry, and
-// everything that Datadog's admission controller injects. They have no effect in a namespace without injection.
+// everything that Datadog's admission controller injects. They also ask meshes that redirect a pod's traffic without a container
+// to leave it alone: Istio's ambient mode from 1.23 on, and Kmesh, read the label of the mode. They have no effect in a namespace
+// without injection or redirection.
 func OptOutLabels() map[string]string {
 	return map[string]string{
 		"sidecar.istio.io/inject":         "false",
+		"istio.io/dataplane-mode":         "none",
 		"kuma.io/sidecar-injection":       "disabled",
 		"admission.datadoghq.com/enabled": "false",
 	}
 }
 
-// OptOutAnnotations returns the annotations with the same purpose; see OptOutLabels.
+// OptOutAnnotations returns the annotations with the same purpose; see OptOutLabels. Istio's ambient mode up to 1.22 reads its
+// annotation.
 func OptOutAnnotations() map[string]string {
 	return map[string]string{
+		annotationAmbient:                     "disabled",
 		"linkerd.io/inject":                   "disabled",
 		"consul.hashicorp.com/connect-inject": "false",
 		"sidecar.opentelemetry.io/inject":     "false",
 	}
 }
 
-// SetsUpPod reports whether an annotation of a pod changes its networks, their bandwidth, or how the container runtime sets
-// up its CPUs: the annotations of Multus, the bandwidth plugin and CRI-O.
-func SetsUpPod(annotation string) bool {
+// The annotations with which meshes report that they redirect a pod's traffic: Istio's ambient mode (enabled, or pending while
+// the proxy does not take it over yet) and Kmesh (enabled).
+const (
+	annotationAmbient = "ambient.istio.io/redirection"
+	annotationKmesh   = "kmesh.net/redirection"
+)
+
+// SetsUpPod reports whether an annotation of a pod changes its networks, their bandwidth, the path of its packets, or how the
+// container runtime sets up its CPUs: the annotations of Multus, the bandwidth plugin, Kube-OVN, meshes, Cilium's proxy (up to
+// 1.16) and CRI-O.
+func SetsUpPod(annotation, value string) bool {
 	switch annotation {
-	case AnnotationNetworks, "v1.multus-cni.io/default-network", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth":
+	case AnnotationNetworks, "v1.multus-cni.io/default-network", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth",
+		"policy.cilium.io/proxy-visibility", "io.cilium.proxy-visibility":
 		return true
+	case annotationAmbient, annotationKmesh:
+		return value != "disabled"
 	}
-	return strings.HasSuffix(annotation, ".crio.io")
+	// Kube-OVN puts the name of the network before its own.
+	_, ovn, _ := strings.Cut(annotation, "ovn.kubernetes.io/")
+	return slices.Contains([]string{"ingress_rate", "egress_rate", "latency", "limit", "loss", "jitter"}, ovn) ||
+		strings.HasSuffix(annotation, ".crio.io")
 }
 
 // UnreadVariable reports whether an environment variable is one that observability and proxy webhooks add to every

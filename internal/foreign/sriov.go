@@ -1,6 +1,10 @@
 package foreign
 
 import (
+	"cmp"
+	"slices"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -32,6 +36,44 @@ type SriovNetworkNodeState struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              SriovSpec   `json:"spec"`
 	Status            SriovStatus `json:"status"`
+	// Others are the namespaces of the other states of the node, see Merge.
+	Others []string `json:"-"`
+}
+
+// Drains returns the drain state that the operator reports or requests for the node, or Idle.
+func (s SriovNetworkNodeState) Drains() string {
+	for _, annotation := range []string{AnnotationCurrentState, AnnotationDesiredState} {
+		if state := cmp.Or(s.Annotations[annotation], SriovIdle); state != SriovIdle {
+			return state
+		}
+	}
+	return SriovIdle
+}
+
+// Merge returns what counts of two states of one node. Each operator writes its states into its own namespace, and an operator
+// that is uninstalled leaves them behind. A drain in either counts. The rest is that of the state that was written last or, if
+// that is unknown, of the one that is not synced.
+func (s SriovNetworkNodeState) Merge(o SriovNetworkNodeState) SriovNetworkNodeState {
+	later := o.written().Compare(s.written())
+	if later > 0 || later == 0 && s.Status.SyncStatus == SriovSucceeded {
+		s, o = o, s
+	}
+	if s.Drains() == SriovIdle {
+		s.Annotations = o.Annotations
+	}
+	s.Others = slices.Sorted(slices.Values(slices.Concat(s.Others, o.Others, []string{o.Namespace})))
+	return s
+}
+
+// written returns when the state was last written, as far as the API server shows it.
+func (s SriovNetworkNodeState) written() time.Time {
+	last := s.CreationTimestamp.Time
+	for _, f := range s.ManagedFields {
+		if f.Time != nil && f.Time.After(last) {
+			last = f.Time.Time
+		}
+	}
+	return last
 }
 
 // SriovSpec is the state that the policies request.

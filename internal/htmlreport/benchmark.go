@@ -32,8 +32,8 @@ type benchmark struct {
 	Standing string
 	Verdict  *verdict
 	Warnings []v1alpha1.Warning
-	// Latencies and Bandwidths hold the tables of results; nil without such cells.
-	Latencies, Bandwidths *table
+	// Latencies and Bandwidths hold the tables of results; empty without such cells.
+	Latencies, Bandwidths []table
 	// Causes holds the interruptions with which slow samples coincide.
 	Causes []cause
 	// Placements holds the proof of where each variant was measured.
@@ -57,8 +57,10 @@ type table struct {
 	Rows    []tableRow
 }
 
+// tableRow is a line of a table. Begin is false if the first text is that of the line above.
 type tableRow struct {
 	Texts   []string
+	Begin   bool
 	Figures []figure
 }
 
@@ -195,14 +197,20 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	return &v
 }
 
-// latencies returns the table of all cells that measured round trips.
-func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *table {
-	rows := slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.LatencyType == "" })
-	if len(rows) == 0 {
-		return nil
+// latencies returns the tables of all cells that measured latencies, a table for each interval that they measured.
+func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
+	var all []table
+	for _, rows := range report.ByInterval(results) {
+		all = append(all, latenciesOf(b, rows).divided()...)
 	}
+	return all
+}
+
+// latenciesOf returns the table of cells that measured the same interval.
+func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table {
+	results := slices.Clone(rows)
 	some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
-	t := &table{Caption: "Latency in µs, all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
+	t := table{Caption: "Latency in µs: " + report.Interval(rows[0]) + ", all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
 	variants := len(b.Spec.Variants) > 0
 	if variants {
 		t.Texts = append(t.Texts, "Variant")
@@ -227,12 +235,9 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) *tab
 	}
 	t.Columns = append(t.Columns, "max", "std dev")
 	for i, r := range rows {
-		row := tableRow{Texts: []string{r.Name}}
+		row := tableRow{Texts: []string{r.Name}, Begin: i == 0 || rows[i-1].Name != r.Name}
 		if variants {
 			row.Texts = append(row.Texts, r.Variant)
-			if i > 0 && rows[i-1].Name == r.Name {
-				row.Texts[0] = ""
-			}
 		}
 		row.Figures = []figure{number(int64(r.Rounds)), number(r.Samples), number(r.Lost), rounded(r.MinNanoseconds, r.StepNanoseconds), rounded(r.MeanNanoseconds, 0)}
 		for _, p := range percentiles {
@@ -248,9 +253,9 @@ func indexOf(results []v1alpha1.CellResult, cell string) int {
 	return slices.IndexFunc(results, func(r v1alpha1.CellResult) bool { return r.Name == cell })
 }
 
-// bandwidths returns the table of all cells that streamed.
-func bandwidths(results []v1alpha1.CellResult) *table {
-	t := &table{Caption: "Payload that arrived: median, lowest and highest of the rounds",
+// bandwidths returns the tables of all cells that streamed.
+func bandwidths(results []v1alpha1.CellResult) []table {
+	t := table{Caption: "Payload that arrived: median, lowest and highest of the rounds",
 		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
 	for _, r := range results {
 		if r.Bandwidth == nil || r.LatencyType != "" {
@@ -260,7 +265,7 @@ func bandwidths(results []v1alpha1.CellResult) *table {
 		if n := r.Bandwidth.Retransmits; n != nil {
 			retransmits = number(*n)
 		}
-		t.Rows = append(t.Rows, tableRow{Texts: []string{r.Name, r.Variant}, Figures: []figure{
+		t.Rows = append(t.Rows, tableRow{Texts: []string{r.Name, r.Variant}, Begin: true, Figures: []figure{
 			number(int64(r.Rounds)), bitRate(r.Bandwidth.BitsPerSecond), bitRate(r.Bandwidth.MinBitsPerSecond), bitRate(r.Bandwidth.MaxBitsPerSecond),
 			bitRate(r.Bandwidth.SentBitsPerSecond), number(r.Lost), retransmits,
 		}})
@@ -271,12 +276,10 @@ func bandwidths(results []v1alpha1.CellResult) *table {
 	slices.SortStableFunc(t.Rows, func(x, y tableRow) int {
 		return cmp.Compare(indexOf(results, x.Texts[0]), indexOf(results, y.Texts[0]))
 	})
-	for i := len(t.Rows) - 1; i > 0; i-- {
-		if t.Rows[i].Texts[0] == t.Rows[i-1].Texts[0] {
-			t.Rows[i].Texts[0] = ""
-		}
+	for i := 1; i < len(t.Rows); i++ {
+		t.Rows[i].Begin = t.Rows[i].Texts[0] != t.Rows[i-1].Texts[0]
 	}
-	return t
+	return t.divided()
 }
 
 // percentile returns a percentile of a result, or the reason why there is none.

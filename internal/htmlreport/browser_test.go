@@ -178,6 +178,85 @@ func TestReportInABrowser(t *testing.T) {
 	}
 }
 
+// TestReportOnPaper checks that everything fits on A4, that all cells are drawn, and that folded parts keep their headings.
+func TestReportOnPaper(t *testing.T) {
+	b := chromium.Start(t, browserPatience)
+	all := samples()
+	for _, name := range names(all) {
+		t.Run(name, func(t *testing.T) {
+			benchmarks := all[name](t)
+			p := open(t, b, written(t, benchmarks))
+			cells := value[int](p, `document.querySelectorAll(".group").length`)
+			folded := value[[]string](p, `Array.from(document.querySelectorAll("details:not([open]) > summary"), (s) => s.textContent)`)
+			// A4 with margins of 12 mm has 703 pixels of CSS.
+			p.run(chromedp.EmulateViewport(703, 995), call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}))
+			p.until(`Array.from(document.querySelectorAll(".group")).every((g) => g.querySelector(".paper .u-over, .paper .plot:not(:empty)")) && Array.from(document.querySelectorAll("canvas")).every((c) => c.clientWidth <= innerWidth)`)
+			for _, wide := range value[[]string](p, `Array.from(document.querySelectorAll("table, pre, canvas, p"), (e) => [e, e.getBoundingClientRect()])
+				.filter(([e, r]) => r.right > innerWidth + 1 || r.left < -1).map(([e, r]) => e.tagName + " " + (e.caption || e).textContent.slice(0, 60) + ": " + r.left + " to " + r.right)`) {
+				t.Errorf("wider than the paper: %s", wide)
+			}
+			if got := value[int](p, `Array.from(document.querySelectorAll(".group")).filter((g) => g.checkVisibility() && (g.querySelector(".paper canvas") || g.querySelector(".paper .plot").textContent)).length`); got != cells {
+				t.Errorf("%d of %d cells are on paper", got, cells)
+			}
+			if got := value[[]string](p, `Array.from(document.querySelectorAll("details:not([open]) > summary")).filter((s) => s.checkVisibility() && getComputedStyle(s, "::after").content.includes("not printed")).map((s) => s.textContent)`); !cmp.Equal(got, folded) {
+				t.Errorf("the headings of folded parts are %q, want %q", got, folded)
+			}
+			// Back on the screen, one cell is shown.
+			p.run(chromedp.EmulateViewport(1280, 900), call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{}))
+			p.until(fmt.Sprintf(`Array.from(document.querySelectorAll(".group")).filter((g) => g.checkVisibility()).length === %d`, min(cells, 1)))
+			p.quiet()
+		})
+	}
+}
+
+// TestReportOnAPhone checks that words stay whole, and that labels of the axis do not lie over each other.
+func TestReportOnAPhone(t *testing.T) {
+	b := chromium.Start(t, browserPatience)
+	for name, benchmarks := range map[string][]export.Benchmark{"fail": gatedSample(t, 1.35, 0.03, simulated), "ladder": ladderSample(t)} {
+		p := open(t, b, written(t, benchmarks))
+		p.run(chromedp.EmulateViewport(360, 740))
+		p.until(`Array.from(document.querySelectorAll("canvas")).every((c) => c.clientWidth <= innerWidth)`)
+		if value[bool](p, "document.documentElement.scrollWidth > innerWidth") {
+			t.Errorf("%s: the page is wider than the window: %q", name, value[[]string](p, `Array.from(document.querySelectorAll("body *")).filter((e) => !e.closest(".scroll") && e.getBoundingClientRect().right > innerWidth).map((e) => e.tagName + " " + e.className + " " + e.textContent.slice(0, 30))`))
+		}
+		if thin := value[[]string](p, `Array.from(document.querySelectorAll("table.text td:not(.state):not(:empty), table.text th"), (c) => [c.textContent, c.clientWidth]).filter(([text, w]) => text.length > 12 && w < 80).map(String)`); len(thin) > 0 {
+			t.Errorf("%s: narrow columns: %q", name, thin)
+		}
+	}
+}
+
+// TestNothingToDraw checks that there is no axis without data, and a sentence in its place.
+func TestNothingToDraw(t *testing.T) {
+	b := chromium.Start(t, browserPatience)
+	for _, samples := range []int64{0, 1} {
+		all := emptySample(t, samples)
+		if samples > 0 {
+			for i := range all[0].Runs {
+				all[0].Runs[i].Client.Cells[0].Lost = 0
+			}
+		}
+		p := open(t, b, written(t, all))
+		if n := value[int](p, `document.querySelectorAll("#curves canvas").length`); n > 0 {
+			t.Errorf("%d samples: an axis", n)
+		}
+		if text := value[string](p, `document.getElementById("curves").textContent`); !strings.HasPrefix(text, "There is nothing to draw: no percentile has ten samples beyond it") {
+			t.Errorf("%d samples: %q", samples, text)
+		}
+		p.tabTo("#curves")
+		p.press(kb.ArrowRight, 2)
+		if text := value[string](p, `document.getElementById("curves-at").textContent`); text != "" {
+			t.Errorf("%d samples: the keyboard announces %q", samples, text)
+		}
+		p.quiet()
+	}
+	p := open(t, b, written(t, ladderSample(t)))
+	value[bool](p, `(() => { for (const box of document.querySelectorAll("#lines input")) box.click(); return true; })()`)
+	if text := value[string](p, `document.getElementById("curves").textContent`); text != "All lines are hidden." {
+		t.Errorf("all lines are hidden, and the plot says %q", text)
+	}
+	p.quiet()
+}
+
 // figuresHold compares the figures in tables and plots of the page with the stored ones.
 func figuresHold(p *tab, benchmarks []export.Benchmark) {
 	p.t.Helper()
@@ -188,7 +267,10 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 		Rows        [][]string
 	}](p, `Array.from(document.querySelectorAll("table[data-line]"), (t) => ({Group: t.closest(".group").querySelector(".cellname").textContent, Name: t.dataset.line,
 		Rows: Array.from(t.tBodies[0].rows, (r) => Array.from(r.cells, (c) => c.textContent))}))`) {
-		tables[line{table.Group, table.Name}] = table.Rows
+		// The first of several tables with rounds has all rounds together, in its first column.
+		if key := (line{table.Group, table.Name}); tables[key] == nil {
+			tables[key] = table.Rows
+		}
 	}
 	drawn := value[data](p, `(() => { const d = document.getElementById("data"); return d ? JSON.parse(d.textContent) : {x: [], groups: []}; })()`)
 	checked := 0
@@ -214,7 +296,7 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 					continue
 				}
 				want := stored.Percentile(named, lost)
-				text := row[len(row)-1]
+				text := row[1]
 				at := slices.IndexFunc(grid(), func(q stats.Percentile) bool { return q.Num*named.Den == named.Num*q.Den })
 				switch {
 				case want.Lost && (text != "lost" || at < len(curve)):
@@ -328,6 +410,19 @@ func TestSlowSamples(t *testing.T) {
 		t.Error("the page is wider than the window")
 	}
 	p.quiet()
+}
+
+// until waits until an expression is true; the script draws after the browser has laid out the page.
+func (p *tab) until(expression string) {
+	p.t.Helper()
+	for !value[bool](p, expression) {
+		if p.Err() != nil {
+			p.t.Fatalf("never: %s", expression)
+		}
+		if _, err := chromedp.Run(p, chromedp.Evaluate[bool](`new Promise((done) => setTimeout(() => done(true), 20))`, chromedp.EvalAwaitPromise)); err != nil {
+			p.t.Fatalf("%s: %v", expression, err)
+		}
+	}
 }
 
 // press presses a key a number of times.

@@ -16,7 +16,9 @@ import (
 // comparison compares a candidate with a baseline.
 type comparison struct {
 	Baseline, Candidate string
-	Notes               []string
+	// Interval is the latency type in which the latencies of both are given.
+	Interval string
+	Notes    []string
 	// Differences holds the different conditions that prevent a rule from comparing; Explaining is the number of other
 	// differences.
 	Differences []compare.Difference
@@ -30,9 +32,12 @@ type comparison struct {
 	Missing string
 }
 
-// comparisonRow is one metric of a cell. Cell is empty except in the first row of a cell.
+// comparisonRow is one metric of a cell. Begin is true in the first row of a cell.
 type comparisonRow struct {
-	Cell, Metric, Baseline, Candidate, Ratio, Interval string
+	Cell, Rounds string
+	Begin        bool
+
+	Metric, Baseline, Candidate, Ratio, Interval string
 	// Shown is better, worse, same (no difference was shown) or none (there is no ratio).
 	Shown string
 	// Bar is the ratio on the axis; nil if there is no ratio.
@@ -83,9 +88,11 @@ func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]compariso
 			}
 		}
 	}
-	if len(all) > 1 && len(all[0].Runs) > 0 {
+	if len(all) > 1 {
 		for i := 1; i < len(all); i++ {
-			if len(all[i].Runs) == 0 {
+			if j := slices.IndexFunc([]export.Benchmark{all[0], all[i]}, func(b export.Benchmark) bool { return len(b.Runs) == 0 }); j >= 0 {
+				missing := fmt.Sprintf("%s has no results to compare: it is not measured yet, or it is a LatencyMatrix, whose pairs are not compared", benchmarks[i*j].Name)
+				out = append(out, comparison{Baseline: benchmarks[0].Name, Candidate: benchmarks[i].Name, Missing: missing})
 				continue
 			}
 			if err := add(side(0, ""), side(i, "")); err != nil {
@@ -105,7 +112,7 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 		return comparison{}, err
 	}
 	few := c.WithoutExplaining()
-	out := comparison{Baseline: c.Baseline, Candidate: c.Candidate, Notes: c.Notes, Explaining: few.Explaining}
+	out := comparison{Baseline: c.Baseline, Candidate: c.Candidate, Interval: string(c.LatencyType), Notes: c.Notes, Explaining: few.Explaining}
 	for _, d := range few.Differences {
 		if d.Note {
 			out.DifferentNotes = append(out.DifferentNotes, d)
@@ -117,12 +124,10 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 	out.Scale = axis.marks()
 	for i, f := range c.Figures {
 		texts := f.Row()
-		row := comparisonRow{Metric: texts[0], Baseline: texts[1], Candidate: texts[2], Ratio: texts[3], Interval: texts[4], Shown: "none", Bar: axis.bar(f)}
-		if i == 0 || f.Cell != c.Figures[i-1].Cell || f.CandidateVariant != c.Figures[i-1].CandidateVariant {
-			row.Cell = f.Cell
-			if baseline.Variant == "" && f.CandidateVariant != plan.DefaultVariant {
-				row.Cell = f.CandidateVariant + " " + f.Cell
-			}
+		row := comparisonRow{Cell: f.Cell, Rounds: f.Rounds(), Metric: texts[0], Baseline: texts[1], Candidate: texts[2], Ratio: texts[3], Interval: texts[4], Shown: "none", Bar: axis.bar(f)}
+		row.Begin = i == 0 || f.Cell != c.Figures[i-1].Cell || f.CandidateVariant != c.Figures[i-1].CandidateVariant
+		if baseline.Variant == "" && f.CandidateVariant != plan.DefaultVariant {
+			row.Cell = f.CandidateVariant + " " + f.Cell
 		}
 		switch {
 		case f.Shown != compare.ShownNothing && (f.Shown == compare.ShownLower) == (f.Metric == v1alpha1.MetricThroughput):

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -52,7 +53,9 @@ type group struct {
 // ladder is the table of percentiles behind the curves of one variant.
 type ladder struct {
 	Name, Ways string
-	// Columns holds the titles: the rounds, and all rounds together.
+	// Part names the rounds if the table has only some of them.
+	Part string
+	// Columns holds the titles: all rounds together, and the rounds.
 	Columns []string
 	Rows    []ladderRow
 }
@@ -170,7 +173,7 @@ func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 				}
 				line.All = curve
 			}
-			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns))
+			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns).divided()...)
 			if s, course := courseOf(name, c, most); len(course) > 0 {
 				groups[i].Strips = append(groups[i].Strips, s)
 				line.Course = course
@@ -206,9 +209,13 @@ func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64
 	return curve
 }
 
-// ladderOf returns the table of a variant's percentiles, up to the first that no column has.
+// ladderOf returns the table of a variant's percentiles, up to the first that no column has. The result, all rounds together, comes
+// first.
 func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	l := ladder{Name: name, Ways: report.Ways(c.Variant)}
+	if last := len(columns) - 1; columns[last].Round == 0 {
+		columns = slices.Insert(slices.Clone(columns[:last]), 0, columns[last])
+	}
 	row := func(name string, of func(report.Column) figure) ladderRow {
 		r := ladderRow{Name: name}
 		for _, column := range columns {
@@ -253,6 +260,31 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 		row("samples", func(c report.Column) figure { return number(c.Count) }),
 		row("lost", func(c report.Column) figure { return number(c.Lost + c.OverRange) }))
 	return l
+}
+
+// divided returns the tables that have the columns of l between them.
+func (l ladder) divided() []ladder {
+	widths := make([]float64, len(l.Columns))
+	for i, title := range l.Columns {
+		texts := []string{title}
+		for _, r := range l.Rows {
+			texts = append(texts, r.Cells[i].Text)
+		}
+		widths[i] = columnWidth(texts...)
+	}
+	var all []ladder
+	bounds := divided(columnWidth("Percentile", stats.Ladder()[len(stats.Ladder())-1].Name), widths)
+	for _, part := range bounds {
+		one := ladder{Name: l.Name, Ways: l.Ways, Columns: l.Columns[part[0]:part[1]]}
+		if len(bounds) > 1 {
+			one.Part = fmt.Sprintf(", %s to %s", one.Columns[0], one.Columns[len(one.Columns)-1])
+		}
+		for _, r := range l.Rows {
+			one.Rows = append(one.Rows, ladderRow{r.Name, r.Cells[part[0]:part[1]]})
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // fewestIntervals is the smallest number of intervals that is shown as a course.
@@ -340,4 +372,7 @@ func span(in tool.Interval) string {
 	return fmt.Sprintf("%s to %s", seconds(in.StartNs), seconds(in.StartNs+in.LengthNs))
 }
 
-func seconds(ns int64) string { return fmt.Sprintf("%.3g s", float64(ns)/1e9) }
+// seconds formats a time exact to the microsecond: readers look it up in a log.
+func seconds(ns int64) string {
+	return strconv.FormatFloat(float64(ns/1000)/1e6, 'f', -1, 64) + " s"
+}

@@ -157,8 +157,9 @@ func (p *page) addAssets() error {
 	return nil
 }
 
-// hashed returns a source of a content security policy that allows exactly this text.
+// hashed returns a source of a content security policy that allows exactly this text. Browsers read CRLF, which a checkout on Windows
+// may have, as LF.
 func hashed(text string) string {
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte(strings.ReplaceAll(text, "\r\n", "\n")))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }

@@ -165,6 +165,7 @@ func TestText(t *testing.T) {
 		{needs(100_000).Text, "needs 10⁵"}, {needs(20).Text, "needs 20"}, {needs(1_000).Text, "needs 1,000"}, {needs(1_000_000_000).Title, "needs 1,000,000,000 samples"},
 		{rounded(new(int64(57_000)), 1_000).Text, "57"}, {rounded(new(int64(28_500)), 500).Text, "28.5"}, {rounded(new(int64(28_500)), 0).Text, "28.500"}, {rounded(nil, 0).Text, "–"},
 		{roundList([]int32{1, 2, 3, 7, 9, 10}), "r1–3, r7, r9–10"}, {spread([]int64{5, 1, 9}), "5 (1 to 9)"}, {spread([]int64{-4, -4}), "-4"}, {spread(nil), missing},
+		{seconds(113_700_000_000), "113.7 s"}, {seconds(39_441_250_000_000), "39441.25 s"}, {seconds(16_666_666), "0.016666 s"}, {seconds(0), "0 s"},
 		{plural(1, "round"), "1 round"}, {plural(2, "round"), "2 rounds"},
 	} {
 		if c.got != c.want {
@@ -174,8 +175,8 @@ func TestText(t *testing.T) {
 	for _, c := range []struct {
 		value int64
 		want  int
-	}{{100, 0}, {111, 0}, {112, 1}, {199, 8}, {200, 8}} {
-		if got := level(c.value, 100, 200, 9); got != c.want {
+	}{{0, 0}, {499, 0}, {500, 1}, {949, 2}, {950, 3}, {1_000, 3}, {1_049, 3}, {1_050, 4}, {2_000, 7}, {3_999, 7}, {4_000, 8}, {4_000_000, 8}} {
+		if got := level(c.value, 1_000); got != c.want {
 			t.Errorf("level of %d is %d, want %d", c.value, got, c.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
@@ -14,16 +15,24 @@ import (
 // matrix is a percentile of a cell of all pairs, with clients as rows and servers as columns.
 type matrix struct {
 	Cell, Variant, Percentile string
-	// Small is true if there are too many nodes for a number in each field.
-	Small   bool
-	Servers []string
-	Rows    []matrixRow
-	// Lowest and Highest are the extremes of all pairs.
-	Lowest, Highest string
+	// Interval describes the interval that the latencies measure.
+	Interval string
+	// Small is true if there are too many nodes for a number in each field, Turned if the names above the columns are turned.
+	Small, Turned bool
+	// Tables have the servers between them.
+	Tables []heat
+	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
+	Lowest, Median, Highest string
 	// Worst holds the pairs with the highest figures.
 	Worst []worstPair
 	// Waiting holds the pairs without results, with their state.
 	Waiting []string
+}
+
+// heat is a table of the pairs with some of the servers.
+type heat struct {
+	Servers []string
+	Rows    []matrixRow
 }
 
 type matrixRow struct {
@@ -33,7 +42,7 @@ type matrixRow struct {
 
 // matrixField is a pair: with a figure, without a figure yet, or not measured.
 type matrixField struct {
-	// Class is h0 (the lowest) to h8 (the highest), lost, wait or none.
+	// Class is h0 to h8 (see steps), lost, few (too few samples), wait or none.
 	Class, Text string
 }
 
@@ -44,13 +53,38 @@ type worstPair struct {
 }
 
 const (
-	// levels is the number of colours.
-	levels = 9
 	// mostNumbered is the largest number of nodes of a matrix with a number in each field.
 	mostNumbered = 16
+	// smallField is the width of a field without a number, in points on paper.
+	smallField = 6.6
 	// mostWorst is the largest number of pairs that are listed.
 	mostWorst = 10
 )
+
+// steps holds the lowest figures of the colours h1 to h8, in percent of the median of the pairs. Compared with the median, noise does
+// not look like a difference, and neither a single slow pair nor a single fast one changes the colours of all others.
+var steps = []int64{50, 80, 95, 105, 125, 150, 200, 400}
+
+// level returns the number of the colour of a figure.
+func level(ns, median int64) int {
+	n := 0
+	for n < len(steps) && ns*100 >= median*steps[n] {
+		n++
+	}
+	return n
+}
+
+// legendItem is a colour with the lowest multiple of the median that has it.
+type legendItem struct{ Class, Text string }
+
+// Legend returns the colours.
+func (m matrix) Legend() []legendItem {
+	all := []legendItem{{"h0", "below"}}
+	for i, percent := range steps {
+		all = append(all, legendItem{fmt.Sprintf("h%d", i+1), strconv.FormatFloat(float64(percent)/100, 'f', -1, 64)})
+	}
+	return all
+}
 
 // matricesOf returns matrices of p50, p99 and p99.9 of each cell, for the percentiles that any pair has.
 func matricesOf(b export.Benchmark) []matrix {
@@ -70,8 +104,8 @@ func matricesOf(b export.Benchmark) []matrix {
 	var all []matrix
 	for _, results := range report.PairCells(pairs) {
 		for _, p := range v1alpha1.HeadlinePercentiles() {
-			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Small: len(nodes) > mostNumbered, Servers: servers}
-			if m.fill(pairs, results, p, nodes) {
+			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Interval: report.Interval(results[0].CellResult), Small: len(nodes) > mostNumbered}
+			if m.fill(pairs, results, p, nodes, servers) {
 				all = append(all, m)
 			}
 		}
@@ -85,13 +119,13 @@ func matricesOf(b export.Benchmark) []matrix {
 }
 
 // fill adds the figures of the pairs; it returns false if no pair has a figure.
-func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairResult, p v1alpha1.Percentile, nodes []string) bool {
+func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairResult, p v1alpha1.Percentile, nodes, servers []string) bool {
 	of := map[v1alpha1.Pair]*report.PairResult{}
 	for _, b := range pairs {
 		of[summary.PairOf(b)] = nil
 	}
 	var measured []*report.PairResult
-	lowest, highest := int64(-1), int64(-1)
+	var figures []int64
 	for i := range results {
 		r := &results[i]
 		of[r.Pair] = r
@@ -99,24 +133,25 @@ func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairRe
 			measured = append(measured, r)
 		}
 		if ns := r.Percentile(p); ns != nil {
-			if lowest < 0 || *ns < lowest {
-				lowest = *ns
-			}
-			highest = max(highest, *ns)
+			figures = append(figures, *ns)
 		}
 	}
 	if len(measured) == 0 {
 		return false
 	}
-	if lowest >= 0 {
-		m.Lowest, m.Highest = micros(lowest), micros(highest)
+	var median int64
+	if len(figures) > 0 {
+		slices.Sort(figures)
+		median = figures[(len(figures)-1)/2]
+		m.Lowest, m.Median, m.Highest = micros(figures[0]), micros(median), micros(figures[len(figures)-1])
 	}
+	var rows []matrixRow
 	for _, client := range nodes {
-		row, any := m.row(of, client, p, lowest, highest)
-		if any {
-			m.Rows = append(m.Rows, row)
+		if row, any := rowOf(of, client, servers, p, median); any {
+			rows = append(rows, row)
 		}
 	}
+	m.divide(servers, rows)
 	slices.SortStableFunc(measured, func(x, y *report.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
 	for _, f := range measured[:min(mostWorst, len(measured))] {
 		m.Worst = append(m.Worst, worst(f))
@@ -124,10 +159,39 @@ func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairRe
 	return true
 }
 
-// row returns the row of a client; any reports whether it is the client of a pair.
-func (m *matrix) row(of map[v1alpha1.Pair]*report.PairResult, client string, p v1alpha1.Percentile, lowest, highest int64) (row matrixRow, any bool) {
+// divide sets the tables, which fit on paper. Names that are wider than the figures below them are turned.
+func (m *matrix) divide(servers []string, rows []matrixRow) {
+	var clients []string
+	widths := make([]float64, len(servers))
+	for i, r := range rows {
+		clients = append(clients, r.Client)
+		for j, f := range r.Fields {
+			widths[j] = max(widths[j], columnWidth(f.Text))
+			m.Turned = m.Turned || i == 0 && columnWidth(servers[j]) > widths[j]+padding
+		}
+	}
+	names := nameWidth(clients...)
+	for j, server := range servers {
+		switch {
+		case m.Small:
+			widths[j] = smallField
+		case !m.Turned:
+			widths[j] = max(widths[j], columnWidth(server))
+		}
+	}
+	for _, part := range divided(names, widths) {
+		one := heat{Servers: servers[part[0]:part[1]]}
+		for _, r := range rows {
+			one.Rows = append(one.Rows, matrixRow{r.Client, r.Fields[part[0]:part[1]]})
+		}
+		m.Tables = append(m.Tables, one)
+	}
+}
+
+// rowOf returns the row of a client; any reports whether it is the client of a pair.
+func rowOf(of map[v1alpha1.Pair]*report.PairResult, client string, servers []string, p v1alpha1.Percentile, median int64) (row matrixRow, any bool) {
 	row.Client = client
-	for _, server := range m.Servers {
+	for _, server := range servers {
 		f := matrixField{Class: "none"}
 		if one, isPair := of[v1alpha1.Pair{ClientNode: client, ServerNode: server}]; isPair {
 			any = true
@@ -136,9 +200,11 @@ func (m *matrix) row(of map[v1alpha1.Pair]*report.PairResult, client string, p v
 				ns := one.Percentile(p)
 				switch {
 				case ns != nil:
-					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, lowest, highest, levels)), micros(*ns)
+					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, median)), micros(*ns)
 				case summary.IsLost(one.CellResult, p):
 					f.Class, f.Text = "lost", "lost"
+				default:
+					f.Class, f.Text = "few", percentile(one.CellResult, p).Text
 				}
 			}
 		}

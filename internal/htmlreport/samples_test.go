@@ -138,12 +138,12 @@ func hardware(role string, v v1alpha1.Variant) result.Evidence {
 		CPUsAllowed: fmt.Sprint(cpu), OnlineCPUs: "0-31", MeasuringCPU: cpu, AgentCPU: cpu, CPUNUMANode: 1, DeviceNUMANode: -1, ThreadSiblings: fmt.Sprint(cpu),
 		Clocksource: "tsc", Interface: "eth0", Address: "10.244.1.7", MTU: 1500, Driver: "veth", AgentVersion: "3f2a91c",
 		Facts: map[string]string{
-			"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "cpu.hypervisor": "no", "cpu.governor": "performance", "cpu.turbo": "off",
+			"cpu.smt.sibling": "none", "cgroup.cpus-set": fmt.Sprint(cpu), "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "cpu.hypervisor": "no", "cpu.governor": "performance", "cpu.turbo": "off",
 			"cpu.isolated": "yes", "cpu.nohz-full": "yes", "cpu.cstates": "POLL 0us; C1 2us; [C1E 10us]; [C6 133us]", "kernel.arg.isolcpus": "8-15", "kernel.arg.nohz_full": "8-15",
 			"dmi.sys_vendor": "HPE", "dmi.product_name": "ProLiant DL380 Gen10", "mm.thp": "never", "sysctl.kernel.numa_balancing": "0", "cpu.microcode": "0x5003707",
 			"nic.speed": "25000", "irq.on-cpu": map[string]string{"hft-a": "1", "hft-b": "3"}[node],
 		},
-		Deltas:            map[string]int64{"elapsed-ms": 95_204, "irq": 12, "interrupt.loc": 9_540, "interrupt.res": 3, "softirq.net_rx": 2_160_012, "cpu.irq-ms": 40, "tcp.RetransSegs": 0},
+		Deltas:            map[string]int64{"elapsed-ms": 95_204, "cgroup.stopped-us": 0, "irq": 12, "interrupt.loc": 9_540, "interrupt.res": 3, "softirq.net_rx": 2_160_012, "cpu.irq-ms": 40, "tcp.RetransSegs": 0},
 		VoluntarySwitches: 2_160_000, InvoluntarySwitches: 3,
 	}
 	if v.Network.Type.Attached() {
@@ -450,6 +450,51 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 	return []export.Benchmark{out}
 }
 
+// roundsSample has many rounds of one cell.
+func roundsSample(t *testing.T, n int32, median float64) []export.Benchmark {
+	b := sample(t, "vf.yaml")
+	b.Name, b.Spec.Rounds, b.Spec.Variants = fmt.Sprintf("rounds-%d", n), n, nil
+	r := rand.New(rand.NewPCG(11, 11))
+	return []export.Benchmark{measured(b, func(_ plan.Run, c *result.Cell) {
+		c.Histogram = shape{median: median, sigma: 0.04}.drawn(t, r, 120_000)
+	})}
+}
+
+// named replaces the nodes of a matrix by long names, and sets the p50 of its first pairs.
+func named(all []export.Benchmark, format string, first ...int64) []export.Benchmark {
+	for i, p := range all[0].Pairs {
+		pair := p.Object.Status.Pair
+		for _, node := range []*string{&pair.ClientNode, &pair.ServerNode} {
+			*node = fmt.Sprintf(format, strings.TrimPrefix(*node, "rack-"))
+		}
+		for j := range p.Object.Status.Results {
+			for k := range p.Object.Status.Results[j].Percentiles {
+				if q := &p.Object.Status.Results[j].Percentiles[k]; i < len(first) && q.Name == v1alpha1.P50 {
+					q.Nanoseconds = first[i]
+				}
+			}
+		}
+	}
+	return all
+}
+
+// mixedSample has one benchmark measured as half round trips, with ten rounds, and one as full ones, with two.
+func mixedSample(t *testing.T) []export.Benchmark {
+	all := beforeAfterSample(t)
+	all[1].Object.Spec.LatencyType = v1alpha1.LatencyRTT
+	return all
+}
+
+// emptySample has too few samples for any percentile, or none.
+func emptySample(t *testing.T, samples int64) []export.Benchmark {
+	b := sample(t, "first.yaml")
+	r := rand.New(rand.NewPCG(12, 12))
+	return []export.Benchmark{measured(b, func(_ plan.Run, c *result.Cell) {
+		c.Histogram, c.Lost = quick.drawn(t, r, samples), 9
+		c.Intervals = []tool.Interval{{LengthNs: 1e9}, {StartNs: 1e9, LengthNs: 1e9, Lost: 9}, {StartNs: 2e9, LengthNs: 1e9}}
+	})}
+}
+
 // largeSample has twenty cells in ten rounds with courses of 128 intervals and slow samples: the largest report that must
 // stay below a megabyte.
 func largeSample(t *testing.T) []export.Benchmark {
@@ -496,9 +541,18 @@ func samples() map[string]func(*testing.T) []export.Benchmark {
 		"fail":         func(t *testing.T) []export.Benchmark { return gatedSample(t, 1.35, 0.03, simulated) },
 		"inconclusive": func(t *testing.T) []export.Benchmark { return gatedSample(t, 1.09, 0.06) },
 		"before-after": beforeAfterSample, "short": shortSample,
-		"all-pairs":  func(t *testing.T) []export.Benchmark { return pairsSample(t, 7) },
-		"many-pairs": func(t *testing.T) []export.Benchmark { return pairsSample(t, 60) },
-		"hostile":    hostileSample,
+		"all-pairs":      func(t *testing.T) []export.Benchmark { return pairsSample(t, 7) },
+		"many-pairs":     func(t *testing.T) []export.Benchmark { return pairsSample(t, 60) },
+		"hostile":        hostileSample,
+		"half-and-full":  mixedSample,
+		"twenty-rounds":  func(t *testing.T) []export.Benchmark { return roundsSample(t, 20, 9_400) },
+		"hundred-rounds": func(t *testing.T) []export.Benchmark { return roundsSample(t, 100, 40_000_000) },
+		"long-names": func(t *testing.T) []export.Benchmark {
+			return named(pairsSample(t, 8), "ip-10-0-17-1%s.eu-central-1.compute.internal", 4_700_000)
+		},
+		"sixteen-nodes": func(t *testing.T) []export.Benchmark {
+			return named(pairsSample(t, 16), "worker-%s.cluster.example.com", 1_234_567_890)
+		},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
-	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -111,13 +110,3 @@ func plural(n int, one string) string {
 }
 
 func orDash(s string) string { return cmp.Or(s, "–") }
-
-// level returns the part of the range from lowest to highest in which a value lies, of n equal parts: 0 to n-1.
-func level(value, lowest, highest int64, n int) int {
-	if highest <= lowest {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(value-lowest), uint64(n))
-	part, _ := bits.Div64(hi, lo, uint64(highest-lowest))
-	return min(int(part), n-1)
-}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -20,6 +22,9 @@ const (
 	labelPrefix  = "Label/"
 	devicePrefix = string(v1alpha1.IdentityDevices) + "/"
 )
+
+// Label returns the identity key of a label.
+func Label(name string) string { return labelPrefix + name }
 
 // Keys are the identity keys that a gate counts.
 type Keys []string
@@ -37,7 +42,7 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 		}
 	}
 	for _, key := range gate.Spec.Identity.Labels {
-		all = append(all, labelPrefix+key)
+		all = append(all, Label(key))
 	}
 	return all
 }
@@ -73,6 +78,74 @@ func value(key string, node *corev1.Node) string {
 	return q.String()
 }
 
+// unknown is what kubelet and cAdvisor report when they could not read a version; the kubelet puts the type of the container runtime
+// before it.
+const unknown = "Unknown"
+
+// reported reports whether a value of a key tells something about the node. An empty value, an unknown version, or no device do not:
+// the kubelet, the runtime, the device plugin or the labeller may only be restarting.
+func reported(key, value string) bool {
+	switch {
+	case value == "":
+		return false
+	case strings.HasPrefix(key, labelPrefix):
+		return true
+	case strings.HasPrefix(key, devicePrefix):
+		return value != "0"
+	}
+	_, version, found := strings.Cut(value, "://")
+	return value != unknown && (!found || version != "" && version != unknown)
+}
+
+// AbsenceLimit is how long a key that a node no longer reports keeps its last value; then its absence is a change. It is twice the
+// time after which the kubelet forgets a device plugin that does not return, and exceeds the restart of a runtime or a labeller. It
+// delays only the detection of a removal, and a node that lacks a key is not measured meanwhile, so that there is no setting.
+const AbsenceLimit = 10 * time.Minute
+
+// Present returns the identity of a node that counts, given the recorded one: the values that the node reports and, for a key that it
+// does not report, the recorded value, until the limit. absent are these keys, since when they are absent and until when their
+// values are kept.
+func (k Keys) Present(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) (values map[string]string, absent []v1alpha1.AbsentKey) {
+	values = k.Of(node)
+	for key, is := range values {
+		was, recorded := s.Identity[key]
+		if reported(key, is) || !recorded || !reported(key, was) {
+			continue
+		}
+		a := v1alpha1.AbsentKey{Key: key, StartTime: metav1.Time{Time: now}, EndTime: metav1.Time{Time: now.Add(AbsenceLimit)}}
+		// An end that is further away than the limit was recorded before a clock was set back.
+		if i := slices.IndexFunc(s.Absent, func(b v1alpha1.AbsentKey) bool { return b.Key == key }); i >= 0 && s.Absent[i].EndTime.Sub(now) <= AbsenceLimit {
+			a = s.Absent[i]
+		}
+		if now.Before(a.EndTime.Time) {
+			values[key], absent = was, append(absent, a)
+		}
+	}
+	slices.SortFunc(absent, func(a, b v1alpha1.AbsentKey) int { return cmp.Compare(a.Key, b.Key) })
+	return values, absent
+}
+
+// FilledIn reports whether a change only completes an identity that was recorded while the node did not report a key yet. That is no
+// change of a node that has no result yet. A label that was added is a change, because a user can add it deliberately.
+func FilledIn(c v1alpha1.IdentityChange) bool {
+	return !strings.HasPrefix(c.Key, labelPrefix) && !reported(c.Key, c.From) && reported(c.Key, c.To)
+}
+
+// NotReady returns why the identity of a node is unknown now: its kubelet does not report that it is ready. It is empty if the node
+// is ready. A node that is away may return as another one.
+func NotReady(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			return ""
+		}
+		return fmt.Sprintf("the node is not ready (%s), so that its identity is unknown", cmp.Or(c.Reason, string(c.Status)))
+	}
+	return "the node is not ready (its kubelet has reported nothing), so that its identity is unknown"
+}
+
 // Changes returns the keys that two identities share and in which they differ. A key that only one of them has was added to
 // the gate, or removed from it: that says nothing about the node.
 func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
@@ -86,13 +159,20 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	return all
 }
 
-// Since returns the changes of a node since a recorded identity, whose keys are the ones that count.
-func Since(recorded map[string]string, node *corev1.Node) []v1alpha1.IdentityChange {
-	keys := make(Keys, 0, len(recorded))
-	for key := range recorded {
+// Since returns the changes of a node since the identity in a status, whose keys are the ones that count. A key that the node does
+// not report is a change unless the status says that its value is still kept.
+func Since(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) []v1alpha1.IdentityChange {
+	keys := make(Keys, 0, len(s.Identity))
+	for key := range s.Identity {
 		keys = append(keys, key)
 	}
-	return Changes(recorded, keys.Of(node))
+	current := keys.Of(node)
+	for _, a := range s.Absent {
+		if is, ok := current[a.Key]; ok && !reported(a.Key, is) && now.Before(a.EndTime.Time) {
+			current[a.Key] = s.Identity[a.Key]
+		}
+	}
+	return Changes(s.Identity, current)
 }
 
 // maxNamed is how many changes a sentence names.

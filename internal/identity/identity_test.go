@@ -2,13 +2,17 @@ package identity
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // A difference in any key that a gate can count is a change, and nothing else is.
 func TestSince(t *testing.T) {
@@ -47,7 +51,7 @@ func TestSince(t *testing.T) {
 			n := makeNode()
 			change(n)
 			var got []string
-			for _, c := range Since(recorded, n) {
+			for _, c := range Since(&v1alpha1.LatencyVerificationStatus{Identity: recorded}, n, noon) {
 				got = append(got, c.Key)
 			}
 			if diff := cmp.Diff([]string{key}, got); diff != "" {
@@ -57,7 +61,104 @@ func TestSince(t *testing.T) {
 	}
 	other := makeNode()
 	other.Labels["zone"], other.Status.Allocatable["cpu"] = "b", resource.MustParse("4")
-	if got := Since(recorded, other); got != nil {
+	if got := Since(&v1alpha1.LatencyVerificationStatus{Identity: recorded}, other, noon); got != nil {
 		t.Errorf("what no key names is a change: %v", got)
+	}
+}
+
+// A value that tells nothing keeps the recorded one for AbsenceLimit, whatever the key; then its absence is a change.
+func TestPresent(t *testing.T) {
+	at := func(d time.Duration) metav1.Time { return metav1.Time{Time: noon.Add(d)} }
+	for name, c := range map[string]struct {
+		key, was, is string
+		// since is when the status noted the absence; positive: it has not.
+		since time.Duration
+		// want is the value that counts, and until the end of the absence; zero: it is not absent.
+		want  string
+		until time.Duration
+	}{
+		"a runtime that does not answer":            {"ContainerRuntime", "containerd://1.7.27", "containerd://Unknown", 1, "containerd://1.7.27", 10 * time.Minute},
+		"a runtime of unknown type":                 {"ContainerRuntime", "cri-o://1.33.1", "://Unknown", 1, "cri-o://1.33.1", 10 * time.Minute},
+		"a runtime without a version":               {"ContainerRuntime", "cri-o://1.33.1", "cri-o://", 1, "cri-o://1.33.1", 10 * time.Minute},
+		"a runtime that was unknown for 9 minutes":  {"ContainerRuntime", "containerd://1.7.27", "containerd://Unknown", -9 * time.Minute, "containerd://1.7.27", time.Minute},
+		"a runtime that was unknown for 10 minutes": {"ContainerRuntime", "containerd://1.7.27", "containerd://Unknown", -10 * time.Minute, "containerd://Unknown", 0},
+		"an unknown runtime when a clock went back": {"ContainerRuntime", "containerd://1.7.27", "containerd://Unknown", 24 * time.Hour, "containerd://1.7.27", 10 * time.Minute},
+		"another runtime":                           {"ContainerRuntime", "containerd://1.7.27", "containerd://2.1.0", 1, "containerd://2.1.0", 0},
+		"an OS image that cAdvisor cannot read":     {"OSImage", "Debian 12", "Unknown", 1, "Debian 12", 10 * time.Minute},
+		"a kernel that cAdvisor cannot read":        {"Kernel", "6.1.0", "Unknown", 1, "6.1.0", 10 * time.Minute},
+		"a boot ID that cAdvisor cannot read":       {"BootID", "boot-1", "", 1, "boot-1", 10 * time.Minute},
+		"a kubelet without a version":               {"Kubelet", "v1.36.0", "", 1, "v1.36.0", 10 * time.Minute},
+		"no device":                                 {"Devices/amd.com/vf", "8", "0", 1, "8", 10 * time.Minute},
+		"fewer devices":                             {"Devices/amd.com/vf", "8", "7", 1, "7", 0},
+		"no label":                                  {"Label/onload", "9.0", "", 1, "9.0", 10 * time.Minute},
+		"a label with value 0":                      {"Label/onload", "9.0", "0", 1, "0", 0},
+		"a label that says Unknown":                 {"Label/onload", "9.0", "Unknown", 1, "Unknown", 0},
+		"a label that never was there":              {"Label/onload", "", "", 1, "", 0},
+		"a label that was added":                    {"Label/onload", "", "9.0", 1, "9.0", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &corev1.Node{}
+			set(n, c.key, c.is)
+			s := &v1alpha1.LatencyVerificationStatus{Identity: map[string]string{c.key: c.was}}
+			if c.since != 1 {
+				s.Absent = []v1alpha1.AbsentKey{{Key: c.key, StartTime: at(c.since), EndTime: at(c.since + AbsenceLimit)}}
+			}
+			values, absent := Keys{c.key}.Present(s, n, noon)
+			if values[c.key] != c.want {
+				t.Errorf("%q counts, want %q", values[c.key], c.want)
+			}
+			if len(absent) == 1 != (c.until > 0) || len(absent) == 1 && !absent[0].EndTime.Time.Equal(noon.Add(c.until)) {
+				t.Errorf("absent %v, want until %s", absent, c.until)
+			}
+			// A reader of the verdict keeps the value only if the status says so.
+			s.Absent = absent
+			if changed := len(Since(s, n, noon)) > 0; changed != (c.want != c.was) {
+				t.Errorf("noted: changed %t", changed)
+			}
+			if s.Absent = nil; len(absent) == 1 && len(Since(s, n, noon)) == 0 {
+				t.Error("an absence that the operator has not noted is no change for readers")
+			}
+			if s.Absent = absent; len(absent) == 1 && len(Since(s, n, noon.Add(AbsenceLimit))) == 0 {
+				t.Error("an absence that has ended is no change for readers")
+			}
+		})
+	}
+}
+
+// set makes a node report a value of a key.
+func set(n *corev1.Node, key, value string) {
+	switch info := &n.Status.NodeInfo; key {
+	case "BootID":
+		info.BootID = value
+	case "Kernel":
+		info.KernelVersion = value
+	case "Kubelet":
+		info.KubeletVersion = value
+	case "ContainerRuntime":
+		info.ContainerRuntimeVersion = value
+	case "OSImage":
+		info.OSImage = value
+	case "Label/onload":
+		if n.Labels = map[string]string{}; value != "" {
+			n.Labels["onload"] = value
+		}
+	default:
+		n.Status.Allocatable = corev1.ResourceList{"amd.com/vf": resource.MustParse(value)}
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	for status, want := range map[corev1.ConditionStatus]string{
+		corev1.ConditionTrue:    "",
+		corev1.ConditionFalse:   "the node is not ready (False), so that its identity is unknown",
+		corev1.ConditionUnknown: "the node is not ready (Unknown), so that its identity is unknown",
+	} {
+		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeDiskPressure}, {Type: corev1.NodeReady, Status: status}}}}
+		if got := NotReady(n); got != want {
+			t.Errorf("%s: %q", status, got)
+		}
+	}
+	if NotReady(&corev1.Node{}) == "" {
+		t.Error("a node whose kubelet has reported nothing is ready")
 	}
 }

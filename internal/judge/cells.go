@@ -117,6 +117,12 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 		round.Values[v1alpha1.MetricMean] = stats.Exact(s.Mean)
 		round.Values[v1alpha1.MetricStdDev] = stats.Exact(s.StdDev)
 	}
+	if s.Count > 0 && s.Unrecorded > 0 {
+		// Any latency is possible, also one that changes all of these.
+		round.Values[v1alpha1.MetricMin] = stats.Within(0, s.Min, s.Min)
+		round.Values[v1alpha1.MetricMean] = stats.Within(0, s.Mean, stats.Infinite)
+		round.Values[v1alpha1.MetricStdDev] = stats.Within(0, s.StdDev, stats.Infinite)
+	}
 	return round
 }
 
@@ -124,13 +130,15 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 // lost, all its percentiles are absent, because they exclude the lost messages and cannot be corrected.
 func ownRound(own tool.Own, lost int64) verdict.Round {
 	round := verdict.Round{Samples: own.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
-	told := map[v1alpha1.Metric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs}
-	if lost == 0 {
-		told[v1alpha1.MetricP50], told[v1alpha1.MetricP90], told[v1alpha1.MetricP99] = own.P50Ns, own.P90Ns, own.P99Ns
-	}
-	for metric, ns := range told {
+	for metric, ns := range map[v1alpha1.Metric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs} {
 		if ns > 0 {
-			round.Values[metric] = stats.Rounded(ns, own.StepNs)
+			// The tool subtracts two times that were cut to this step.
+			round.Values[metric] = stats.Rounded(ns, 2*own.StepNs)
+		}
+	}
+	for _, p := range own.Percentiles() {
+		if lost == 0 {
+			round.Values[v1alpha1.Metric(p.Name)] = stats.Within(p.LowNs, p.Ns, p.HighNs)
 		}
 	}
 	if own.MeanNs > 0 {

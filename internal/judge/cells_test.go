@@ -43,6 +43,11 @@ func histogram(t *testing.T, first, step, count int64) result.Histogram {
 	return encoded(t, r)
 }
 
+func unrecorded(h result.Histogram, n int64) result.Histogram {
+	h.Unrecorded = n
+	return h
+}
+
 func encoded(t *testing.T, r *result.Recorder) result.Histogram {
 	t.Helper()
 	h, err := r.Histogram()
@@ -57,7 +62,8 @@ func evidence(role string, v v1alpha1.Variant) result.Evidence {
 	e := result.Evidence{
 		Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", OnlineCPUs: "0-3", MeasuringCPU: 3, AgentCPU: 3,
 		CPUNUMANode: 0, DeviceNUMANode: -1, Interface: "eth0", MTU: 1500,
-		Facts: map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+		Facts:  map[string]string{"cpu.smt.sibling": "none", "cgroup.cpus-set": "3", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+		Deltas: map[string]int64{"cgroup.stopped-us": 0},
 	}
 	if v.Network.Type.Attached() {
 		e.Interface = "net1"
@@ -169,12 +175,28 @@ func TestRoundOf(t *testing.T) {
 		"a tool's own figures are rounded, but for the mean": {
 			cell: result.Cell{Own: &tool.Own{Count: 5000, MeanNs: 31_415.9, MinNs: 28_000, P50Ns: 31_000, P99Ns: 40_000, StepNs: 1000}},
 			want: verdict.Round{Samples: 5000, Values: values{
-				"lost": exact(0), "mean": exact(31_416), "min": stats.Rounded(28_000, 1000), "p50": stats.Rounded(31_000, 1000), "p99": stats.Rounded(40_000, 1000),
+				"lost": exact(0), "mean": exact(31_416), "min": stats.Within(27_000, 28_000, 29_000), "p50": stats.Rounded(31_000, 1000), "p99": stats.Rounded(40_000, 1000),
+			}},
+		},
+		"a tool's own percentiles have the ranges of their buckets": {
+			cell: result.Cell{Own: &tool.Own{Count: 5000, P50Ns: 101_000, P99Ns: 200_000, StepNs: 1000, Ranges: [3]tool.Range{{LowNs: 99_000, HighNs: 110_000}, {}, {LowNs: 189_000, HighNs: 210_000}}}},
+			want: verdict.Round{Samples: 5000, Values: values{
+				"lost": exact(0), "p50": stats.Within(99_000, 101_000, 110_000), "p99": stats.Within(189_000, 200_000, 210_000),
+			}},
+		},
+		"messages of an unknown latency may be anywhere": {
+			cell: result.Cell{Histogram: unrecorded(histogram(t, 1000, 1, 98), 2)},
+			want: verdict.Round{Samples: 98, Values: values{
+				"lost": exact(0), "min": {Value: 1000, High: 1000}, "mean": {Value: 1049, High: stats.Infinite}, "stddev": {Value: 28, High: stats.Infinite},
+				"p50": stats.Within(1047, 1049, 1049), "p75": stats.Within(1072, 1074, 1074), "p90": stats.Within(1087, 1089, 1089),
+				"p95": stats.Within(1092, 1094, 1094), "p99": stats.Within(1096, stats.Infinite, stats.Infinite),
+				"p99.9": stats.Within(1097, stats.Infinite, stats.Infinite), "p99.99": stats.Within(1097, stats.Infinite, stats.Infinite),
+				"p99.999": stats.Within(1097, stats.Infinite, stats.Infinite),
 			}},
 		},
 		"a tool's own percentiles do not hold when messages were lost": {
 			cell: result.Cell{Own: &tool.Own{Count: 5000, MeanNs: 31_415.9, P50Ns: 31_000, StdDevNs: 2000, StepNs: 1000}, Lost: 1},
-			want: verdict.Round{Samples: 5001, Values: values{"lost": exact(1), "mean": exact(31_416), "stddev": stats.Rounded(2000, 1000)}},
+			want: verdict.Round{Samples: 5001, Values: values{"lost": exact(1), "mean": exact(31_416), "stddev": stats.Within(1000, 2000, 3000)}},
 		},
 		"a stream": {
 			cell: result.Cell{Cell: tool.Cell{Stream: true}, Bandwidth: &tool.Bandwidth{BitsPerSecond: 9_400_000_000.6}, Lost: 12},

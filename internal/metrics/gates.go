@@ -16,14 +16,17 @@ import (
 
 var (
 	gatePassed = newGauge("tailgate_gate_passed",
-		"1 while condition Passed of the gate is True for its spec as it is now and each of its nodes is Verified; otherwise 0.", "gate")
-	gateReady = newGauge("tailgate_gate_ready",
-		"1 while condition Ready of the gate is True for its spec as it is now; otherwise 0.", "gate")
+		"1 while condition Passed of the gate is True for its spec as it is now and each of its nodes is Verified and ready; otherwise 0.", "gate")
+	gateOperational = newGauge("tailgate_gate_operational",
+		"1 while condition Operational of the gate is True for its spec as it is now; otherwise 0.", "gate")
 	gateNodes = newGauge("tailgate_gate_nodes",
 		"Nodes of the gate by state, as its status counts them.", "gate", "state")
 
 	nodeVerified = newGauge("tailgate_node_verified",
-		"1 while the node is in state Verified; otherwise 0.", "gate", "node")
+		"1 while the node is in state Verified and ready; otherwise 0.", "gate", "node")
+	nodeMarkFailing = newGauge("tailgate_node_mark_failing",
+		"1 while the node does not have a mark (Condition, Label or Taint) as it should, because the API server refuses or drops it or another client changes it back; otherwise there is no series.",
+		"gate", "node", "mark", "reason")
 	nodeState = newGauge("tailgate_node_state",
 		"1 for the state that the node is in; other states have no series.", "gate", "node", "state")
 	nodeStateTime = newGauge("tailgate_node_state_timestamp_seconds",
@@ -51,7 +54,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 	// A node is held back before the status of its gate shows it.
 	held := map[string]bool{}
 	for i := range all.verifications {
-		if v := &all.verifications[i]; v.Status.State != v1alpha1.VerificationVerified {
+		if v := &all.verifications[i]; !v.Status.Free() && !v.Status.Record() {
 			held[v.Spec.GateName] = true
 		}
 	}
@@ -59,7 +62,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 		g := &all.gates[i]
 		namespaces[g.Name] = g.Spec.Namespace
 		gatePassed.sendBool(ch, !held[g.Name] && isTrue(g.Status.Conditions, v1alpha1.ConditionPassed, g.Generation), g.Name)
-		gateReady.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionReady, g.Generation), g.Name)
+		gateOperational.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionOperational, g.Generation), g.Name)
 		n := g.Status.Nodes
 		for k, count := range []int32{n.Verified, n.Unverified, n.Measuring, n.Failed, n.Inconclusive} {
 			gateNodes.send(ch, float64(count), g.Name, string(states[k]))
@@ -76,6 +79,13 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 		if v.Name != v1alpha1.VerificationName(v.Spec.GateName, v.Spec.NodeName) {
 			continue // of another owner; two verifications of one node would be duplicate series
 		}
+		// Also those of a node that a deleted gate cannot release.
+		for _, mark := range v.Status.MarkSetbacks {
+			nodeMarkFailing.send(ch, 1, v.Spec.GateName, v.Spec.NodeName, string(mark.Mark), mark.Reason)
+		}
+		if v.Status.Record() {
+			continue // there is no such node or no such gate
+		}
 		var last *v1alpha1.LatencyBenchmark
 		if len(v.Status.History) > 0 {
 			last = measured[namespaces[v.Spec.GateName]+"/"+v.Status.History[0].Benchmark]
@@ -89,7 +99,7 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	gate, node, status := v.Spec.GateName, v.Spec.NodeName, &v.Status
 	// A new verification has no state yet; an unknown state holds the node back.
 	state := cmp.Or(status.State, v1alpha1.VerificationUnverified)
-	nodeVerified.sendBool(ch, state == v1alpha1.VerificationVerified, gate, node)
+	nodeVerified.sendBool(ch, status.Free(), gate, node)
 	nodeState.send(ch, 1, gate, node, string(state))
 	if status.LastTransitionTime != nil {
 		nodeStateTime.sendTime(ch, status.LastTransitionTime.Time, gate, node)

@@ -175,7 +175,7 @@ func makeWorld() *cache {
 	gate := v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up"}, Spec: v1alpha1.LatencyGateSpec{Namespace: "gates"}}
 	gate.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Verified: 1, Failed: 1, Unverified: 1}
 	gate.Status.Conditions = []metav1.Condition{
-		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady),
+		condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational),
 		condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonNodesFailed),
 	}
 	inGates := func(b *v1alpha1.LatencyBenchmark) { b.Namespace = "gates" }
@@ -186,7 +186,12 @@ func makeWorld() *cache {
 			makeVerification("b", func(v *v1alpha1.LatencyVerification) {
 				v.Status.State, v.Status.Accepted, v.Status.History[0].Outcome = v1alpha1.VerificationFailed, nil, v1alpha1.VerdictFail
 			}),
-			makeVerification("c", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} }),
+			makeVerification("c", func(v *v1alpha1.LatencyVerification) {
+				v.Status = v1alpha1.LatencyVerificationStatus{MarkSetbacks: []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Count: 3}}}}
+			}),
+			makeVerification("gone", func(v *v1alpha1.LatencyVerification) {
+				v.Status.State, v.Status.Retained = v1alpha1.VerificationUnverified, &v1alpha1.Retention{Reason: v1alpha1.ReasonNodeDeleted}
+			}),
 		},
 		benchmarks: []v1alpha1.LatencyBenchmark{
 			makeBenchmark("up-a-1", inGates, labelled(v1alpha1.LabelGate, "up"), stands("True", v1alpha1.ReasonComplete), cells(1)),

@@ -91,6 +91,19 @@ func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]st
 	return env, nil
 }
 
+// texts are the settings that are not decimal numbers: names, lists, words and hexadecimal numbers (ci_netif_config_opts_getenv in
+// netif_init.c, and startup.c and stackname.c, of Onload 9.2 and commit ef17681).
+var texts = []string{
+	"EF_CLUSTER_NAME", "EF_CTPIO_MODE", "EF_INTERFACE_BLACKLIST", "EF_INTERFACE_WHITELIST", "EF_LD_PRELOAD", "EF_LOG", "EF_LOG_FILE", "EF_LOG_THREAD",
+	"EF_NAME", "EF_ONLOAD_IRQ_CORES", "EF_RX_DATAPATH", "EF_RX_TIMESTAMPING_ORDERING", "EF_RX_TIMESTAMPING_TRAILER_FORMAT",
+	"EF_SCALABLE_FILTERS", "EF_STRIPE_NETMASK", "EF_TCP_FORCE_REUSEPORT", "EF_TCP_ISN_MODE", "EF_TCP_RX_CHECKS", "EF_TCP_RX_LOG_FLAGS",
+	"EF_TCP_SYN_OPTS", "EF_TCP_URG_MODE", "EF_TX_DATAPATH", "EF_UDP_FORCE_REUSEPORT", "EF_UNIX_LOG",
+	"EF_VI_CLUSTER_SOCKET", "EF_VI_COMPAT_MODE", "EF_VI_CTPIO_MODE", "EF_VI_PD_FLAGS", "EF_XDP_MODE",
+}
+
+// number matches what Onload reads as a number. It takes any other text for 0, or ignores it, without failing.
+var number = regexp.MustCompile(`^ *[+-]?[0-9]+ *$`)
+
 // validate returns an error if there are too many settings, or for the first key, in order of names, that is not a valid
 // setting of Onload.
 func validate(settings map[string]string) error {
@@ -106,6 +119,9 @@ func validate(settings map[string]string) error {
 			return fmt.Errorf("the value of %s has %d bytes; give at most %d", name, len(value), MaxValue)
 		case strings.ContainsFunc(value, unicode.IsControl):
 			return fmt.Errorf("the value of %s, %.80q, has a line break or another control character; give one line", name, value)
+		case value != "" && !slices.Contains(texts, name) && !number.MatchString(value):
+			return fmt.Errorf("the value of %s, %.80q, is not a decimal number, so that Onload would ignore it or read 0; "+
+				"correct it, or set a variable of this name in the variant's env", name, value)
 		}
 	}
 	return nil

@@ -19,13 +19,16 @@ type Failure struct {
 }
 
 // prefix matches the beginning of a line that Onload prints on standard error, such as oo:sfnt-pingpong[9773]: Using Onload
-// 9.0.2 [3]. Messages of the device have the name of a function instead.
-var prefix = regexp.MustCompile(`^oo:[^\[\]]*\[\d+\]: `)
+// 9.0.2 [3]. With EF_LOG_THREAD and EF_LOG_TIMESTAMPS, hexadecimal and decimal numbers precede it. Messages of the device have the
+// name of a function instead.
+var prefix = regexp.MustCompile(`^(?:[0-9a-f]+ ){0,2}oo:[^\[\]]*\[\d+\]: `)
 
 var (
-	setting = regexp.MustCompile(`^(EF_[A-Z0-9_]+)=(\S*)$`)
-	banner  = regexp.MustCompile(`^Using (?:Onload|OpenOnload|EnterpriseOnload) (.*?)\s*(?:\[[^\]]*\])?$`)
-	chatter = []string{"Using ", "Copyright ", "GNU_LIB", "ci_glibc_uses_nptl", "ci_is_multithreaded"}
+	setting = regexp.MustCompile(`^(EF_[A-Z0-9_]+)=(.*)$`)
+	// The verb says whether the process made the stack, or uses one of another process. Releases until 2018 have the copyright in
+	// the same line.
+	banner  = regexp.MustCompile(`^(?:Using|Sharing|Importing) [A-Za-z]*Onload (.*?)(?: Copyright .*?)?\s*(?:\[[^\]]*\])?$`)
+	chatter = []string{"Using ", "Sharing ", "Importing ", "Copyright ", "GNU_LIB", "ci_glibc_uses_nptl", "ci_is_multithreaded"}
 )
 
 // words returns the text that Onload printed in a line, and whether Onload printed the line.
@@ -49,8 +52,8 @@ func Chatter(line string) bool {
 	return setting.MatchString(said)
 }
 
-// Banner returns the version in Onload's banner, which the library prints when it makes a stack; empty if there is no
-// banner.
+// Banner returns the version in Onload's banner, which the library prints when it makes a stack or begins to use one; empty if
+// there is no banner.
 func Banner(stderr []byte) string {
 	for line := range strings.Lines(string(stderr)) {
 		if said, ok := words(line); ok {

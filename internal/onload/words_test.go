@@ -63,8 +63,8 @@ func TestWhatOnloadAlwaysPrints(t *testing.T) {
 	if got := Banner([]byte("Using Onload 9 [0]\n" + dump)); got != "" {
 		t.Errorf("banner %q of a tool", got)
 	}
-	want := map[string]string{"EF_UNIX_LOG": "3", "EF_TCP": "1", "EF_SPIN_USEC": "100000", "EF_SLEEP_SPIN_USEC": "-1"}
-	if diff := cmp.Diff(want, Settings([]byte(start+dump+"EF_UDP=1\noo:sockperf[12]: EF_CLUSTER_NAME=\n"))); diff != "" {
+	want := map[string]string{"EF_UNIX_LOG": "3", "EF_TCP": "1", "EF_SPIN_USEC": "100000", "EF_SLEEP_SPIN_USEC": "-1", "EF_LOG": "banner, conn_drop"}
+	if diff := cmp.Diff(want, Settings([]byte(start+dump+"oo:sockperf[12]: EF_LOG=banner, conn_drop\nEF_UDP=1\noo:sockperf[12]: EF_CLUSTER_NAME=\n"))); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	for line, want := range map[string]bool{

@@ -45,8 +45,8 @@ type Task struct {
 	// Interface is the measured interface if its name is known: net1 of an attached network, or the interface that a variant
 	// with the host's network names. Empty: the interface with the pod's address.
 	Interface string `json:"interface,omitempty"`
-	// Parent is the name, on the node, of the interface below Interface if Interface is of type ipvlan or macvlan; empty if it
-	// is not, or if the network does not name the parent.
+	// Parent is the name, on the node, of the interface below Interface if Interface is of type ipvlan, macvlan, vlan or ipoib, or
+	// foreign.UnnamedParent; empty if there is none.
 	Parent string `json:"parent,omitempty"`
 	// Acceleration is the stack that carries the tools' messages; empty: the kernel.
 	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`

@@ -98,7 +98,7 @@ func (t traits) setJSON(prefix string, value any) {
 func traitsOf(pod, built *corev1.Pod) traits {
 	t := traits{}
 	for key, value := range pod.Annotations {
-		if foreign.SetsUpPod(key) {
+		if foreign.SetsUpPod(key, value) {
 			t.set("annotation "+key, value)
 		}
 	}

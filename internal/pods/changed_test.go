@@ -127,9 +127,9 @@ func TestChanged(t *testing.T) {
 		},
 		"the node's namespaces": {
 			change: func(p *corev1.Pod, _ *corev1.Container) {
-				p.Spec.HostNetwork, p.Spec.HostPID, p.Spec.HostIPC, p.Spec.ShareProcessNamespace = true, true, true, new(true)
+				p.Spec.HostNetwork, p.Spec.HostPID, p.Spec.HostIPC, p.Spec.ShareProcessNamespace = true, true, true, nil
 			},
-			want: []string{"hostIPC: added", "hostNetwork: added", "hostPID: added", "shareProcessNamespace: added"},
+			want: []string{"hostIPC: added", "hostNetwork: added", "hostPID: added", "shareProcessNamespace: removed"},
 		},
 		"other privileges": {
 			change: func(p *corev1.Pod, c *corev1.Container) {

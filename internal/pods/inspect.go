@@ -30,9 +30,9 @@ type Inspection struct {
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the pod's; empty: the namespace's default.
 	ServiceAccount string
-	// CPU requests a whole CPU, which makes the pod guaranteed. Without it, the pod runs on the CPUs that no pod has
-	// exclusively, and fits even if no CPU is left.
-	CPU bool
+	// CPUs is the number of whole CPUs that the pod requests, which makes it guaranteed. Without them, the pod runs on the CPUs
+	// that no pod has exclusively, and fits even if no CPU is left.
+	CPUs int
 	// Devices are extended resources. The pod requests one of each.
 	Devices []string
 	// Network is attached at Interface; nil: no network is attached.
@@ -48,8 +48,8 @@ var inspectMemory = resource.MustParse("64Mi")
 // nothing that the inspection does not need.
 func Inspect(i Inspection) (*corev1.Pod, error) {
 	asked := corev1.ResourceList{corev1.ResourceMemory: inspectMemory}
-	if i.CPU {
-		asked[corev1.ResourceCPU] = *resource.NewQuantity(1, resource.DecimalSI)
+	if i.CPUs > 0 {
+		asked[corev1.ResourceCPU] = *resource.NewQuantity(int64(i.CPUs), resource.DecimalSI)
 	}
 	for _, device := range i.Devices {
 		asked[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)

@@ -17,7 +17,7 @@ func TestInspectGolden(t *testing.T) {
 		Namespace: "perf", Name: "tailgate-doctor-x-1", Call: "x", Node: "a", Image: "bench:v1", PullPolicy: corev1.PullIfNotPresent, Deadline: 3 * time.Minute,
 	}
 	whole := base
-	whole.CPU, whole.Named, whole.Devices = true, true, []string{"amd.com/sf_vf"}
+	whole.CPUs, whole.Named, whole.Devices = 1, true, []string{"amd.com/sf_vf"}
 	whole.Network = &foreign.Selection{Namespace: "perf", Name: "sf-vf", Interface: Interface}
 	for name, i := range map[string]Inspection{"inspect-shared": base, "inspect-network": whole} {
 		pod, err := Inspect(i)

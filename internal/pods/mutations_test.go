@@ -63,9 +63,9 @@ var mutations = []mutation{
 	{name: "labels and annotations of Kyverno, Gatekeeper and cost tools", patch: `
 		{"op":"add","path":"/metadata/labels/team","value":"perf"},
 		{"op":"add","path":"/metadata/annotations/policies.kyverno.io~1last-applied-patches","value":"add-labels.add-labels.kyverno.io: added /metadata/labels/team"}`},
-	{name: "annotations of the cluster autoscaler and Karpenter", patch: `
-		{"op":"add","path":"/metadata/annotations/cluster-autoscaler.kubernetes.io~1safe-to-evict","value":"false"},
-		{"op":"add","path":"/metadata/annotations/karpenter.sh~1do-not-disrupt","value":"true"}`},
+	{name: "other annotations for the cluster autoscaler and Karpenter", patch: `
+		{"op":"add","path":"/metadata/annotations/cluster-autoscaler.kubernetes.io~1safe-to-evict","value":"true"},
+		{"op":"add","path":"/metadata/annotations/karpenter.sh~1do-not-disrupt","value":"30m"}`},
 	{name: "DefaultTolerationSeconds and PodTolerationRestriction", patch: `
 		{"op":"add","path":"/spec/tolerations/-","value":{"key":"dedicated","operator":"Exists","effect":"NoSchedule"}}`},
 	{name: "PodNodeSelector, and topology spread of a policy", patch: injectorSelector + `,
@@ -114,6 +114,10 @@ var mutations = []mutation{
 		{"op":"add","path":"/spec/initContainers","value":[{"name":"istio-init","image":"docker.io/istio/proxyv2:1.27.0"}]},
 		{"op":"add","path":"/spec/containers/-","value":{"name":"istio-proxy","image":"docker.io/istio/proxyv2:1.27.0"}}`,
 		want: []string{"container istio-proxy: added docker.io/istio/proxyv2:1.27.0", "init container istio-init: added docker.io/istio/proxyv2:1.27.0"}},
+	{name: "Istio's ambient mode", patch: `{"op":"add","path":"/metadata/annotations/ambient.istio.io~1redirection","value":"enabled"}`,
+		want: []string{"annotation ambient.istio.io/redirection: added enabled"}},
+	{name: "Kmesh", patch: `{"op":"add","path":"/metadata/annotations/kmesh.net~1redirection","value":"enabled"}`,
+		want: []string{"annotation kmesh.net/redirection: added enabled"}},
 	{name: "Linkerd's proxy", patch: `
 		{"op":"add","path":"/spec/initContainers","value":[{"name":"linkerd-init","image":"cr.l5d.io/linkerd/proxy-init:v2.4.3"},
 			{"name":"linkerd-proxy","image":"cr.l5d.io/linkerd/proxy:edge-26.8.1","restartPolicy":"Always"}]}`,

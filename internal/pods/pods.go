@@ -113,13 +113,15 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	labels[v1alpha1.LabelRun] = e.Task.Run
 	labels[v1alpha1.LabelAttempt] = strconv.Itoa(int(e.Task.Attempt))
 	labels[v1alpha1.LabelRole] = e.Task.Role
+	annotations := foreign.OptOutAnnotations()
+	maps.Copy(annotations, foreign.StayAnnotations())
 
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            cmp.Or(e.Name, Name(e.Task.Run, e.Task.Attempt, e.Task.Role)),
 			Namespace:       e.Benchmark.Namespace,
 			Labels:          labels,
-			Annotations:     foreign.OptOutAnnotations(),
+			Annotations:     annotations,
 			OwnerReferences: []metav1.OwnerReference{Owner(e.Benchmark)},
 		},
 		Spec: corev1.PodSpec{
@@ -129,6 +131,8 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 			// A last resort that works even when no manager is running.
 			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + StartAllowance).Seconds())),
 			Affinity:              onNode(e.Node),
+			// The agent compares its CPUs with those of the pod's sandbox, which has no CPU manager.
+			ShareProcessNamespace: new(true),
 			Containers: []corev1.Container{{
 				Name:            Container,
 				Image:           e.Image,

@@ -289,7 +289,7 @@ func TestPodsBelongToTheirBenchmark(t *testing.T) {
 		want := map[string]string{
 			"app.kubernetes.io/managed-by": "tailgate", "tailgate.dev/benchmark": "x2522", "tailgate.dev/run": "x2522-r3",
 			"tailgate.dev/attempt": "2", "tailgate.dev/role": e.Task.Role,
-			"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled", "admission.datadoghq.com/enabled": "false",
+			"sidecar.istio.io/inject": "false", "istio.io/dataplane-mode": "none", "kuma.io/sidecar-injection": "disabled", "admission.datadoghq.com/enabled": "false",
 		}
 		if diff := cmp.Diff(want, pod.Labels); diff != "" {
 			t.Errorf("labels (-want +got):\n%s", diff)

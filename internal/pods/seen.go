@@ -14,7 +14,7 @@ import (
 // endpoint. Of the endpoint's task, only the role is compared, unless the pod's own task cannot be read: the inputs of the
 // task, such as a profile's settings, may have been different when the pod was created.
 func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
-	s := result.Seen{PodUID: string(pod.UID)}
+	s := result.Seen{PodUID: string(pod.UID), QOSClass: string(pod.Status.QOSClass)}
 	for _, c := range pod.Spec.Containers {
 		if c.Name != Container {
 			continue

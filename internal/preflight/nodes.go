@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // choosePair filters the nodes of each endpoint and chooses two different ones of the remaining nodes: those that others need
@@ -233,12 +234,18 @@ func newChoice(o Observed, role string) *choice {
 		{v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
 			return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.pods.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
 		}},
+		{v1alpha1.ReasonCellUnsupported, c.cannotSendAtRate, func(*corev1.Node, []*corev1.Node) string {
+			return "select a client of another architecture, use pinger, or remove spec.workload.ratesPerSecond"
+		}},
 		{v1alpha1.ReasonNodeNotReady, unready, func(first *corev1.Node, _ []*corev1.Node) string {
 			return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet reports", first.Name, first.Name)
 		}},
 		{v1alpha1.ReasonNodeNotReady, c.untolerated, func(first *corev1.Node, _ []*corev1.Node) string {
 			if c.untolerated(first) == whyCordoned {
 				return fmt.Sprintf("uncordon node %s, or tolerate %s in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
+			}
+			if t := UntoleratedTaint(first, c.tolerations()); t != nil && Passing(t.Key) != "" {
+				return fmt.Sprintf("%s; wait, or tolerate it in spec.pods.tolerations", Passing(t.Key))
 			}
 			return fmt.Sprintf("remove the taint from node %s, or tolerate it in spec.pods.tolerations", first.Name)
 		}},
@@ -416,6 +423,16 @@ func (c *choice) otherClass(n *corev1.Node) string {
 	return ""
 }
 
+// cannotSendAtRate rejects clients on whose architecture the tool cannot send at a rate.
+func (c *choice) cannotSendAtRate(n *corev1.Node) string {
+	d, limited := c.o.Driver.(tool.NotAtRate)
+	arch, rates := n.Status.NodeInfo.Architecture, c.o.Benchmark.Spec.Workload.RatesPerSecond
+	if !limited || c.role != v1alpha1.RoleClient || len(rates) == 0 || !slices.Contains(d.NotAtRate(), arch) {
+		return ""
+	}
+	return fmt.Sprintf("%s, on which %s of the bench image cannot send at a rate (spec.workload.ratesPerSecond)", arch, c.o.Driver.Name())
+}
+
 func unready(n *corev1.Node) string {
 	if !NodeReady(*n) {
 		return "not ready"
@@ -437,7 +454,10 @@ func NodeReady(n corev1.Node) bool {
 const whyCordoned = "cordoned"
 
 // untolerated rejects nodes on which the scheduler would not place the pods.
-func (c *choice) untolerated(n *corev1.Node) string {
+func (c *choice) untolerated(n *corev1.Node) string { return Untolerated(n, c.tolerations()) }
+
+// tolerations returns the tolerations of the pods.
+func (c *choice) tolerations() []corev1.Toleration {
 	all := c.o.Benchmark.Spec.Placement.Of(c.role).Tolerations
 	if template := c.o.Benchmark.Spec.Pods; template != nil {
 		all = slices.Concat(all, template.Tolerations)
@@ -445,25 +465,24 @@ func (c *choice) untolerated(n *corev1.Node) string {
 	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {
 		all = slices.Concat(all, class.Scheduling.Tolerations)
 	}
-	return Untolerated(n, all)
+	return all
 }
 
 // Untolerated returns the reason why the scheduler would not place pods with these tolerations on a node: it is cordoned or has
 // another taint. It is empty if the scheduler would.
 func Untolerated(n *corev1.Node, tolerations []corev1.Toleration) string {
-	tolerated := func(taint corev1.Taint) bool {
-		return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, true) })
-	}
-	// The node gets the taint shortly after it is cordoned.
-	if n.Spec.Unschedulable && !tolerated(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
+	switch t := UntoleratedTaint(n, tolerations); {
+	case t == nil:
+		return ""
+	case n.Spec.Unschedulable && t.Key == corev1.TaintNodeUnschedulable:
 		return whyCordoned
+	default:
+		return "tainted with " + t.Key
 	}
-	for _, t := range n.Spec.Taints {
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(t) {
-			return "tainted with " + t.Key
-		}
-	}
-	return ""
+}
+
+func tolerated(taint corev1.Taint, tolerations []corev1.Toleration) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, true) })
 }
 
 // lacking returns the first requirement for which a node has too little left beyond what is used; nil if there is none.

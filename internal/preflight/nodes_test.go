@@ -15,6 +15,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/tool/sockperf"
 )
 
 // asking returns a benchmark that requests two CPUs, 1Gi and a VF, on any two nodes.
@@ -200,6 +201,20 @@ func TestNodes(t *testing.T) {
 			change:      []func(*Observed){tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})},
 			wantReason:  v1alpha1.ReasonNodeNotReady,
 			wantMessage: []string{"node a: tainted with example.com/busy", "remove the taint", "spec.pods.tolerations"},
+		},
+		"a node that a LatencyGate holds": {
+			nodes: []corev1.Node{good("a", func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule}}
+			})},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"tainted with tailgate.dev/latency-unverified", "a LatencyGate holds the node until it is verified; wait, or tolerate it"},
+		},
+		"a taint that a controller keeps": {
+			nodes: []corev1.Node{good("a", func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoExecute}}
+			})},
+			wantReason:  v1alpha1.ReasonNodeNotReady,
+			wantMessage: []string{"tainted with node.cilium.io/agent-not-ready", "Cilium starts its agent on the node; wait, or tolerate it"},
 		},
 		"everything is tolerated": {
 			nodes:  []corev1.Node{good("a", cordoned), good("b", tainted(corev1.TaintEffectNoExecute))},
@@ -529,6 +544,22 @@ func TestNodes(t *testing.T) {
 			change: []func(*Observed){numa(v1alpha1.NUMAPreferred), zones("a", zone("node-0", "cpu=4/4", vf+"=0/2"))},
 			want:   "a b",
 		},
+		"a client on whose architecture the tool cannot send at a rate": {
+			nodes:       []corev1.Node{good("a", arch("arm64")), good("b", arch("ppc64le"))},
+			change:      []func(*Observed){atRate},
+			wantReason:  v1alpha1.ReasonCellUnsupported,
+			wantMessage: []string{"spec.placement.client", "arm64, on which sockperf of the bench image cannot send at a rate (spec.workload.ratesPerSecond)", "use pinger"},
+		},
+		"a server there can answer": {
+			nodes:  []corev1.Node{good("a", arch("arm64")), good("b", arch("amd64"))},
+			change: []func(*Observed){atRate},
+			want:   "b a",
+		},
+		"a tool that waits for answers measures there": {
+			nodes:  []corev1.Node{good("a", arch("arm64")), good("b", arch("arm64"))},
+			change: []func(*Observed){func(o *Observed) { atRate(o); o.Benchmark.Spec.Workload.RatesPerSecond = nil }},
+			want:   "a b",
+		},
 		"devices with an unknown NUMA node are not searched there": {
 			nodes:  []corev1.Node{good("a", allocatable("amd.com/onload", "9")), good("b", allocatable("amd.com/onload", "9"))},
 			change: []func(*Observed){onload, zones("a", zone("node-0", "cpu=4/4", vf+"=1/1")), zones("b", zone("node-0", "cpu=0/4"))},
@@ -740,4 +771,13 @@ func BenchmarkAccept(b *testing.B) {
 			}
 		}
 	})
+}
+
+func arch(name string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.NodeInfo.Architecture = name }
+}
+
+// atRate makes the tool sockperf, at a rate.
+func atRate(o *Observed) {
+	o.Driver, o.Benchmark.Spec.Tool, o.Benchmark.Spec.Workload.RatesPerSecond = sockperf.New(), v1alpha1.ToolSockperf, []int32{1000}
 }

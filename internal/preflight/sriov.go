@@ -12,26 +12,25 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// drains returns the drain state that sriov-network-operator reports or requests for a node, or Idle.
-func drains(s foreign.SriovNetworkNodeState) string {
-	for _, annotation := range []string{foreign.AnnotationCurrentState, foreign.AnnotationDesiredState} {
-		if state := cmp.Or(s.Annotations[annotation], foreign.SriovIdle); state != foreign.SriovIdle {
-			return state
-		}
-	}
-	return foreign.SriovIdle
-}
-
 func (c *choice) draining(n *corev1.Node) string {
-	if s, ok := c.o.NodeStates[n.Name]; ok && drains(s) != foreign.SriovIdle {
+	if s, ok := c.o.NodeStates[n.Name]; ok && s.Drains() != foreign.SriovIdle {
 		return "being drained by sriov-network-operator"
 	}
 	return ""
 }
 
 func (c *choice) drainingCure(n *corev1.Node, _ []*corev1.Node) string {
-	return fmt.Sprintf("it reports %s for node %s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`",
-		drains(c.o.NodeStates[n.Name]), n.Name, foreign.SriovIdle)
+	s := c.o.NodeStates[n.Name]
+	return fmt.Sprintf("it reports %s for node %s%s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`",
+		s.Drains(), n.Name, others(s), foreign.SriovIdle)
+}
+
+// others says in which namespaces a node has states, if it has several: all but one were left behind.
+func others(s foreign.SriovNetworkNodeState) string {
+	if len(s.Others) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (which has states in the namespaces %s: delete those of operators that were uninstalled)", strings.Join(append(s.Others, s.Namespace), ", "))
 }
 
 func (c *choice) notSynced(n *corev1.Node) string {
@@ -45,12 +44,14 @@ func (c *choice) notSynced(n *corev1.Node) string {
 const maxQuoted = 200
 
 func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
-	status := c.o.NodeStates[n.Name].Status
+	s := c.o.NodeStates[n.Name]
+	status := s.Status
 	said := cmp.Or(status.SyncStatus, "nothing yet")
 	if status.LastSyncError != "" {
 		said += ": " + status.LastSyncError
 	}
-	return fmt.Sprintf("it reports %q for node %s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`", text.OneLine(said, maxQuoted), n.Name, foreign.SriovSucceeded)
+	return fmt.Sprintf("it reports %q for node %s%s; the benchmark continues when it reports %s, see `kubectl get sriovnetworknodestates -A`",
+		text.OneLine(said, maxQuoted), n.Name, others(s), foreign.SriovSucceeded)
 }
 
 // deviceCure explains why a node does not advertise a device. For a VF that sriov-network-operator should have created, it uses

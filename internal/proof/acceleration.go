@@ -34,6 +34,14 @@ func (w CellWay) inCell() string {
 	return w.Cell + ": " + w.Why + " [" + strings.Join(w.Witnesses, "; ") + "]"
 }
 
+// redirected returns the finding for a cell whose messages the kernel carried more than once.
+func (w CellWay) redirected(expected string) finding {
+	return finding{
+		state: v1alpha1.ProofFailed, expected: expected, found: w.inCell(), reason: v1alpha1.WarningRedirected,
+		advice: "take the namespace of the benchmark out of the mesh whose proxy sends the messages on, such as Istio's ambient mode or Cilium's ztunnel; or find what else has sockets in the pod's network namespace",
+	}
+}
+
 // onload checks, if Onload was requested, that the messages of every cell bypassed the kernel.
 func onload(e endpoint) finding {
 	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload {
@@ -46,8 +54,11 @@ func onload(e endpoint) finding {
 		return unknown(expected, notKnown+": nothing was measured", advice)
 	}
 	for _, w := range ways {
-		if w.Way == NotAccelerated || w.Way == Partly {
+		switch w.Way {
+		case NotAccelerated, Partly:
 			return failed(expected, w.inCell(), advice)
+		case Repeated:
+			return w.redirected(expected)
 		}
 	}
 	for _, w := range ways {
@@ -73,7 +84,10 @@ func kernel(e endpoint) finding {
 		return failed(expected, found, advice)
 	}
 	for _, w := range ways {
-		if w.Bypassed > 1-leastThrough {
+		switch {
+		case w.Way == Repeated:
+			return w.redirected(expected)
+		case w.Bypassed > 1-leastThrough:
 			return failed(expected, w.inCell(), advice)
 		}
 	}

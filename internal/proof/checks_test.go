@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -122,7 +123,7 @@ func TestChecks(t *testing.T) {
 		return func(w *world) {
 			w.spec.Placement.CPUs = 9
 			w.spec.Placement.Client = &v1alpha1.EndpointPlacement{CPUs: n}
-			w.client().CPUsAllowed, w.client().Facts["cgroup.cpus"] = list, list
+			w.client().CPUsAllowed, w.client().Facts["cgroup.cpus"], w.client().Facts["cgroup.cpus-set"] = list, list, list
 		}
 	}
 	far := own(func(e *result.Evidence) { e.DeviceNUMANode = 0 })
@@ -148,6 +149,16 @@ func TestChecks(t *testing.T) {
 				delete(e.Deltas, "cgroup.throttled")
 			}
 		}))
+	}
+	// counted sets what else the kernel counted in 10 s.
+	counted := func(deltas map[string]int64) func(*world) {
+		return own(func(e *result.Evidence) {
+			delete(e.Deltas, "cgroup.stopped-us")
+			maps.Copy(e.Deltas, deltas)
+		})
+	}
+	runtimeClass := func(name string) func(*world) {
+		return func(w *world) { w.spec.Pods = &v1alpha1.PodSettings{RuntimeClassName: name} }
 	}
 	siblings := func(list string) func(*world) {
 		return own(func(e *result.Evidence) { e.ThreadSiblings = list })
@@ -175,6 +186,19 @@ func TestChecks(t *testing.T) {
 			"a narrowed affinity":   {fact("cgroup.cpus", "0-7"), isUnknown, "2-3 of the node's 0-7, though its cpuset is 0-7"},
 			"an invalid cpuset":     {fact("cgroup.cpus", ""), isProved, "2-3 of the node's 0-7"},
 			"a cpuset, other words": {fact("cgroup.cpus", "2,3"), isProved, "2-3 of the node's 0-7"},
+			"a pool as large as the request": {fact("cgroup.cpus-set", "none"), isFailed,
+				"2-3 of the node's 0-7, but nothing limited its container to them: other pods may run there"},
+			"limited to others":  {fact("cgroup.cpus-set", "2-5"), isUnknown, "2-3 of the node's 0-7, though its container was limited to 2-5"},
+			"limited by unknown": {fact("cgroup.cpus-set", ""), isUnknown, "2-3 of the node's 0-7, though its container was limited to not known"},
+			"version 1": {all(fact("cgroup.cpus-set", ""), fact("cgroup.version", "1")), isUnknown,
+				"2-3 of the node's 0-7, though cgroup version 1 does not show whether a CPU manager chose them"},
+			"a guest kernel": {all(runtimeClass("kata"), pod(func(s *result.Seen) { s.NodeBootID = "boot-node" })), isUnknown,
+				"2-3 of the node's 0-7, which are CPUs of a sandbox or a virtual machine: RuntimeClass kata does not run it on the node's kernel"},
+			"a guest kernel that shows it": {fact("runtime.sandbox", "Kata Containers"), isUnknown,
+				"2-3 of the node's 0-7, which are CPUs of a sandbox or a virtual machine: its runtime (Kata Containers) does not run it on the node's kernel"},
+			"a runtime on the node's kernel": {all(runtimeClass("performance"), fact("cpu.hypervisor", "yes"), pod(func(s *result.Seen) { s.NodeBootID = "boot-a" })), isProved, "2-3 of the node's 0-7"},
+			"a runtime that is not known": {all(runtimeClass("kata-qemu"), fact("cpu.hypervisor", "yes")), isUnknown,
+				"2-3 of the node's 0-7, and it is not known whether RuntimeClass kata-qemu runs it on the node's kernel"},
 		},
 		"CPUsOnNUMANode": {
 			"one node":               {asIs, isProved, "NUMA node 1"},
@@ -183,25 +207,33 @@ func TestChecks(t *testing.T) {
 			"one CPU is on one node": {all(cpus(1, "2"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "" })), isProved, "NUMA node 1"},
 			"another node than that of the measuring CPU": {own(func(e *result.Evidence) { e.AllowedNUMANodes = "0" }), isUnknown,
 				"NUMA node 0, though CPU 2 is on NUMA node 1"},
-			"preferred": {all(numa("Preferred"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" })), isFailed, "NUMA nodes 0-1"},
-			"ignored":   {all(numa("Ignore"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" })), isNoted, "NUMA nodes 0-1"},
-			"no device": {macvlan, isNoted, "NUMA node 1"},
+			"preferred":                         {all(numa("Preferred"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" })), isFailed, "NUMA nodes 0-1"},
+			"ignored":                           {all(numa("Ignore"), own(func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" })), isNoted, "NUMA nodes 0-1"},
+			"no device":                         {all(macvlan, numa("Preferred")), isNoted, "NUMA node 1"},
+			"no device, though one is required": {macvlan, isProved, "NUMA node 1"},
 		},
 		"NUMALocal": {
-			"local":                     {asIs, isProved, "CPU 2 on NUMA node 1, net1 on 1"},
-			"far":                       {far, isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
-			"far, on a machine of one?": {all(far, fact("numa.nodes", "0")), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
-			"an unknown device":         {nowhere, isUnknown, "CPU 2 on NUMA node 1, net1 on not known"},
-			"an unknown CPU":            {own(func(e *result.Evidence) { e.CPUNUMANode = -1 }), isUnknown, "CPU 2 on NUMA node not known, net1 on 1"},
-			"the only node":             {all(nowhere, fact("numa.nodes", "1")), isProved, "NUMA node 1 is the only one of the node"},
-			"the only node is another":  {all(nowhere, fact("numa.nodes", "0")), isUnknown, "CPU 2 on NUMA node 1, net1 on not known"},
-			"far, preferred":            {all(numa("Preferred"), far), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
-			"far, ignored":              {all(numa("Ignore"), far), isNoted, "CPU 2 on NUMA node 1, net1 on 0"},
-			"no policy is the default":  {all(numa(""), far), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
-			"a NIC of the node":         {hostNIC, isProved, "CPU 2 on NUMA node 1, enp59s0f0 on 1"},
-			"a far NIC of the node":     {all(hostNIC, far), isFailed, "CPU 2 on NUMA node 1, enp59s0f0 on 0"},
-			"a bond of the node":        {network(v1alpha1.NetworkHost, "bond0"), isNoted, "CPU 2 on NUMA node 1, bond0 is not a PCI device"},
-			"no device":                 {primary, isNoted, "CPU 2 on NUMA node 1, eth0 is not a PCI device"},
+			"local":                            {asIs, isProved, "CPU 2 on NUMA node 1, net1 on 1"},
+			"far":                              {far, isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"far, on a machine of one?":        {all(far, fact("numa.nodes", "0")), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"an unknown device":                {nowhere, isUnknown, "CPU 2 on NUMA node 1, net1 on not known"},
+			"an unknown CPU":                   {own(func(e *result.Evidence) { e.CPUNUMANode = -1 }), isUnknown, "CPU 2 on NUMA node not known, net1 on 1"},
+			"the only node":                    {all(nowhere, fact("numa.nodes", "1")), isProved, "NUMA node 1 is the only one of the node with CPUs"},
+			"the only node is another":         {all(nowhere, fact("numa.nodes", "0")), isUnknown, "CPU 2 on NUMA node 1, net1 on not known"},
+			"far, preferred":                   {all(numa("Preferred"), far), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"far, ignored":                     {all(numa("Ignore"), far), isNoted, "CPU 2 on NUMA node 1, net1 on 0"},
+			"no policy is the default":         {all(numa(""), far), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"a NIC of the node":                {hostNIC, isProved, "CPU 2 on NUMA node 1, enp59s0f0 on 1"},
+			"a far NIC of the node":            {all(hostNIC, far), isFailed, "CPU 2 on NUMA node 1, enp59s0f0 on 0"},
+			"a bond of the node":               {all(network(v1alpha1.NetworkHost, "bond0"), numa("Preferred")), isNoted, "CPU 2 on NUMA node 1, bond0 is not a PCI device"},
+			"no device":                        {all(primary, numa("Preferred")), isNoted, "CPU 2 on NUMA node 1, eth0 is not a PCI device"},
+			"a bond, required":                 {network(v1alpha1.NetworkHost, "bond0"), isUnknown, "CPU 2 on NUMA node 1, bond0 is not a PCI device"},
+			"no device, required":              {primary, isUnknown, "CPU 2 on NUMA node 1, eth0 is not a PCI device"},
+			"the only node, no device":         {all(primary, fact("numa.nodes", "1")), isProved, "NUMA node 1 is the only one of the node with CPUs"},
+			"above an unnamed NIC":             {all(macvlan, fact("nic.parent", foreign.UnnamedParent), numa("Preferred")), isUnknown, "CPU 2 on NUMA node 1, net1 over an unnamed interface of the node on not known"},
+			"a NIC without a plugin":           {all(macvlan, own(func(e *result.Evidence) { e.PCIAddress, e.DeviceNUMANode = "0000:3b:00.0", 0 }), numa("Preferred")), isFailed, "CPU 2 on NUMA node 1, net1 on 0"},
+			"the NIC's node has only memory":   {all(far, fact("numa.nodes", "1")), isProved, "NUMA node 1 is the only one of the node with CPUs"},
+			"the parent's name gives no place": {all(macvlan, fact("nic.parent", "bond0")), isUnknown, "CPU 2 on NUMA node 1, net1 over bond0 on not known"},
 		},
 		"CPUIsolated": {
 			"isolated": {asIs, isNoted, "isolated: yes, nohz_full: no"},
@@ -220,17 +252,27 @@ func TestChecks(t *testing.T) {
 			"an unknown word":              {fact("cpu.smt.sibling", "perhaps"), isUnknown, "not known"},
 		},
 		"CPUQuota": {
-			"none":                               {asIs, isProved, "no quota"},
-			"no value, and nothing counted":      {throttled("max 100000", -1), isProved, "no quota"},
-			"no value, and stopped nevertheless": {throttled("max 100000", 1), isFailed, "no quota; periods used up: 1"},
-			"never used up":                      {throttled("200000 100000", 0), isProved, "200000 µs in each 100000 µs, never used up"},
+			"none":                               {asIs, isProved, "no quota in the visible cgroups, never stopped by a quota"},
+			"no value, and nothing counted":      {throttled("max 100000", -1), isProved, "no quota in the visible cgroups, never stopped by a quota"},
+			"no value, and stopped nevertheless": {throttled("max 100000", 1), isFailed, "no quota in the visible cgroups; periods used up: 1"},
+			"never used up":                      {throttled("200000 100000", 0), isProved, "200000 µs in each 100000 µs, never stopped by a quota"},
 			"used up":                            {throttled("200000 100000", 3), isFailed, "200000 µs in each 100000 µs; periods used up: 3"},
-			"a quota, and nothing counted":       {throttled("200000 100000", -1), isUnknown, "200000 µs in each 100000 µs"},
-			"not known, and never used up":       {throttled("", 0), isProved, "quota not known, never used up"},
-			"not known, and nothing counted":     {throttled("", -1), isUnknown, "quota not known"},
 			"not known, and stopped":             {throttled("", 2), isFailed, "quota not known; periods used up: 2"},
-			"nonsense, and nothing counted":      {throttled("nonsense", -1), isUnknown, "quota not known"},
-			"without a period, never used up":    {throttled("max", 0), isProved, "no quota"},
+			"nonsense, and never stopped":        {throttled("nonsense", -1), isProved, "quota not known, never stopped by a quota"},
+			"stopped by a quota above": {counted(map[string]int64{"cgroup.stopped-us": 412_400}), isFailed,
+				"no quota in the visible cgroups; stopped for 412ms by a quota of a cgroup above"},
+			"an older kernel, and nothing measured":         {counted(nil), isUnknown, "no quota in the visible cgroups; what withheld the CPU is not known"},
+			"an older kernel, a quota, and nothing counted": {all(throttled("200000 100000", -1), counted(nil)), isUnknown, "200000 µs in each 100000 µs"},
+			"an older kernel, hardly waited": {counted(map[string]int64{"cgroup.pressure-us": 20_000, "tool.run-delay-ns": 90_000_000, "cpu.busy-ns": 9_910_000_000, "tool.cpu-ns": 9_900_000_000}), isProved,
+				"no quota in the visible cgroups; the tool waited 80ms of 10s for a CPU on which nothing else ran"},
+			"an older kernel, waited": {counted(map[string]int64{"cgroup.pressure-us": 101_000}), isUnknown,
+				"no quota in the visible cgroups; the tool waited 101ms of 10s for a CPU, more than 1/100"},
+			"an older kernel, the main thread waited":              {counted(map[string]int64{"cgroup.pressure-us": 0, "tool.run-delay-ns": 4e9}), isUnknown, "no quota in the visible cgroups; the tool waited 4s of 10s for a CPU, more than 1/100"},
+			"an older kernel, other threads waited":                {counted(map[string]int64{"cpu.run-delay-ns": 4e9, "cgroup.pressure-us": 4e6, "tool.run-delay-ns": 0}), isProved, "no quota in the visible cgroups; the tool waited 0s of 10s for a CPU"},
+			"an older kernel without the main thread's time":       {counted(map[string]int64{"cpu.run-delay-ns": 4e9}), isUnknown, "no quota in the visible cgroups; the tool waited 4s of 10s for a CPU, more than 1/100"},
+			"an older kernel, two tools of a simulation share it":  {counted(map[string]int64{"tool.run-delay-ns": 5e9, "cpu.busy-ns": 10e9, "tool.cpu-ns": 5e9}), isProved, "no quota in the visible cgroups; the tool waited 0s of 10s for a CPU on which nothing else ran"},
+			"an older kernel, stopped and displaced by each other": {counted(map[string]int64{"tool.run-delay-ns": 5e9, "cpu.busy-ns": 8e9, "tool.cpu-ns": 5e9}), isUnknown, "no quota in the visible cgroups; the tool waited 2s of 10s for a CPU on which nothing else ran, more than 1/100"},
+			"an older kernel, an unknown quota":                    {all(throttled("", 0), counted(map[string]int64{"cgroup.pressure-us": 0})), isProved, "quota not known; the tool waited 0s of 10s for a CPU"},
 		},
 		"Interface": {
 			"net1":                  {asIs, isProved, "net1"},
@@ -429,4 +471,14 @@ func FuzzEndpoints(f *testing.F) {
 func mustEndpoints(w *world) []v1alpha1.ProofLine {
 	lines, _ := Endpoints(w.spec, w.variant(), w.run)
 	return lines
+}
+
+func TestWaitedOfAServerThatForks(t *testing.T) {
+	for tool, want := range map[v1alpha1.Tool]int64{v1alpha1.ToolNetperf: 4_000_000, v1alpha1.ToolSockperf: 0} {
+		e := endpoint{spec: v1alpha1.LatencyBenchmarkSpec{Tool: tool}, role: v1alpha1.RoleServer}
+		e.own.Deltas = map[string]int64{"cpu.run-delay-ns": 4e9, "tool.run-delay-ns": 0}
+		if got, known := e.waited(); got != want || !known {
+			t.Errorf("%s: %d µs, %v; expected %d µs", tool, got, known, want)
+		}
+	}
 }

@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusExclusive compares the CPUs that the endpoint may use with the requested CPUs and with the node's.
+// cpusExclusive checks that a CPU manager limited the endpoint to as many CPUs as it requested. The number alone proves nothing:
+// the CPUs that all pods share may be as many.
 func cpusExclusive(e endpoint) finding {
 	const advice = "set cpuManagerPolicy: static in the kubelet's configuration"
 	expected := "1 exclusive CPU"
@@ -22,6 +26,9 @@ func cpusExclusive(e endpoint) finding {
 		return unknown(expected, notKnown, advice)
 	}
 	found := fmt.Sprintf("%s of the node's %s", e.own.CPUsAllowed, orNotKnown(e.own.OnlineCPUs))
+	if foreign := e.foreignKernel(); foreign != "" {
+		return unknown(expected, found+", "+foreign, "measure with a runtime that runs containers on the node's kernel, such as runc or crun")
+	}
 	if allowed.Size() != asked {
 		return failed(expected, found, advice)
 	}
@@ -44,7 +51,41 @@ func cpusExclusive(e endpoint) finding {
 			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, list), advice)
 		}
 	}
+	// The kubelet's CPU manager also writes the pool that all other pods share into the cpusets of their containers.
+	if class := e.seen.QOSClass; class != "" && class != string(corev1.PodQOSGuaranteed) {
+		return failed(expected, fmt.Sprintf("%s, but the pod is %s: a CPU manager gives such pods the CPUs that all share", found, class),
+			"find what changed the pod's requests or added a container without limits, see PodUnchanged")
+	}
+	set := e.own.Facts["cgroup.cpus-set"]
+	switch cpus, err := result.ParseCPUs(set); {
+	case set == "none":
+		return failed(expected, found+", but nothing limited its container to them: other pods may run there", advice)
+	case set == "" && e.own.Facts["cgroup.version"] == "1":
+		return unknown(expected, found+", though cgroup version 1 does not show whether a CPU manager chose them", "use cgroup version 2")
+	case err != nil || !cpus.Equals(allowed):
+		return unknown(expected, fmt.Sprintf("%s, though its container was limited to %s", found, orNotKnown(set)), advice)
+	}
 	return proved(expected, found)
+}
+
+// foreignKernel describes the runtime if the endpoint does not run on the node's kernel, so that the numbers of its CPUs are
+// not those of the node's CPUs; empty if it does.
+func (e endpoint) foreignKernel() string {
+	runtime := "its runtime"
+	if t := e.spec.Pods; t != nil && t.RuntimeClassName != "" {
+		runtime = "RuntimeClass " + t.RuntimeClassName
+	}
+	if sandbox := e.own.Facts["runtime.sandbox"]; sandbox != "" {
+		runtime += " (" + sandbox + ")"
+	}
+	node, own := e.seen.NodeBootID, e.own.BootID
+	switch {
+	case e.own.Facts["runtime.sandbox"] != "", node != "" && own != "" && node != own:
+		return "which are CPUs of a sandbox or a virtual machine: " + runtime + " does not run it on the node's kernel"
+	case (node == "" || own == "") && strings.HasPrefix(runtime, "RuntimeClass") && e.own.Facts["cpu.hypervisor"] != "no":
+		return "and it is not known whether " + runtime + " runs it on the node's kernel"
+	}
+	return ""
 }
 
 // cpus returns the number of CPUs that the endpoint requested. If the spec leaves the number to the operator, it is the request
@@ -104,30 +145,74 @@ func siblingsAgree(e endpoint, told string) bool {
 	return err == nil && siblings.IsSubsetOf(allowed)
 }
 
-// cpuQuota checks whether the kernel ever throttled the endpoint because it had used up its CPU time.
+// mostWaiting bounds the part of the measured time for which the tool was ready to run and had no CPU, without another thread on it,
+// if the kernel does not count how long a quota stopped them: 1/100.
+const mostWaiting = 100
+
+// cpuQuota checks that the kernel did not throttle the endpoint because it, or an ancestor of its cgroup, had used up its CPU
+// time. Only some of the ancestors are visible in a pod: what the others withheld is measured.
 func cpuQuota(e endpoint) finding {
 	const (
-		expected = "no CFS quota, or never throttled"
+		expected = "no CFS quota at any level, or never throttled"
 		advice   = "disable the quota in the kubelet (cpuCFSQuota: false, or feature gate DisableCPUQuotaWithExclusiveCPUs) or in CRI-O (pods.annotations, cpu-quota.crio.io)"
 	)
 	limit, period, limited := strings.Cut(e.own.Facts["cgroup.cpu-max"], " ")
 	found := "quota " + notKnown
 	switch {
 	case limit == "max":
-		found = "no quota"
+		found = "no quota in the visible cgroups"
 	case limited:
 		found = fmt.Sprintf("%s µs in each %s µs", limit, period)
 	}
 	periods, counted := e.own.Deltas["cgroup.throttled"]
+	stopped, told := e.own.Deltas["cgroup.stopped-us"]
 	switch {
 	case counted && periods > 0:
 		return failed(expected, fmt.Sprintf("%s; periods used up: %d", found, periods), advice)
-	case limit == "max":
-		return proved(expected, found)
-	case counted && periods == 0:
-		return proved(expected, found+", never used up")
+	case told && stopped > 0:
+		return failed(expected, fmt.Sprintf("%s; stopped for %s by a quota of a cgroup above", found, microseconds(stopped)), advice)
+	case told:
+		return proved(expected, found+", never stopped by a quota")
+	case limited && limit != "max" && !counted:
+		return unknown(expected, found, advice)
 	}
-	return unknown(expected, found, advice)
+	waited, known := e.waited()
+	elapsed := e.own.Deltas["elapsed-ms"] * 1000
+	if !known || elapsed == 0 {
+		return unknown(expected, found+"; what withheld the CPU is not known", "use a kernel since 6.7, or one that counts run delays (schedstats) or pressure (psi)")
+	}
+	found += fmt.Sprintf("; the tool waited %s of %s for a CPU", microseconds(waited), microseconds(elapsed))
+	if _, ok := e.own.Deltas["cpu.busy-ns"]; ok {
+		found += " on which nothing else ran"
+	}
+	if waited*mostWaiting > elapsed {
+		return unknown(expected, fmt.Sprintf("%s, more than 1/%d", found, mostWaiting), "keep other threads off its CPUs, and "+advice)
+	}
+	return proved(expected, found)
+}
+
+// waited returns how long the measuring thread waited for a CPU, in µs, without the time for which other threads ran on the measuring
+// CPU, and whether it is known. A quota stops all threads of a cgroup alike, and the tool's main thread measures, except in netserver,
+// which forks: there, and where the kernel does not count it, all threads count, on the measuring CPU or else in the cgroup.
+func (e endpoint) waited() (int64, bool) {
+	delays := []struct {
+		name string
+		ns   int64
+	}{{"tool.run-delay-ns", 1}, {"cpu.run-delay-ns", 1}, {"cgroup.pressure-us", 1000}}
+	if e.spec.Tool == v1alpha1.ToolNetperf && e.role == v1alpha1.RoleServer {
+		delays = delays[1:]
+	}
+	for _, of := range delays {
+		if delay, known := e.own.Deltas[of.name]; known {
+			others := max(0, e.own.Deltas["cpu.busy-ns"]-e.own.Deltas["tool.cpu-ns"])
+			return max(0, delay*of.ns-others) / 1000, true
+		}
+	}
+	return 0, false
+}
+
+func microseconds(n int64) time.Duration {
+	return (time.Duration(n) * time.Microsecond).Round(time.Millisecond)
 }
 
 // captureCPU checks that packet capture took no CPU time from the measurement.

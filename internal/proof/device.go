@@ -150,8 +150,8 @@ func function(e endpoint) finding {
 	n := e.network()
 	found, port := e.own.Facts["nic.function"], e.own.Facts["nic.port"]
 	told := orNotKnown(found)
-	if found == "VF" && port != "" {
-		told = "VF of " + port
+	if (found == "VF" || found == "SF") && port != "" {
+		told = found + " of " + port
 	}
 	switch n.Type {
 	case v1alpha1.NetworkHost:
@@ -169,6 +169,8 @@ func function(e endpoint) finding {
 	switch {
 	case found == "" || found == "PCI":
 		return unknown(expected, told, "virtual machines do not report it; measure on the machine itself")
+	case found == "SF":
+		return failed(expected, told, "scalable functions are not supported; "+advice)
 	case found != expected:
 		return failed(expected, told, advice)
 	case found == "VF" && pf != "" && port != "" && !strings.EqualFold(pf, port):

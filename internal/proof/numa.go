@@ -45,25 +45,50 @@ func numaLocal(e endpoint) finding {
 	if !e.hasDevice() {
 		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
 	}
-	switch only, err := result.ParseCPUs(e.own.Facts["numa.nodes"]); {
-	case cpu >= 0 && nic >= 0 && cpu != nic:
+	switch Near(e.own) {
+	case v1alpha1.ProofFailed:
 		return e.numa(failed(expected, found, advice))
-	case cpu >= 0 && nic >= 0:
+	case v1alpha1.ProofProved:
+		if cpu < 0 || cpu != nic {
+			found = fmt.Sprintf("NUMA node %s is the only one of the node with CPUs", e.own.Facts["numa.nodes"])
+		}
 		return e.numa(proved(expected, found))
-	// On machines with one NUMA node, the firmware seldom reports the NUMA node of a device.
-	case err == nil && only.Size() == 1 && (cpu < 0 || only.Contains(int(cpu))) && (nic < 0 || only.Contains(int(nic))):
-		return e.numa(proved(expected, fmt.Sprintf("NUMA node %s is the only one of the node", only)))
 	}
-	return e.numa(unknown(expected, found, numaUnknown))
+	unknownWhy := numaUnknown
+	if parent := e.own.Facts["nic.parent"]; parent != "" && e.own.PCIAddress == "" {
+		unknownWhy = "the name " + parent + " does not give its place on the PCI bus: let the network's master be a NIC with a name such as enp59s0f0, or set placement.numaPolicy to Preferred"
+	}
+	return e.numa(unknown(expected, found, unknownWhy))
+}
+
+// Near determines whether the measuring CPU is on the NUMA node of the device: Proved, Failed or Unknown. If only one NUMA node
+// has CPUs, no CPU is nearer; the firmware of such machines seldom reports the NUMA node of a device.
+func Near(e result.Evidence) v1alpha1.ProofState {
+	switch cpu, nic := e.CPUNUMANode, e.DeviceNUMANode; {
+	case OneNode(e):
+		return v1alpha1.ProofProved
+	case cpu < 0 || nic < 0:
+		return v1alpha1.ProofUnknown
+	case cpu != nic:
+		return v1alpha1.ProofFailed
+	}
+	return v1alpha1.ProofProved
+}
+
+// OneNode reports whether the machine has one NUMA node with CPUs: the others, if there are any, have only memory.
+func OneNode(e result.Evidence) bool {
+	nodes, err := result.ParseCPUs(e.Facts["numa.nodes"])
+	return err == nil && nodes.Size() == 1 && (e.CPUNUMANode < 0 || nodes.Contains(int(e.CPUNUMANode)))
 }
 
 // numaUnknown is the advice if a NUMA node is not known.
 const numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
 
-// numa returns a finding about NUMA nodes according to the spec: it is only noted if the NUMA policy is Ignore, or if the
-// network has no device that could be on a NUMA node.
+// numa returns a finding about NUMA nodes according to the spec: it is only noted if the NUMA policy is Ignore, or if the network
+// has no device that could be on a NUMA node and the policy does not require one.
 func (e endpoint) numa(f finding) finding {
-	if e.numaPolicy() == v1alpha1.NUMAIgnore || !e.hasDevice() {
+	policy := e.numaPolicy()
+	if policy == v1alpha1.NUMAIgnore || policy != v1alpha1.NUMARequired && !e.hasDevice() {
 		return noted(f.found)
 	}
 	return f
@@ -73,14 +98,14 @@ func (e endpoint) numaPolicy() v1alpha1.NUMAPolicy {
 	return e.spec.Placement.NUMAPolicyOf(e.variant, e.role)
 }
 
-// hasDevice reports whether the network is on a PCI device: a requested device, a NIC of the node, or the parent of an attached
-// interface, whether or not the parent's device was found.
+// hasDevice reports whether the network is on a PCI device: a requested device, a NIC of the node, or an attached interface that
+// is one or has a parent, whether or not the parent's device was found.
 func (e endpoint) hasDevice() bool {
 	switch n := e.variant.Network.Type; n {
 	case v1alpha1.NetworkHost:
 		return e.own.PCIAddress != ""
 	case v1alpha1.NetworkNAD:
-		return e.own.Facts["nic.parent"] != ""
+		return e.own.PCIAddress != "" || e.own.Facts["nic.parent"] != ""
 	default:
 		return n.HasDevice()
 	}

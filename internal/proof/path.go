@@ -22,6 +22,8 @@ const (
 	NotAccelerated Way = "NotAccelerated"
 	// Partly means that some messages went through the kernel.
 	Partly Way = "Partly"
+	// Repeated means that the kernel carried messages more than once: something in the network namespace sends them on.
+	Repeated Way = "Repeated"
 	// Unknown means that the evidence is insufficient or contradictory.
 	Unknown Way = "Unknown"
 )
@@ -147,8 +149,10 @@ func (e endpoint) directions(c result.Cell, p result.Path) []direction {
 }
 
 // path returns what the agent recorded of a cell.
-func (e endpoint) path(c result.Cell) result.Path {
-	for _, p := range e.own.Paths {
+func (e endpoint) path(c result.Cell) result.Path { return pathOf(e.own, c) }
+
+func pathOf(of result.Evidence, c result.Cell) result.Path {
+	for _, p := range of.Paths {
 		if p.Cell == c.Name {
 			return p
 		}
@@ -175,7 +179,7 @@ func (e endpoint) way(c result.Cell) CellWay {
 		least, most, few = math.Min(least, d.through), math.Max(most, d.beyond), few || d.few
 		through += d.through / float64(len(directions))
 	}
-	shared := e.network().Type == v1alpha1.NetworkHost
+	shared, repeated := e.network().Type == v1alpha1.NetworkHost, e.repeated(c, p)
 	switch {
 	case most <= mostStray && !few:
 		w.Bypassed = 1
@@ -183,6 +187,8 @@ func (e endpoint) way(c result.Cell) CellWay {
 	case shared:
 		// Traffic of other processes makes the share that bypassed the kernel look smaller, never larger.
 		w.Bypassed, w.Why = 1-through, "the counters of the host's network are those of all its processes"
+	case repeated != "":
+		w.Way, w.Bypassed, w.Why = Repeated, 0, repeated
 	case least >= leastThrough:
 		w.Way, w.Bypassed, w.Why = NotAccelerated, 0, "all messages went through the kernel"+e.fragments(c)
 	case few:

@@ -57,8 +57,8 @@ type check struct {
 type finding struct {
 	state           v1alpha1.ProofState
 	expected, found string
-	// advice is the remedy.
-	advice string
+	// advice is the remedy, and reason that of the warning, if it is not the check's.
+	advice, reason string
 }
 
 func noted(found string) finding { return finding{state: v1alpha1.ProofNoted, found: found} }
@@ -68,11 +68,11 @@ func proved(expected, found string) finding {
 }
 
 func failed(expected, found, advice string) finding {
-	return finding{v1alpha1.ProofFailed, expected, found, advice}
+	return finding{state: v1alpha1.ProofFailed, expected: expected, found: found, advice: advice}
 }
 
 func unknown(expected, found, advice string) finding {
-	return finding{v1alpha1.ProofUnknown, expected, found, advice}
+	return finding{state: v1alpha1.ProofUnknown, expected: expected, found: found, advice: advice}
 }
 
 // notKnown is the text for a value that is not known.

@@ -40,10 +40,10 @@ func evidence(node, number string) result.Evidence {
 		AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:65:02." + number},
 		Facts: map[string]string{
 			"cpu.smt.sibling": "own", "cpu.smt.active": "1", "cpu.isolated": "yes", "cpu.nohz-full": "no", "cpu.hypervisor": "no",
-			"cgroup.cpus": "2-3", "cgroup.cpu-max": "max 100000", "numa.nodes": "0-1",
+			"cgroup.cpus": "2-3", "cgroup.cpus-set": "2-3", "cgroup.version": "2", "cgroup.cpu-max": "max 100000", "numa.nodes": "0-1",
 			"nic.function": "VF", "nic.port": "0000:65:00.0", "nic.carrier": "1", "nic.speed": "25000", "nic.firmware-variant": "full-feature",
 		},
-		Deltas: map[string]int64{"cgroup.throttled": 0, "nic.carrier-changes": 0},
+		Deltas: map[string]int64{"elapsed-ms": 10_000, "cgroup.throttled": 0, "cgroup.stopped-us": 0, "nic.carrier-changes": 0},
 	}
 }
 
@@ -204,7 +204,7 @@ func TestGood(t *testing.T) {
 			{"CPUsOnNUMANode", proved, "all CPUs on one NUMA node", "NUMA node 1"},
 			{"CPUIsolated", noted, "", "isolated: yes, nohz_full: no"},
 			{"SMTSiblings", proved, "no SMT siblings, or only its own", "its own: core of CPUs 2-3"},
-			{"CPUQuota", proved, "no CFS quota, or never throttled", "no quota"},
+			{"CPUQuota", proved, "no CFS quota at any level, or never throttled", "no quota in the visible cgroups, never stopped by a quota"},
 			{"Interface", proved, "net1", "net1"},
 			{"Device", proved, "the one device of amd.com/sf_vf", "0000:65:02.1, by environment, sysfs, network-status"},
 			{"Function", proved, "VF", "VF of 0000:65:00.0"},
@@ -224,7 +224,7 @@ func TestGood(t *testing.T) {
 			{"CPUsOnNUMANode", proved, "all CPUs on one NUMA node", "NUMA node 1"},
 			{"CPUIsolated", noted, "", "isolated: yes, nohz_full: no"},
 			{"SMTSiblings", proved, "no SMT siblings, or only its own", "its own: core of CPUs 2-3"},
-			{"CPUQuota", proved, "no CFS quota, or never throttled", "no quota"},
+			{"CPUQuota", proved, "no CFS quota at any level, or never throttled", "no quota in the visible cgroups, never stopped by a quota"},
 			{"Interface", proved, "net1", "net1"},
 			{"Device", proved, "the one device of amd.com/sf_vf", "0000:65:02.1, by environment, network-status"},
 			{"Function", proved, "VF", "VF of 0000:65:00.0"},

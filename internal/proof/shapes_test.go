@@ -95,7 +95,7 @@ func (s shape) on(network v1alpha1.NetworkType, cpus int, given []int) func(*wor
 					sibling = "own"
 				}
 			}
-			e.CPUsAllowed, e.Facts["cgroup.cpus"], e.MeasuringCPU, e.AgentCPU = list(given), list(given), int32(given[0]), int32(given[len(given)-1])
+			e.CPUsAllowed, e.Facts["cgroup.cpus"], e.Facts["cgroup.cpus-set"], e.MeasuringCPU, e.AgentCPU = list(given), list(given), list(given), int32(given[0]), int32(given[len(given)-1])
 			e.OnlineCPUs = fmt.Sprintf("0-%d", s.cores()*len(s.siblings(0))-1)
 			e.ThreadSiblings, e.Facts["cpu.smt.sibling"] = list(s.siblings(given[0])), sibling
 			e.CPUNUMANode, e.AllowedNUMANodes, e.Facts["numa.nodes"] = int32(node), fmt.Sprint(node), []string{"0", "0-1"}[s.numa-1]

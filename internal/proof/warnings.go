@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,8 +30,8 @@ func AddWarning(all []Warning, w Warning) []Warning {
 	return all
 }
 
-// emulatedBoard is the prefix of the PCI subsystem of network devices that QEMU emulates, and of virtio devices.
-const emulatedBoard = "1af4:"
+// EmulatedBoard is the prefix of the PCI subsystem of network devices that QEMU emulates, and of virtio devices.
+const EmulatedBoard = "1af4:"
 
 // Warnings returns what a run of a variant, which must be complete, did not prove, at most one warning for each reason: the
 // client's, if both ends have it and both or neither of the warnings block. A run on a simulated or an emulated NIC also has a
@@ -41,7 +42,7 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 		warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet, or of NICs of one machine, not of a wire between two machines"}})
 	}
 	for _, e := range []result.Evidence{run.Client.Evidence, run.Server.Evidence} {
-		if board := e.Facts["nic.pci-subsystem"]; strings.HasPrefix(board, emulatedBoard) {
+		if board := e.Facts["nic.pci-subsystem"]; strings.HasPrefix(board, EmulatedBoard) {
 			warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningEmulatedNIC, Message: text.Shorten(fmt.Sprintf(
 				"emulated NIC: that of node %s is a device of a virtual machine (PCI subsystem %s), so these are real timings of software, not of a NIC and a wire", e.Node, board), maxMessage)}})
 		}
@@ -52,7 +53,7 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 			var reason string
 			switch f.state {
 			case v1alpha1.ProofFailed:
-				reason = c.failed
+				reason = cmp.Or(f.reason, c.failed)
 			case v1alpha1.ProofUnknown:
 				reason = c.unknown
 			default:

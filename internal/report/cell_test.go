@@ -70,6 +70,18 @@ func TestLostMessagesReachPercentiles(t *testing.T) {
 	}
 }
 
+// Messages of an unknown latency are neither samples nor lost, and a percentile that may be one of them is unknown.
+func TestSummarizeUnrecorded(t *testing.T) {
+	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
+	h := histogram(t, 20_000, 0, 10_000)
+	h.Unrecorded = 300
+	cell := result.Cell{Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Histogram: h}
+	r := summarize(t, s, stored(plan.DefaultVariant, cell), stored(plan.DefaultVariant, cell)).Results[0]
+	if r.Samples != 20_000 || r.Lost != 0 || r.LostFrom != v1alpha1.P99 || r.Percentile(v1alpha1.P95) == nil || r.Percentile(v1alpha1.P99) != nil {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func TestSummarizeKeepsVariantsApart(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	s.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}

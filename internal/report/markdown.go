@@ -42,7 +42,7 @@ func markdown(w io.Writer, s sheet) error {
 // markdownPairs writes a line for each cell of each pair of a matrix.
 func markdownPairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) {
 	fmt.Fprintf(w, "## %s\n", Escape(fmt.Sprintf("%s/%s: %s, %s, %s of %d pairs", m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs))))
-	columns := []tableColumn{variantColumn, cellColumn, roundsColumn, samplesColumn, lostColumn,
+	columns := []tableColumn{variantColumn, cellColumn, {"INTERVAL", Interval}, roundsColumn, samplesColumn, lostColumn,
 		percentileColumn(v1alpha1.P50), percentileColumn(v1alpha1.P99), percentileColumn(v1alpha1.P999)}
 	lines := [][]string{{"CLIENT", "SERVER"}}
 	for _, c := range columns {

@@ -47,7 +47,7 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBench
 	nodes := NodesOf(pairs)
 	for _, results := range cells {
 		first := results[0]
-		fmt.Fprintf(w, "\nLATENCY of %s: %s%s\n", summary.Label(first.CellResult), first.LatencyType, countedFrom(first.CountedFrom))
+		fmt.Fprintf(w, "\nLATENCY of %s: %s\n", summary.Label(first.CellResult), Interval(first.CellResult))
 		for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99} {
 			if len(nodes) > mostNodes {
 				break
@@ -125,6 +125,8 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 			values[r.Pair] = micros(*ns)
 		case summary.IsLost(r.CellResult, p):
 			values[r.Pair] = "lost"
+		default:
+			values[r.Pair] = "few"
 		}
 	}
 	lines := [][]string{{"", ""}}
@@ -142,7 +144,7 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes []string, pairs []v1al
 		}
 		lines = append(lines, line)
 	}
-	return writeLines(w, fmt.Sprintf("%s in µs, clients are rows, servers are columns; -: no pair, ?: not known yet", p), lines)
+	return writeLines(w, fmt.Sprintf("%s in µs, clients are rows, servers are columns; -: no pair, ?: not measured yet, few: too few samples", p), lines)
 }
 
 // Rank returns a percentile for comparisons with other pairs: Infinite if it is lost, -1 if it is unknown.

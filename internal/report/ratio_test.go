@@ -85,27 +85,27 @@ func TestRatios(t *testing.T) {
 		change func(plan.Run, *result.Cell)
 		want   []v1alpha1.Ratio
 	}{
-		// With 4+4 rounds the bounds are the extremes: 1.54*100/106 and 1.54*106/100, widened by a thousandth for the buckets.
+		// With 4+4 rounds the bounds are the extremes: 1.54*100/106 and 1.54*106/100, widened by up to two thousandths for the buckets.
 		"four rounds have bounds": {
 			rounds: 4, count: 10_000,
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "1.64"), ratio("p99.9", "1.54", "1.45", "1.64")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.539", "1.451", "1.633"), ratio("p99", "1.540", "1.450", "1.634"), ratio("p99.9", "1.540", "1.452", "1.634")},
 		},
-		// With 10+10 rounds the 23 smallest and largest ratios are excluded. The next are 1.456 and 1.629, widened by the
-		// rounding to hundredths and by the buckets. All rounds together have enough samples for p99.9.
+		// With 10+10 rounds the 23 smallest and largest ratios are excluded. The next are 1.456 and 1.629, widened by
+		// the buckets. All rounds together have enough samples for p99.9.
 		"ten rounds have no rare values": {
 			rounds: 10, count: 1_000,
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.63"), ratio("p99", "1.54", "1.45", "1.63"), ratio("p99.9", "1.54", "", "")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.540", "1.455", "1.630"), ratio("p99", "1.540", "1.454", "1.630"), ratio("p99.9", "1.539", "", "")},
 		},
 		"three rounds have no interval": {
-			rounds: 3, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.54", "", ""), ratio("p99", "1.54", "", "")},
+			rounds: 3, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.540", "", ""), ratio("p99", "1.539", "", "")},
 		},
 		"nor has one": {
-			rounds: 1, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.54", "", ""), ratio("p99", "1.54", "", "")},
+			rounds: 1, count: 1_000, want: []v1alpha1.Ratio{ratio("p50", "1.540", "", ""), ratio("p99", "1.539", "", "")},
 		},
 		// 4 x 4,000 samples are enough for p99.9; the samples of one round are not.
 		"rounds with too few samples are put together": {
 			rounds: 4, count: 4_000,
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "1.64"), ratio("p99.9", "1.54", "", "")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.539", "1.451", "1.633"), ratio("p99", "1.540", "1.450", "1.634"), ratio("p99.9", "1.539", "", "")},
 		},
 		// A round with too few samples is not excluded: it may be the one that contradicts the others.
 		"one round with too few samples, too": {
@@ -115,7 +115,7 @@ func TestRatios(t *testing.T) {
 					c.Histogram = tailed(t, 154*102, 100)
 				}
 			},
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "", "")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.539", "1.451", "1.633"), ratio("p99", "1.539", "", "")},
 		},
 		"a percentile that is lost in one round of four has no upper bound": {
 			rounds: 4, count: 1_000,
@@ -124,7 +124,7 @@ func TestRatios(t *testing.T) {
 					c.Lost = 20
 				}
 			},
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64"), ratio("p99", "1.54", "1.45", "")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.539", "1.451", "1.633"), ratio("p99", "1.540", "1.450", "")},
 		},
 		"a percentile that is lost in most rounds has no ratio": {
 			rounds: 4, count: 1_000,
@@ -133,7 +133,7 @@ func TestRatios(t *testing.T) {
 					c.Lost = 20
 				}
 			},
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.45", "1.64")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.539", "1.451", "1.633")},
 		},
 		"a percentile that the first variant lost has no ratio": {
 			rounds: 3, count: 1_000,
@@ -152,7 +152,7 @@ func TestRatios(t *testing.T) {
 				}
 			},
 			// 153.5/100.5 to 154.5/99.5.
-			want: []v1alpha1.Ratio{ratio("p50", "1.54", "1.52", "1.56"), ratio("p99", "1.54", "1.52", "1.56")},
+			want: []v1alpha1.Ratio{ratio("p50", "1.540", "1.527", "1.553"), ratio("p99", "1.540", "1.527", "1.553")},
 		},
 	}
 	for name, c := range cases {
@@ -173,7 +173,7 @@ func TestRatios(t *testing.T) {
 
 func TestSummaryOfVariants(t *testing.T) {
 	b := compared(t, 3, 1_000)
-	if got, want := b.Status.Summary.Variants, "host-kernel 1.00, pod 1.54, vf-onload 0.31"; got != want {
+	if got, want := b.Status.Summary.Variants, "host-kernel 1.000, pod 1.540, vf-onload 0.310"; got != want {
 		t.Errorf("variants %q, want %q", got, want)
 	}
 	b = compared(t, 3, 1_000, func(run plan.Run, c *result.Cell) {
@@ -181,7 +181,7 @@ func TestSummaryOfVariants(t *testing.T) {
 			c.Histogram = histogram(t, 1_000, 0, 5)
 		}
 	})
-	if got, want := b.Status.Summary.Variants, "host-kernel 1.00, pod -, vf-onload 0.31"; got != want {
+	if got, want := b.Status.Summary.Variants, "host-kernel 1.000, pod -, vf-onload 0.310"; got != want {
 		t.Errorf("variants %q, want %q", got, want)
 	}
 	b = compared(t, 3, 1_000, func(_ plan.Run, c *result.Cell) {
@@ -195,5 +195,22 @@ func TestSummaryOfVariants(t *testing.T) {
 	one := summarize(t, spec(), run(histogram(t, 2_000, 0, 1_000)))
 	if one.Headline.Variants != "" {
 		t.Errorf("one variant is compared: %q", one.Headline.Variants)
+	}
+}
+
+// Round trips and times that the server captured have no heading in common: they are different intervals.
+func TestIntervalsHaveTables(t *testing.T) {
+	results := []v1alpha1.CellResult{
+		{Variant: "default", Name: "tcp-64", LatencyType: "HalfRTT"}, {Variant: "default", Name: "tcp-64-captured", LatencyType: v1alpha1.ResultInToOut},
+		{Variant: "default", Name: "udp-64", LatencyType: "HalfRTT"}, {Variant: "default", Name: "udp-64-at-1000", LatencyType: "HalfRTT", CountedFrom: "Intended"},
+		{Variant: "default", Name: "tcp-stream-64"},
+	}
+	var got []string
+	for _, table := range latencies(results) {
+		got = append(got, table.heading+" "+table.rows[0].Name)
+	}
+	want := []string{"LATENCY: HalfRTT tcp-64", "LATENCY: InToOut tcp-64-captured", "LATENCY: HalfRTT from the intended send udp-64-at-1000"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

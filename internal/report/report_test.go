@@ -53,9 +53,10 @@ func evidence(node, boot string) result.Evidence {
 		Interface: "net1", Address: "192.0.2.1", MTU: 1500, Driver: "sfc", PCIAddress: "0000:3b:02.0", PCISource: result.PCIFromSysfs,
 		AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:3b:02.0"},
 		Facts: map[string]string{
-			"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "nic.speed": "25000", "nic.function": "VF", "nic.port": "0000:3b:00.0",
+			"cpu.smt.sibling": "none", "cgroup.cpus-set": "3", "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "nic.speed": "25000", "nic.function": "VF", "nic.port": "0000:3b:00.0",
 			"cpu.hypervisor": "no",
 		},
+		Deltas: map[string]int64{"cgroup.stopped-us": 0},
 	}
 }
 

@@ -170,38 +170,53 @@ func writeLines(w io.Writer, heading string, lines [][]string) error {
 	return t.Flush()
 }
 
-// latencies returns a table with a line for each cell that measured round trips.
+// latencies returns a table with a line for each cell that measured latencies, for each interval that they measured.
 func latencies(results []v1alpha1.CellResult) []resultTable {
-	rows := slices.DeleteFunc(slices.Clone(results), summary.Streams)
-	if len(rows) == 0 {
-		return nil
+	var all []resultTable
+	for _, rows := range ByInterval(results) {
+		columns := append([]tableColumn{variantColumn, cellColumn, roundsColumn}, figureColumns(TablePercentiles(), stats.FormatLatency, true)...)
+		all = append(all, resultTable{"LATENCY: " + Interval(rows[0]), columns, rows})
 	}
-	columns := append([]tableColumn{variantColumn, cellColumn, roundsColumn}, figureColumns(TablePercentiles(), stats.FormatLatency, true)...)
-	return []resultTable{{"LATENCY", columns, rows}}
+	return all
 }
 
-// byCell groups the results by cell, in the order in which the cells first appear.
-func byCell(results []v1alpha1.CellResult) []block {
-	var blocks []block
+// Interval describes the interval that the latencies of a cell measure: HalfRTT, RTT from the intended send, InToOut.
+func Interval(r v1alpha1.CellResult) string {
+	return string(r.LatencyType) + countedFrom(r.CountedFrom)
+}
+
+// ByInterval groups the results that have latencies by Interval: figures of different intervals cannot be compared.
+func ByInterval(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
+	return grouped(slices.DeleteFunc(slices.Clone(results), summary.Streams), Interval)
+}
+
+// grouped groups results by a key, in the order in which the keys first appear.
+func grouped(results []v1alpha1.CellResult, key func(v1alpha1.CellResult) string) [][]v1alpha1.CellResult {
+	var all [][]v1alpha1.CellResult
 	for _, r := range results {
-		if i := slices.IndexFunc(blocks, func(b block) bool { return b[0].Name == r.Name }); i >= 0 {
-			blocks[i] = append(blocks[i], r)
+		if i := slices.IndexFunc(all, func(rows []v1alpha1.CellResult) bool { return key(rows[0]) == key(r) }); i >= 0 {
+			all[i] = append(all[i], r)
 		} else {
-			blocks = append(blocks, block{r})
+			all = append(all, []v1alpha1.CellResult{r})
 		}
 	}
-	return blocks
+	return all
+}
+
+// byCell groups the results by cell.
+func byCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
+	return grouped(results, func(r v1alpha1.CellResult) string { return r.Name })
 }
 
 // comparison returns a table for each cell that measured round trips: a line for each variant, with ratios to the reference.
-// A table has the percentiles that any of the variants has; with those up to p99.999 it fits into 120 columns. The form
-// matrix has the others.
+// A table has the percentiles that any of the variants has; with those up to p99.99 it fits into 120 columns, and with p99.999
+// into 126. The form matrix has the others.
 func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
 	for _, rows := range byCell(slices.DeleteFunc(slices.Clone(results), summary.Streams)) {
 		some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 		first := rows[0]
-		heading := fmt.Sprintf("LATENCY of %s: %s%s", first.Name, first.LatencyType, countedFrom(first.CountedFrom))
+		heading := fmt.Sprintf("LATENCY of %s: %s", first.Name, Interval(first))
 		columns := []tableColumn{variantColumn}
 		if some(func(r v1alpha1.CellResult) bool { return r.Rounds != first.Rounds }) {
 			columns = append(columns, roundsColumn)
@@ -260,7 +275,7 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 			if i < 0 || rows[i].Bandwidth.BitsPerSecond == 0 {
 				return "-"
 			}
-			return summary.Decimals(float64(r.Bandwidth.BitsPerSecond)/float64(rows[i].Bandwidth.BitsPerSecond), math.Round)
+			return stats.FormatRatio(float64(r.Bandwidth.BitsPerSecond)/float64(rows[i].Bandwidth.BitsPerSecond), math.Round)
 		}})
 	}
 	return []resultTable{{"BANDWIDTH", columns, rows}}

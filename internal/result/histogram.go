@@ -35,6 +35,8 @@ type Histogram struct {
 	// bucket.
 	Count     int64 `json:"count"`
 	OverRange int64 `json:"overRange"`
+	// Unrecorded is the number of further messages whose latency is unknown: see tool.Measurement.
+	Unrecorded int64 `json:"unrecorded,omitempty"`
 	// MinNs and MaxNs are the exact extremes of all samples, including samples out of range; 0 without samples.
 	MinNs int64 `json:"minNs"`
 	MaxNs int64 `json:"maxNs"`
@@ -95,6 +97,8 @@ type Distribution struct {
 	Buckets []stats.Bucket
 	// Count is the number of samples in the buckets, and OverRange the number of samples in no bucket.
 	Count, OverRange int64
+	// Unrecorded is the number of messages whose latency is unknown: see tool.Measurement.
+	Unrecorded int64
 	// Min and Max are the exact extremes of all samples in nanoseconds, including samples out of range.
 	Min, Max int64
 	// Sum and SumOfSquares are the sums of the samples in the buckets, in ns and ns².
@@ -108,10 +112,10 @@ func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 // StdDev returns the standard deviation of the samples in the buckets, in nanoseconds.
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
-// Percentile returns a percentile of the samples and the lost messages, in nanoseconds; samples out of range count as lost,
-// because they were slower than 60 s.
+// Percentile returns a percentile of the samples, the lost messages and the unrecorded ones, in nanoseconds; samples out of range
+// count as lost, because they were slower than 60 s.
 func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported {
-	r := stats.Report(d.Buckets, lost+d.OverRange, p)
+	r := stats.Report(d.Buckets, lost+d.OverRange, d.Unrecorded, p)
 	if r.Needs == 0 && !r.Lost {
 		r.Ns = min(max(r.Ns, d.Min), d.Max)
 	}
@@ -151,17 +155,18 @@ func (m *Merger) Add(h Histogram) (Distribution, error) {
 		return Distribution{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	alone := Merger{all: decoded, sum: Distribution{
-		OverRange: h.OverRange, Min: h.MinNs, Max: h.MaxNs, Sum: h.SumNs, SumOfSquares: h.SumOfSquaresNs2,
+		OverRange: h.OverRange, Unrecorded: h.Unrecorded, Min: h.MinNs, Max: h.MaxNs, Sum: h.SumNs, SumOfSquares: h.SumOfSquaresNs2,
 	}}
 	if decoded.SignificantFigures() < m.all.SignificantFigures() {
 		finer := m.all
 		m.all = hdr.NewPacked(lowest, highest, fewerDigits)
 		m.all.Merge(finer)
 	}
+	d := &m.sum
+	d.Unrecorded += h.Unrecorded
 	if h.Count+h.OverRange == 0 {
 		return alone.Distribution(), nil
 	}
-	d := &m.sum
 	if m.all.Merge(decoded) > 0 || d.OverRange > math.MaxInt64-h.OverRange || d.Sum > math.MaxInt64-h.SumNs {
 		return Distribution{}, fmt.Errorf("%w: with the histograms before it there are more samples than can be counted", ErrCorrupt)
 	}
@@ -225,6 +230,9 @@ func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	}
 	if h.OverRange < 0 || h.OverRange > math.MaxInt64-h.Count {
 		return nil, fmt.Errorf("%d samples out of range", h.OverRange)
+	}
+	if h.Unrecorded < 0 || h.Unrecorded > 1<<50 {
+		return nil, fmt.Errorf("%d messages of an unknown latency", h.Unrecorded)
 	}
 	if err := h.checkExtremes(bucketsOf(decoded)); err != nil {
 		return nil, err

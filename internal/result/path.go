@@ -34,12 +34,18 @@ const (
 	PathUDPOut = "udp.out"
 	PathTCPIn  = "tcp.in"
 	PathTCPOut = "tcp.out"
+	// PathTCPData and PathTCPAgain are the segments with data that were sent: for the first time, and again. The first excludes, like
+	// PathTCPOut, those of the agents' own connection.
+	PathTCPData  = "tcp.data-out"
+	PathTCPAgain = "tcp.retransmitted"
 	// PathIPIn and PathIPOut are bytes including all headers.
 	PathIPIn  = "ip.in-bytes"
 	PathIPOut = "ip.out-bytes"
 	// PathNICIn and PathNICOut are packets of the interface, of any process.
 	PathNICIn  = "nic.in"
 	PathNICOut = "nic.out"
+	// PathLocal is the number of packets that arrived over the loopback interface; absent if that is the measured interface.
+	PathLocal = "lo.in"
 	// PathStackIn and PathStackOut are events of the Onload stacks of the tool's server that still existed.
 	PathStackIn  = "stack.in"
 	PathStackOut = "stack.out"

@@ -45,6 +45,10 @@ type Seen struct {
 	// ClaimedDevice is the PCI address of the device that the pod's ResourceClaim provides for the network's resource; empty if
 	// a device plugin provides it.
 	ClaimedDevice string `json:"claimedDevice,omitempty"`
+	// QOSClass is the pod's class of service: a CPU manager gives CPUs of their own only to containers of guaranteed pods.
+	QOSClass string `json:"qosClass,omitempty"`
+	// NodeBootID is the boot ID of the node's kernel, as its kubelet reported it when the result was stored; empty if it did not.
+	NodeBootID string `json:"nodeBootID,omitempty"`
 }
 
 // Stored is the stored result of a run: the reports of both ends, and the API server's data about their pods.

@@ -88,7 +88,8 @@ type Round struct {
 // Samples contains the values that are kept of a round's histogram.
 type Samples struct {
 	// Count is the number of samples, and OverRange the number of samples out of the histogram's range, which count as lost.
-	Count, OverRange int64
+	// Unrecorded is the number of messages whose latency is unknown.
+	Count, OverRange, Unrecorded int64
 	// Min, Mean and StdDev are in nanoseconds; meaningless without samples.
 	Min, Mean, StdDev int64
 	// Percentiles are in the order of the function Percentiles.
@@ -241,12 +242,14 @@ func (r *Rounds) merge(round *Round, h result.Histogram) error {
 	if err != nil {
 		return err
 	}
-	s := &Samples{Count: own.Count, OverRange: own.OverRange, Min: own.Min, Mean: own.Mean(), StdDev: own.StdDev()}
+	s := &Samples{
+		Count: own.Count, OverRange: own.OverRange, Unrecorded: own.Unrecorded, Min: own.Min, Mean: own.Mean(), StdDev: own.StdDev(),
+	}
 	for i, name := range Percentiles() {
 		p, _ := stats.Named(string(name))
 		s.Percentiles[i].Reported = own.Percentile(p, round.Lost)
 		if own.Count+own.OverRange+round.Lost > 0 {
-			s.Percentiles[i].Observed = p.Observe(own.Buckets, round.Lost+own.OverRange)
+			s.Percentiles[i].Observed = p.Observe(own.Buckets, round.Lost+own.OverRange, own.Unrecorded)
 		}
 	}
 	round.Samples = s

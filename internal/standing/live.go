@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,15 +25,18 @@ const page = 250
 // OfNode returns the standing of a LatencyVerification, given its current Node. The status applies only to the Node that it
 // names: a Node that was replaced or has changed since is not verified, whether or not an operator runs.
 func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
-	if v.Status.State == "" {
+	if v.Status.State == "" || v.Status.Record() {
 		return OfVerification(v)
 	}
 	if v.Status.NodeUID != string(node.UID) {
 		return Standing{Open: true, Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and created again since; " + unseen}
 	}
 	if v.Status.State == v1alpha1.VerificationVerified {
-		if changes := identity.Since(v.Status.Identity, node); len(changes) > 0 {
+		if changes := identity.Since(&v.Status, node, time.Now()); len(changes) > 0 {
 			return Standing{Open: true, Reason: v1alpha1.ReasonIdentityChanged, Message: identity.Sentence(changes) + "; " + unseen}
+		}
+		if why := identity.NotReady(node); why != "" {
+			return Standing{Open: true, Reason: v1alpha1.ReasonNodeNotReady, Message: why}
 		}
 	}
 	return OfVerification(v)
@@ -51,6 +55,9 @@ func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) 
 	}
 	slices.SortFunc(changed, func(a, b changedNode) int { return cmp.Compare(a.name, b.name) })
 	s = Standing{Open: true, Reason: changed[0].Reason, Message: fmt.Sprintf("%d of its nodes have changed since they were verified; %s", len(changed), unseen)}
+	if slices.ContainsFunc(changed, func(n changedNode) bool { return n.Reason == v1alpha1.ReasonNodeNotReady }) {
+		s.Message = fmt.Sprintf("%d of its nodes are not ready, or have changed since they were verified", len(changed))
+	}
 	for _, n := range changed[:min(len(changed), v1alpha1.MaxNodeLines)] {
 		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.name, n.Reason, n.Message))
 	}
@@ -91,7 +98,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 			node := &list.Items[i]
 			switch v, ok := known[node.Name]; {
 			case !node.DeletionTimestamp.IsZero():
-			case !ok:
+			case !ok, v.Status.GateUID != "" && v.Status.GateUID != string(g.UID):
 				changed = append(changed, changedNode{node.Name, Standing{Reason: v1alpha1.ReasonNewNode, Message: "the node is new to the gate; " + unseen}})
 			default:
 				look(node, v)
@@ -109,7 +116,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, fmt.Errorf("getting node %s of LatencyGate %s: %w", name, g.Name, err)
-		case v.Status.State == v1alpha1.VerificationVerified:
+		case v.Status.State == v1alpha1.VerificationVerified && !v.Status.Record():
 			look(node, v)
 		}
 	}

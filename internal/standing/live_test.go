@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 func makeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"role": "fast"}}}
 	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion = "boot-1", "6.1.0"
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for _, change := range changes {
 		change(n)
 	}
@@ -95,6 +97,19 @@ func TestOfGateNow(t *testing.T) {
 	booted := func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }
 	unlabelled := func(n *corev1.Node) { n.Labels = nil }
 	going := func(o client.Object) { o.SetFinalizers([]string{"x/y"}); o.SetDeletionTimestamp(new(metav1.Now())) }
+	away := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
+	}
+	absent := func(until time.Duration) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) {
+			v.Status.Absent = []v1alpha1.AbsentKey{{Key: "Label/role", EndTime: metav1.NewTime(time.Now().Add(until))}}
+		}
+	}
+	record := func(reason string) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) {
+			v.Status.State, v.Status.Retained = v1alpha1.VerificationUnverified, &v1alpha1.Retention{Reason: reason}
+		}
+	}
 	cases := map[string]struct {
 		objects []client.Object
 		// reason is empty for a Pass; otherwise the first of the details contains detail.
@@ -116,6 +131,15 @@ func TestOfGateNow(t *testing.T) {
 		})}, v1alpha1.ReasonFail, "a: Fail"},
 		"never looked at":                                {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} })}, ReasonNotObserved, "a: NotObserved"},
 		"without its label":                              {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, `Label/role was "fast" and is ""`},
+		"without its label, which is kept":               {objects: []client.Object{makeNode("a", unlabelled), makeVerified("up", "a", absent(time.Minute))}},
+		"without its label for too long":                 {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a", absent(-time.Minute))}, v1alpha1.ReasonIdentityChanged, `and is ""`},
+		"not ready":                                      {[]client.Object{makeNode("a", away(corev1.ConditionFalse)), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "a: NodeNotReady, the node is not ready (False)"},
+		"away":                                           {[]client.Object{makeNode("a", away(corev1.ConditionUnknown)), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
+		"registered, and never ready":                    {[]client.Object{makeNode("a", func(n *corev1.Node) { n.Status.Conditions = nil }), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "reported nothing"},
+		"away, and not selected":                         {[]client.Object{makeNode("a", unlabelled, away(corev1.ConditionUnknown)), makeVerified("up", "a", absent(time.Minute))}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
+		"verified for an earlier gate":                   {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status.GateUID = "earlier" })}, v1alpha1.ReasonNewNode, "a: NewNode"},
+		"a record of a gate that was deleted":            {[]client.Object{makeNode("a"), makeVerified("up", "a", record(v1alpha1.ReasonGateDeleted))}, v1alpha1.ReasonPassed, "a: Passed"},
+		"a record of a node that does not exist":         {objects: []client.Object{makeVerified("up", "a", record(v1alpha1.ReasonNodeDeleted))}},
 		"booted, without its label":                      {[]client.Object{makeNode("a", unlabelled, booted), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, "it was booted"},
 		"deleted":                                        {objects: []client.Object{makeVerified("up", "a")}},
 		"being deleted, and changed":                     {objects: []client.Object{makeNode("a", booted, func(n *corev1.Node) { going(n) }), makeVerified("up", "a")}},

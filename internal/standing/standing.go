@@ -65,8 +65,8 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 		return Standing{Outcome: v1alpha1.VerdictInconclusive, Reason: ReasonNoCriteria, Message: "it has no criteria, so there is no verdict; add rules to spec.criteria"}
 	case passed != nil && passed.Reason != v1alpha1.ReasonNotJudged:
 		// A matrix may have this verdict before it is finished: it fails when its first pair fails.
-	case b.Spec.Suspend && !b.Finished():
-		// A suspended benchmark does not change without a user's action.
+	case b.Spec.Suspend && !b.Finished(), refused(b):
+		// It does not change without a user's action.
 		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	case passed == nil && b.Finished():
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "all runs are measured, but the rules are not evaluated yet"}
@@ -86,16 +86,17 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 }
 
 // OfGate returns the standing of a LatencyGate, from its condition Passed. Inconclusive nodes do not change without a user's
-// action; nor do nodes that wait while the gate is suspended, or that belong to another gate.
+// action; nor do nodes that wait while the gate is suspended, or that belong to another gate. More nodes than maxUnverified that
+// are not verified are no Fail: they may still pass.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
-	ready := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady)
+	operational := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionOperational)
 	if passed == nil {
 		return Standing{Open: true, Reason: ReasonNotObserved, Message: "the operator has not processed its present spec; is it running?"}
 	}
 	s := Standing{Reason: passed.Reason, Message: passed.Message}
-	if ready != nil && ready.Status == metav1.ConditionFalse {
-		s.Message += fmt.Sprintf("; %s: %s", ready.Reason, ready.Message)
+	if operational != nil && operational.Status == metav1.ConditionFalse {
+		s.Message += fmt.Sprintf("; %s: %s", operational.Reason, operational.Message)
 	}
 	for _, n := range g.Status.NotVerified {
 		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Message))
@@ -108,9 +109,9 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	switch {
 	case passed.Status == metav1.ConditionTrue:
 		s.Outcome = v1alpha1.VerdictPass
-	case passed.Status == metav1.ConditionFalse:
+	case passed.Status == metav1.ConditionFalse && passed.Reason != v1alpha1.ReasonTooManyUnverified:
 		s.Outcome = v1alpha1.VerdictFail
-	case passed.Reason != v1alpha1.ReasonNoNodes && waiting == 0 && n.Measuring == 0:
+	case passed.Reason != v1alpha1.ReasonNoNodes && passed.Reason != v1alpha1.ReasonNodesNotReady && waiting == 0 && n.Measuring == 0:
 		s.Outcome = v1alpha1.VerdictInconclusive
 	default:
 		s.Open = true
@@ -125,7 +126,9 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	s := Standing{Reason: verified.Reason, Message: verified.Message}
 	switch v.Status.State {
 	case v1alpha1.VerificationVerified:
-		s.Outcome = v1alpha1.VerdictPass
+		if s.Open = !v.Status.Free(); !s.Open {
+			s.Outcome = v1alpha1.VerdictPass
+		}
 	case v1alpha1.VerificationFailed:
 		s.Outcome = v1alpha1.VerdictFail
 	case v1alpha1.VerificationInconclusive:

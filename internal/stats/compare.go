@@ -37,17 +37,23 @@ func Rounded(value, step int64) Observation {
 	return Observation{value, max(value-half, 0), high}
 }
 
-// Observe returns the percentile of the samples in buckets and of lost messages as an observation: the range of the
-// bucket that contains it, or Infinite if it is a lost message. It does not check whether there are enough samples.
-func (p Percentile) Observe(buckets []Bucket, lost int64) Observation {
-	rank := p.rank(Count(buckets) + lost)
-	for _, b := range buckets {
-		if rank -= b.Count; rank <= 0 {
-			// All other output reports this value, too.
-			return Observation{Value: b.High, Low: b.Low, High: b.High}
-		}
+// Within returns the observation of a value that is known to lie between two others.
+func Within(low, value, high int64) Observation {
+	return Observation{value, min(low, value), max(high, value)}
+}
+
+// Observe returns the percentile of the samples in buckets, of lost messages, and of messages with an unknown latency, as an
+// observation: from the bucket that contains it if all unknown latencies are below all samples, to the bucket that contains it if
+// they are above, which is also its value. It is Infinite where it is a message without a sample. It does not check whether there
+// are enough samples.
+func (p Percentile) Observe(buckets []Bucket, lost, unknown int64) Observation {
+	rank := p.rank(Count(buckets) + lost + unknown)
+	// All other output reports the value of the upper bucket, too.
+	o := Observation{Value: at(buckets, rank).High, High: at(buckets, rank).High}
+	if rank > unknown {
+		o.Low = at(buckets, rank-unknown).Low
 	}
-	return Exact(Infinite)
+	return o
 }
 
 // Median returns the value of the middle round, or the lower of the two middle rounds; 0 without rounds.

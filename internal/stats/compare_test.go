@@ -46,23 +46,27 @@ func TestRounded(t *testing.T) {
 func TestObserve(t *testing.T) {
 	buckets := []Bucket{{Low: 100, High: 100, Count: 50}, {Low: 200, High: 209, Count: 49}, {Low: 900, High: 950, Count: 1}}
 	cases := map[string]struct {
-		buckets []Bucket
-		lost    int64
-		p       Percentile
-		want    Observation
+		buckets       []Bucket
+		lost, unknown int64
+		p             Percentile
+		want          Observation
 	}{
-		"a bucket of one value":            {buckets, 0, P50, Exact(100)},
-		"a bucket of several":              {buckets, 0, P90, Observation{209, 200, 209}},
-		"the last sample of a bucket":      {buckets, 0, P99, Observation{209, 200, 209}},
-		"beyond it":                        {buckets, 0, P999, Observation{950, 900, 950}},
-		"lost messages move it":            {buckets, 1, P99, Observation{950, 900, 950}},
-		"lost messages reach it":           {buckets, 2, P99, Exact(Infinite)},
-		"nothing but lost messages":        {nil, 5, P50, Exact(Infinite)},
-		"a bucket of nothing holds no one": {[]Bucket{{Low: 1, High: 1}, {Low: 7, High: 7, Count: 3}}, 0, P50, Exact(7)},
+		"a bucket of one value":            {buckets, 0, 0, P50, Exact(100)},
+		"a bucket of several":              {buckets, 0, 0, P90, Observation{209, 200, 209}},
+		"the last sample of a bucket":      {buckets, 0, 0, P99, Observation{209, 200, 209}},
+		"beyond it":                        {buckets, 0, 0, P999, Observation{950, 900, 950}},
+		"lost messages move it":            {buckets, 1, 0, P99, Observation{950, 900, 950}},
+		"lost messages reach it":           {buckets, 2, 0, P99, Exact(Infinite)},
+		"nothing but lost messages":        {nil, 5, 0, P50, Exact(Infinite)},
+		"a bucket of nothing holds no one": {[]Bucket{{Low: 1, High: 1}, {Low: 7, High: 7, Count: 3}}, 0, 0, P50, Exact(7)},
+		"unknown latencies at both ends":   {buckets, 0, 2, P50, Observation{209, 100, 209}},
+		"unknown latencies may be above":   {buckets, 0, 2, P99, Observation{Infinite, 200, Infinite}},
+		"unknown latencies may be all":     {buckets, 0, 101, P50, Observation{Infinite, 0, Infinite}},
+		"unknown latencies and lost ones":  {buckets, 1, 2, P99, Observation{Infinite, 900, Infinite}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := c.p.Observe(c.buckets, c.lost); got != c.want {
+			if got := c.p.Observe(c.buckets, c.lost, c.unknown); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})

@@ -48,6 +48,19 @@ func roundTo(ns, unit int64) int64 {
 	return n
 }
 
+// FormatRatio formats a ratio of any output: with three decimals, or three digits below 0.1, rounded by round as Outwards does. A
+// ratio beside 1 has as many more decimals as it needs to stay on its side of 1, so that an interval shows what it excludes.
+func FormatRatio(v float64, round func(float64) float64) string {
+	const fewest, most = 3, 9
+	for digits := fewest; ; digits++ {
+		scale := math.Pow10(digits)
+		rounded := Outwards(v*scale, round) / scale
+		if hidden := rounded == 1 && math.Abs(v-1) >= 1/math.Pow10(most); digits == most || !hidden && v*scale >= 100 {
+			return fmt.Sprintf("%.*f", digits, rounded)
+		}
+	}
+}
+
 // Outwards rounds a bound away from the value that it bounds: round is math.Floor for a lower bound, math.Ceil for an upper
 // one. A difference from a whole number that is due to floating point is not rounded outwards.
 func Outwards(v float64, round func(float64) float64) float64 {

@@ -85,17 +85,22 @@ func (p Percentile) rank(count int64) int64 {
 // Quantile returns the percentile of the samples in buckets, which must be in ascending order: the largest value of the bucket
 // that contains its rank. It is never less than the true percentile, and exceeds it by at most the width of that bucket. It is
 // 0 without samples. It does not check whether the percentile is eligible.
-func Quantile(buckets []Bucket, p Percentile) int64 { return at(buckets, p.rank(Count(buckets))) }
+func Quantile(buckets []Bucket, p Percentile) int64 {
+	if count := Count(buckets); count > 0 {
+		return at(buckets, p.rank(count)).High
+	}
+	return 0
+}
 
-// at returns the largest value of the bucket that contains the sample with this rank; 0 beyond the last sample.
-func at(buckets []Bucket, rank int64) int64 {
+// at returns the bucket that contains the sample with this rank; a bucket at Infinite beyond the last sample.
+func at(buckets []Bucket, rank int64) Bucket {
 	for _, b := range buckets {
 		rank -= b.Count
 		if rank <= 0 && b.Count > 0 {
-			return b.High
+			return b
 		}
 	}
-	return 0
+	return Bucket{Low: Infinite, High: Infinite}
 }
 
 // Reported is a percentile, or the reason why there is none.
@@ -104,23 +109,23 @@ type Reported struct {
 	Ns int64
 	// Needs is the number of samples that the percentile needs; 0 if there are enough.
 	Needs int64
-	// Lost is true if so many messages were lost that the percentile is one of them.
+	// Lost is true if so many messages were lost, or have an unknown latency, that the percentile may be one of them.
 	Lost bool
 }
 
-// Report returns a percentile of the samples in buckets and the lost messages. Lost messages count as slower than any sample:
-// without them, a network that loses its slowest messages would look fast.
-func Report(buckets []Bucket, lost int64, p Percentile) Reported {
+// Report returns a percentile of the samples in buckets and the messages without a sample, which count as slower than any sample:
+// without them, a network that loses its slowest messages would look fast. Messages with an unknown latency do not make a
+// percentile eligible.
+func Report(buckets []Bucket, lost, unknown int64, p Percentile) Reported {
 	samples := Count(buckets)
-	total := samples + lost
-	if !p.Eligible(total) {
+	if !p.Eligible(samples + lost) {
 		return Reported{Needs: p.Needs()}
 	}
-	rank := p.rank(total)
+	rank := p.rank(samples + lost + unknown)
 	if rank > samples {
 		return Reported{Lost: true}
 	}
-	return Reported{Ns: at(buckets, rank)}
+	return Reported{Ns: at(buckets, rank).High}
 }
 
 // Count returns the number of samples in buckets.

@@ -11,6 +11,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func TestFormatRatio(t *testing.T) {
+	for _, c := range []struct {
+		v              float64
+		down, near, up string
+	}{
+		{1, "1.000", "1.000", "1.000"},
+		{1.5449, "1.544", "1.545", "1.545"},
+		{1.1, "1.100", "1.100", "1.100"}, // 1.1 times 1000 is 1100.0000000000002 as a float.
+		{0.05001, "0.0500", "0.0500", "0.0501"},
+		{0.0000123456, "0.0000123", "0.0000123", "0.0000124"},
+		{0.99994, "0.999", "0.9999", "0.99994"},
+		{1.0004, "1.0004", "1.0004", "1.001"},
+		{0.9957, "0.995", "0.996", "0.996"},
+		{1 - 1e-8, "0.999", "0.99999999", "0.99999999"},
+		{1 + 2e-16, "1.000", "1.000", "1.000"},
+		{60_000_000_000, "60000000000.000", "60000000000.000", "60000000000.000"},
+		{0, "0.000000000", "0.000000000", "0.000000000"},
+	} {
+		if down, near, up := FormatRatio(c.v, math.Floor), FormatRatio(c.v, math.Round), FormatRatio(c.v, math.Ceil); down != c.down || near != c.near || up != c.up {
+			t.Errorf("%v is %s, %s, %s; want %s, %s, %s", c.v, down, near, up, c.down, c.near, c.up)
+		}
+	}
+}
+
 func TestOutwards(t *testing.T) {
 	for _, c := range []struct{ v, down, up float64 }{
 		// The first is 1.1 times 100 as a float.

@@ -107,9 +107,6 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 			line.Percentiles = append(line.Percentiles, v1alpha1.PercentileResult{Name: name, Nanoseconds: shown(r.Ns)})
 		}
 	}
-	if len(each) < 2 {
-		return
-	}
 	for i, name := range rounds.Percentiles() {
 		var values []int64
 		var observed []stats.Observation
@@ -174,11 +171,12 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 		sum += c.Own.MeanNs * float64(c.Own.Count)
 		line.StepNanoseconds = max(line.StepNanoseconds, shown(c.Own.StepNs))
 		least, most, deviations = known(least, c.Own.MinNs), known(most, c.Own.MaxNs), known(deviations, c.Own.StdDevNs)
-		for p, ns := range map[v1alpha1.Percentile]int64{v1alpha1.P50: c.Own.P50Ns, v1alpha1.P90: c.Own.P90Ns, v1alpha1.P99: c.Own.P99Ns} {
-			of[p] = known(of[p], ns)
+		for _, p := range c.Own.Percentiles() {
+			of[p.Name] = known(of[p.Name], p.Ns)
+			line.StepNanoseconds = max(line.StepNanoseconds, shown(decade(p.HighNs-p.LowNs)))
 			// The tool's percentiles do not include lost messages, and cannot be corrected for them.
-			if named, _ := stats.Named(string(p)); ns > 0 && c.Lost == 0 && named.Eligible(c.Own.Count) {
-				observed[p] = append(observed[p], stats.Rounded(ns, c.Own.StepNs))
+			if named, _ := stats.Named(string(p.Name)); c.Lost == 0 && named.Eligible(c.Own.Count) {
+				observed[p.Name] = append(observed[p.Name], stats.Within(p.LowNs, p.Ns, p.HighNs))
 			}
 		}
 	}
@@ -205,6 +203,15 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 		line.Percentiles = append(line.Percentiles, v1alpha1.PercentileResult{Name: p, Nanoseconds: median(values)})
 		line.Spread = appendSpread(line.Spread, p, values)
 	}
+}
+
+// decade returns the largest power of ten that is not above a number of nanoseconds.
+func decade(ns int64) int64 {
+	power := int64(1)
+	for power <= ns/10 {
+		power *= 10
+	}
+	return power
 }
 
 // bandwidth returns the median bandwidth of the rounds, with their extremes.

@@ -1,7 +1,6 @@
 package summary
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -11,8 +10,8 @@ import (
 )
 
 // ratios returns the known percentiles of a cell as multiples of those of the reference, with the same estimate and interval
-// as a comparison of two benchmarks. If a round has too few samples, or there is only one round, the percentiles over all
-// rounds are compared.
+// as a comparison of two benchmarks. If a round has too few samples, the percentiles over all rounds are
+// compared.
 func ratios(reference, c cell) []v1alpha1.Ratio {
 	var all []v1alpha1.Ratio
 	for _, p := range v1alpha1.HeadlinePercentiles() {
@@ -24,11 +23,11 @@ func ratios(reference, c cell) []v1alpha1.Ratio {
 			// There is no ratio if lost messages reach the percentile in half of the rounds.
 			if b.Estimate > 0 && !math.IsInf(b.Estimate, 1) {
 				all = append(all, v1alpha1.Ratio{
-					Percentile: p, Estimate: Decimals(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
+					Percentile: p, Estimate: stats.FormatRatio(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
 				})
 			}
 		case whole != nil && wholeReference != nil && *wholeReference > 0:
-			all = append(all, v1alpha1.Ratio{Percentile: p, Estimate: Decimals(float64(*whole)/float64(*wholeReference), math.Round)})
+			all = append(all, v1alpha1.Ratio{Percentile: p, Estimate: stats.FormatRatio(float64(*whole)/float64(*wholeReference), math.Round)})
 		}
 	}
 	return all
@@ -39,23 +38,14 @@ func ratioBound(v float64, round func(float64) float64) string {
 	if v == 0 || math.IsInf(v, 1) {
 		return ""
 	}
-	return Decimals(v, round)
-}
-
-// Decimals formats a ratio with two decimals, or four below 0.1, rounded by round as stats.Outwards does.
-func Decimals(v float64, round func(float64) float64) string {
-	digits, scale := 2, 100.0
-	if v < 0.1 {
-		digits, scale = 4, 10_000.0
-	}
-	return fmt.Sprintf("%.*f", digits, stats.Outwards(v*scale, round)/scale)
+	return stats.FormatRatio(v, round)
 }
 
 // RatioOf returns the ratio of a line's percentile to that of the reference, which is 1 for the reference itself. It returns
 // false if the ratio is unknown.
 func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
 	if r.Variant == reference {
-		return v1alpha1.Ratio{Percentile: p, Estimate: Decimals(1, math.Round)}, r.Percentile(p) != nil
+		return v1alpha1.Ratio{Percentile: p, Estimate: stats.FormatRatio(1, math.Round)}, r.Percentile(p) != nil
 	}
 	i := slices.IndexFunc(r.Ratios, func(ratio v1alpha1.Ratio) bool { return ratio.Percentile == p })
 	if i < 0 {

@@ -101,6 +101,8 @@ type Output struct {
 	OpenRaw func(name string) (io.ReadCloser, error)
 	// Server is the complete output of the tool's server; nil when it was not kept.
 	Server []byte
+	// Clocks are how far the agent's clocks advanced while the client's process existed.
+	Clocks Clocks
 }
 
 // Measurement holds the contents of a client's output, except the recorded samples.
@@ -109,6 +111,9 @@ type Measurement struct {
 	Version string
 	// Lost is the number of messages that were sent and not answered.
 	Lost int64
+	// Unrecorded is the number of messages whose latency is unknown, although they were not lost: the tool left their answers out,
+	// or did not send them when they were due. A percentile is then known to a range that counts them at both of its ends.
+	Unrecorded int64
 	// Sums are the exact sums of the samples, from a tool that reports only the histogram bucket of each sample; nil
 	// when the recorded samples are exact.
 	Sums *Sums
@@ -171,8 +176,39 @@ type Own struct {
 	P50Ns    int64   `json:"p50Ns,omitempty"`
 	P90Ns    int64   `json:"p90Ns,omitempty"`
 	P99Ns    int64   `json:"p99Ns,omitempty"`
-	// StepNs is the step to which all values except the mean are rounded, such as 1000 for whole microseconds.
+	// Ranges hold the true percentiles, in the order of the fields above. Without a range, a percentile is rounded to StepNs.
+	Ranges [3]Range `json:"ranges,omitzero"`
+	// StepNs is the step of the clock with which the tool timed each round trip, such as 1000 for whole microseconds.
 	StepNs int64 `json:"stepNs"`
+}
+
+// Range is where a value lies, in nanoseconds, both ends inclusive.
+type Range struct {
+	LowNs  int64 `json:"lowNs"`
+	HighNs int64 `json:"highNs"`
+}
+
+// OwnPercentile is a percentile that a tool computed, in nanoseconds, with the range in which the true one lies.
+type OwnPercentile struct {
+	Name v1alpha1.Percentile
+	Ns   int64
+	Range
+}
+
+// Percentiles returns the percentiles that the tool reported, in ascending order.
+func (o Own) Percentiles() []OwnPercentile {
+	var all []OwnPercentile
+	for i, p := range []OwnPercentile{
+		{Name: v1alpha1.P50, Ns: o.P50Ns}, {Name: v1alpha1.P90, Ns: o.P90Ns}, {Name: v1alpha1.P99, Ns: o.P99Ns},
+	} {
+		if p.Range = o.Ranges[i]; p.Range == (Range{}) {
+			p.Range = Range{max(p.Ns-(o.StepNs+1)/2, 0), p.Ns + (o.StepNs+1)/2}
+		}
+		if p.Ns > 0 {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // Bandwidth is the result of a cell that streams.
@@ -318,6 +354,12 @@ type Driver interface {
 // IPv4Only is implemented by the drivers of tools that cannot use IPv6 addresses.
 type IPv4Only interface{ IPv4Only() }
 
+// NotAtRate is implemented by the drivers of tools that cannot send at a rate on all architectures.
+type NotAtRate interface {
+	// NotAtRate returns these architectures, named as in a node's status.
+	NotAtRate() []string
+}
+
 // RawFiles is implemented by the drivers of tools whose clients write their samples to files in Target.Scratch. The
 // pods of other tools have no volume: a kubelet starts a container without volumes 300 ms sooner.
 type RawFiles interface{ RawFiles() }
@@ -330,6 +372,8 @@ func WritesFiles(d Driver) bool {
 
 // Failure is the error of a measurement that is not valid.
 type Failure struct {
+	// Reason is the outcome of the run, such as v1alpha1.OutcomeToolFailed.
+	Reason string
 	// Message states in one line what happened and, where it is known, what to do.
 	Message string
 }
@@ -337,9 +381,31 @@ type Failure struct {
 // Error returns the message.
 func (f *Failure) Error() string { return f.Message }
 
-// Failf returns a Failure with a formatted message.
+// Failf returns the Failure of a tool that failed, or did not measure, with a formatted message.
 func Failf(format string, args ...any) error {
-	return &Failure{Message: fmt.Sprintf(format, args...)}
+	return failure(v1alpha1.OutcomeToolFailed, format, args...)
+}
+
+func failure(reason, format string, args ...any) error {
+	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// SamplesMissing returns the Failure of a measurement whose latencies are unknown to a large part.
+func SamplesMissing(format string, args ...any) error {
+	return failure(v1alpha1.OutcomeSamplesMissing, format, args...)
+}
+
+// mostUnrecorded is the largest share of messages with an unknown latency with which a cell has a result, in percent: its median
+// then lies between the p45 and the p55 of the samples.
+const mostUnrecorded = 10
+
+// CheckUnrecorded returns a Failure if too large a share of messages has an unknown latency; why states the cause.
+func CheckUnrecorded(tool string, unrecorded, recorded int64, why string) error {
+	if 100*unrecorded <= mostUnrecorded*(unrecorded+recorded) {
+		return nil
+	}
+	return failure(v1alpha1.OutcomeSamplesMissing, "%s recorded %d messages, and the latency of %d others is unknown, more than %d %%: %s",
+		tool, recorded, unrecorded, mostUnrecorded, why)
 }
 
 // Exited returns the Failure of a tool that ended with an exit code, with the cause and what the tool printed about it.
@@ -349,6 +415,10 @@ func Exited(tool string, code int, cause, printed string) error {
 	}
 	return Failf("%s failed (exit code %d): %s", tool, code, cause)
 }
+
+// SecondPort is the cause of the failure of a tool whose control connection worked, but not the one for its messages.
+const SecondPort = "its control connection worked, but not the second one, to another port: does a firewall or a NetworkPolicy block it? " +
+	"All ports must be open between the two ends"
 
 // mostPrinted is the most of a tool's output that a message quotes, in bytes.
 const mostPrinted = 400

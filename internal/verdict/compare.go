@@ -230,8 +230,8 @@ func (c *Comparison) decide(e *evidence) {
 		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonUndefinedRatio,
 			"the ratio is undefined, because both medians are zero or fall among the lost messages; use an absolute limit")
 	case e.tooCoarse():
-		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s is finer than the steps in which "+
-			"the tool rounds: more rounds do not help; use a tool that reports samples", name, limit))
+		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s is finer than the ranges in "+
+			"which the tool's values are known: more rounds do not help; use a tool that reports all samples", name, limit))
 	default:
 		c.NeedsRounds = e.needsRounds()
 		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonLimitInsideBounds, fmt.Sprintf(

@@ -87,12 +87,12 @@ func (c Comparison) bound(v float64, round func(float64) float64) string {
 	return c.value(int64(stats.Outwards(v/step, round) * step))
 }
 
-// ratioBound formats a bound of a ratio with three decimals, rounded outwards.
+// ratioBound formats a bound of a ratio, rounded outwards.
 func ratioBound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
 	}
-	return decimal(stats.Outwards(v*1000, round)/1000, 3)
+	return stats.FormatRatio(v, round)
 }
 
 // decimal formats a number; digits -1 means as many digits as necessary.

@@ -32,7 +32,7 @@ type Round struct {
 	Samples int64
 	// Values holds the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
 	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. Values that the tool rounds, or that are
-	// known only to the width of a histogram's bucket, are given with stats.Rounded. All must be 0 or more, and far below
+	// known only to the width of a histogram's bucket, have their range. All must be 0 or more, and far below
 	// stats.Infinite.
 	Values map[v1alpha1.Metric]stats.Observation
 }

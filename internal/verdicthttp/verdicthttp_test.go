@@ -181,7 +181,7 @@ func TestVerdicts(t *testing.T) {
 		"a node that was verified, booted since": {nil, gates + "/nodes/b", Pending, "IdentityChanged"},
 		"a node that is as it was verified":      {nil, gates + "/nodes/b", Pass, "Passed"},
 		"a gate with a node that failed":         {makeGate("gate", "False", v1alpha1.ReasonNodesFailed, 0, one(func(n *v1alpha1.NodeCounts) { n.Failed = 1 })), gates, Fail, "NodesFailed"},
-		"a gate with too many unverified":        {makeGate("gate", "False", v1alpha1.ReasonTooManyUnverified, 0, one(func(n *v1alpha1.NodeCounts) { n.Unverified = 1 })), gates, Fail, "TooManyUnverified"},
+		"a gate with too many unverified":        {makeGate("gate", "False", v1alpha1.ReasonTooManyUnverified, 0, one(func(n *v1alpha1.NodeCounts) { n.Unverified = 1 })), gates, Pending, "TooManyUnverified"},
 		"a gate that measures":                   {makeGate("gate", "Unknown", v1alpha1.ReasonNotAllVerified, 0, one(func(n *v1alpha1.NodeCounts) { n.Measuring = 1 })), gates, Pending, "NotAllVerified"},
 		"a gate of which nothing can be concluded": {makeGate("gate", "Unknown", v1alpha1.ReasonNotAllVerified, 0, one(func(n *v1alpha1.NodeCounts) { n.Inconclusive = 1 })),
 			gates, Inconclusive, "NotAllVerified"},
@@ -210,9 +210,11 @@ func TestVerdicts(t *testing.T) {
 		right("latencymatrices", "perf", "mesh"): true,
 	}
 	nodeA := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
+	nodeA.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	// Two nodes of the gate: one has not changed since it was verified, the other has rebooted.
 	gated := map[string]string{"gated": ""}
 	nodeB := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "uid-b", Labels: gated}}
+	nodeB.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	booted := nodeB.DeepCopy()
 	booted.Status.NodeInfo.BootID = "another"
 	verifiedB := makeVerification("b", "uid-b", v1alpha1.VerificationVerified, "Passed")

@@ -33,12 +33,12 @@ func TestParse(t *testing.T) {
 		wantErr string
 	}{
 		"commands and files, in order": {
-			source: []string{"# Title", "", "```yaml", "# vf.yaml", "kind: X", "```", "text", "", "```sh", "kubectl apply -f vf.yaml", "", "kubectl get lb", "```"},
+			source: []string{"# Title", "", "```yaml", "# vf.yaml", "kind: X", "```", "text", "", "```sh", "kubectl apply -f vf.yaml", "", "kubectl get pods", "```"},
 			want: Page{
 				Anchors: []string{"title"},
 				Steps: []Step{
 					{Line: 4, File: "vf.yaml", Text: "# vf.yaml\nkind: X\n"},
-					{Line: 10, Text: "kubectl apply -f vf.yaml\n\nkubectl get lb\n"},
+					{Line: 10, Text: "kubectl apply -f vf.yaml\n\nkubectl get pods\n"},
 				},
 				YAML: []Step{{Line: 4, File: "vf.yaml", Text: "# vf.yaml\nkind: X\n"}},
 			},

@@ -22,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/docs"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
@@ -57,8 +58,7 @@ var _ = Describe("The commands of a page of the documentation run as they stand 
 			Expect(err).NotTo(HaveOccurred())
 			home := GinkgoT().TempDir()
 			Expect(os.CopyFS(filepath.Join(home, "config"), os.DirFS(filepath.Join(root, "config")))).To(Succeed())
-			environment := append(os.Environ(), "PATH="+path, "HOME="+home,
-				"KUBECONFIG="+kubeconfig)
+			environment := localcluster.Environment(kubeconfig, "PATH="+path, "HOME="+home, "LANG="+os.Getenv("LANG"))
 			ctx, cancel := context.WithTimeout(ctx, pageTime)
 			defer cancel()
 			for _, step := range page.Steps {
@@ -84,7 +84,7 @@ func commands(ctx context.Context) (string, error) {
 	err := cached.Once(ctx, bin, func(tmp string) error {
 		// The flags are those of the images, so that Go's cache already has the packages.
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", images.NoDebug, "-ldflags=-s -w", "-o", tmp+"/", "./cmd/kubectl-tailgate")
-		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		build.Dir, build.Env = root, environment.Tool()
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("building the commands: %w\n%s", err, out)
 		}
@@ -115,17 +115,18 @@ func shell(ctx context.Context, dir string, environment []string, page string, s
 	return string(out), err
 }
 
-// emptyCluster removes what a page may leave: gates, which are cluster-scoped, and matrices, benchmarks and pods in the
-// namespace default.
+// emptyCluster removes what a page may leave: gates and the results that they accepted, which are cluster-scoped, and matrices,
+// benchmarks and pods in the namespace default.
 func emptyCluster(ctx context.Context) {
 	GinkgoHelper()
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyGate{})).To(Succeed())
 	Eventually(func(g Gomega) {
 		verifications, gates := &v1alpha1.LatencyVerificationList{}, &v1alpha1.LatencyGateList{}
-		g.Expect(kube.List(ctx, verifications)).To(Succeed())
-		g.Expect(verifications.Items).To(BeEmpty())
 		g.Expect(kube.List(ctx, gates)).To(Succeed())
 		g.Expect(gates.Items).To(BeEmpty())
+		g.Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyVerification{})).To(Succeed())
+		g.Expect(kube.List(ctx, verifications)).To(Succeed())
+		g.Expect(verifications.Items).To(BeEmpty())
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 	deleteAll(ctx, corev1.NamespaceDefault)
 	Expect(kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(corev1.NamespaceDefault))).To(Succeed())

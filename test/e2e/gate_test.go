@@ -277,11 +277,17 @@ func verifyAgain(ctx context.Context) {
 		WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeElementOf(v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring))
 }
 
+// deleteGate deletes a gate and the results that it accepted, with which a gate of its name would compare.
+func deleteGate(ctx context.Context, g *v1alpha1.LatencyGate) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
+	Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
+	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyVerification{})).To(Succeed())
+}
+
 var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 	AfterEach(func(ctx context.Context) {
-		g := latencyGate()
-		Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
-		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
+		deleteGate(ctx, latencyGate())
 		for _, name := range []string{here.Client, here.Server} {
 			Expect(published(ctx, name)).To(Equal("- - -"), "a gate leaves nothing behind")
 		}

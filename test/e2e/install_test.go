@@ -41,7 +41,7 @@ var _ = Describe("An installation", Label("install"), needs("a Tailgate that it 
 		deleteObjects := func() {
 			GinkgoHelper()
 			kubectl("delete", "lgate", "--all", "--timeout=2m")
-			kubectl("delete", "lmatrix,lb", "-A", "--all", "--cascade=foreground", "--timeout=2m")
+			kubectl("delete", "latencymatrices.tailgate.dev,latencybenchmarks.tailgate.dev", "-A", "--all", "--cascade=foreground", "--timeout=2m")
 		}
 
 		By("deleting everything in the middle of a measurement, in the documented order")
@@ -146,7 +146,7 @@ func helm(ctx context.Context, values []string, args ...string) {
 	}
 	c := exec.CommandContext(ctx, strings.TrimSpace(string(out)), args...)
 	c.Dir, c.Stdout, c.Stderr = root, GinkgoWriter, GinkgoWriter
-	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	c.Env = localcluster.Environment(kubeconfig)
 	Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))
 }
 

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -111,9 +110,7 @@ var _ = Describe("The lab", Label("lab"), func() {
 		if !options.Lab {
 			return
 		}
-		g := labGate()
-		Expect(client.IgnoreNotFound(kube.Delete(ctx, g))).To(Succeed())
-		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(g), g) }).WithTimeout(soon).ShouldNot(Succeed())
+		deleteGate(ctx, labGate())
 	})
 
 	It("holds an upgraded node until it is measured, and one that became slow", func(ctx context.Context) {

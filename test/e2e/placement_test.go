@@ -22,9 +22,11 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/dradriver"
+	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
 // short changes a benchmark to one short round.
@@ -157,14 +159,14 @@ var _ = Describe("Placement", Label("placement"), func() {
 		create(ctx, b)
 		b = completesWithin(ctx, 8*time.Minute, b)
 		Expect(report.Table(GinkgoWriter, b)).To(Succeed())
-		Expect(kubectl(ctx, GinkgoWriter, "get", "lb", "-n", namespace, "-o", "wide")).To(Succeed())
+		Expect(kubectl(ctx, GinkgoWriter, "get", "lbench", "-n", namespace, "-o", "wide")).To(Succeed())
 
 		By("a line for each variant, with its ratio to the first")
 		Expect(b.Status.Results).To(HaveLen(len(b.Spec.Variants)))
 		for _, r := range b.Status.Results[1:] {
 			Expect(r.Ratios).NotTo(BeEmpty(), r.Variant)
 		}
-		Expect(b.Status.Summary.Variants).To(HavePrefix(b.Spec.Variants[0].Name + " 1.00, "))
+		Expect(b.Status.Summary.Variants).To(HavePrefix(b.Spec.Variants[0].Name + " 1.000, "))
 		for _, v := range b.Spec.Variants {
 			Expect(b.Status.Summary.Variants).To(ContainSubstring(v.Name + " "))
 		}
@@ -425,6 +427,40 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 		create(ctx, b)
 		b = caught(ctx, b, v1alpha1.ProofCPUsExclusive, v1alpha1.WarningCPUsNotExclusive)
 		Expect(warning(b, v1alpha1.WarningCPUsNotExclusive).Message).To(ContainSubstring("cpuManagerPolicy: static"))
+	})
+})
+
+// A mesh without sidecars changes nothing in a pod's spec: only the counters of the pod's network namespace show its proxy.
+var _ = Describe("A proxy in a pod's network namespace", Label("placement"), needs("a pod's network namespace"), func() {
+	It("that takes over the tool's connections is found, and its end is not proved", func(ctx context.Context) {
+		b := benchmark("redirected", single, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Network = v1alpha1.Network{Type: v1alpha1.NetworkPod}
+			s.Workload.Protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP}
+			s.Workload.Duration.Duration = 2 * time.Second
+		})
+		create(ctx, b)
+		By("redirecting the port of the tool's server before the client's pod exists")
+		var agents []int
+		Eventually(func() []int { agents = processesIn("node-b", "tailgate-agent"); return agents }).WithTimeout(measured).WithPolling(20 * time.Millisecond).Should(HaveLen(1))
+		server, err := netpair.Of(agents[0])
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(server.Close)
+		proxy, err := server.Redirect(plan.ToolPort)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(proxy.Close)
+
+		b = eventuallyCompletes(ctx, b)
+		for _, e := range b.Status.Endpoints {
+			l := line(e, v1alpha1.ProofAcceleration)
+			AddReportEntry(e.Role + ": " + string(l.State) + ": " + l.Found)
+			if e.Role == v1alpha1.RoleServer {
+				Expect(l.State).To(Equal(v1alpha1.ProofFailed), l.Found)
+				Expect(l.Found).To(ContainSubstring("packets went over the loopback interface"))
+			} else {
+				Expect(l.State).To(Equal(v1alpha1.ProofProved), l.Found)
+			}
+		}
+		Expect(warning(b, v1alpha1.WarningRedirected).Message).To(ContainSubstring("take the namespace of the benchmark out of the mesh"))
 	})
 })
 

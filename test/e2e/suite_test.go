@@ -127,6 +127,9 @@ func setUp(ctx context.Context) {
 var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if !elsewhere {
 		if !options.Lab {
+			release, err := localcluster.Use(ctx, os.Stderr, "make e2e")
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(release)
 			// A cluster left by the demo or a killed suite has benchmarks that no spec expects.
 			Expect(localcluster.Down(ctx, localcluster.Options{Log: os.Stderr})).To(Succeed())
 		}

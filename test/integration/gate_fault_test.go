@@ -91,7 +91,7 @@ var _ = Describe("A gate with one fault", func() {
 			Expect(first.Reason).To(Equal(v1alpha1.ReasonBenchmarkRefused))
 			Expect(w.Says(ctx, w.A)).To(Equal("Unverified NewNode" + heldBack))
 			Expect(first.Message).To(ContainSubstring(message))
-			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False BenchmarkRefused: 1 nodes: "))
+			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False BenchmarkRefused: 1 nodes: "))
 			By("a part of the rest, and the rest of it")
 			before, left := reconciles(), first.RetryTime.Sub(w.Clock.Now())
 			w.Pass(ctx, w.A, left/2)
@@ -106,7 +106,7 @@ var _ = Describe("A gate with one fault", func() {
 			w.PassUnless(ctx, w.A, func(v *v1alpha1.LatencyVerification) bool { return v.Status.State != v1alpha1.VerificationUnverified })
 			w.Expect(ctx, w.A, isVerified)
 			Expect(setback()).To(BeEmpty())
-			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("True Ready"))
+			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("True Operational"))
 		},
 		Entry("without a code", int32(0), "the webhook says no"),
 		Entry("with 403", int32(403), "the webhook says no"),
@@ -127,7 +127,7 @@ var _ = Describe("A gate with one fault", func() {
 			g.Expect(asked()).To(BeNumerically(">", 0))
 			g.Expect(setbackOf(w.Verification(ctx, w.A).Status.HoldPodSetback)).To(Equal(fmt.Sprintf("HoldPodRefused %d", asked())))
 		}).Should(Succeed())
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False HoldPodRefused: 1 nodes: "))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False HoldPodRefused: 1 nodes: "))
 		end()
 		Eventually(func() *v1alpha1.Setback {
 			w.Pass(ctx, w.A, 10*time.Minute)

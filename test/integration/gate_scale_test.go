@@ -187,6 +187,60 @@ func memory() uint64 {
 	return m.HeapAlloc >> 20
 }
 
+// manyNodes creates nodes of the world's gate, which are deleted at the end.
+func (w *World) manyNodes(ctx SpecContext, size int, name func(int) string, change func(*corev1.Node)) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx SpecContext) {
+		Eventually(func() error {
+			return k8s.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{gateLabel: w.Namespace})
+		}).Should(Succeed())
+	})
+	inParallel(size, func(i int) {
+		n := MakeNode(name(i))
+		n.Labels[gateLabel] = w.Namespace
+		identified(&n.Node)
+		change(&n.Node)
+		node := n.Obj()
+		Expect(k8s.Create(ctx, node)).To(Succeed())
+		node.Spec.Taints, node.Status = nil, n.Status
+		status := node.Status
+		Expect(k8s.Update(ctx, node)).To(Succeed())
+		node.Status = status
+		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+	})
+}
+
+// countWrites starts the controllers of gates, and counts what they write.
+func (w *World) countWrites(ctx SpecContext) *tally {
+	GinkgoHelper()
+	common := controllers.Config()
+	common.SkipNameValidation = new(true)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: common, Cache: controllers.CacheOptions(),
+		// The log would stay in memory until the spec ends.
+		Logger: zap.New(zap.WriteTo(io.Discard)),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	counted := &tally{Client: mgr.GetClient(), writes: map[string]int{}}
+	Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&gate.Verifications{
+		Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
+		Judge: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
+			return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass}, nil
+		},
+	}).SetupWithManager(mgr)).To(Succeed())
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(done)
+		Expect(mgr.Start(run)).To(Succeed())
+	}()
+	DeferCleanup(func() { stop(); <-done })
+	return counted
+}
+
 // With TAILGATE_SCALE=5000, this test takes half an hour for 5000 nodes on two CPUs. Without the variable, it checks with a small
 // number of nodes that each is verified with the same number of writes.
 var _ = Describe("A gate of many nodes", func() {
@@ -205,52 +259,10 @@ var _ = Describe("A gate of many nodes", func() {
 		for i := range images {
 			images[i] = corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example/image-%d@sha256:%064d", i, i)}, SizeBytes: 1 << 30}
 		}
-		DeferCleanup(func(ctx SpecContext) {
-			Eventually(func() error {
-				return k8s.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{gateLabel: w.Namespace})
-			}).Should(Succeed())
-		})
-		inParallel(size, func(i int) {
-			n := MakeNode(name(i))
-			n.Labels[gateLabel] = w.Namespace
-			identified(&n.Node)
-			n.Status.Images = images
-			node := n.Obj()
-			Expect(k8s.Create(ctx, node)).To(Succeed())
-			node.Spec.Taints, node.Status = nil, n.Status
-			status := node.Status
-			Expect(k8s.Update(ctx, node)).To(Succeed())
-			node.Status = status
-			Expect(k8s.Status().Update(ctx, node)).To(Succeed())
-		})
+		w.manyNodes(ctx, size, name, func(n *corev1.Node) { n.Status.Images = images })
 		fakeRuns(ctx, w.Namespace)
 		before := memory()
-
-		common := controllers.Config()
-		common.SkipNameValidation = new(true)
-		mgr, err := ctrl.NewManager(config, ctrl.Options{
-			Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-			Controller: common, Cache: controllers.CacheOptions(),
-			// The log would stay in memory until the spec ends.
-			Logger: zap.New(zap.WriteTo(io.Discard)),
-		})
-		Expect(err).NotTo(HaveOccurred())
-		counted := &tally{Client: mgr.GetClient(), writes: map[string]int{}}
-		Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
-		Expect((&gate.Verifications{
-			Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
-			Judge: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
-				return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass}, nil
-			},
-		}).SetupWithManager(mgr)).To(Succeed())
-		run, stop := context.WithCancel(context.WithoutCancel(ctx))
-		done := make(chan struct{})
-		go func() {
-			defer GinkgoRecover()
-			defer close(done)
-			Expect(mgr.Start(run)).To(Succeed())
-		}()
-		DeferCleanup(func() { stop(); <-done })
+		counted := w.countWrites(ctx)
 
 		began := time.Now()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.HistoryLimit = 100, 1 }))
@@ -299,5 +311,75 @@ var _ = Describe("A gate of many nodes", func() {
 		began = time.Now()
 		inParallel(size, func(i int) { w.Upgrade(ctx, name(i), "6.3.0") })
 		settled("second upgrade", "-3", eventsBefore)
+	})
+
+	It("writes nothing to the Nodes, and evicts nothing, when all runtimes or labellers are away for a moment", func(ctx SpecContext) {
+		const size, label = 200, "feature.node.kubernetes.io/nic"
+		w := NewWorld(ctx)
+		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }
+		w.manyNodes(ctx, size, name, func(n *corev1.Node) {
+			n.Labels[label] = "8.4"
+			n.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.27"
+		})
+		fakeRuns(ctx, w.Namespace)
+		counted := w.countWrites(ctx)
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.MaxParallel, s.HistoryLimit, s.Identity.Labels = 100, 1, []string{label}
+			s.Enforcement.Taint.Effect = corev1.TaintEffectNoExecute
+		}))
+		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }
+		Eventually(passed).WithTimeout(10 * time.Minute).WithPolling(time.Second).Should(HavePrefix("True AllVerified: all 200"))
+		absent := func() int {
+			list := &v1alpha1.LatencyVerificationList{}
+			Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name})).To(Succeed())
+			return len(slices.DeleteFunc(list.Items, func(v v1alpha1.LatencyVerification) bool { return len(v.Status.Absent) == 0 }))
+		}
+		// No version of any Node may have a mark that holds it back: watched from here on.
+		nodes := &corev1.NodeList{}
+		Expect(k8s.List(ctx, nodes, client.MatchingLabels{gateLabel: w.Namespace})).To(Succeed())
+		watcher, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.NodeList{}, client.MatchingLabels{gateLabel: w.Namespace}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: nodes.ResourceVersion}})
+		Expect(err).NotTo(HaveOccurred())
+		versions, held := 0, 0
+		seen := make(chan struct{})
+		go func() {
+			defer close(seen)
+			for event := range watcher.ResultChan() {
+				if n, ok := event.Object.(*corev1.Node); ok {
+					versions++
+					if marksOf(n) != (marks{version: n.ResourceVersion, kernel: n.Status.NodeInfo.KernelVersion, condition: "True", label: "true", taint: "untainted"}) {
+						held++
+					}
+				}
+			}
+		}()
+		counted.Take()
+		blink := func(what string, gone, back func(i int), by time.Duration) {
+			GinkgoHelper()
+			inParallel(size, gone)
+			Eventually(absent).WithPolling(time.Second).Should(Equal(size))
+			Expect(passed()).To(HavePrefix("True AllVerified"))
+			w.Clock.ahead.Add(int64(by))
+			inParallel(size, back)
+			Eventually(absent).WithPolling(time.Second).Should(BeZero())
+			Expect(passed()).To(HavePrefix("True AllVerified"))
+			AddReportEntry(fmt.Sprintf("%s: writes %v", what, counted.Take()))
+		}
+		runtimeIs := func(version string) func(int) {
+			return func(i int) {
+				w.ChangeNodeStatus(ctx, name(i), func(n *corev1.Node) { n.Status.NodeInfo.ContainerRuntimeVersion = version })
+			}
+		}
+		blink("all runtimes Unknown for one status", runtimeIs("containerd://Unknown"), runtimeIs("containerd://1.7.27"), 0)
+		blink("all labels of NFD gone for two minutes",
+			func(i int) { w.ChangeNode(ctx, name(i), func(n *corev1.Node) { delete(n.Labels, label) }) },
+			func(i int) { w.ChangeNode(ctx, name(i), func(n *corev1.Node) { n.Labels[label] = "8.4" }) }, 2*time.Minute)
+		watcher.Stop()
+		<-seen
+		AddReportEntry(fmt.Sprintf("%d versions of Nodes, of which %d held a node back", versions, held))
+		Expect(held).To(BeZero())
+		Expect(versions).To(BeNumerically("<=", 4*size), "only the kubelets and the labeller wrote them")
+		benchmarks := &v1alpha1.LatencyBenchmarkList{}
+		Expect(k8s.List(ctx, benchmarks, client.InNamespace(w.Namespace))).To(Succeed())
+		Expect(benchmarks.Items).To(HaveLen(size), "nothing was measured again")
 	})
 })

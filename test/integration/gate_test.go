@@ -113,7 +113,7 @@ func (w *World) AddGateNode(ctx SpecContext, name string) {
 
 // identified sets the fields that a kubelet would report for its node.
 func identified(n *corev1.Node) {
-	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.KubeletVersion = "boot-1", "6.1.0", "v1.36.0"
+	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.KubeletVersion = "boot-1 of "+n.Name, "6.1.0", "v1.36.0"
 }
 
 // ChangeNode changes a node as a user would.
@@ -139,7 +139,7 @@ func (w *World) ChangeNodeStatus(ctx context.Context, name string, change func(*
 func (w *World) Upgrade(ctx context.Context, name, kernel string) {
 	GinkgoHelper()
 	w.ChangeNodeStatus(ctx, name, func(n *corev1.Node) {
-		n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.BootID = kernel, "boot of "+kernel
+		n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.BootID = kernel, "boot of "+kernel+" of "+name
 	})
 }
 
@@ -604,7 +604,7 @@ var _ = Describe("A gate", func() {
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")} }))
 		w.Expect(ctx, w.A, "Inconclusive NothingToCompare"+heldBack)
 		name := w.Benchmark(w.A, 1).Name
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("kubectl annotate lver %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("kubectl annotate latencyverifications.tailgate.dev %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, name)
 		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
 		w.Upgrade(ctx, w.A, "6.2.0")
@@ -651,16 +651,21 @@ var _ = Describe("A gate", func() {
 		Expect(w.History(ctx, w.B)).To(Equal([]string{"-2 Fail Fail", "-1 Fail SecondPeer"}))
 	})
 
-	It("forgets a deleted node and its results", func(ctx SpecContext) {
+	It("forgets a deleted node and its results after spec.releaseAfter", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace))
+		g := w.Gate(ctx, MakeGate(w.Namespace))
 		w.Expect(ctx, w.A, isVerified)
 		w.Expect(ctx, w.B, isVerified)
 		uid := w.Verification(ctx, w.A).UID
 		w.SlowNode(w.A)
 		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
+		Eventually(func() v1alpha1.VerificationState { return w.Verification(ctx, w.A).Status.State }).Should(Equal(v1alpha1.VerificationUnverified))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 1 nodes are verified"))
+		w.Clock.ahead.Add(int64(61 * time.Minute))
+		w.Annotate(ctx, w.A, "test.tailgate.dev/woken", "")
 		Eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).Should(BeEmpty())
+		w.Clock.ahead.Store(0)
 		// No garbage collector deletes the benchmark here. The benchmark of the new node is still another one.
 		w.AddGateNode(ctx, w.A)
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
@@ -668,20 +673,25 @@ var _ = Describe("A gate", func() {
 		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))
 	})
 
-	It("starts again with a Node that was deleted and created while no manager ran", func(ctx SpecContext) {
-		w := NewGateWorld(ctx)
-		manager := w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
-		manager.Stop()
-		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
-		w.AddGateNode(ctx, w.A)
-		w.Start()
-		Eventually(func() []string { return w.History(ctx, w.A) }).Should(Equal([]string{"-2 Pass Passed"}))
-		w.Expect(ctx, w.A, isVerified)
-		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -2"), "without the results of the other")
-		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-2"))
-	})
+	DescribeTable("starts again with a Node that was deleted and created while no manager ran,",
+		func(ctx SpecContext, machine string, accepted string, benchmarks ...string) {
+			w := NewGateWorld(ctx)
+			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = "uuid-1" })
+			manager := w.Start()
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+			w.Expect(ctx, w.A, isVerified)
+			manager.Stop()
+			Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
+			w.AddGateNode(ctx, w.A)
+			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = machine })
+			w.Start()
+			Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal(accepted))
+			w.Expect(ctx, w.A, isVerified)
+			Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf(benchmarks))
+		},
+		Entry("of another machine, without the results of the other", "uuid-2", "-2 since -2", "-2"),
+		Entry("of the same machine, with its results", "uuid-1", "-2 since -1", "-1", "-2"),
+	)
 
 	It("leaves nothing on nodes when it is deleted", func(ctx SpecContext) {
 		w := NewGateWorld(ctx, "c")
@@ -691,8 +701,9 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		w.Expect(ctx, w.B, isVerified)
 		Expect(k8s.Delete(ctx, g)).To(Succeed())
-		for _, name := range []string{w.A, w.B, w.Namespace + "-c"} {
-			w.Expect(ctx, name, ": - - -")
+		w.Expect(ctx, w.A, ": - - -")
+		for _, name := range []string{w.B, w.Namespace + "-c"} {
+			Eventually(func() string { return w.Says(ctx, name) }).Should(HaveSuffix(": - - -"))
 		}
 		Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)) }).Should(BeTrue())
 	})
@@ -762,10 +773,8 @@ var _ = Describe("A gate", func() {
 	It("holds back a node whose LatencyVerification is deleted, and releases one that it does not select", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace))
-		w.Expect(ctx, w.B, isVerified)
 		w.SlowNode(w.A)
-		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[gateLabel] = w.Namespace }))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		letIn := w.LetIn(ctx, w.A)
 		old := w.Verification(ctx, w.A)
@@ -773,7 +782,7 @@ var _ = Describe("A gate", func() {
 		Eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).ShouldNot(BeElementOf(types.UID(""), old.UID))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(letIn()).To(BeEmpty())
-		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"), "it began again")
+		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"), "it had no accepted result, and began again")
 		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, gateLabel) })
 		Eventually(func() *v1alpha1.Retention { return w.Verification(ctx, w.A).Status.Retained }).ShouldNot(BeNil())
 		Expect(k8s.Delete(ctx, w.Verification(ctx, w.A))).To(Succeed())
@@ -794,7 +803,7 @@ var _ = Describe("A gate", func() {
 			younger := MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 			younger.Name = w.Namespace + "-younger"
 			g := w.Gate(ctx, younger)
-			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False NodesTaken"))
+			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False NodesTaken"))
 			letIn := w.LetIn(ctx, w.A)
 			replace(ctx, w, older)
 			heir := &v1alpha1.LatencyVerification{}
@@ -873,10 +882,10 @@ var _ = Describe("A gate", func() {
 			}
 			return current.Spec.Containers[0].ReadinessProbe.Exec.Command[1:]
 		}
-		Expect(probe()).To(Equal([]string{"verified", "BootID=boot-1", "Kernel=6.1.0"}), "it compares what the container sees with what was verified")
+		Expect(probe()).To(Equal([]string{"verified", "BootID=boot-1 of " + w.A, "Kernel=6.1.0"}), "it compares what the container sees with what was verified")
 		By("an upgrade")
 		w.Upgrade(ctx, w.A, "6.2.0")
-		Eventually(probe).Should(Equal([]string{"verified", "BootID=boot of 6.2.0", "Kernel=6.2.0"}))
+		Eventually(probe).Should(Equal([]string{"verified", "BootID=boot of 6.2.0 of " + w.A, "Kernel=6.2.0"}))
 		Eventually(says).Should(Equal("True Verified"))
 		By("a pod that is rejected, as under DiskPressure, again and again: each rest is twice as long")
 		ends := func() types.UID {
@@ -910,7 +919,7 @@ var _ = Describe("A gate", func() {
 			w.Pass(ctx, w.A, 2*time.Second)
 			Eventually(says).Should(Equal("True Verified"))
 		}
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(MatchRegexp("^False HoldPodEnded: 1 nodes: pod .* ended: Evicted the node had DiskPressure"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(MatchRegexp("^False HoldPodEnded: 1 nodes: pod .* ended: Evicted the node had DiskPressure"))
 		Expect(w.Says(ctx, w.A)).To(Equal(isVerified))
 		By("a gate that does not ask for it any more")
 		change(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement = v1alpha1.Enforcement{} })
@@ -922,13 +931,13 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[nodeLabel] = w.A; s.Suspend = true }))
-		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
+		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
 		// Creation times have a resolution of a second.
 		time.Sleep(time.Second)
 		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 		younger.Name = w.Namespace + "-younger"
 		g := w.Gate(ctx, younger)
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix(
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix(
 			fmt.Sprintf("False NodesTaken: LatencyGate %s has %s;", older.Name, w.A)))
 		nodes := func(name string) []string {
 			list := &v1alpha1.LatencyVerificationList{}
@@ -943,7 +952,7 @@ var _ = Describe("A gate", func() {
 		Expect(nodes(older.Name)).To(ConsistOf(w.A))
 		Expect(k8s.Delete(ctx, older)).To(Succeed())
 		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.A, w.B))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False Suspended"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
 		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack), "what is on the node is the younger's now")
 	})
 
@@ -979,8 +988,8 @@ var _ = Describe("A gate", func() {
 	It("names the reason why it cannot work", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = "@daily", "Europe/Nowhere" }))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(HavePrefix("False ScheduleInvalid: spec.timeZone"))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = "0 0 31 2 *" }))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False ScheduleInvalid: spec.schedule"))
 		lost := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.Namespace, s.NodeSelector.MatchLabels = "there-is-none", map[string]string{gateLabel: "lost"}
 		})
@@ -991,7 +1000,7 @@ var _ = Describe("A gate", func() {
 			w.AddNode(ctx, n)
 		}
 		refused := w.Gate(ctx, lost)
-		Eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionReady) }).Should(MatchRegexp(`^False BenchmarkRefused: \d nodes: .*"there-is-none" not found`))
+		Eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionOperational) }).Should(MatchRegexp(`^False BenchmarkRefused: \d nodes: .*"there-is-none" not found`))
 	})
 
 	It("measures by its schedule, one node at a time, and repeats a measurement with a date in the future", func(ctx SpecContext) {
@@ -1001,7 +1010,7 @@ var _ = Describe("A gate", func() {
 		Expect(err).NotTo(HaveOccurred())
 		// Half a day from now, because this spec puts the clock forward by hours, which must not make the schedule due.
 		daily := fmt.Sprintf("0 %d * * *", time.Now().Add(12*time.Hour).In(zone).Hour())
-		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = daily, zone.String() }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = daily, zone.String() }))
 		measuredAt := func(node string, when time.Time) {
 			GinkgoHelper()
 			Eventually(func() error {
@@ -1015,7 +1024,14 @@ var _ = Describe("A gate", func() {
 		w.Stays(ctx, w.A, isVerified)
 		w.Stays(ctx, w.B, isVerified)
 		Expect(w.Accepted(ctx, w.A) + w.Accepted(ctx, w.B)).To(Equal("-1 since -1-1 since -1"))
-		By("yesterday's results")
+		By("yesterday's results, and a schedule that is older than they are")
+		Eventually(func() error {
+			if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
+				return err
+			}
+			g.Status.Schedule.StartTime = metav1.Time{Time: time.Now().Add(-72 * time.Hour)}
+			return k8s.Status().Update(ctx, g)
+		}).Should(Succeed())
 		for _, node := range []string{w.A, w.B} {
 			measuredAt(node, time.Now().Add(-25*time.Hour))
 		}
@@ -1317,7 +1333,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, old))).To(Succeed())
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack, old)
 		Expect(letIn()).To(BeEmpty())
-		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 	})
 
 	DescribeTable("never lets a slow node in, when the clock jumps",
@@ -1438,7 +1454,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			}
 			return all
 		}
-		Eventually(lines).Should(ConsistOf(HavePrefix("there is no other node"), HavePrefix("the node is not ready")))
+		Eventually(lines).Should(ConsistOf(HavePrefix("no other node with which it can be measured is usable now; "+w.B+": the node is not ready"), HavePrefix("the node is not ready")))
 		ready(corev1.ConditionTrue)
 		w.Expect(ctx, w.A, isVerified)
 		w.Expect(ctx, w.B, isVerified)

@@ -169,6 +169,7 @@ func onThreads(pod *corev1.Pod, d *result.Document) {
 	}
 	e := &d.Evidence
 	e.CPUsAllowed, e.ThreadSiblings = strings.Join(cpus, ","), "1,5"
+	e.Facts["cgroup.cpus-set"] = e.CPUsAllowed
 	e.Facts["cpu.smt.active"], e.Facts["cpu.smt.sibling"] = "1", "own"
 	if requested == 1 {
 		e.Facts["cpu.smt.sibling"] = "others"
@@ -314,6 +315,11 @@ func (k *Kubelet) HandOver(pod *corev1.Pod) error {
 	document, err := documentOf(pod)
 	if err != nil {
 		return err
+	}
+	// The pod runs on the kernel that the kubelet reports, if it reports one.
+	node := corev1.Node{}
+	if err := k8s.Get(context.Background(), types.NamespacedName{Name: pod.Spec.NodeName}, &node); err == nil && node.Status.NodeInfo.BootID != "" {
+		document.Evidence.BootID = node.Status.NodeInfo.BootID
 	}
 	k.mu.Lock()
 	change, threads := k.agents, k.threads
@@ -515,7 +521,8 @@ func documentOf(pod *corev1.Pod) (result.Document, error) {
 		Evidence: result.Evidence{
 			Node: pod.Spec.NodeName, Kernel: "6.1.0-37-amd64", BootID: "boot-" + pod.Spec.NodeName, CPUsAllowed: "1", OnlineCPUs: "0-7",
 			MeasuringCPU: 1, DeviceNUMANode: -1, Interface: "eth0", Address: "10.244.0.2", MTU: 1500,
-			Facts: map[string]string{"cpu.smt.sibling": "none", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+			Facts:  map[string]string{"cpu.smt.sibling": "none", "cgroup.cpus-set": "1", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
+			Deltas: map[string]int64{"cgroup.stopped-us": 0},
 		},
 	}
 	started := time.Now().Add(-time.Second)

@@ -64,7 +64,7 @@ var _ = Describe("A benchmark", func() {
 		By("comparing the second with the first")
 		Expect(status.Results[0].Ratios).To(BeEmpty())
 		Expect(status.Results[1].Ratios).NotTo(BeEmpty())
-		Expect(status.Summary.Variants).To(MatchRegexp(`^block 1\.00, poll [0-9]+\.[0-9]+$`))
+		Expect(status.Summary.Variants).To(MatchRegexp(`^block 1\.000, poll [0-9]+\.[0-9]+$`))
 		Expect(status.Summary.Placement).NotTo(BeEmpty())
 	})
 

@@ -223,11 +223,12 @@ func (w *World) Start(dies ...death) *Manager {
 	Expect((&retention.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
 	}).SetupWithManager(mgr)).To(Succeed())
+	refusals := &gate.Refusals{}
 	Expect((&gate.Gates{
-		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
+		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
 	}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
-		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
+		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
 		Judge: reconciler.Judge, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context

@@ -663,7 +663,7 @@ var _ = Describe("The API of a matrix", func() {
 			}
 		}
 		Expect(narrow).To(Equal([]string{"State", "Topology", "Pairs", "Complete", "Failed", "Slowest", "P50", "P99", "Verdict", "Age"}))
-		Expect(wide).To(Equal([]string{"P50-ns", "P99-ns", "Runs", "Tool", "Message"}))
+		Expect(wide).To(Equal([]string{"P50-ns", "P99-ns", "Runs", "Type", "Tool", "Message"}))
 	})
 
 	It("refuses each change of an accepted spec that could affect its results", func(ctx SpecContext) {

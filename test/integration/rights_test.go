@@ -37,7 +37,7 @@ const managerUser = "system:serviceaccount:tailgate-system:manager"
 // suite's API server runs, checks them when an object gets an owner reference that blocks the owner's deletion.
 var checkedByAdmission = []string{
 	"update latencybenchmarks/finalizers.tailgate.dev", "update latencymatrices/finalizers.tailgate.dev",
-	"update latencygates/finalizers.tailgate.dev", "update latencyverifications/finalizers.tailgate.dev",
+	"update latencyverifications/finalizers.tailgate.dev",
 }
 
 // rights holds the rights that managers of this process have used since the last report.

@@ -102,6 +102,7 @@ func sriovAgents(b *v1alpha1.LatencyBenchmark) func(*result.Document) {
 	return func(d *result.Document) {
 		e, v := &d.Evidence, variants[d.Variant]
 		e.CPUsAllowed, e.MeasuringCPU, e.AgentCPU, e.ThreadSiblings = "2-3", 2, 3, "2-3"
+		e.Facts["cgroup.cpus-set"] = e.CPUsAllowed
 		e.CPUNUMANode, e.AllowedNUMANodes, e.Facts["cpu.smt.sibling"], e.Facts["numa.nodes"] = 1, "1", "own", "0-1"
 		nic := func(function, address string) {
 			e.Driver, e.DeviceNUMANode, e.PCIAddress, e.PCISource = "sfc", 1, address, result.PCIFromSysfs

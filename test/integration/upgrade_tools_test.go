@@ -44,6 +44,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/cli"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
 )
 
@@ -158,7 +159,7 @@ func adminKubeconfig(namespace string) string {
 func kubectl(ctx context.Context, kubeconfig string, args ...string) (code int, output string) {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+GinkgoT().TempDir())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+GinkgoT().TempDir(), "KUBERC=off")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -502,8 +503,9 @@ func gateSaying(ctx SpecContext, namespace string, status metav1.ConditionStatus
 func say(ctx context.Context, g *v1alpha1.LatencyGate, status metav1.ConditionStatus, reason string, nodes v1alpha1.NodeCounts) {
 	GinkgoHelper()
 	g.Status.ObservedGeneration, g.Status.Nodes = g.Generation, nodes
-	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "ready"))
+	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, "ready"))
 	g.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, "so the operator says"))
+	standing.Publish(&g.Status.Conditions, g.Generation, time.Now(), standing.OfGate(g))
 	Expect(k8s.Status().Update(ctx, g)).To(Succeed())
 }
 
@@ -571,7 +573,7 @@ var _ = Describe("The samples for upgrade tools", func() {
 		Expect(kured.Spec.Template.Spec.Containers[0].Image).To(Equal("image"))
 		Expect(kured.Spec.Template.Spec.Containers[0].Command).To(ContainElement("--alert-filter-match-only=true"))
 		patch("argocd.yaml", argocd, "configmap", "argocd-cm")
-		Expect(argocd.Data).To(HaveLen(4))
+		Expect(argocd.Data).To(HaveLen(5))
 		patch("hold-pod.yaml", g, "lgate", namespace, "--type=merge")
 		Expect(g.Spec.Enforcement.HoldPod).NotTo(BeNil())
 		Expect(g.Spec.Enforcement.Label).NotTo(BeNil())
@@ -856,6 +858,8 @@ var _ = Describe("Argo CD, simulated,", func() {
 		verification := func(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 			return &v1alpha1.LatencyVerification{Status: v1alpha1.LatencyVerificationStatus{State: state, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionVerified, Message: "told"}}}}
 		}
+		notReady := verification(v1alpha1.VerificationVerified)
+		notReady.Status.Conditions[0].Status = metav1.ConditionUnknown
 		waiting := v1alpha1.NodeCounts{Total: 2, Unverified: 2}
 		for _, c := range []struct {
 			object client.Object
@@ -876,6 +880,7 @@ var _ = Describe("Argo CD, simulated,", func() {
 			{gate(nil, "True", v1alpha1.ReasonAllVerified, allVerified), "Healthy"},
 			{gate(nil, "False", v1alpha1.ReasonNodesFailed, oneFailed), "Degraded"},
 			{gate(nil, "Unknown", v1alpha1.ReasonNotAllVerified, oneMeasuring), "Progressing"},
+			{gate(nil, "False", v1alpha1.ReasonTooManyUnverified, waiting), "Progressing"},
 			{gate(nil, "Unknown", v1alpha1.ReasonNotAllVerified, oneInconclusive), "Suspended"},
 			{gate(nil, "Unknown", v1alpha1.ReasonNotAllVerified, waiting), "Progressing"},
 			{gate(func(g *v1alpha1.LatencyGate) { g.Spec.Suspend = true }, "Unknown", v1alpha1.ReasonNotAllVerified, waiting), "Suspended"},
@@ -886,10 +891,16 @@ var _ = Describe("Argo CD, simulated,", func() {
 			{verification(v1alpha1.VerificationUnverified), "Progressing"},
 			{verification(v1alpha1.VerificationMeasuring), "Progressing"},
 			{verification(v1alpha1.VerificationVerified), "Healthy"},
+			{notReady, "Progressing"},
 			{verification(v1alpha1.VerificationFailed), "Degraded"},
 			{verification(v1alpha1.VerificationInconclusive), "Suspended"},
 		} {
 			Expect(health(c.object)).To(Equal(c.want), "%+v", c.object)
+			if b, ok := c.object.(*v1alpha1.LatencyBenchmark); ok {
+				m := &v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Spec}}}
+				m.Status.Conditions = b.Status.Conditions
+				Expect(health(m)).To(Equal(c.want), "%+v", m)
+			}
 		}
 	})
 })
@@ -983,7 +994,7 @@ var _ = Describe("kured, simulated,", func() {
 			Expect(blocked("TailgateGateFailed", state)).To(BeTrue())
 			Expect(blocked("TailgateGateNotPassed", state)).To(BeTrue())
 			Expect(blocked("Watchdog", state)).To(BeFalse())
-			Expect(blocked("TailgateGateNotReady", state)).To(BeFalse())
+			Expect(blocked("TailgateGateNotOperational", state)).To(BeFalse())
 		}
 	})
 
@@ -1079,6 +1090,10 @@ var _ = Describe("The admission policies", func() {
 		liar := MakeNode(namespace + "-liar").Obj()
 		liar.Labels[gateLabel], liar.Labels[v1alpha1.NodeLabelVerified] = namespace, "true"
 		Expect(admin.Create(ctx, liar)).To(MatchError(ContainSubstring("label tailgate.dev/latency-verified stays")))
+		By("a node that registers as not verified: lets a kubelet register its node with the label false")
+		honest := MakeNode(namespace + "-honest").Obj()
+		honest.Labels[gateLabel], honest.Labels[v1alpha1.NodeLabelVerified] = namespace, "false"
+		Expect(admin.Create(ctx, honest, client.DryRunAll)).To(Succeed())
 		By("a node of no gate")
 		plain := w.AddNode(ctx, MakeNode(namespace+"-b"))
 		Expect(patch(ctx, admin, plain, cordon)).To(Succeed())
@@ -1146,6 +1161,15 @@ var _ = Describe("The admission policies", func() {
 		verify()
 		status(kubelet, `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"again"}]}}`)
 		Expect(said()).To(Equal("True true -"))
+		By("a verified node that was away")
+		verify()
+		status(gate, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"Unknown","reason":"NodeNotReady"}]}}`, v1alpha1.NodeConditionVerified))
+		for _, taints := range []string{`[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute"}]`, "null"} {
+			Expect(patch(ctx, lifecycle, node, `{"spec":{"taints":`+taints+`}}`)).To(Succeed())
+			Expect(said()).To(Equal("Unknown true -"), "it keeps its pods if it returns unchanged")
+		}
+		Expect(boot()).To(Equal("False false -"), "it returns changed")
+		verify()
 		By("what the gate writes, which has the last word")
 		status(gate, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"False"}]}}`, v1alpha1.NodeConditionVerified))
 		Expect(patch(ctx, gate, node, `{"metadata":{"annotations":{"a":"b"}}}`)).To(Succeed())

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
@@ -266,7 +267,7 @@ func makeInitramfs(ctx context.Context, m Machine, system machine.System) (*os.F
 func fillInitramfs(ctx context.Context, m Machine, system machine.System, dir string, out io.Writer) error {
 	tests := filepath.Join(dir, "tests")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "e2e", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", tests, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Env = environment.Tool()
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the tests: %w: %s", err, out)
 	}

@@ -13,9 +13,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -199,7 +201,7 @@ func PeerSource(ctx context.Context, name, module string) (string, error) {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = peers[name].source(root)
+	cmd.Dir, cmd.Env = peers[name].source(root), environment.Tool()
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("downloading %s: %w\n%s", module, err, out)
@@ -218,7 +220,9 @@ func collect(ctx context.Context, log io.Writer, name string, components ...comp
 	if err != nil {
 		return "", err
 	}
-	goVersion, err := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOARCH").Output()
+	version := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOARCH")
+	version.Env = environment.Tool()
+	goVersion, err := version.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking for the version of Go: %w", err)
 	}
@@ -226,7 +230,11 @@ func collect(ctx context.Context, log io.Writer, name string, components ...comp
 	var dirs []string
 	for _, c := range components {
 		source := c.source(root)
-		key, err := c.key(source, strings.TrimSpace(string(goVersion)))
+		toolchain := strings.TrimSpace(string(goVersion))
+		if slices.Contains(c.Env, "CGO_ENABLED=1") {
+			toolchain += system("/")
+		}
+		key, err := c.key(source, toolchain)
 		if err != nil {
 			return "", err
 		}
@@ -235,7 +243,7 @@ func collect(ctx context.Context, log io.Writer, name string, components ...comp
 			return "", fmt.Errorf("building %s %s: %w", c.Name, c.Version, err)
 		}
 		dirs = append(dirs, dir)
-		fmt.Fprintln(sum, dir)
+		fmt.Fprintln(sum, filepath.Base(dir)) // The same commands have the same name in the cache of each user.
 	}
 	out, err := cached.Folder(ctx, name+"-"+shortHash(sum.Sum(nil)), func(tmp string) error { return linkTrees(tmp, dirs) })
 	if err != nil {
@@ -244,13 +252,33 @@ func collect(ctx context.Context, log io.Writer, name string, components ...comp
 	return out, nil
 }
 
+// system identifies the C library that a program compiled on this machine with cgo is linked with: the folder of the cache may be that
+// of another system, in a home that several machines mount, in a container, or before an upgrade to the next release.
+func system(root string) string {
+	var id strings.Builder
+	release, err := os.ReadFile(filepath.Join(root, "etc/os-release"))
+	if err != nil {
+		release, _ = os.ReadFile(filepath.Join(root, "usr/lib/os-release")) // Without either, the loaders tell systems apart.
+	}
+	for line := range strings.Lines(string(release)) {
+		if name, _, _ := strings.Cut(line, "="); name == "ID" || name == "VERSION_ID" || name == "BUILD_ID" {
+			id.WriteString(line)
+		}
+	}
+	loaders, _ := filepath.Glob(filepath.Join(root, "lib*/ld-*.so.*")) // The pattern is valid.
+	for _, loader := range loaders {
+		fmt.Fprintln(&id, filepath.Base(loader))
+	}
+	return id.String()
+}
+
 // source returns the folder of the component's module.
 func (c component) source(root string) string {
 	return filepath.Join(root, "test", "localcluster", "binaries", c.Name)
 }
 
-// key returns a hash of everything that determines the result of a build: the pinned modules, the flags and the Go version.
-func (c component) key(source, goVersion string) (string, error) {
+// key returns a hash of everything that determines the result of a build: the pinned modules, the flags and the toolchain.
+func (c component) key(source, toolchain string) (string, error) {
 	sum := sha256.New()
 	for _, file := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join(source, file))
@@ -270,7 +298,7 @@ func (c component) key(source, goVersion string) (string, error) {
 		return "", fmt.Errorf("encoding the build settings of %s: %w", c.Name, err)
 	}
 	sum.Write(settings)
-	sum.Write([]byte(goVersion))
+	sum.Write([]byte(toolchain))
 	return shortHash(sum.Sum(nil)), nil
 }
 
@@ -298,8 +326,7 @@ func (c component) build(ctx context.Context, log io.Writer, source, dir string)
 		args = append(append(args, "-o", out), packages...)
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = source
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
-		cmd.Env = append(cmd.Env, c.Env...)
+		cmd.Env = environment.Tool(c.Env...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		if err := cmd.Run(); err != nil {

@@ -23,15 +23,28 @@ type hierarchy struct {
 	V2 bool
 	// CPUSet marks a version 1 hierarchy with the cpuset controller.
 	CPUSet bool
+	// Root is the path of the cgroup at Dir in the reader's cgroup namespace.
+	Root string
 }
 
-// hierarchies lists all cgroup trees of the host.
+// hierarchies lists all cgroup trees of the host, or of the container.
 func hierarchies() ([]hierarchy, error) {
-	content, err := os.ReadFile("/proc/self/mountinfo")
+	content, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("reading the mounts: %w", err)
 	}
-	return findHierarchies(parseMountInfo(string(content))), nil
+	var visible []hierarchy
+	for _, h := range findHierarchies(parseMountInfo(string(content))) {
+		magic := int64(unix.CGROUP_SUPER_MAGIC)
+		if h.V2 {
+			magic = unix.CGROUP2_SUPER_MAGIC
+		}
+		same := func(other hierarchy) bool { return other.Dir == h.Dir }
+		if isMountOf(h.Dir, magic) { // and not hidden by a later mount, as of a container
+			visible = append(slices.DeleteFunc(visible, same), h)
+		}
+	}
+	return visible, nil
 }
 
 func findHierarchies(mounts []mount) []hierarchy {
@@ -44,9 +57,9 @@ func findHierarchies(mounts []mount) []hierarchy {
 		switch m.FSType {
 		case "cgroup":
 			options := strings.Split(m.Super, ",")
-			found = append(found, hierarchy{Dir: m.Point, CPUSet: slices.Contains(options, "cpuset")})
+			found = append(found, hierarchy{Dir: m.Point, Root: m.Root, CPUSet: slices.Contains(options, "cpuset")})
 		case "cgroup2":
-			found = append(found, hierarchy{Dir: m.Point, V2: true})
+			found = append(found, hierarchy{Dir: m.Point, Root: m.Root, V2: true})
 		}
 	}
 	return found
@@ -109,8 +122,88 @@ func enableControllers(p paths, dir string) error {
 				return err
 			}
 		}
-		if err := os.WriteFile(control, []byte("+"+name), 0o644); err != nil {
+		err := os.WriteFile(control, []byte("+"+name), 0o644)
+		for range vacateAttempts {
+			if !errors.Is(err, unix.EBUSY) {
+				break
+			}
+			// The root of a container's tree is not the root of the machine's, and only that one may have both processes and controllers.
+			if err := vacate(p, dir); err != nil {
+				return err
+			}
+			err = os.WriteFile(control, []byte("+"+name), 0o644)
+		}
+		if err != nil {
 			return fmt.Errorf("enabling controller %s in cgroup %s: %w", name, dir, err)
+		}
+	}
+	return nil
+}
+
+const (
+	// vacateAttempts is how often the processes of a cgroup are moved, because they start others meanwhile.
+	vacateAttempts = 20
+	// vacated is the name of the cgroup for the processes of the root of a container's tree.
+	vacated = "tailgate-init"
+)
+
+// vacatedNote names the cgroup whose processes were moved.
+func vacatedNote(p paths) string { return p.join("vacated-cgroup") }
+
+// vacate moves all processes of a version 2 cgroup into a child, as kind and docker in docker do. Down moves them back.
+func vacate(p paths, dir string) error {
+	if err := os.WriteFile(vacatedNote(p), []byte(dir), 0o644); err != nil {
+		return fmt.Errorf("noting that processes leave cgroup %s: %w", dir, err)
+	}
+	child := filepath.Join(dir, vacated)
+	if err := os.Mkdir(child, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making a cgroup for the processes of %s: %w", dir, err)
+	}
+	if err := moveProcesses(dir, child); err != nil {
+		return fmt.Errorf("controllers can only be enabled in a cgroup without processes: %w", err)
+	}
+	return nil
+}
+
+// moveProcesses moves all processes of a version 2 cgroup to another one.
+func moveProcesses(from, to string) error {
+	content, err := os.ReadFile(filepath.Join(from, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("listing the processes of cgroup %s: %w", from, err)
+	}
+	for _, pid := range strings.Fields(string(content)) {
+		if pid == "0" {
+			return fmt.Errorf("cgroup %s has a process from outside of this container; start the container with --cgroupns=private, "+
+				"and without --pid or with --pid=host", from)
+		}
+		if err := os.WriteFile(filepath.Join(to, "cgroup.procs"), []byte(pid), 0o644); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("moving process %s from cgroup %s to %s: %w", pid, from, to, err)
+		}
+	}
+	return nil
+}
+
+// unvacate undoes vacate. If another program has enabled controllers meanwhile, the processes stay where they are.
+func unvacate(p paths) error {
+	note, err := os.ReadFile(vacatedNote(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading whose processes were moved: %w", err)
+	}
+	dir := string(note)
+	child := filepath.Join(dir, vacated)
+	// The cgroup is busy until the kernel has removed the last of the cluster's killed processes.
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if err = moveProcesses(child, dir); err == nil {
+			err = unix.Rmdir(child)
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("moving processes back to cgroup %s: %w", dir, err)
 		}
 	}
 	return nil
@@ -158,7 +251,7 @@ func removeCgroups(p paths) error {
 			errs = append(errs, removeCgroup(top))
 		}
 	}
-	return errors.Join(append(errs, restoreControllers(p))...)
+	return errors.Join(append(errs, restoreControllers(p), unvacate(p))...)
 }
 
 // restoreControllers disables the controllers that enableControllers enabled in the root of a hierarchy.

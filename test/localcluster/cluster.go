@@ -17,8 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+	"github.com/tailgate-dev/tailgate/test/localcluster/look"
 )
 
 // cluster describes the desired state of a cluster.
@@ -38,22 +40,35 @@ type cluster struct {
 
 // newCluster checks the requirements on the machine and builds the pinned commands.
 func newCluster(ctx context.Context, o Options) (*cluster, error) {
-	if err := requireRoot(); err != nil {
+	c := &cluster{paths: o.paths(), options: o}
+	var err error
+	if c.root, err = images.RepositoryRoot(); err != nil {
 		return nil, err
 	}
-	c := &cluster{paths: o.paths(), options: o}
+	// A machine on which the cluster runs has what it needs, apart from what the cluster itself uses.
+	if _, err := os.Stat(c.generationFile()); err != nil {
+		if err := Look(ctx, o); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.layOut(ctx); err != nil {
 		return nil, err
 	}
-	if err := ensurePackages(ctx, o); err != nil {
-		return nil, err
-	}
-	var err error
-	if c.binaries, err = Binaries(ctx, o.log()); err != nil {
-		return nil, err
-	}
-	c.root, err = images.RepositoryRoot()
+	c.binaries, err = Binaries(ctx, o.log())
 	return c, err
+}
+
+// Look returns an error that lists everything that this machine lacks for the local cluster, before anything was changed. Then it
+// installs missing packages where it can.
+func Look(ctx context.Context, o Options) error {
+	root, err := images.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	if err := look.Check(ctx, root); err != nil {
+		return err
+	}
+	return look.Install(ctx, o.log(), root)
 }
 
 // layOut divides this machine's CPUs between the nodes, or finds QEMU and a kernel for the nodes of the lab.
@@ -149,7 +164,7 @@ func (c *cluster) writeState(ctx context.Context) error {
 	if overlayWorks(c.state) {
 		snapshotter = "overlayfs"
 	}
-	defaults, err := exec.CommandContext(ctx, filepath.Join(c.binaries, "ctr"), "oci", "spec").Output()
+	defaults, err := c.command(ctx, "ctr", "oci", "spec").Output()
 	if err != nil {
 		return fmt.Errorf("asking for containerd's default runtime specification: %w", err)
 	}
@@ -232,7 +247,7 @@ func (c *cluster) provideOwn(ctx context.Context) error {
 			return fmt.Errorf("looking at what was built: %w", err)
 		}
 		err = killAll(ctx, func(f found) bool {
-			if f.State != c.state || f.Exe != name {
+			if !c.marked(f) || f.Exe != name {
 				return false
 			}
 			running, err := os.Stat(fmt.Sprintf("/proc/%d/exe", f.PID))
@@ -253,7 +268,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.root
 	// Go does not relink a program that is up to date. With GOTMPDIR on the same file system, it renames a new program into place.
-	cmd.Env = slices.Concat(os.Environ(), static, []string{"GOTMPDIR=" + c.state})
+	cmd.Env = environment.Tool("GOTMPDIR=" + c.state)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
 	}
@@ -278,14 +293,25 @@ func linkCommands(p, other paths) error {
 	return nil
 }
 
-// generation returns a hash of everything that cannot be changed while the cluster runs, so that an Up after such a change
-// starts a new cluster. It includes the boot ID of the machine, because no process survives a reboot.
-func (c *cluster) generation() (string, error) {
-	boot, err := os.ReadFile(bootPath)
+// layoutVersion is part of the version of a cluster. Increment it when the code changes how it makes a cluster, and no file or
+// command line shows that.
+const layoutVersion = 2
+
+// generation returns the boot ID of the machine, because no process survives a reboot, and a hash of everything that cannot be changed
+// while the cluster runs, so that an Up after such a change starts a new cluster. The path of the user's cache is not part of it.
+func (c *cluster) generation() (boot, version string, err error) {
+	content, err := os.ReadFile(bootPath)
 	if err != nil {
-		return "", fmt.Errorf("reading the machine's boot: %w", err)
+		return "", "", fmt.Errorf("reading the machine's boot: %w", err)
 	}
-	parts := []any{string(boot), c.numa, c.nodes, c.processes(), identities(c.site, c.nodes)}
+	version, err = c.version()
+	return strings.TrimSpace(string(content)), version, err
+}
+
+func (c *cluster) version() (string, error) {
+	anywhere := *c
+	anywhere.binaries, anywhere.lab, c = filepath.Base(c.binaries), machine.System(filepath.Base(string(c.lab))), &anywhere
+	parts := []any{layoutVersion, c.numa, c.nodes, c.processes(), identities(c.site, c.nodes)}
 	for _, n := range c.nodes {
 		kubelet, err := kubeletConfig(c.paths, n, true)
 		if err != nil {
@@ -332,7 +358,7 @@ func (c *cluster) createNamespaces() error {
 	return group.Wait()
 }
 
-// namespacesExist reports whether all namespaces exist. A cluster that has lost a namespace cannot be repaired.
+// namespacesExist reports whether all namespaces exist.
 func (c *cluster) namespacesExist() bool {
 	for _, name := range c.netnsNames() {
 		if !netnsExists(name) {

@@ -21,7 +21,10 @@
 //
 // Every process carries an environment variable that names the state folder. Down, and an Up that repairs a cluster,
 // find what exists by this variable, the names of the namespaces and the prefix of the cgroups, whatever was killed
-// before.
+// before. A cluster in a container of this machine has the same names, but its own state folder, which distinguishes them.
+//
+// The user's environment does not reach the cluster, see package environment. One lock of the machine, whatever the user's home is,
+// keeps commands apart that change or use the cluster. Up keeps what runs.
 //
 // The names and addresses above belong to the cluster with number 0; other clusters can run beside it.
 package localcluster

@@ -386,6 +386,7 @@ func existing(ctx context.Context, o Options) (*cluster, error) {
 	if _, err := os.Stat(c.generationFile()); err != nil {
 		return nil, fmt.Errorf("no local cluster is up with its state in %s", c.state)
 	}
+	c.useOwnCommands()
 	return c, nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
 )
 
@@ -181,7 +182,9 @@ func (c *cluster) reserveAddresses(root string, n node) error {
 
 // withLibraries returns programs of this machine together with the libraries that they are linked with.
 func withLibraries(ctx context.Context, programs ...string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "ldd", programs...).Output()
+	ldd := exec.CommandContext(ctx, "ldd", programs...)
+	ldd.Env = environment.Tool()
+	out, err := ldd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("looking for the libraries of %q: %w", programs, err)
 	}
@@ -248,7 +251,7 @@ func (c *cluster) writeStore(ctx context.Context, tars []string) (store string, 
 	}
 	defer output.Close()
 	daemon := exec.Command(filepath.Join(c.binaries, "containerd"), "--config="+config)
-	daemon.Env = append(os.Environ(), markState+"="+c.state) // so that Down finds it
+	daemon.Env = c.environment(markState + "=" + c.state) // so that Down finds it
 	daemon.Stdout, daemon.Stderr = output, output
 	// Its own mount namespace hides the mounts of unpacking from other processes.
 	daemon.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
@@ -263,7 +266,7 @@ func (c *cluster) writeStore(ctx context.Context, tars []string) (store string, 
 	}()
 	ctr := func(args ...string) error {
 		args = append([]string{"--address=" + socket, "--namespace=k8s.io"}, args...)
-		out, err := exec.CommandContext(ctx, filepath.Join(c.binaries, "ctr"), args...).CombinedOutput()
+		out, err := c.command(ctx, "ctr", args...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("ctr %v: %w: %s", args, err, tail(string(out), 1))
 		}

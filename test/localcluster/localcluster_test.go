@@ -15,6 +15,34 @@ import (
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
 
+// TestCgoProgramsOfEachSystem gives a program that is linked with the C library another place in the cache on another system.
+func TestCgoProgramsOfEachSystem(t *testing.T) {
+	seen := map[string]string{}
+	for name, files := range map[string]map[string]string{
+		"Debian 12":           {"etc/os-release": "ID=debian\nVERSION_ID=\"12\"\n", "lib64/ld-linux-x86-64.so.2": ""},
+		"Debian 13":           {"etc/os-release": "ID=debian\nVERSION_ID=\"13\"\n", "lib64/ld-linux-x86-64.so.2": ""},
+		"Fedora, without etc": {"usr/lib/os-release": "ID=fedora\nVERSION_ID=43\n", "lib64/ld-linux-x86-64.so.2": ""},
+		"glibc, no name":      {"lib64/ld-linux-x86-64.so.2": ""},
+		"musl, no name":       {"lib/ld-musl-x86_64.so.1": ""},
+	} {
+		root := t.TempDir()
+		for path, content := range files {
+			path = filepath.Join(root, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := system(root)
+		if other, ok := seen[id]; ok {
+			t.Errorf("%s has the same %q as %s", name, id, other)
+		}
+		seen[id] = name
+	}
+}
+
 func TestSplitCPUs(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -169,7 +197,7 @@ func TestFindHierarchies(t *testing.T) {
 	}{
 		{
 			"version 2", "29 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
-			[]hierarchy{{Dir: "/sys/fs/cgroup", V2: true}},
+			[]hierarchy{{Dir: "/sys/fs/cgroup", Root: "/", V2: true}},
 		},
 		{
 			"version 1 with joint controllers, and another view of them",
@@ -179,9 +207,9 @@ func TestFindHierarchies(t *testing.T) {
 				"33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n" +
 				"90 80 0:28 / /chroot/sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n",
 			[]hierarchy{
-				{Dir: "/sys/fs/cgroup/cpu,cpuacct"},
-				{Dir: "/sys/fs/cgroup/cpuset", CPUSet: true},
-				{Dir: "/sys/fs/cgroup/unified", V2: true},
+				{Dir: "/sys/fs/cgroup/cpu,cpuacct", Root: "/"},
+				{Dir: "/sys/fs/cgroup/cpuset", Root: "/", CPUSet: true},
+				{Dir: "/sys/fs/cgroup/unified", Root: "/", V2: true},
 			},
 		},
 	} {
@@ -246,8 +274,12 @@ func TestInNodeCgroup(t *testing.T) {
 		"3:cpuset:/tailgate-node-b/x\n0::/user.slice\n": true,
 		"0::/user.slice/tailgate-node-a\n":              false,
 		"":                                              false,
+		// The tree of a container, seen from its machine's cgroup namespace, and another container's.
+		"4:memory:/docker/0123/tailgate-node-a/kubepods/pod1\n": true,
+		"4:memory:/docker/4567/tailgate-node-a/kubepods/pod1\n": false,
+		"0::/../tailgate-node-a/kubepods/pod1\n":                true,
 	} {
-		if got := site(0).inNodeCgroup(content); got != want {
+		if got := site(0).inNodeCgroup([]hierarchy{{Root: "/"}, {Root: "/docker/0123"}, {Root: "/.."}}, content); got != want {
 			t.Errorf("%q: %v", content, got)
 		}
 	}

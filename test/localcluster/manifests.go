@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -109,7 +107,7 @@ func manifests(p paths) (string, error) {
 
 // apply sends the manifests to the API server until it accepts all of them: it serves the networks' kind only a moment
 // after it has received the CustomResourceDefinition.
-func (c *cluster) apply(ctx context.Context) error {
+func (c *cluster) apply(ctx context.Context, servers []process) error {
 	documents, err := manifests(c.paths)
 	if err != nil {
 		return err
@@ -121,17 +119,12 @@ func (c *cluster) apply(ctx context.Context) error {
 		}
 		documents += "\n---\n" + string(content)
 	}
-	var output []byte
-	err = poll(ctx, func() (bool, error) {
-		cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, "kubectl"), "--kubeconfig="+c.kubeconfig("admin"),
-			"--cache-dir="+c.join("kubectl-cache"), "apply", "--server-side", "--force-conflicts", "--filename=-")
+	return c.await(ctx, "the API server to accept the cluster's manifests", servers, func() error {
+		cmd := c.command(ctx, "kubectl", "--kubeconfig="+c.kubeconfig("admin"), "apply", "--server-side", "--force-conflicts", "--filename=-")
 		cmd.Stdin = strings.NewReader(documents)
-		var err error
-		output, err = cmd.CombinedOutput()
-		return err == nil, nil
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, tail(string(output), 3))
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("applying the cluster's manifests: %w: %s", err, tail(string(output), 3))
-	}
-	return nil
 }

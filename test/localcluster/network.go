@@ -33,8 +33,8 @@ const folderIsOurs = "folder"
 // prepareNetnsDir makes the folder of named network namespaces a shared mount point before the first namespace is mounted
 // in it, as `ip netns add` does. If that command did so afterwards, it would cover the cluster's mounts, and nothing could
 // unmount them. The marker shows Down that the cluster made the mount. It is written first, so that a mount or a folder
-// without a marker never belongs to a cluster.
-func prepareNetnsDir(p paths) error {
+// without a marker never belongs to a cluster, and removed if the mount fails.
+func prepareNetnsDir(p paths) (err error) {
 	dir := filepath.Clean(netnsDir)
 	points, err := mountsUnder(dir)
 	if err != nil {
@@ -50,6 +50,11 @@ func prepareNetnsDir(p paths) error {
 	if err := os.WriteFile(p.netnsMarker(), []byte(marker), 0o600); err != nil {
 		return fmt.Errorf("noting the mount of %s: %w", dir, err)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, releaseNetnsDir(p), os.RemoveAll(p.netnsMarker()))
+		}
+	}()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making %s: %w", dir, err)
 	}
@@ -79,8 +84,15 @@ func releaseNetnsDir(p paths) error {
 		return leaveNetnsDir(p, marker)
 	}
 	dir := filepath.Clean(netnsDir)
-	if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmounting %s: %w", dir, err)
+	// Without the mount, unmounting fails with an error that depends on the caller's capabilities.
+	points, err := mountsUnder(dir)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(points, dir) {
+		if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmounting %s: %w", dir, err)
+		}
 	}
 	if string(marker) != folderIsOurs {
 		return nil

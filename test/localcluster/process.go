@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,6 +35,11 @@ type process struct {
 	Node *node
 }
 
+// of reports whether the process belongs to a node, which it must have to become ready, or to none.
+func (pr process) of(n node) bool {
+	return pr.Node == nil && !n.Guest || pr.Node != nil && pr.Node.Name == n.Name || pr.Name == nodeProcess("guest", n.Name)
+}
+
 // start runs the command in the background. The command outlives this process, and its output goes to its log.
 func (c *cluster) start(pr process) error {
 	log, err := os.OpenFile(c.log(pr.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -43,12 +49,7 @@ func (c *cluster) start(pr process) error {
 	defer log.Close()
 	cmd := exec.Command(pr.Args[0], pr.Args[1:]...)
 	cmd.Dir = "/"
-	cmd.Env = append([]string{
-		"PATH=" + c.binaries + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=" + c.state,
-		markState + "=" + c.state,
-		markProcess + "=" + pr.Name,
-	}, pr.Env...)
+	cmd.Env = c.environment(append([]string{markState + "=" + c.state, markProcess + "=" + pr.Name}, pr.Env...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = inThread(func() error {
@@ -61,14 +62,60 @@ func (c *cluster) start(pr process) error {
 		if err != nil {
 			return err
 		}
+		plainPriority()
 		return cmd.Start()
 	})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", pr.Name, err)
 	}
+	// The kernel shows the environment, by which the process is found, a moment after Start returns.
+	for range 1000 {
+		if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid)); err != nil || len(environ) > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	// Without Wait, it would stay a zombie until this process ends. Its log shows why it ended.
-	go func() { _ = cmd.Wait() }()
+	end := make(chan *os.ProcessState, 1)
+	ends.Store(c.log(pr.Name), end)
+	go func() {
+		_ = cmd.Wait()
+		end <- cmd.ProcessState
+	}()
 	return nil
+}
+
+// ends has, by its log, a channel for the end of each process that this command started last under this name.
+var ends sync.Map
+
+// endOf reports whether this command had started a process that has ended and nothing killed it, or the signal that killed it.
+func endOf(log string) (again bool, signal string) {
+	end, ok := ends.Load(log)
+	if !ok {
+		return false, ""
+	}
+	select {
+	case state := <-end.(chan *os.ProcessState):
+		end.(chan *os.ProcessState) <- state // for the next caller
+		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return false, state.String() + ": "
+		}
+		return true, ""
+	case <-time.After(time.Second): // The kernel shows the end before Wait returns.
+		return false, ""
+	}
+}
+
+// plainPriority undoes for the calling thread, and for processes that it starts, what taskset, nice and the like changed for the
+// command that the user entered: a node must be able to use all CPUs, and pods inherit their priority.
+func plainPriority() {
+	var all unix.CPUSet
+	for i := range all {
+		all[i] = ^all[i]
+	}
+	// These calls can only fail in a container that forbids them. The nodes then run as the user's command does.
+	_ = unix.SchedSetaffinity(0, &all)
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
 }
 
 // ensure starts the command unless it runs.
@@ -93,16 +140,34 @@ type found struct {
 	Exe string
 	// State and Process are the values of markState and markProcess.
 	State, Process string
+	// Folder is the state folder as the process sees it, if State is set and the folder exists.
+	Folder fileID
 	// Cgroup is the content of /proc/PID/cgroup.
 	Cgroup string
 	// NetNS and MountNS identify the namespaces.
 	NetNS, MountNS uint64
 }
 
+// fileID identifies a file of this machine.
+type fileID struct{ Device, Inode uint64 }
+
+// identify returns the zero value if there is no such file.
+func identify(path string) fileID {
+	var stat unix.Stat_t
+	if unix.Stat(path, &stat) != nil || stat.Nlink == 0 {
+		return fileID{}
+	}
+	return fileID{stat.Dev, stat.Ino}
+}
+
+// marked reports whether a process has the mark of this cluster. A cluster in a container of this machine has the same mark, but not the
+// same folder.
+func (p paths) marked(f found) bool { return f.State == p.state && f.Folder == identify(p.state) }
+
 // runs returns a function that matches the process itself and not its children, which carry its mark, too.
 func (c *cluster) runs(name, command string) func(found) bool {
 	return func(f found) bool {
-		return f.State == c.state && f.Process == name && f.Exe == filepath.Base(command)
+		return c.marked(f) && f.Process == name && f.Exe == filepath.Base(command)
 	}
 }
 
@@ -147,6 +212,9 @@ func inspect(pid int) (found, bool) {
 			f.Process = value
 		}
 	}
+	if f.State != "" {
+		f.Folder = identify(dir + "root" + f.State)
+	}
 	cgroup, err := os.ReadFile(dir + "cgroup")
 	if err != nil {
 		return f, false
@@ -168,6 +236,7 @@ func inode(path string) uint64 {
 // ours returns a function that matches every process of the cluster with this state folder: a process that has the mark,
 // or is in a cgroup of a node or in a namespace of the cluster.
 func ours(p paths) func(found) bool {
+	trees, _ := hierarchies() // If they cannot be listed, removeCgroups fails.
 	netns, mountns := map[uint64]bool{}, map[uint64]bool{}
 	for _, name := range p.netnsNames() {
 		if netnsExists(name) {
@@ -181,15 +250,18 @@ func ours(p paths) func(found) bool {
 		}
 	}
 	return func(f found) bool {
-		return f.State == p.state || p.inNodeCgroup(f.Cgroup) || netns[f.NetNS] || mountns[f.MountNS]
+		return p.marked(f) || p.inNodeCgroup(trees, f.Cgroup) || netns[f.NetNS] || mountns[f.MountNS]
 	}
 }
 
-// inNodeCgroup reports whether a process with this content of /proc/PID/cgroup is in a cgroup of a node.
-func (s site) inNodeCgroup(content string) bool {
+// inNodeCgroup reports whether a process with this content of /proc/PID/cgroup is in a cgroup of a node. Its paths begin at the root of
+// the cgroup namespace, which in a container may be above the root of the mounted tree.
+func (s site) inNodeCgroup(trees []hierarchy, content string) bool {
 	for line := range strings.Lines(content) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) == 3 && strings.HasPrefix(fields[2], "/"+s.cgroupPrefix()) {
+		if len(fields) == 3 && slices.ContainsFunc(trees, func(h hierarchy) bool {
+			return strings.HasPrefix(fields[2], strings.TrimSuffix(h.Root, "/")+"/"+s.cgroupPrefix())
+		}) {
 			return true
 		}
 	}

@@ -3,13 +3,11 @@ package localcluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strings"
-	"time"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
@@ -25,34 +22,31 @@ import (
 // startControlPlane starts the control plane. It returns when the API server is ready and has the initial objects and the
 // default service account.
 func (c *cluster) startControlPlane(ctx context.Context, client *kubernetes.Clientset) error {
-	for _, pr := range []process{etcd(c.paths, c.binaries), apiServer(c.paths, c.binaries)} {
+	all := []process{etcd(c.paths, c.binaries), apiServer(c.paths, c.binaries), controllerManager(c.paths, c.binaries), scheduler(c.paths, c.binaries)}
+	for _, pr := range all[:2] {
 		if err := c.ensure(pr); err != nil {
 			return err
 		}
 	}
-	err := poll(ctx, func() (bool, error) {
+	err := c.await(ctx, "the API server", all[:2], c.reachable(func() error {
 		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err == nil, nil
-	})
+		return err
+	}))
 	if err != nil {
-		return fmt.Errorf("waiting for the API server: %w", err)
-	}
-	for _, pr := range []process{controllerManager(c.paths, c.binaries), scheduler(c.paths, c.binaries)} {
-		if err := c.ensure(pr); err != nil {
-			return err
-		}
-	}
-	if err := c.apply(ctx); err != nil {
 		return err
 	}
-	err = poll(ctx, func() (bool, error) {
-		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for the default service account: %w", err)
+	for _, pr := range all[2:] {
+		if err := c.ensure(pr); err != nil {
+			return err
+		}
 	}
-	return nil
+	if err := c.apply(ctx, all[:2]); err != nil {
+		return err
+	}
+	return c.await(ctx, "the default service account", all, func() error {
+		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }
 
 // startRuntimes starts containerd on both nodes. It returns when both answer and have the sandbox image.
@@ -66,9 +60,9 @@ func (c *cluster) startRuntimes(ctx context.Context) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		err := poll(ctx, func() (bool, error) { return c.ctr(ctx, n, "version") == nil, nil })
+		err := c.await(ctx, "containerd of "+n.Name, []process{containerd(c.paths, n, c.binaries)}, func() error { return c.ctr(ctx, n, "version") })
 		if err != nil {
-			return fmt.Errorf("waiting for containerd of %s: %w", n.Name, err)
+			return err
 		}
 	}
 	pause, err := c.buildPause(ctx)
@@ -148,12 +142,15 @@ func forgetHeartbeat(ctx context.Context, client *kubernetes.Clientset, n node) 
 // awaitNodes waits until the nodes are ready and offer all their devices.
 func (c *cluster) awaitNodes(ctx context.Context, client *kubernetes.Clientset, nodes []node) error {
 	for _, n := range nodes {
-		err := poll(ctx, func() (bool, error) {
+		err := c.await(ctx, n.Name, slices.DeleteFunc(c.processes(), func(pr process) bool { return !pr.of(n) }), func() error {
 			ready, err := nodeAnswers(ctx, client, n)
-			return ready && err == nil, nil
+			if err == nil && !ready {
+				err = errors.New("it is not ready, or does not offer all its devices yet")
+			}
+			return err
 		})
 		if err != nil {
-			return fmt.Errorf("waiting for %s: %w", n.Name, err)
+			return err
 		}
 	}
 	return nil
@@ -194,24 +191,10 @@ func nodeReady(object *corev1.Node, n node) bool {
 	return false
 }
 
-func (c *cluster) client() (*kubernetes.Clientset, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig("admin"))
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	config.Timeout = 10 * time.Second
-	config.QPS = -1 // No limit on the client's side.
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return client, nil
-}
-
 // ctr runs containerd's command line client for a node, from the host.
 func (c *cluster) ctr(ctx context.Context, n node, args ...string) error {
 	args = append([]string{"--address=" + c.containerdSocket(n), "--namespace=k8s.io"}, args...)
-	output, err := exec.CommandContext(ctx, filepath.Join(c.binaries, "ctr"), args...).CombinedOutput()
+	output, err := c.command(ctx, "ctr", args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ctr on %s: %w: %s", n.Name, err, tail(string(output), 1))
 	}
@@ -240,14 +223,11 @@ func (c *cluster) load(ctx context.Context, flags []string, tars ...string) erro
 	return group.Wait()
 }
 
-// explain adds to an error the first process that has ended, with the last line of its log.
+// explain adds to an error where the logs are, and what to do against a known cause.
 func (c *cluster) explain(err error) error {
-	for _, pr := range c.processes() {
-		running, findErr := c.running(pr)
-		log, readErr := os.ReadFile(c.log(pr.Name))
-		if findErr == nil && !running && readErr == nil {
-			return fmt.Errorf("%w; %s ended: %s", err, pr.Name, strings.TrimSpace(tail(string(log), 1)))
-		}
+	var e *ended
+	if r := remedy(err.Error()); r != "" && !errors.As(err, &e) {
+		err = fmt.Errorf("%w; %s", err, r)
 	}
 	return fmt.Errorf("%w; logs are in %s", err, c.join("logs"))
 }

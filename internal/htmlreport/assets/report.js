@@ -11,7 +11,7 @@ for (const table of document.querySelectorAll("table.heat")) {
     field.tabIndex = x === 0 && y === 0 ? 0 : -1;
     const describe = () => {
       const [client, server] = [table.tBodies[0].rows[y].cells[0], table.tHead.rows[0].cells[x + 1]].map((name) => name.textContent);
-      readout.textContent = client + " to " + server + ": " + ({ "": "no pair", "?": "unknown", lost: "lost" }[field.textContent] || field.textContent + " µs");
+      readout.textContent = client + " to " + server + ": " + ({ "": "no pair", "?": "not measured yet" }[field.textContent] || field.textContent + (/^[\d.,]+$/.test(field.textContent) ? " µs" : ""));
     };
     field.addEventListener("mouseenter", describe);
     field.addEventListener("focus", describe);
@@ -69,11 +69,13 @@ function percent(x) {
   return String(+p.toFixed(Math.max(1, Math.ceil(x))));
 }
 function group() { return data.groups.find((g) => g.id === select.value); }
-function shownLines() { return group().lines.filter((line) => !hiddenLines.has(line.name)); }
+function shownLines(g) { return g.lines.filter((line) => !hiddenLines.has(line.name)); }
 function logarithmic() { return document.getElementById("scale-log").checked; }
 function palette() { return dark.matches && !printing && !print.matches ? COLORS.dark : COLORS.light; }
 function colorOf(line) { return palette().lines[line.color % 8]; }
-function dashOf(line) { return line.color >= 8 ? [6, 4] : undefined; }
+// dashOf returns the dash of a line: with eight colours, forty lines differ, and those with similar colours differ in their dash.
+const DASHES = [[], [9, 3], [2, 2], [9, 3, 2, 3], [5, 3]];
+function dashOf(line) { return DASHES[(line.color + Math.floor(line.color / 8)) % DASHES.length]; }
 
 // yScale is the same for linear and logarithmic plots: what is in them with some room.
 function yScale() {
@@ -112,13 +114,19 @@ function axes(x) {
   return [{ ...common, ...x }, y];
 }
 
-function drawCurves() {
-  const g = group();
-  const lines = shownLines();
+// drawCurves draws the percentiles of a cell into a place. It returns the plot; nothing, and a text in the place, if there is no
+// percentile: an axis without data would be invented.
+function drawCurves(g, place) {
+  const lines = shownLines(g);
   const series = [{}];
   const columns = [data.x];
   const pad = (v) => data.x.map((_, i) => i < v.length ? v[i] : null);
   const rounds = document.getElementById("rounds").checked;
+  place.textContent = "";
+  if (!lines.some((line) => line.all.length > 0 || line.rounds.some((round) => round.v.length > 0))) {
+    place.textContent = lines.length > 0 ? "There is nothing to draw: no percentile has ten samples beyond it and none lost below it; the table says how many samples each needs." : "All lines are hidden.";
+    return null;
+  }
   for (const line of lines) {
     if (rounds && line.rounds.length > 1) for (const round of line.rounds) {
       series.push({ stroke: colorOf(line), width: 1, alpha: 0.5, dash: dashOf(line), points: { show: false } });
@@ -129,20 +137,29 @@ function drawCurves() {
     series.push({ stroke: colorOf(line), width: 3, dash: dashOf(line), points: { show: false }, line });
     columns.push(pad(line.all));
   }
-  const end = Math.max(1, ...g.lines.map((line) => Math.max(line.all.length, ...line.rounds.map((r) => r.v.length))).map((n) => data.x[Math.max(n - 1, 0)]));
+  const end = Math.max(1, ...lines.map((line) => Math.max(line.all.length, ...line.rounds.map((r) => r.v.length))).map((n) => data.x[Math.max(n - 1, 0)]));
   const ticks = [Math.log10(2)];
   for (let i = 1; i <= end + 1e-9; i++) ticks.push(i);
-  curves.textContent = "";
+  const width = place.clientWidth;
+  // Labels that would lie over the one before them are left out.
+  const labels = (u, marks) => {
+    let last = -Infinity;
+    return marks.map((x) => {
+      const at = (width - 80) * x / end;
+      if (at - last < 56) return "";
+      last = at;
+      return (Math.abs(x - Math.log10(2)) < 1e-6 ? "50" : percent(x)) + " %";
+    });
+  };
   const plot = new uPlot({
-    width: curves.clientWidth, height: 380, legend: { show: false }, series,
+    width, height: 380, legend: { show: false }, series,
     cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
     scales: { x: { time: false, range: () => [0, end + 0.02] }, y: yScale() },
-    axes: axes({ splits: () => ticks, values: (u, marks) => marks.map((x) => (Math.abs(x - Math.log10(2)) < 1e-6 ? "50" : percent(x)) + " %"), filter: (u, marks) => marks, size: 34 }),
-    hooks: { setCursor: [(u) => tell(u.cursor.idx)] },
-  }, columns, curves);
-  curves.plot = plot;
-  curves.at = null;
+    axes: axes({ splits: () => ticks, values: labels, filter: (u, marks) => marks, size: 34 }),
+    hooks: place === curves ? { setCursor: [(u) => tell(u.cursor.idx)] } : {},
+  }, columns, place);
   plots.push(plot);
+  return plot;
 }
 // tell says what the lines are at a position of the grid.
 function tell(i) {
@@ -151,11 +168,11 @@ function tell(i) {
   const at = document.createElement("b");
   at.textContent = "p" + percent(data.x[i]) + "  ";
   readout.append(at);
-  for (const line of shownLines()) {
+  shownLines(group()).forEach((line, n) => {
     const one = document.createElement("span");
     one.textContent = line.name + " " + (i < line.all.length ? latency(line.all[i]) : "–");
-    readout.append(one);
-  }
+    readout.append(n > 0 ? "; " : "", one);
+  });
 }
 
 // placeKey says in a legend which shape a place has, and how many there are. Its path has the colour of the style.
@@ -174,12 +191,10 @@ function placeKey(place, count) {
   return key;
 }
 
-function drawStrips() {
-  for (const place of document.querySelectorAll(".strips")) place.textContent = "";
-  const g = group();
+function drawStrips(g) {
   const place = document.querySelector('[data-strips="' + g.id + '"]');
   if (!place) return;
-  const lines = shownLines().filter((line) => line.course);
+  const lines = shownLines(g).filter((line) => line.course);
   let lo = Infinity, hi = 0;
   for (const line of lines) for (const r of line.course) for (const v of [...r.p50, ...r.max]) if (v != null) { lo = Math.min(lo, v); hi = Math.max(hi, v); }
   for (const line of lines) {
@@ -212,6 +227,10 @@ function drawStrips() {
     key.className = "note key-of-strip";
     key.textContent = "Line: p50; dashed: p99; dots: the slowest" + (lost.length ? "; triangles: messages were lost" : "");
     place.append(heading, strip, key);
+    if (!max.some((v) => v != null)) {
+      strip.textContent = "There is nothing to draw: no interval has a sample.";
+      continue;
+    }
     const marks = PLACES.map((where, i) => ({ count: slow.filter((s) => s[2] === i).length, path: new Path2D(where.shape), where }));
     if (slow.length) key.append("; marked: the slowest samples of each round, by whose CPU was interrupted: ");
     for (const m of marks) if (m.count) {
@@ -274,30 +293,69 @@ function listLines() {
     box.checked = !hiddenLines.has(line.name);
     box.value = line.name;
     box.addEventListener("change", () => { if (box.checked) hiddenLines.delete(line.name); else hiddenLines.add(line.name); draw(); });
-    const key = document.createElement("i");
-    key.className = "key k" + line.color % 8 + (line.color >= 8 ? " dashed" : "");
-    label.append(box, key, line.name);
+    label.append(box, keyOf(line), line.name);
     list.append(label);
   }
 }
+// keyOf draws a short piece of a line for a legend.
+function keyOf(line) {
+  const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  icon.setAttribute("viewBox", "0 0 30 8");
+  icon.setAttribute("class", "key k" + line.color % 8);
+  icon.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", "M0 4H30");
+  path.setAttribute("stroke-dasharray", dashOf(line).join(" "));
+  icon.append(path);
+  return icon;
+}
+// drawOnPaper draws the percentiles of a cell below its name, with a legend that names the lines that are hidden.
+function drawOnPaper(g, part) {
+  const paper = document.createElement("div"), keys = document.createElement("p"), plot = document.createElement("div");
+  paper.className = "paper";
+  keys.className = "keys";
+  plot.className = "plot";
+  for (const line of g.lines) {
+    const key = document.createElement("span");
+    if (hiddenLines.has(line.name)) key.append("(" + line.name + " is hidden)"); else key.append(keyOf(line), " " + line.name);
+    keys.append(key);
+  }
+  paper.append(keys, plot);
+  part.querySelector(".cellname").after(paper);
+  drawCurves(g, plot);
+}
+// draw draws the selected cell, and all cells on paper, where nobody can select.
 function draw() {
   for (const plot of plots) plot.destroy();
   plots = [];
-  for (const part of document.querySelectorAll(".group")) part.hidden = part.dataset.group !== select.value;
-  drawCurves();
-  drawStrips();
-  curves.dataset.drawn = plots.length + " " + (curves.plot.series.length - 1) + " " + (logarithmic() ? "log" : "linear");
+  const onPaper = printing || print.matches;
+  for (const old of document.querySelectorAll(".group .paper")) old.remove();
+  for (const place of document.querySelectorAll(".strips")) place.textContent = "";
+  curves.hidden = onPaper;
+  for (const part of document.querySelectorAll(".group")) {
+    part.hidden = !onPaper && part.dataset.group !== select.value;
+    if (!onPaper) continue;
+    const g = data.groups.find((g) => g.id === part.dataset.group);
+    drawOnPaper(g, part);
+    drawStrips(g);
+  }
+  if (onPaper) return;
+  curves.at = null;
+  curves.plot = drawCurves(group(), curves);
+  drawStrips(group());
+  curves.dataset.drawn = plots.length + " " + (curves.plot ? curves.plot.series.length - 1 : 0) + " " + (logarithmic() ? "log" : "linear");
 }
 
 controls.hidden = false;
+document.getElementById("noplots").hidden = true;
 controls.addEventListener("submit", (e) => e.preventDefault());
 select.addEventListener("change", () => { listLines(); draw(); });
 for (const id of ["scale-log", "scale-linear", "rounds"]) document.getElementById(id).addEventListener("change", draw);
 curves.addEventListener("keydown", (e) => {
   const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[e.key];
-  if (!step) return;
+  const last = Math.max(-1, ...shownLines(group()).map((line) => line.all.length - 1));
+  if (!step || !curves.plot || last < 0) return;
   e.preventDefault();
-  const last = Math.max(0, ...shownLines().map((line) => line.all.length - 1));
   curves.at = Math.min(last, Math.max(0, (curves.at == null ? -1 : curves.at) + step));
   const u = curves.plot;
   u.setCursor({ left: u.valToPos(data.x[curves.at], "x"), top: 10 });

@@ -4,7 +4,7 @@
 // The tool reports no samples. The mean round trip is exact, computed from the number of transactions and the time that
 // they took; everything else comes from the tool's own histogram of whole microseconds and is kept as tool.Own. Its
 // buckets are 1 µs wide below 100 µs, 10 µs below 1 ms, 100 µs below 10 ms and so on, and a percentile is interpolated
-// within its bucket: Own.StepNs is the width of the widest bucket that was needed.
+// within its bucket: Own.Ranges has the edges of the buckets.
 //
 // Limits of the tool that show in the results:
 //   - It has no warm-up. The connection is made before, but the first message already counts. When a warm-up is
@@ -20,7 +20,7 @@
 //   - When the server hangs or the path is cut until the end, it hangs too, and the deadline ends it.
 //   - In UDP_STREAM, 2.7.0 counts datagrams that the sender's own queue drops as sent when there is no /etc/protocols.
 //     A warning states this.
-//   - It takes times from the wall clock, so setting the clock during a measurement makes the result wrong.
+//   - It takes times from the wall clock, so a measurement during which the clock was set or slewed fails.
 //   - Percentiles overflow after 2³¹ round trips (two hours at 300,000 a second) and are then left out.
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - It does not print its version.

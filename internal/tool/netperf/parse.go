@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -19,11 +20,13 @@ func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (too
 	}
 	r := read(string(out.Stdout))
 	m := tool.Measurement{Figures: r.figures(c)}
-	var err error
-	if c.Stream {
-		m.Bandwidth, m.Lost, err = r.bandwidth(c)
-	} else {
-		m.Own, err = r.own(c)
+	err := out.Clocks.CheckSteady("netperf", out.Clocks.Wall)
+	switch {
+	case err != nil:
+	case c.Stream:
+		m.Bandwidth, m.Lost, err = r.bandwidth(c, out.Clocks)
+	default:
+		m.Own, err = r.own(c, out.Clocks)
 	}
 	// An error that follows from an invalid value does not count.
 	if r.err != nil {
@@ -134,14 +137,19 @@ func (r *report) nanoseconds(name string) int64 {
 	return us * 1_000
 }
 
-// elapsed returns the measuring time in seconds, to 10 ms. A measurement that ended early is an error.
-func (r *report) elapsed(c tool.Cell) (float64, error) {
+// elapsed returns the measuring time in seconds, to 10 ms, and an error if it is not the requested time; spare is how long the data
+// that were sent may have taken to arrive.
+func (r *report) elapsed(c tool.Cell, clocks tool.Clocks, spare time.Duration) (float64, error) {
 	seconds := r.float("ELAPSED_TIME")
-	if r.err == nil && seconds < 0.95*c.Duration.Seconds() {
-		return 0, tool.Failf("netperf measured %gs of %s: the server ended the test, or the clock was set",
-			seconds, c.Duration)
+	if r.err != nil {
+		return 0, nil
 	}
-	return seconds, nil
+	if clocks.Wall > 0 {
+		// Its clock was right, so that a late end is the path's.
+		spare = max(spare, clocks.Raw)
+	}
+	// A float of hours is a duration, and one of centuries is not.
+	return seconds, clocks.CheckRun("netperf", time.Duration(math.Round(min(seconds, 1e6)*1e3))*time.Millisecond, c.Duration, spare)
 }
 
 // near reports whether two values are equal to within a thousandth plus the rounding of the time to 10 ms.
@@ -150,13 +158,13 @@ func near(a, b, elapsed float64) bool {
 }
 
 // own returns the statistics of a cell with round trips.
-func (r *report) own(c tool.Cell) (*tool.Own, error) {
+func (r *report) own(c tool.Cell, clocks tool.Clocks) (*tool.Own, error) {
 	size := r.size(c, "REQUEST_SIZE", "RESPONSE_SIZE")
 	sent, answered := r.messages("LOCAL_BYTES_SENT", size), r.messages("LOCAL_BYTES_RECVD", size)
 	arrived, rate := r.messages("REMOTE_BYTES_RECVD", size), r.float("TRANSACTION_RATE")
-	elapsed, err := r.elapsed(c)
-	if r.err != nil || err != nil {
-		return nil, err
+	elapsed, off := r.elapsed(c, clocks, 0)
+	if r.err != nil || off != nil && elapsed < c.Duration.Seconds() {
+		return nil, off
 	}
 	// The end of the time may interrupt the last round trip.
 	if answered > sent || sent > answered+1 || arrived > sent {
@@ -170,7 +178,7 @@ func (r *report) own(c tool.Cell) (*tool.Own, error) {
 		r.fail("%d round trips in %g s are not %g a second", answered, elapsed, rate)
 		return nil, nil
 	}
-	own := &tool.Own{Count: answered, MeanNs: 1e9 / rate, StepNs: 1_000}
+	own := &tool.Own{Count: answered, MeanNs: 1e9 / rate, StepNs: microsecond}
 	if answered <= math.MaxInt32 {
 		if err := r.accounted(c, sent, answered, rate); err != nil {
 			return nil, err
@@ -183,7 +191,8 @@ func (r *report) own(c tool.Cell) (*tool.Own, error) {
 	if arrived < sent {
 		return nil, tool.Failf("%d of %d messages did not arrive at the server: %s", sent-arrived, sent, lossOf(c))
 	}
-	return own, nil
+	// A path that was cut at the end, as above, explains a late end better.
+	return own, off
 }
 
 // accounted compares the sum of the single round trips with the duration of the test when the last message was not
@@ -221,12 +230,12 @@ func lossOf(c tool.Cell) string {
 // bucket, part of which may lie beyond the extremes.
 func (r *report) histogram(own *tool.Own) {
 	own.MinNs, own.MaxNs = r.nanoseconds("MIN_LATENCY"), r.nanoseconds("MAX_LATENCY")
-	percentile := func(name string) int64 {
-		ns := r.nanoseconds(name)
-		own.StepNs = max(own.StepNs, bucket(ns))
-		return min(max(ns, own.MinNs), own.MaxNs)
+	for i, to := range []*int64{&own.P50Ns, &own.P90Ns, &own.P99Ns} {
+		ns := r.nanoseconds([]string{"P50_LATENCY", "P90_LATENCY", "P99_LATENCY"}[i])
+		*to = min(max(ns, own.MinNs), own.MaxNs)
+		at := bucket(ns)
+		own.Ranges[i] = tool.Range{LowNs: max(at.LowNs, own.MinNs-microsecond, 0), HighNs: min(at.HighNs, own.MaxNs+microsecond)}
 	}
-	own.P50Ns, own.P90Ns, own.P99Ns = percentile("P50_LATENCY"), percentile("P90_LATENCY"), percentile("P99_LATENCY")
 	// NaN is the root of a sum that rounding made negative.
 	if !strings.HasSuffix(r.text("STDDEV_LATENCY"), "nan") {
 		own.StdDevNs = int64(math.Round(min(r.float("STDDEV_LATENCY"), math.MaxInt32) * 1_000))
@@ -237,18 +246,38 @@ func (r *report) histogram(own *tool.Own) {
 	}
 }
 
-// bucket returns the width of the histogram's bucket of a latency, both in ns.
-func bucket(ns int64) int64 {
-	width := int64(1_000)
+// microsecond is the step of the tool's clock, in ns.
+const microsecond = 1_000
+
+// width returns the width of the histogram's bucket of a latency, both in ns.
+func width(ns int64) int64 {
+	width := int64(microsecond)
 	for ns >= 100*width {
 		width *= 10
 	}
 	return width
 }
 
+// bucket returns the range of the true percentile that the tool prints as ns. It is interpolated to anywhere above the lower edge of
+// its bucket, up to the upper edge, and then cut to whole microseconds: a value on an edge may be of the bucket below. From 10 µs on,
+// every whole microsecond may. The latencies in a bucket are differences of two times that were cut to microseconds, which are up to
+// one more than the true difference.
+func bucket(ns int64) tool.Range {
+	w := width(ns)
+	r := tool.Range{LowNs: ns - ns%w, HighNs: ns - ns%w + w}
+	if r.LowNs == ns && ns > 10*microsecond {
+		r.LowNs -= width(ns - 1)
+	}
+	r.LowNs -= microsecond
+	return r
+}
+
+// queued is the most bytes that may be on the way when a stream ends: in the buffers of both sockets, and in queues of the path.
+const queued = 64 << 20
+
 // bandwidth returns the result of a cell that streams, with the number of datagrams that did not arrive. The tool
 // divides the bytes that arrived by the time until all of them had arrived.
-func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
+func (r *report) bandwidth(c tool.Cell, clocks tool.Clocks) (*tool.Bandwidth, int64, error) {
 	const unit, asKilobits = "THROUGHPUT_UNITS", "10^3bits/s"
 	if u := r.text(unit); u != asKilobits {
 		r.fail("%s is %.40q and not %q", unit, u, asKilobits)
@@ -259,12 +288,12 @@ func (r *report) bandwidth(c tool.Cell) (*tool.Bandwidth, int64, error) {
 		BitsPerSecond:     1e3 * r.float("REMOTE_RECV_THROUGHPUT"),
 		SentBitsPerSecond: 1e3 * r.float("LOCAL_SEND_THROUGHPUT"),
 	}
-	elapsed, err := r.elapsed(c)
+	if r.err == nil && (arrived == 0 || b.BitsPerSecond == 0) {
+		return nil, 0, tool.Failf("none of the %d bytes that netperf sent arrived at the server", sent)
+	}
+	elapsed, err := r.elapsed(c, clocks, time.Duration(min(8*queued/max(b.BitsPerSecond, 1), 60)*float64(time.Second)))
 	if r.err != nil || err != nil {
 		return nil, 0, err
-	}
-	if arrived == 0 || b.BitsPerSecond == 0 {
-		return nil, 0, tool.Failf("none of the %d bytes that netperf sent arrived at the server", sent)
 	}
 	for _, of := range []struct {
 		bytes         int64
@@ -350,6 +379,8 @@ func explain(c tool.Cell, out tool.Output) error {
 		// The digits are few enough for an int.
 		n, _ := strconv.Atoi(remote[1])
 		why = fmt.Sprintf("the server's end failed: %v", syscall.Errno(n))
+	case has("connect_data_socket failed"):
+		why = tool.SecondPort
 	case has("(errno 90)", "Message too long"):
 		why = fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)
 	case has("Network is unreachable", "No route to host"):

@@ -75,8 +75,8 @@ func TestParseRoundTrips(t *testing.T) {
 				want := tool.Own{
 					Count:  int64(of("LOCAL_BYTES_RECVD") / 64),
 					MeanNs: 1e9 / of("TRANSACTION_RATE"),
-					StepNs: m.Own.StepNs,
-					MinNs:  ns("MIN_LATENCY"), MaxNs: ns("MAX_LATENCY"), StdDevNs: ns("STDDEV_LATENCY"),
+					StepNs: 1_000, Ranges: m.Own.Ranges,
+					MinNs: ns("MIN_LATENCY"), MaxNs: ns("MAX_LATENCY"), StdDevNs: ns("STDDEV_LATENCY"),
 					P50Ns: ns("P50_LATENCY"), P90Ns: ns("P90_LATENCY"), P99Ns: ns("P99_LATENCY"),
 				}
 				if diff := cmp.Diff(want, *m.Own); diff != "" {
@@ -235,6 +235,11 @@ func TestParseOwn(t *testing.T) {
 	good := tool.Own{
 		Count: 100_000, MeanNs: 20_000, MinNs: 11_000, MaxNs: 1_234_000, StdDevNs: 4_560,
 		P50Ns: 19_000, P90Ns: 22_000, P99Ns: 54_000, StepNs: 1_000,
+		// Of the bucket below if it is the upper edge, and of a time that was cut to microseconds at both ends.
+		Ranges: [3]tool.Range{{LowNs: 17_000, HighNs: 20_000}, {LowNs: 20_000, HighNs: 23_000}, {LowNs: 52_000, HighNs: 55_000}},
+	}
+	p99 := func(ns, low, high int64) func(*tool.Own) {
+		return func(o *tool.Own) { o.P99Ns, o.Ranges[2] = ns, tool.Range{LowNs: low, HighNs: high} }
 	}
 	but := func(change func(*tool.Own)) tool.Own {
 		own := good
@@ -257,19 +262,30 @@ func TestParseOwn(t *testing.T) {
 		},
 		"a percentile below 100 µs is of whole microseconds": {
 			lines: "P99_LATENCY=99",
-			want:  but(func(o *tool.Own) { o.P99Ns = 99_000 }),
+			want:  but(p99(99_000, 97_000, 100_000)),
 		},
 		"from 100 µs on it lies in a bucket of 10 µs": {
 			lines: "P99_LATENCY=104",
-			want:  but(func(o *tool.Own) { o.P99Ns, o.StepNs = 104_000, 10_000 }),
+			want:  but(p99(104_000, 99_000, 110_000)),
+		},
+		"on the lower edge of such a bucket, it may be of the bucket below": {
+			lines: "P99_LATENCY=110",
+			want:  but(p99(110_000, 99_000, 120_000)),
+		},
+		"the bucket below the first of them has 1 µs": {
+			lines: "P99_LATENCY=100",
+			want:  but(p99(100_000, 98_000, 110_000)),
 		},
 		"from 1 ms on in one of 100 µs": {
 			lines: "P99_LATENCY=1000",
-			want:  but(func(o *tool.Own) { o.P99Ns, o.StepNs = 1_000_000, 100_000 }),
+			want:  but(p99(1_000_000, 989_000, 1_100_000)),
 		},
 		"interpolated beyond the extremes": {
 			lines: "P50_LATENCY=10 P99_LATENCY=1290",
-			want:  but(func(o *tool.Own) { o.P50Ns, o.P99Ns, o.StepNs = 11_000, 1_234_000, 100_000 }),
+			want: but(func(o *tool.Own) {
+				p99(1_234_000, 1_199_000, 1_235_000)(o)
+				o.P50Ns, o.Ranges[0] = 11_000, tool.Range{LowNs: 10_000, HighNs: 11_000}
+			}),
 		},
 		"a deviation that is no number": {
 			lines: "STDDEV_LATENCY=-nan",
@@ -284,7 +300,11 @@ func TestParseOwn(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			m, err := parse(t, cell("UDP_RR", 64, 2*time.Second), 0, with(goodRoundTrips, c.lines))
+			duration := 2 * time.Second
+			if strings.Contains(c.lines, "ELAPSED_TIME=43200.00") {
+				duration = 12 * time.Hour
+			}
+			m, err := parse(t, cell("UDP_RR", 64, duration), 0, with(goodRoundTrips, c.lines))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -399,12 +419,12 @@ func TestParseFails(t *testing.T) {
 		"more arrived than were sent": {
 			test: "UDP_RR", lines: "REMOTE_BYTES_RECVD=6400064", says: "100001 arrived",
 		},
-		"a rate of another time":       {lines: "ELAPSED_TIME=2.50", says: "in 2.5 s are not 50000 a second"},
+		"a rate of another time":       {lines: "ELAPSED_TIME=2.03", says: "in 2.03 s are not 50000 a second"},
 		"a round trip of another rate": {lines: "RT_LATENCY=10.000", says: "are not 50000 a second"},
 		"round trips that do not fit":  {lines: "MEAN_LATENCY=27.00", says: "do not fit into 2 s"},
 		"percentiles out of order":     {lines: "P50_LATENCY=23", says: "percentiles of 23000, 22000"},
 		"extremes out of order":        {lines: "MIN_LATENCY=1235", says: "latencies of 1235000 to 1234000"},
-		"a test that ended early":      {lines: "ELAPSED_TIME=1.89", says: "measured 1.89s of 2s"},
+		"a test that ended early":      {lines: "ELAPSED_TIME=1.89", says: "measured for 1.89s of 2s"},
 		"no answer": {
 			test: "UDP_RR",
 			lines: "LOCAL_BYTES_SENT=64 LOCAL_BYTES_RECVD=0 REMOTE_BYTES_RECVD=0 TRANSACTION_RATE=0.000 " +
@@ -431,7 +451,7 @@ func TestParseFails(t *testing.T) {
 			test: "UDP_STREAM", lines: "LOCAL_SEND_SIZE=16384", says: "LOCAL_SEND_SIZE is 16384 and not 1000",
 		},
 		"a stream that ended early": {
-			test: "UDP_STREAM", lines: "ELAPSED_TIME=1.00", says: "measured 1s of 2s",
+			test: "UDP_STREAM", lines: "ELAPSED_TIME=1.00", says: "measured for 1s of 2s",
 		},
 		"a stream of which nothing arrived": {
 			test: "UDP_STREAM", lines: "REMOTE_BYTES_RECVD=0 REMOTE_RECV_THROUGHPUT=0.00",
@@ -526,7 +546,7 @@ func TestExplain(t *testing.T) {
 		"a number that is no error": {exit: 255, stdout: "netperf: remote error 99999", says: "unexpected way"},
 		"no way": {
 			exit: 1, stderr: "netperf: send_omni: connect_data_socket failed: No route to host\n",
-			says: "there is no route to the server",
+			says: "its control connection worked, but not the second one",
 		},
 		"too long for the path": {
 			exit: 1, stdout: "send_data: data send error: Message too long (errno 90)\n",

@@ -104,7 +104,9 @@ var common = []Cause{
 	{[]string{"Failed to set CPU affinity"}, "it may not run on the CPU that it should use"},
 	{[]string{"Could not open output file"}, "it cannot write its samples to the scratch volume"},
 	{[]string{"failed to join"}, "it cannot join the multicast group on the interface of the measured network"},
+	{[]string{"connect(read_fd", "connect(ctx->read_fd"}, tool.SecondPort},
 	{[]string{"errno=(111 "}, "no server listened for 10s"},
+	{[]string{"errno=(110 ", "errno=(1 "}, "it cannot reach the server: does a firewall or a NetworkPolicy block the connection?"},
 	{[]string{"errno=(113 ", "errno=(101 "}, "there is no route to the server"},
 	{[]string{"errno=(104 ", "errno=(32 ", "errno=(0 "}, "the server ended before the test did"},
 }

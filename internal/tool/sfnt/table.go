@@ -2,6 +2,7 @@ package sfnt
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -126,6 +127,29 @@ func (h Header) FullRTT() (bool, error) {
 		return false, fmt.Errorf("its output does not contain whether it reports RTT or 1/2 RTT")
 	}
 	return slices.Contains(arguments, "--rtt"), nil
+}
+
+// TicksPerSecond returns the rate to which the tool calibrated the CPU's time stamp counter.
+func (h Header) TicksPerSecond() (int64, error) {
+	hz, err := strconv.ParseInt(h.Value("tsc_hz"), 10, 64)
+	if err != nil || hz < 100e6 || hz > 100e9 {
+		return 0, fmt.Errorf("its clock has no plausible rate: %q", h.Value("tsc_hz"))
+	}
+	return hz, nil
+}
+
+// CheckClock returns a Failure if the clock of a tool was calibrated wrongly, by its own second calibration or by the agent's clocks.
+func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
+	hz, err := h.TicksPerSecond()
+	if err != nil {
+		return tool.Failf("%s's table cannot be read: %v", name, err)
+	}
+	for _, e := range h {
+		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {
+			return tool.ClockWrong("%s calibrated the CPU's time stamp counter to %d ticks a second, and then: %s", name, hz, e.Value)
+		}
+	}
+	return cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
 }
 
 // Figures returns the clock's rate and the header's lines about acceleration.

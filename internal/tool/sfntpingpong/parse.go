@@ -30,6 +30,9 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	if err != nil {
 		return tool.Measurement{}, tool.Failf("sfnt-pingpong's table cannot be read: %v", err)
 	}
+	if err := header.CheckClock(v1alpha1.ToolSfntPingpong, out.Clocks); err != nil {
+		return tool.Measurement{}, err
+	}
 	name := fmt.Sprintf("%s-%d.dat", rawPrefix, c.MessageSize)
 	raw, err := out.OpenRaw(name)
 	if err != nil {
@@ -70,8 +73,9 @@ type window struct {
 
 	// count, min and max cover all samples as they are in the file.
 	count, min, max int64
-	// elapsed is the sum of all round trips in nanoseconds, recorded the number of samples that were passed on.
-	elapsed, recorded int64
+	// elapsed is the sum of all round trips in nanoseconds, and begun the part of it before the last batch; recorded is the number of
+	// samples that were passed on.
+	elapsed, begun, recorded int64
 }
 
 // addLine adds the sample of a line of the raw file.
@@ -87,6 +91,9 @@ func (w *window) add(sample int64) error {
 	// A bound far above any valid sample keeps the sum from overflowing.
 	if sample <= 0 || sample > int64(time.Hour) {
 		return fmt.Errorf("sample %d is %d ns: a stall overflowed the tool's counters, as 1.5.0's do after 2 s; use 1.6 or later", w.count+1, sample)
+	}
+	if w.count%batch == 0 {
+		w.begun = w.elapsed
 	}
 	w.count++
 	w.min, w.max = min(w.min, sample), max(w.max, sample)
@@ -118,6 +125,11 @@ func (w *window) check(row Row) error {
 	total := w.cell.Warmup + w.cell.Duration
 	if missing := int64(total) - w.elapsed; missing > int64(total/10+500*time.Millisecond) {
 		return tool.Failf("sfnt-pingpong ran for %s, but its samples account for %s: a stall is not among them", total, time.Duration(w.elapsed).Round(time.Millisecond))
+	}
+	// It begins no batch after its time by CLOCK_MONOTONIC, and times round trips with the counter that it calibrated.
+	if begun := time.Duration(w.begun); begun > total+total/100+10*time.Millisecond {
+		return tool.ClockWrong("sfnt-pingpong began its last messages within %s, but the round trips before add up to %s: "+
+			"it calibrated its clock wrongly, or a clock was slewed", total, begun.Round(time.Millisecond))
 	}
 	if w.recorded == 0 {
 		return tool.Failf("sfnt-pingpong measured no message after the warm-up of %s", w.cell.Warmup)

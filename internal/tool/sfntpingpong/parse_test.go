@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -133,7 +134,7 @@ func TestParseCaptured(t *testing.T) {
 
 func TestParseDoublesHalves(t *testing.T) {
 	s := tcp64Session()
-	s.header = "# cmdline: sfnt-pingpong tcp h\n# version: 1.5.0\n"
+	s.header = "# cmdline: sfnt-pingpong tcp h\n# version: 1.5.0\n# tsc_hz: 2500000000\n"
 	for i := range s.raw {
 		s.raw[i] = 5_000
 	}
@@ -148,13 +149,48 @@ func TestParseDoublesHalves(t *testing.T) {
 
 func TestParseWarns(t *testing.T) {
 	s := tcp64Session()
-	s.header += "# WARNING: tsc_hz changed to 2600000000 on recheck\n# LD_PRELOAD=libonload.so\n"
+	s.header += "# WARNING: the moon is full\n# LD_PRELOAD=libonload.so\n"
 	_, m, err := parse(tcp64, s.output())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Warnings) != 1 || !strings.Contains(m.Warnings[0], "tsc_hz changed") {
+	if len(m.Warnings) != 1 || !strings.Contains(m.Warnings[0], "the moon is full") {
 		t.Errorf("warnings %q", m.Warnings)
+	}
+}
+
+func TestParseWrongClock(t *testing.T) {
+	right := tool.Clocks{Raw: 5 * time.Second, Monotonic: 5 * time.Second, Wall: 5 * time.Second, Ticks: 12_500_000_000}
+	cases := map[string]struct {
+		spoil func(*session, *tool.Clocks)
+		says  string
+	}{
+		"as it should be":                        {func(*session, *tool.Clocks) {}, ""},
+		"an agent that cannot read the counter":  {func(_ *session, c *tool.Clocks) { c.Ticks = 0 }, ""},
+		"NTP corrects the rate":                  {func(_ *session, c *tool.Clocks) { c.Monotonic += c.Raw / 2000 }, ""},
+		"the wall clock is set":                  {func(_ *session, c *tool.Clocks) { c.Wall += time.Hour }, ""},
+		"a slewed clock":                         {func(_ *session, c *tool.Clocks) { c.Monotonic += c.Raw / 100 }, "the clock by which it measures advanced by 5.05s"},
+		"a calibration that is 1 % too high":     {func(_ *session, c *tool.Clocks) { c.Ticks -= c.Ticks / 100 }, "but it made 2475000000"},
+		"a calibration that is 1 % too low":      {func(_ *session, c *tool.Clocks) { c.Ticks += c.Ticks / 100 }, "but it made 2525000000"},
+		"a second calibration that differs":      {func(s *session, _ *tool.Clocks) { s.header += "# WARNING: tsc_hz changed to 2600000000 on recheck\n" }, "and then: tsc_hz changed to 2600000000"},
+		"a header without a rate":                {func(s *session, _ *tool.Clocks) { s.header = strings.ReplaceAll(s.header, "tsc_hz", "x") }, "no plausible rate"},
+		"round trips that do not fit their time": {func(s *session, _ *tool.Clocks) { s.raw = slices.Repeat(s.raw, 2) }, "began its last messages within"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, clocks := tcp64Session(), right
+			s.header = strings.TrimRight(s.header, "\n") + "\n"
+			if !strings.Contains(s.header, "tsc_hz") {
+				s.header += "# tsc_hz: 2500000000\n"
+			}
+			c.spoil(s, &clocks)
+			out := s.summed().output()
+			out.Clocks = clocks
+			_, _, err := parse(tcp64, out)
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
 	}
 }
 

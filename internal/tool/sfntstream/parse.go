@@ -24,6 +24,9 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	if err != nil {
 		return tool.Measurement{}, err
 	}
+	if err := table.CheckClock(v1alpha1.ToolSfntStream, out.Clocks); err != nil {
+		return tool.Measurement{}, err
+	}
 	w, err := newWindow(c, table.Header, r, record)
 	if err != nil {
 		return tool.Measurement{}, tool.Failf("sfnt-stream's table cannot be read: %v", err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -99,9 +98,9 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 	if !fullRTT {
 		return nil, errors.New("it reports half a round trip instead of a whole one")
 	}
-	hz, err := strconv.ParseInt(h.Value("tsc_hz"), 10, 64)
-	if err != nil || hz < 100e6 || hz > 100e9 {
-		return nil, fmt.Errorf("its clock has no plausible rate: %q", h.Value("tsc_hz"))
+	hz, err := h.TicksPerSecond()
+	if err != nil {
+		return nil, err
 	}
 	ticks := hz / max(int64(c.RatePerSecond), 1)
 	if ticks == 0 {

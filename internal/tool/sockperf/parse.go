@@ -1,7 +1,9 @@
 package sockperf
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,8 +19,8 @@ var (
 	versionLine = regexp.MustCompile(`== version #(\S+) ==`)
 	totalLine   = regexp.MustCompile(`\[Total Run\] RunTime=([0-9.]+) sec;.* SentMessages=(\d+); ReceivedMessages=(\d+)` +
 		`(?:; SkippedMessages=(\d+))?`)
-	validLine   = regexp.MustCompile(`\[Valid Duration\] RunTime=[0-9.]+ sec; SentMessages=\d+; ReceivedMessages=(\d+)`)
-	averageLine = regexp.MustCompile(`====> avg-(rtt|latency)=([0-9.]+) \(std-dev=([0-9.]+)`)
+	validLine   = regexp.MustCompile(`\[Valid Duration\] RunTime=([0-9.]+) sec; SentMessages=(\d+); ReceivedMessages=(\d+)`)
+	averageLine = regexp.MustCompile(`====> avg-(rtt|latency)= *([0-9.]+) \(std-dev=(-?[0-9.]+|-?nan)`)
 	errorsLine  = regexp.MustCompile(`# dropped messages = (\d+); # duplicated messages = (\d+); ` +
 		`# out-of-order messages = (\d+)`)
 	figureLine = regexp.MustCompile(`---> (<MAX> observation|<MIN> observation|percentile [0-9.]+) *= *([0-9.]+)`)
@@ -27,13 +29,14 @@ var (
 // report holds the tool's output.
 type report struct {
 	version string
-	// seconds is how long it sent.
-	seconds        float64
+	// ran is how long it sent. The log covers logged of it.
+	ran, logged    time.Duration
 	sent, received int64
-	// logged is the number of rows that the log should have.
-	logged int64
-	// dropped is the number of messages without an answer in the time that the log covers.
-	dropped  int64
+	// due is the number of messages sent in the time that the log covers: rows is the number of rows that it should have, dropped
+	// that of messages without an answer, and outOfOrder that of messages whose answer came after one to a later message.
+	due, rows, dropped, outOfOrder int64
+	// skipped is the number of messages that were due in the whole run and not sent.
+	skipped  int64
 	figures  []tool.Figure
 	warnings []string
 }
@@ -58,20 +61,24 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 		err = fmt.Errorf("it reported a measurement and failed nonetheless")
 	}
 	if err != nil {
-		return tool.Measurement{}, explain(out.ExitCode, said, err)
+		return tool.Measurement{}, explain(c, out.ExitCode, said, err)
+	}
+	// It calibrates the CPU's counter with CLOCK_MONOTONIC for 100 ms, and reads both only once at each end.
+	if err := cmp.Or(out.Clocks.CheckSteady(program, out.Clocks.Monotonic), out.Clocks.CheckRun(program, r.ran, runTime(c), 0)); err != nil {
+		return tool.Measurement{}, err
 	}
 	m := tool.Measurement{Version: r.version}
 	switch {
 	case c.Stream:
 		err = r.stream(c, out.Server, &m)
 	case c.OpenLoop():
-		m.Start, m.Lost = tool.StartActual, r.dropped
-		err = r.readRows(c, out, record)
+		m.Start, m.Lost, m.ActualStart = tool.StartIntended, r.dropped, &tool.Samples{}
+		err = r.readRows(c, out, &m, record)
 	default:
 		// One of the messages without an answer is the message that the end of the run interrupted, after the measuring
 		// time. A ping-pong continues after a lost message only if another answer arrived twice.
 		m.Lost = max(r.sent-r.received-1, 0)
-		err = r.readRows(c, out, record)
+		err = r.readRows(c, out, &m, record)
 	}
 	if err != nil {
 		return tool.Measurement{}, err
@@ -81,27 +88,56 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 }
 
 // readRows records the rows of the measuring time.
-func (r *report) readRows(c tool.Cell, out tool.Output, record func(rtt, count int64)) error {
+func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, record func(rtt, count int64)) error {
 	raw, err := out.OpenRaw(logName)
 	if err != nil {
 		return tool.Failf("sockperf left no log: %v", err)
 	}
 	defer raw.Close()
-	w := window{cell: c, record: record}
+	w := window{cell: c, record: record, head: r.head(), complete: r.rows == r.due && r.skipped == 0, actual: map[int64]int64{}}
 	if err := readLog(raw, w.add); err != nil {
 		return tool.Failf("sockperf's log cannot be read: %v", err)
 	}
-	if w.rows != r.logged {
+	w.flush()
+	if w.rows != r.rows {
 		return tool.Failf("sockperf's log has %d rows, but the report says %d: is its scratch volume full?",
-			w.rows, r.logged)
+			w.rows, r.rows)
 	}
 	// The rate is checked first, so that a stuck sender is reported rather than missing answers.
 	if c.OpenLoop() {
 		if err := r.checkRate(c.RatePerSecond); err != nil {
 			return err
 		}
+		if err := r.checkBehind(c.RatePerSecond, w.complete); err != nil {
+			return err
+		}
+		r.figure("the latest send after its time (ns)", strconv.FormatInt(w.latest, 10))
+		for rtt, n := range w.actual {
+			m.ActualStart.RTT = append(m.ActualStart.RTT, tool.Bucket{RTTNs: rtt, Count: n})
+		}
 	}
-	return w.check(*r)
+	if err := w.check(*r); err != nil {
+		return err
+	}
+	if unsent := w.unsent(); unsent > 0 {
+		w.unknown += unsent
+		r.warn("the sender was late at the end of the measuring time; messages that were due and were not sent: %d", unsent)
+	}
+	// All messages out of order and skipped count, although some were not due in the measuring time.
+	m.Unrecorded = max(r.outOfOrder, r.due-r.rows-r.dropped) + r.skipped + w.unknown
+	return tool.CheckUnrecorded(program, m.Unrecorded, r.rows, fmt.Sprintf("it leaves out answers that arrive after one to "+
+		"a later message (%d), and messages that were due and not sent, or before the sender was on time (%d); use pinger, which records them",
+		r.outOfOrder, r.skipped+w.unknown))
+}
+
+// head returns how much of the run the log lacks at its beginning, at most: this much of the warm-up is over when the log begins. It
+// is read from the report, because builds differ: 3.6 to 3.8 on arm64 leave nothing out. Nothing is known of it if hardly any message
+// is missing, because the end of the run may be silent.
+func (r *report) head() time.Duration {
+	if r.sent-r.due < 3 {
+		return 0
+	}
+	return min(max(r.ran-r.logged-tail, 0), head)
 }
 
 // leastPercent of a rate must be sent; from fullPercent on there is no warning.
@@ -110,7 +146,7 @@ const leastPercent, fullPercent = 90, 99
 // checkRate returns an error if the sender did not keep its rate over the whole run. Messages that were sent late are
 // not missing.
 func (r *report) checkRate(rate int32) error {
-	reached := float64(r.sent) / r.seconds
+	reached := float64(r.sent) / r.ran.Seconds()
 	percent := 100 * reached / float64(rate)
 	if percent < leastPercent {
 		return tool.Failf("sockperf sent %.0f messages a second, not %d: "+
@@ -122,6 +158,22 @@ func (r *report) checkRate(rate int32) error {
 	return nil
 }
 
+// mostBehind is how far the sender may be behind its schedule at the end of the run if rows are missing from the log, besides
+// mostMessagesBehind messages: the report has the time in milliseconds.
+const mostBehind, mostMessagesBehind = 2 * time.Millisecond, 3
+
+// checkBehind returns an error if the sender fell behind its schedule for good and rows are missing from the log: gaps between rows
+// then do not show when the messages were due, and latencies from when they were sent would look as if they were in time.
+func (r *report) checkBehind(rate int32, complete bool) error {
+	interval := time.Second / time.Duration(rate)
+	behind := r.ran - time.Duration(r.sent+r.skipped)*interval
+	if complete || behind <= mostBehind+mostMessagesBehind*interval {
+		return nil
+	}
+	return tool.SamplesMissing("sockperf was %s behind its schedule at the end, and messages are missing from its log, so that it is not known "+
+		"when the others were due: lower ratesPerSecond, or use pinger", behind.Round(time.Microsecond))
+}
+
 // readReport collects the figures. It returns an error if there are none, because nothing else shows that the tool
 // measured.
 func readReport(said string) (report, error) {
@@ -131,16 +183,22 @@ func readReport(said string) (report, error) {
 	switch {
 	case total == nil:
 		return report{}, fmt.Errorf("it reported nothing")
-	case valid == nil || average == nil || faults == nil:
+	case valid != nil && (average == nil || faults == nil):
+		return report{}, fmt.Errorf("the report of version %q is not known; use 3.7 or later", r.version)
+	case valid == nil:
 		return report{}, fmt.Errorf("it ended before there was anything to report")
 	}
-	if err := r.read(total[1], count{&r.sent, total[2]}, count{&r.received, total[3]}, count{&r.logged, valid[1]},
-		count{&r.dropped, faults[1]}); err != nil {
+	if err := r.read(total[1], count{&r.sent, total[2]}, count{&r.received, total[3]}, count{&r.due, valid[2]}, count{&r.rows, valid[3]},
+		count{&r.dropped, faults[1]}, count{&r.outOfOrder, faults[3]}, count{&r.skipped, cmp.Or(total[4], "0")}); err != nil {
 		return report{}, err
 	}
-	if r.received == 0 || r.received > r.sent || r.logged == 0 || r.logged > r.received || r.dropped > r.sent-r.logged {
+	var err error
+	if r.logged, err = seconds(valid[1]); err != nil {
+		return report{}, err
+	}
+	if r.received == 0 || r.received > r.sent || r.rows == 0 || r.rows > r.received || r.dropped > r.sent-r.rows {
 		return report{}, fmt.Errorf("it reported %d messages sent, %d answered, %d measured and %d dropped",
-			r.sent, r.received, r.logged, r.dropped)
+			r.sent, r.received, r.rows, r.dropped)
 	}
 	unit := " (us, half RTT)"
 	if average[1] == "rtt" {
@@ -149,7 +207,7 @@ func readReport(said string) (report, error) {
 	r.figure("run time (s)", total[1])
 	r.figure("sent", total[2])
 	r.figure("received", total[3])
-	r.figure("observations", valid[1])
+	r.figure("observations", valid[3])
 	r.figure("avg"+unit, average[2])
 	r.figure("std-dev"+unit, average[3])
 	for _, m := range figureLine.FindAllStringSubmatch(said, -1) {
@@ -162,7 +220,7 @@ func readReport(said string) (report, error) {
 		r.warn("%s duplicated messages", n)
 	}
 	if n := faults[3]; n != "0" {
-		r.warn("%s out-of-order messages, which are in no percentile", n)
+		r.warn("%s out-of-order messages, whose latency is unknown", n)
 	}
 	if n := total[4]; n != "" {
 		// A sender that does not sleep continues with the next message.
@@ -185,11 +243,20 @@ type count struct {
 	text string
 }
 
+// seconds parses a time in seconds, up to a day.
+func seconds(text string) (time.Duration, error) {
+	s, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(s > 0 && s <= 86_400) {
+		return 0, fmt.Errorf("it reported a run of %s seconds", text)
+	}
+	return time.Duration(math.Round(s * float64(time.Second))), nil
+}
+
 // read parses how long the tool sent, and counts.
-func (r *report) read(seconds string, counts ...count) error {
+func (r *report) read(ran string, counts ...count) error {
 	var err error
-	if r.seconds, err = strconv.ParseFloat(seconds, 64); err != nil || !(r.seconds > 0) {
-		return fmt.Errorf("it reported a run of %s seconds", seconds)
+	if r.ran, err = seconds(ran); err != nil {
+		return err
 	}
 	for _, n := range counts {
 		if *n.of, err = strconv.ParseInt(n.text, 10, 64); err != nil {
@@ -203,14 +270,26 @@ func (r *report) read(seconds string, counts ...count) error {
 type window struct {
 	cell   tool.Cell
 	record func(rtt, count int64)
+	// head is the part of the warm-up that had passed when the log began. complete is true if the log has a row for each message.
+	head     time.Duration
+	complete bool
 
 	rows, recorded int64
 	// first and last are the times at which the first and the last message of the log were sent.
 	first, last int64
+	// pending is the last row, which is passed on when the next one shows whether it was late, and behind by how much, in ns. latest
+	// is the largest such number that counts.
+	pending        row
+	behind, latest int64
+	// settled is true after the first message of an open loop that was not sent early. Before, the schedule is not known; unknown is
+	// the number of messages of the measuring time that were sent before. actual are the round trips from when messages were sent.
+	settled bool
+	unknown int64
+	actual  map[int64]int64
 }
 
-// from and to bound the measuring time. The log begins after the head, which counts as warm-up.
-func (w *window) from() int64 { return w.first + int64(max(w.cell.Warmup-head, 0)) }
+// from and to bound the measuring time.
+func (w *window) from() int64 { return w.first + int64(max(w.cell.Warmup-w.head, 0)) }
 func (w *window) to() int64   { return w.from() + int64(w.cell.Duration) }
 
 func (w *window) add(r row) error {
@@ -219,16 +298,62 @@ func (w *window) add(r row) error {
 	}
 	if w.rows == 0 {
 		w.first = r.sent
-	} else if r.sent < w.last {
-		return fmt.Errorf("a message sent at %d ns stands behind one sent at %d ns", r.sent, w.last)
+	} else {
+		if r.sent < w.last {
+			return fmt.Errorf("a message sent at %d ns stands behind one sent at %d ns", r.sent, w.last)
+		}
+		w.follow(r.sent - w.last)
 	}
 	w.rows++
-	w.last = r.sent
-	if r.sent >= w.from() && r.sent < w.to() {
-		w.record(r.answered-r.sent, 1)
-		w.recorded++
-	}
+	w.last, w.pending = r.sent, r
 	return nil
+}
+
+// follow passes on the pending row of an open loop, given the time until the next message was sent. The schedule is absolute: a
+// sender that was stalled sends the next messages at once until it has caught up, so each row shows when its message was due, as long
+// as the sender was once on time. If rows are missing, a gap is taken for them, and for a stall only if the sender then hurries.
+func (w *window) follow(wait int64) {
+	if !w.cell.OpenLoop() {
+		w.flush()
+		return
+	}
+	interval := w.interval()
+	hurries := wait < interval-interval/20
+	if !hurries && !w.complete {
+		w.behind = 0
+	}
+	w.settled = w.settled || !hurries
+	w.flush()
+	w.behind = max(w.behind+wait-interval, 0)
+}
+
+// interval is the schedule's, in ns, as the tool computes it. It then cuts it to whole ticks of its clock, so that behind is at most
+// a tick per message too small.
+func (w *window) interval() int64 { return int64(time.Second) / int64(w.cell.RatePerSecond) }
+
+// unsent returns the number of messages that were due in the measuring time after the last message of the log.
+func (w *window) unsent() int64 {
+	if !w.cell.OpenLoop() {
+		return 0
+	}
+	return max(w.to()-1-(w.last-w.behind), 0) / w.interval()
+}
+
+// flush passes on the pending row, if its message was due in the measuring time.
+func (w *window) flush() {
+	due := w.pending.sent - w.behind
+	switch {
+	case w.rows == 0 || due < w.from() || due >= w.to():
+	case w.cell.OpenLoop() && !w.settled:
+		w.unknown++
+	default:
+		w.record(w.pending.answered-due, 1)
+		w.recorded++
+		if w.cell.OpenLoop() {
+			w.latest = max(w.latest, w.behind)
+			w.actual[w.pending.answered-w.pending.sent]++
+		}
+	}
 }
 
 // check returns an error if the log does not cover the measuring time. If it ends early, answers were missing: the tool
@@ -253,7 +378,7 @@ func (w *window) check(r report) error {
 }
 
 // explain builds a failure from the tool's output.
-func explain(exitCode int, said string, problem error) error {
+func explain(c tool.Cell, exitCode int, said string, problem error) error {
 	has := func(parts ...string) bool { return tool.HasAny(said, parts...) }
 	why := problem.Error()
 	switch {
@@ -277,6 +402,8 @@ func explain(exitCode int, said string, problem error) error {
 		why = "no message was answered: the server is down, or the first datagram was lost"
 	case has("No valid observations"):
 		why = "no answers came before the measurement began: the server is down, or a datagram was lost"
+	case has("_seqN > m_maxSequenceNo") && c.OpenLoop():
+		why = "it cannot send at a rate on this machine, as versions before 3.9 cannot on arm64 and ppc64le; use pinger"
 	case has("_seqN > m_maxSequenceNo"):
 		why = "round trips of less than 1.7µs are too many for it; use sfnt-pingpong"
 	case has("bad_alloc"):

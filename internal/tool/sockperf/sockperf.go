@@ -5,7 +5,8 @@
 //   - IPv4 only.
 //   - Two seconds pass between the client's start and its first message (a fixed sleep that no option changes), and a
 //     tenth at its end. It measures whole seconds only.
-//   - It never reports the first 400 ms and the last 50 ms of a run with answers.
+//   - It does not report the first 400 ms and the last 50 ms of a run with answers, except for versions before 3.9 on arm64.
+//   - Its clock is the CPU's counter, which it calibrates once. A run that is not as long as requested by that clock fails.
 //   - Its exit code is meaningless: 0 with a refused connection, 0 without any answer.
 //   - It keeps 16 bytes for each message that its rate would need, and touches all of them; 24 bytes for each message
 //     that was answered are added. Ping-pong reserves memory for 600,000 messages a second, 9.6 MB for each second:
@@ -17,15 +18,15 @@
 // Under-load:
 //   - One thread of the client sends, another receives, each on a CPU of its own. The sender polls the clock between
 //     two messages, whatever Cell.Wait is: that applies to the receiver and the server.
-//   - Every message is answered and timed. The schedule is absolute and never reset, but a round trip is measured from
-//     the time its message was actually sent (tool.StartActual): messages that a delayed sender sends late look no
-//     slower. The log does not show when a message should have been sent. Its rows have no sequence numbers, so after a
-//     lost message it is unknown which row belongs to which message; it does not state when the schedule began; and the
-//     interval is a whole number of ticks of a clock whose rate is not reported, so that even an estimate from the rows
-//     drifts by up to a tick per message.
+//   - Every message is answered and timed from when it was sent. The schedule is absolute and never reset, so the log shows
+//     when a message should have been sent (tool.StartIntended): a sender that was delayed then sends the next messages at
+//     once until it has caught up. This time is an estimate for messages around one that was lost, because the rows have no
+//     sequence numbers, and it is up to a tick of the tool's clock too late for each message since the sender was last on time.
 //   - Messages without an answer are counted, not located: Measurement.Lost covers the whole log, which begins 400 ms
 //     into the run and continues for some tenths of a second beyond the measuring time. So it tends to be too high.
-//   - Answers that arrive out of order are left out of the log. Their number is a warning.
+//   - Answers that arrive out of order are left out of the log, and are mostly the fast ones: Measurement.Unrecorded. So
+//     are messages that could not be sent when they were due. With more than 10 % of them the run fails.
+//   - Versions before 3.9 cannot send at a rate on arm64 and ppc64le (NotAtRate).
 //   - The interval is a whole number of nanoseconds, rounded down: 23,000 a second become 23,000.1, 7 million 7.04.
 //
 // Throughput:
@@ -63,7 +64,7 @@ const (
 	// logName is the file with the samples.
 	logName = "log.csv"
 
-	// head and tail are the parts of a run that are not in its log.
+	// head and tail are the parts of a run that are not in its log, at most.
 	head = 400 * time.Millisecond
 	tail = 50 * time.Millisecond
 	// spare makes a run longer than necessary, so that the log continues beyond the measuring time even with a stall at
@@ -114,6 +115,9 @@ func (driver) Validate(c tool.Cell) error {
 
 // IPv4Only marks a tool without IPv6: sockperf 3.7 has no option for it.
 func (driver) IPv4Only() {}
+
+// NotAtRate returns the architectures on which sockperf 3.7 sends without pause instead of at a rate, until it fails.
+func (driver) NotAtRate() []string { return []string{"arm64", "arm", "ppc64le"} }
 
 // RawFiles marks a tool that writes files: the log of all round trips.
 func (driver) RawFiles() {}

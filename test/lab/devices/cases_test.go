@@ -312,7 +312,7 @@ func (p *pair) wanted(t *testing.T, i int) result.Evidence {
 		CPUNUMANode: int32(i), DeviceNUMANode: int32(i), AllowedNUMANodes: fmt.Sprint(i), Address: a.status.IPs[0],
 		AllocatedDevices: map[string]string{"PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(p.resourceName())): a.function},
 		Facts: map[string]string{
-			"cgroup.version": "2", "cgroup.cpus": cores[i], "cgroup.mems": "0-1", "cgroup.partition": "member", "cgroup.cpu-max": "max 100000",
+			"cgroup.version": "2", "cgroup.cpus": cores[i], "cgroup.cpus-set": cores[i], "cgroup.mems": "0-1", "cgroup.partition": "member", "cgroup.cpu-max": "max 100000",
 			"cpu.smt.active": "1", "cpu.smt.control": "on", "cpu.smt.sibling": "own", "cpu.allowed-count": "2", "cpu.l3.shared": cores[i], "cpu.hypervisor": "yes",
 			"numa.nodes": "0-1", "numa.distance": "10",
 			"nic.function": "PF", "nic.port": physical(t)[i], "nic.pci-id": "8086:10c9", "nic.pci-subsystem": "1af4:1100", "nic.pcie": "2.5 GT/s PCIe x1",

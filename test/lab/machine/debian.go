@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -59,7 +60,9 @@ func unpacked(ctx context.Context, log io.Writer, what string, packages ...strin
 			return fmt.Errorf("unpacking Debian's packages: %w", err)
 		}
 		// The modules of newer kernels are compressed.
-		if out, err := exec.CommandContext(ctx, "find", filepath.Join(tmp, "lib/modules"), "-name", "*.ko.xz", "-exec", "xz", "-d", "{}", "+").CombinedOutput(); err != nil {
+		decompress := exec.CommandContext(ctx, "find", filepath.Join(tmp, "lib/modules"), "-name", "*.ko.xz", "-exec", "xz", "-d", "{}", "+")
+		decompress.Env = environment.Tool()
+		if out, err := decompress.CombinedOutput(); err != nil {
 			return fmt.Errorf("decompressing the kernel's modules: %w: %s", err, out)
 		}
 		return nil
@@ -104,7 +107,7 @@ func (s System) QEMU() []string {
 func (s System) MakeExt4(ctx context.Context, folder, disk, size string) error {
 	args := s.command("sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard,root_owner=0:0", "-d", folder, disk, size)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "MKE2FS_CONFIG="+s.in("etc/mke2fs.conf"))
+	cmd.Env = environment.Tool("MKE2FS_CONFIG=" + s.in("etc/mke2fs.conf"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("making %s with mkfs.ext4: %w: %s", disk, err, out)
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/tailgate-dev/tailgate/test/environment"
 )
 
 // References under which the images are imported into the nodes.
@@ -50,8 +52,7 @@ type Options struct {
 	Log io.Writer
 	// Arch is the CPU architecture of the images.
 	Arch string
-	// Release records the version of the repository in the Go programs, and compiles the pinger with the compiler of the image's
-	// Debian release instead of the compiler of this machine.
+	// Release records the version of the repository in the Go programs.
 	Release bool
 	// Labels are added to the images.
 	Labels map[string]string
@@ -110,7 +111,8 @@ func Names() []string {
 	return names
 }
 
-// Build builds the named images, in that order. Only bench needs more than the Go toolchain: gcc, make and packages.
+// Build builds the named images, in that order. Only bench needs more than the Go toolchain: mmdebstrap, for Debian's
+// packages and compiler.
 func Build(ctx context.Context, o Options, names ...string) ([]Image, error) {
 	var wanted []recipe
 	for _, n := range names {
@@ -257,6 +259,13 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
+	inside, err := readContents(archive)
+	if err != nil {
+		return nil, err
+	}
+	if err := requireRuns(inside, o.Arch, slices.Concat(sfnt, ping)...); err != nil {
+		return nil, err
+	}
 	layers := []v1.Layer{base}
 	for _, files := range [][]file{sfnt, ping, {{path: "/usr/local/bin/tailgate-agent", mode: 0o755, data: agent}}} {
 		if len(files) == 0 {
@@ -282,7 +291,7 @@ func Unpack(ctx context.Context, o Options, dir string) error {
 	}
 	var said bytes.Buffer
 	tar := exec.CommandContext(ctx, "tar", "--extract", "--directory", dir)
-	tar.Stdin, tar.Stderr = bytes.NewReader(archive), &said
+	tar.Env, tar.Stdin, tar.Stderr = environment.Tool(), bytes.NewReader(archive), &said
 	if err := tar.Run(); err != nil {
 		return fmt.Errorf("unpacking the bench image's packages: %w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
@@ -329,12 +338,15 @@ func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "program")
-	flags := []string{"-buildvcs=true"}
-	if !o.Release { // With the version in the program, every commit would change the image. Only a release needs the version.
+	flags, env := []string{"-buildvcs=true"}, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + o.Arch}
+	if o.Release {
+		env = append(env, "GOFLAGS=-trimpath")
+	} else { // With the version in the program, every commit would change the image. Only a release needs the version.
 		flags = []string{"-buildvcs=false", NoDebug}
 	}
-	build := slices.Concat([]string{"build", "-trimpath"}, flags, []string{"-ldflags", "-s -w", "-o", program, pkg})
-	err = runCommand(ctx, o.Root, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + o.Arch}, "go", build...)
+	// GOFLAGS may name a mode whose programs need a loader, as many distributions do for their packages: -buildmode=pie.
+	build := slices.Concat([]string{"build", "-trimpath", "-buildmode=exe"}, flags, []string{"-ldflags", "-s -w", "-o", program, pkg})
+	err = runCommand(ctx, o.Root, env, "go", build...)
 	if err != nil {
 		return nil, fmt.Errorf("building %s: %w", pkg, err)
 	}
@@ -342,5 +354,6 @@ func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what was built of %s: %w", pkg, err)
 	}
-	return data, nil
+	// The images other than bench have no loader and no libraries.
+	return data, requireRuns(contents{}, o.Arch, file{path: pkg, data: data})
 }

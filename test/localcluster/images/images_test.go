@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -254,25 +253,6 @@ func TestSfntTools(t *testing.T) {
 func TestBuildRefusesUnknownNames(t *testing.T) {
 	if _, err := Build(t.Context(), Options{}, "manger"); err == nil || !strings.Contains(err.Error(), `"manger"`) {
 		t.Errorf("error = %v, want one with the name", err)
-	}
-}
-
-func TestPinger(t *testing.T) {
-	files, err := pingerProgram(t.Context(), Options{Root: root, Log: io.Discard, Arch: runtime.GOARCH})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) == 0 {
-		t.Skip("the C library of this machine is too new")
-	}
-	if len(files) != 1 || files[0].path != "/usr/local/bin/tailgate-pinger" || files[0].mode != 0o755 {
-		t.Errorf("got %+v", files)
-	}
-	if needed, err := libcNeeded(files[0].data); err != nil || needed < 2 || needed > suiteLibc {
-		t.Errorf("it needs glibc 2.%d, %v", needed, err)
-	}
-	if _, err := libcNeeded([]byte("no program")); err == nil {
-		t.Error("a text has no symbols")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -22,29 +23,47 @@ import (
 	"github.com/tailgate-dev/tailgate/test/cached"
 )
 
-// compilers holds the C compilers of the toolchain by target architecture.
-var compilers = map[string]string{"amd64": "gcc", "arm64": "aarch64-linux-gnu-gcc"}
+// A target is how programs for an architecture are compiled on a machine of another architecture.
+type target struct {
+	compiler string
+	packages []string
+}
 
-// Toolchain returns a folder with the compilers of the bench image's suite and an arm64 emulator, from Debian's packages for amd64.
+var targets = map[string]target{
+	"amd64": {"x86_64-linux-gnu-gcc", []string{"gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"}},
+	"arm64": {"aarch64-linux-gnu-gcc", []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user-static"}},
+}
+
+// Toolchain returns a folder that is the root file system of a compiler: make, and Debian's compiler and C library of the bench
+// image's suite, for the architecture of the options. For another architecture than that of this machine, it also has an emulator.
 func Toolchain(ctx context.Context, o Options) (string, error) {
-	return cached.Folder(ctx, "toolchain-"+suite+"-1", func(tmp string) error {
-		fmt.Fprintln(o.Log, "fetching compilers (once, 150 MB)")
-		err := Mmdebstrap(ctx, o, "--variant=extract", "--architectures=amd64", "--format=directory",
-			"--include=gcc,libc6-dev,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,make,dash,qemu-user-static", suite, tmp)
+	packages := []string{"gcc", "libc6-dev", "make", "dash"}
+	if o.Arch != runtime.GOARCH {
+		packages = append(packages, targets[o.Arch].packages...)
+	}
+	name := fmt.Sprintf("toolchain-%s-%s-for-%s-1", suite, runtime.GOARCH, o.Arch)
+	return cached.Folder(ctx, name, func(tmp string) error {
+		fmt.Fprintf(o.Log, "fetching the compiler of Debian %s (once, 50 to 150 MB)\n", suite)
+		err := Mmdebstrap(ctx, o, "--variant=extract", "--architectures="+runtime.GOARCH, "--format=directory",
+			"--include="+strings.Join(packages, ","), suite, tmp)
 		if err != nil {
-			return fmt.Errorf("unpacking the compilers: %w", err)
+			return fmt.Errorf("unpacking the compiler: %w", err)
 		}
 		return nil
 	})
 }
 
-// CrossCompile compiles the target of the pinger's Makefile that is named like the file at path, for the architecture of the
+// Compile compiles the target of the pinger's Makefile that is named like the file at path, for the architecture of the
 // options, and writes it to path. The compiler runs with the toolchain as its root, so that nothing of this machine gets into the
-// program.
-func CrossCompile(ctx context.Context, o Options, path string) error {
+// program: neither its C library nor the variables of its environment.
+func Compile(ctx context.Context, o Options, path string) error {
 	root, err := Toolchain(ctx, o)
 	if err != nil {
 		return err
+	}
+	compiler := "gcc"
+	if o.Arch != runtime.GOARCH {
+		compiler = targets[o.Arch].compiler
 	}
 	dir, err := os.MkdirTemp(filepath.Join(root, "tmp"), "pinger-")
 	if err != nil {
@@ -55,7 +74,7 @@ func CrossCompile(ctx context.Context, o Options, path string) error {
 		return fmt.Errorf("copying the pinger's sources: %w", err)
 	}
 	inside := "/tmp/" + filepath.Base(dir) + "/"
-	make := exec.CommandContext(ctx, "/usr/bin/make", "-C", inside+"src", "CC="+compilers[o.Arch], "PROGRAM="+inside+pinger.Program, inside+filepath.Base(path))
+	make := exec.CommandContext(ctx, "/usr/bin/make", "-C", inside+"src", "CC="+compiler, "PROGRAM="+inside+pinger.Program, inside+filepath.Base(path))
 	make.Dir, make.Env = "/", []string{"PATH=/usr/bin:/bin"}
 	make.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
 	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
@@ -64,7 +83,7 @@ func CrossCompile(ctx context.Context, o Options, path string) error {
 		make.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: gid, Size: 1}}
 	}
 	if output, err := make.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling the pinger for %s: %w: %s", o.Arch, err, bytes.TrimSpace(output))
+		return fmt.Errorf("compiling the pinger for %s in %s: %w: %s", o.Arch, root, err, bytes.TrimSpace(output))
 	}
 	program, err := os.ReadFile(filepath.Join(dir, filepath.Base(path)))
 	if err != nil {

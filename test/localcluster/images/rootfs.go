@@ -11,6 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/tailgate-dev/tailgate/test/environment"
+	"github.com/tailgate-dev/tailgate/test/localcluster/look"
 )
 
 const (
@@ -66,41 +69,26 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Mmdebstrap runs mmdebstrap, after installing it if necessary and possible without asking.
+// Mmdebstrap runs mmdebstrap, after installing it and the keys of Debian's archive if necessary and possible without asking.
 func Mmdebstrap(ctx context.Context, o Options, args ...string) error {
-	if err := needMmdebstrap(ctx, o); err != nil {
-		return err
+	root := o.Root
+	if root == "" {
+		var err error
+		if root, err = RepositoryRoot(); err != nil {
+			return err
+		}
+	}
+	if err := look.Install(ctx, o.Log, root, "mmdebstrap", "debian-archive-keyring"); err != nil {
+		return fmt.Errorf("unpacking packages of Debian: %w", err)
 	}
 	return runCommand(ctx, "", nil, "mmdebstrap", args...)
-}
-
-// needMmdebstrap installs mmdebstrap if it is missing and this process is root on a system with apt-get.
-func needMmdebstrap(ctx context.Context, o Options) error {
-	if _, err := exec.LookPath("mmdebstrap"); err == nil {
-		return nil
-	}
-	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return errors.New("the bench image is put together with mmdebstrap, please install the packages mmdebstrap " +
-			"and debian-archive-keyring")
-	}
-	fmt.Fprintln(o.Log, "installing mmdebstrap")
-	env := []string{"DEBIAN_FRONTEND=noninteractive"}
-	if err := runCommand(ctx, "", env, "apt-get", "--quiet", "update"); err != nil {
-		return fmt.Errorf("installing mmdebstrap: %w", err)
-	}
-	err := runCommand(ctx, "", env, "apt-get", "--quiet", "install", "--yes", "--no-install-recommends",
-		"mmdebstrap", "debian-archive-keyring")
-	if err != nil {
-		return fmt.Errorf("installing mmdebstrap: %w", err)
-	}
-	return nil
 }
 
 // runCommand runs a program. The error contains the last 10 lines of its output.
 func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = environment.Tool(env...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(output)), "\n")

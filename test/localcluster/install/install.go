@@ -11,9 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -66,14 +66,49 @@ func Install(ctx context.Context, o localcluster.Options, built []images.Image) 
 	if err := Kubectl(ctx, kubeconfig, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
 		return err
 	}
-	return Kubectl(ctx, kubeconfig, io.Discard, "-n", "tailgate-system", "rollout", "status", "deployment/manager", "--timeout="+patience)
+	err = Kubectl(ctx, kubeconfig, io.Discard, "-n", managerNamespace, "rollout", "status", "deployment/manager", "--timeout="+patience)
+	if err != nil {
+		return errors.Join(err, waiting(ctx, kubeconfig))
+	}
+	return nil
+}
+
+const managerNamespace = "tailgate-system"
+
+// waiting returns what the manager's pods wait for, as an error.
+func waiting(ctx context.Context, kubeconfig string) error {
+	c, err := Client(kubeconfig)
+	if err != nil {
+		return err
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(managerNamespace)); err != nil {
+		return fmt.Errorf("listing the manager's pods: %w", err)
+	}
+	var errs []error
+	for _, p := range pods.Items {
+		for _, condition := range p.Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+				errs = append(errs, fmt.Errorf("pod %s: %s: %s", p.Name, condition.Reason, condition.Message))
+			}
+		}
+		for _, s := range p.Status.ContainerStatuses {
+			if s.State.Waiting != nil {
+				errs = append(errs, fmt.Errorf("pod %s: %s: %s", p.Name, s.State.Waiting.Reason, s.State.Waiting.Message))
+			}
+			if end := s.LastTerminationState.Terminated; end != nil {
+				errs = append(errs, fmt.Errorf("pod %s: it ended before with exit code %d: %s", p.Name, end.ExitCode, end.Message))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Client returns a client of a cluster for Kubernetes' own kinds and Tailgate's.
 func Client(kubeconfig string) (client.WithWatch, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := localcluster.RESTConfig(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, err
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -97,7 +132,15 @@ func withDigest(overlay, digest string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	relative, err := filepath.Rel(dir, overlay)
+	// kustomize resolves symbolic links before it follows a relative path.
+	realDir, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		overlay, err = filepath.EvalSymlinks(overlay)
+	}
+	relative := ""
+	if err == nil {
+		relative, err = filepath.Rel(realDir, overlay)
+	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, digestOverlay, relative, digest), 0o600)
 	}
@@ -114,7 +157,7 @@ func Kubectl(ctx context.Context, kubeconfig string, out io.Writer, args ...stri
 		return err
 	}
 	c := exec.CommandContext(ctx, filepath.Join(dir, "kubectl"), args...)
-	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	c.Env = localcluster.Environment(kubeconfig)
 	c.Stdout, c.Stderr = out, os.Stderr
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("kubectl %v: %w", args, err)

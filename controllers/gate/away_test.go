@@ -1,0 +1,117 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
+)
+
+func downed(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
+
+func TestReadyOfANodeThatIsAway(t *testing.T) {
+	w := makeWorld(func(w *world) { downed(w.node) })
+	// as the operator wrote it when the node passed
+	standing.Publish(&w.verification.Status.Conditions, 0, ago(time.Hour), standing.OfVerification(w.verification))
+	status, err := w.next(decide(w))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Error("Ready is True although the node is not ready")
+	}
+}
+
+func TestFailIsNotReady(t *testing.T) {
+	w := makeWorld(func(w *world) { w.verification.Status.State = v1alpha1.VerificationFailed })
+	status, _ := w.next(decide(w))
+	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady) == nil {
+		t.Error("a Fail has no Ready: kstatus says Current")
+	}
+}
+
+func TestRetainedNodeThatIsAway(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){
+		"away": downed, "changed": func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "6.2" }, "recreated": func(n *corev1.Node) { n.UID = "other" },
+	} {
+		s := &survey{gate: makeGate()}
+		s.lineup = makeLineup(s.gate, makeVerification("a"))
+		z := makeVerification("z")
+		s.lineup.nodes["z"] = makeNode("z", change)
+		s.retained = []*v1alpha1.LatencyVerification{z}
+		summarize(s, choice{})
+		if c := meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
+			t.Error(name, c.Status, c.Reason, c.Message)
+		}
+	}
+}
+
+func TestStatesOfADeletedGate(t *testing.T) {
+	s := &survey{gate: makeGate()}
+	s.gate.UID = "new"
+	s.lineup = makeLineup(s.gate, makeVerification("a"))
+	summarize(s, choice{})
+	if c := meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
+		t.Error(c.Status, c.Reason, c.Message)
+	}
+}
+
+func TestSuspendedWhileANodeIsAway(t *testing.T) {
+	s := &survey{gate: makeGate()}
+	s.gate.Spec.Suspend = true
+	s.lineup = makeLineup(s.gate, makeVerification("a"), makeVerification("b"))
+	downed(s.lineup.nodes["b"])
+	summarize(s, choice{})
+	st := standing.OfGate(s.gate)
+	if !st.Open {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestTurnOfANodeThatWentDown(t *testing.T) {
+	dead := makeVerification("a", unverified(v1alpha1.ReasonScheduleDue))
+	g := makeGate()
+	l := makeLineup(g, dead, makeVerification("b"), makeVerification("c"))
+	l.fired = ago(30 * time.Minute)
+	downed(l.nodes["a"])
+	c := choose(l)
+	if len(c.due) == 0 {
+		t.Error("one node that went down in its turn stops the schedule of all others: ", c.waiting)
+	}
+}
+
+func TestNoTurnWhileMarksFail(t *testing.T) {
+	v := makeVerification("a")
+	setMarkSetback(v, v1alpha1.MarkTaint, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"})
+	l := makeLineup(makeGate(), v, makeVerification("b"))
+	l.fired = ago(30 * time.Minute)
+	for _, d := range choose(l).due {
+		if d == v {
+			t.Error("a turn begins for a node whose marks fail")
+		}
+	}
+}
+
+func TestMarksOfANewNodeAreTriedAtOnce(t *testing.T) {
+	// the same state, another Node object
+	w := makeWorld()
+	unverified(v1alpha1.ReasonNewNode)(w.verification)
+	setMarkSetback(w.verification, v1alpha1.MarkTaint, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, RetryTime: metav1.Time{Time: noon.Add(50 * time.Second)}})
+	w.node.UID = types.UID("new")
+	old := w.verification.DeepCopy()
+	v := old.DeepCopy()
+	var err error
+	if v.Status, err = w.next(decide(w)); err != nil {
+		t.Fatal(err)
+	}
+	retryMarks(v, publicationOf(w.gate, old), publicationOf(w.gate, v), w.now)
+	if last := setbackOf(v, v1alpha1.MarkTaint); last != nil && markResting(last, noon) > 0 {
+		t.Error("the taint of the new Node is not tried for", markResting(last, noon))
+	}
+}

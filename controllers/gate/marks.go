@@ -1,0 +1,207 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/text"
+)
+
+// errDropped is the outcome of a write that the API server accepted without the mark.
+var errDropped = errors.New("the API server accepted the write and dropped the mark; does a mutating webhook or policy remove it?")
+
+const (
+	// firstMarkRest is the pause after the first failure to set a mark. It doubles with each failure, up to longestMarkRest.
+	firstMarkRest, longestMarkRest = time.Second, time.Minute
+	// contestWindow is the time in which contestLimit changes of a mark by other clients are a contest.
+	contestWindow, contestLimit = time.Minute, 5
+)
+
+// mark writes the marks of a Node and records in the status which of them failed, and when they are tried again. It returns when to
+// look again, or a conflict.
+func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) (time.Duration, error) {
+	now := r.Clock.Now()
+	b := publisher{client: r.Client, live: r.Live, p: p, now: metav1.Time{Time: now}}
+	for _, m := range marks {
+		if last := setbackOf(v, m); last == nil || markResting(last, now) == 0 {
+			b.marks = append(b.marks, m)
+		}
+	}
+	conflict := b.publish(ctx, node)
+	var again time.Duration
+	for _, m := range marks {
+		err, tried := b.outcomes[m]
+		last := setbackOf(v, m)
+		var next *v1alpha1.Setback
+		switch undone := tried && err == nil && r.contests.wrote(node.UID, m, p.value(m), now); {
+		case errors.Is(err, errDropped):
+			next = markSetback(last, v1alpha1.ReasonNodeWriteDropped, fmt.Sprintf("%s of node %s: %v", strings.ToLower(string(m)), node.Name, err), now)
+		case err != nil:
+			next = markSetback(last, v1alpha1.ReasonNodeRefused, fmt.Sprintf("the API server refuses to change the %s of node %s: %v", strings.ToLower(string(m)), node.Name, err), now)
+		case undone, tried && last != nil && last.Reason == v1alpha1.ReasonNodeContested:
+			next = markSetback(last, v1alpha1.ReasonNodeContested, fmt.Sprintf(
+				"another client, %s, repeatedly changes the %s of node %s back; configure it to leave %s alone", otherManager(node, m), strings.ToLower(string(m)), node.Name, markNames[m]), now)
+		case !tried && last != nil && (!p.has(node, m) || last.Reason == v1alpha1.ReasonNodeContested && now.Sub(last.RetryTime.Time) < contestWindow):
+			next = last
+		}
+		setMarkSetback(v, m, next)
+		if next != nil {
+			again = controllers.Soonest(again, cmp.Or(markResting(next, now), contestWindow))
+		}
+	}
+	return again, conflict
+}
+
+// markNames are the names of the marks on a Node.
+var markNames = map[v1alpha1.NodeMark]string{
+	v1alpha1.MarkCondition: "condition " + v1alpha1.NodeConditionVerified,
+	v1alpha1.MarkLabel:     "label " + v1alpha1.NodeLabelVerified,
+	v1alpha1.MarkTaint:     "taint " + v1alpha1.NodeTaintUnverified,
+}
+
+// setbackOf returns the setback of a mark; nil if there is none.
+func setbackOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha1.Setback {
+	for i := range v.Status.MarkSetbacks {
+		if v.Status.MarkSetbacks[i].Mark == mark {
+			return &v.Status.MarkSetbacks[i].Setback
+		}
+	}
+	return nil
+}
+
+// setMarkSetback sets the setback of a mark, or removes it.
+func setMarkSetback(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark, to *v1alpha1.Setback) {
+	all := slices.DeleteFunc(slices.Clone(v.Status.MarkSetbacks), func(s v1alpha1.MarkSetback) bool { return s.Mark == mark })
+	if to != nil {
+		all = append(all, v1alpha1.MarkSetback{Mark: mark, Setback: *to})
+	}
+	v.Status.MarkSetbacks = all[:len(all):len(all)]
+	if len(all) == 0 {
+		v.Status.MarkSetbacks = nil
+	}
+}
+
+// markSetback returns the setback of a mark after one more failure; last is the previous one, or nil.
+func markSetback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
+	next := &v1alpha1.Setback{Reason: reason, Message: text.Shorten(message, maxMessage), Count: 1}
+	if last != nil && last.Reason == reason {
+		next.Count += last.Count
+	}
+	next.RetryTime = metav1.Time{Time: now.Add(min(firstMarkRest<<min(next.Count-1, 10), longestMarkRest))}
+	return next
+}
+
+// markResting returns the time until a mark is tried again. A time that is further away than the longest pause was recorded before a clock was set back.
+func markResting(last *v1alpha1.Setback, now time.Time) time.Duration {
+	if left := last.RetryTime.Sub(now); left > 0 && left <= longestMarkRest {
+		return left
+	}
+	return 0
+}
+
+// retryMarks lets the marks, and the hold pod, that must change now be tried at once.
+func retryMarks(v *v1alpha1.LatencyVerification, before, after publication, now time.Time) {
+	for i := range v.Status.MarkSetbacks {
+		if s := &v.Status.MarkSetbacks[i]; before.value(s.Mark) != after.value(s.Mark) {
+			s.RetryTime = metav1.Time{Time: now}
+		}
+	}
+	if s := v.Status.HoldPodSetback; s != nil && s.Reason == v1alpha1.ReasonHoldPodRefused && before.holdsBack() != after.holdsBack() {
+		s.RetryTime = metav1.Time{Time: now}
+	}
+}
+
+// markNotices returns the events about marks that failed, or failed for another reason, about the Node.
+func markNotices(old, v *v1alpha1.LatencyVerification) []controllers.Notice {
+	var all []controllers.Notice
+	for _, s := range v.Status.MarkSetbacks {
+		if before := setbackOf(old, s.Mark); before == nil || before.Reason != s.Reason {
+			all = append(all, controllers.Notice{Type: corev1.EventTypeWarning, Reason: s.Reason, Action: "Mark" + string(s.Mark), Message: s.Message, Related: v})
+		}
+	}
+	return all
+}
+
+// otherManager returns the field manager that last changed a mark of a Node, other than the gate; if none is recorded for the mark,
+// the one that changed the Node last.
+func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
+	field := map[v1alpha1.NodeMark]string{
+		v1alpha1.MarkCondition: v1alpha1.NodeConditionVerified, v1alpha1.MarkLabel: `"f:` + v1alpha1.NodeLabelVerified, v1alpha1.MarkTaint: `"f:taints"`,
+	}[mark]
+	var found, last *metav1.ManagedFieldsEntry
+	newer := func(e, than *metav1.ManagedFieldsEntry) bool {
+		return than == nil || than.Time == nil || e.Time != nil && !e.Time.Before(than.Time)
+	}
+	for i := range node.ManagedFields {
+		e := &node.ManagedFields[i]
+		if e.Manager == string(fieldManager) {
+			continue
+		}
+		if newer(e, last) {
+			last = e
+		}
+		if e.FieldsV1 != nil && strings.Contains(string(e.FieldsV1.Raw), field) && newer(e, found) {
+			found = e
+		}
+	}
+	if e := cmp.Or(found, last); e != nil {
+		return "perhaps " + e.Manager
+	}
+	return "which the managed fields do not name"
+}
+
+// contests counts how often other clients change marks back. It is only in memory: a manager that starts counts from zero.
+type contests struct {
+	sync.Mutex
+	written map[contested]*contest
+}
+
+// contested is a mark of a Node, and contest what was last written there, and when that was found changed.
+type (
+	contested struct {
+		node types.UID
+		mark v1alpha1.NodeMark
+	}
+	contest struct {
+		value  string
+		undone []time.Time
+	}
+)
+
+// wrote notes that a value was written to a mark. It reports whether other clients have changed this value back too often.
+func (c *contests) wrote(node types.UID, mark v1alpha1.NodeMark, value string, now time.Time) bool {
+	c.Lock()
+	defer c.Unlock()
+	if c.written == nil {
+		c.written = map[contested]*contest{}
+	}
+	key := contested{node, mark}
+	before := c.written[key]
+	if before == nil || before.value != value {
+		c.written[key] = &contest{value: value}
+		return false
+	}
+	before.undone = append(slices.DeleteFunc(before.undone, func(t time.Time) bool { return now.Sub(t) >= contestWindow || t.After(now) }), now)
+	return len(before.undone) >= contestLimit
+}
+
+// forget removes what was written to a Node.
+func (c *contests) forget(node types.UID) {
+	c.Lock()
+	defer c.Unlock()
+	for _, mark := range marks {
+		delete(c.written, contested{node, mark})
+	}
+}

@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// clocks are readings of the machine's clocks at one moment, in ns and ticks.
+type clocks struct {
+	raw, monotonic, wall, ticks int64
+}
+
+// apart is how long a reading of all clocks should take, in ns, and readings how often it is tried: the agent may lose its CPU
+// between two of them.
+const apart, readings = 5_000, 20
+
+// readClocks reads all clocks at nearly the same time.
+func readClocks() clocks {
+	var best clocks
+	fastest := int64(-1)
+	for range readings {
+		begin := nanoseconds(unix.CLOCK_MONOTONIC_RAW)
+		now := clocks{ticks: ticks(), monotonic: nanoseconds(unix.CLOCK_MONOTONIC), wall: nanoseconds(unix.CLOCK_REALTIME)}
+		took := nanoseconds(unix.CLOCK_MONOTONIC_RAW) - begin
+		if now.raw = begin + took/2; fastest < 0 || took < fastest {
+			best, fastest = now, took
+		}
+		if fastest < apart {
+			break
+		}
+	}
+	return best
+}
+
+// nanoseconds returns the time of a clock, 0 if the kernel does not have it.
+func nanoseconds(clock int32) int64 {
+	var t unix.Timespec
+	if unix.ClockGettime(clock, &t) != nil {
+		return 0
+	}
+	return t.Nano()
+}
+
+// since returns how far the clocks advanced since an earlier reading.
+func (c clocks) since(before clocks) tool.Clocks {
+	return tool.Clocks{
+		Raw: time.Duration(c.raw - before.raw), Monotonic: time.Duration(c.monotonic - before.monotonic),
+		Wall: time.Duration(c.wall - before.wall), Ticks: c.ticks - before.ticks,
+	}
+}

@@ -1,0 +1,48 @@
+package doctor
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/field"
+)
+
+// TestField judges the nodes of the corpus. The arguments are facts of node a, or of the node whose letter is before them; model,
+// driver and said are the CPU's model, the driver of the attached interface and what the kubelet said. The answer has the lines of
+// node a and of the cluster by check, their remedies as "remedy CHECK", and the CPUs of a core.
+func TestField(t *testing.T) {
+	field.Run(t, "nodes", "internal/doctor", func(_ *testing.T, c field.Case) map[string]string {
+		o := fit()
+		for key, value := range c.Arguments {
+			node, name, other := strings.Cut(key, " ")
+			if !other {
+				node, name = "a", key
+			}
+			for _, l := range o.Nodes[strings.Index("ab", node)].Looks {
+				set(l.Inspection, l.Kind, name, value)
+			}
+		}
+		answer := map[string]string{"core": strconv.Itoa((&Trouble{Kind: TroubleAdmission, Said: c.Arguments["said"]}).WholeCore())}
+		for _, l := range Diagnose(o).Lines {
+			if l.Node != "b" {
+				answer[l.Check], answer["remedy "+l.Check] = string(l.Level)+": "+l.Found, l.Remedy
+			}
+		}
+		return answer
+	})
+}
+
+func set(i *result.Inspection, kind Kind, name, value string) {
+	switch {
+	case name == "model":
+		i.Evidence.CPUModel = value
+	case name == "driver" && kind == KindNetwork:
+		i.Evidence.Driver = value
+	case value == "":
+		delete(i.Evidence.Facts, name)
+	default:
+		i.Evidence.Facts[name] = value
+	}
+}

@@ -1,0 +1,138 @@
+package proof
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+const (
+	// mostRepeated is the largest ratio of what the kernel counts to the most that the messages of a cell need. A proxy in the
+	// network namespace adds at least one segment or datagram for each message.
+	mostRepeated = 1.5
+	// onePacket is the size of the largest message that has a segment of its own on every path, in bytes: the smallest usual MSS
+	// is 536.
+	onePacket = 500
+	// headers4 and headers6 are the headers of a segment with timestamps, in bytes.
+	headers4, headers6 = 52, 72
+	// delayedACK is the shortest time for which the kernel delays an acknowledgment that nothing carries, and immediateACKs the
+	// largest number of those that it does not delay, at the start of a connection.
+	delayedACK    = 40 * time.Millisecond
+	immediateACKs = 32
+	// idlePings is the number of messages that sfnt-stream sends in addition to those of its rate.
+	idlePings = 2_000
+	// warmPings is the most messages of one byte in the warm-up of sfnt-pingpong itself, which takes 500 ms: no kernel's path is faster
+	// than 10 µs. They matter beside messages that take longer.
+	warmPings = 50_000
+)
+
+// mostSent returns how many messages a cell's ends can have sent at most in one direction, of which n were counted. The warm-up is
+// not counted. In a closed loop, a message is sent after the answer to the last, so that the time outside of the measurement
+// suffices for as many messages as it contains shortest round trips.
+func mostSent(c result.Cell, n int64) float64 {
+	if sent, ok := toldSent(c); ok {
+		return float64(max(sent, n))
+	}
+	ran, most := c.FinishedAt.Sub(c.StartedAt), float64(n+c.Lost)
+	shortest := c.Histogram.MinNs
+	if c.Own != nil {
+		shortest = c.Own.MinNs
+	}
+	switch rest := ran - c.Duration; {
+	case c.OpenLoop():
+		most = max(most, float64(c.RatePerSecond)*ran.Seconds())
+		if c.Tool == string(v1alpha1.ToolSfntStream) {
+			most += idlePings
+		}
+	case rest > 0 && shortest > 0 && !c.Stream:
+		most += float64(rest) / float64(shortest)
+		if c.Tool == string(v1alpha1.ToolSfntPingpong) && c.MessageSize > onePacket {
+			most += warmPings
+		}
+	case rest > 0 && c.Duration > 0:
+		most *= float64(ran) / float64(c.Duration)
+	}
+	return most
+}
+
+// toldSent returns how many messages sockperf says that it sent, its head included. It sleeps for two seconds before, in which the
+// bounds of mostSent would allow for more messages than a short cell has.
+func toldSent(c result.Cell) (int64, bool) {
+	if c.Tool != string(v1alpha1.ToolSockperf) {
+		return 0, false
+	}
+	for _, f := range c.Figures {
+		if f.Name == "sent" {
+			n, err := strconv.ParseInt(f.Value, 10, 64)
+			return n, err == nil && n > 0
+		}
+	}
+	return 0, false
+}
+
+// repeated describes how the kernel carried the messages of a cell more often than once at this end. It is empty if it did not, or
+// if that is unknown. Something in the network namespace then takes over the tool's messages and sends them on, as proxies of
+// meshes do: its sockets are in the same counters, and its packets go over the loopback interface.
+func (e endpoint) repeated(c result.Cell, p result.Path) string {
+	in, out := loads(c, e.role)
+	if c.Stream && e.role == v1alpha1.RoleClient && c.Bandwidth != nil {
+		out.messages = max(out.messages, c.Bandwidth.Sent)
+		out.bytes = max(out.bytes, int64(c.Bandwidth.SentBitsPerSecond/8*c.Duration.Seconds()))
+	}
+	least := max(packets(c, in), packets(c, out))
+	if local, ok := known(p, result.PathLocal); ok && local > strayPackets+least/2 {
+		return fmt.Sprintf("%d packets went over the loopback interface of the pod", local)
+	}
+	if c.Protocol == v1alpha1.ProtocolTCP {
+		return e.repeatedTCP(c, p, in, out)
+	}
+	for _, d := range []struct {
+		name, counter string
+		load
+	}{{"sent", result.PathUDPOut, out}, {"received", result.PathUDPIn, in}} {
+		count, most := p.Grown[d.counter], mostSent(c, d.messages)
+		if d.messages > 0 && float64(count) > mostRepeated*most+strayPackets {
+			return fmt.Sprintf("the kernel %s %d datagrams for at most %.0f messages", d.name, count, most)
+		}
+	}
+	return ""
+}
+
+// repeatedTCP is repeated for a TCP cell. Neither retransmissions nor acknowledgments are data that was sent. What arrives includes
+// them, and is compared with what the other end sent, if that went through its kernel.
+func (e endpoint) repeatedTCP(c result.Cell, p result.Path, in, out load) string {
+	arrived, there := p.Grown[result.PathIPIn], pathOf(e.peer, c).Grown[result.PathIPOut]
+	if there > in.bytes && float64(arrived) > mostRepeated*float64(there)+strayBytes {
+		return fmt.Sprintf("the kernel received %d bytes, and the other end sent %d", arrived, there)
+	}
+	segments, data, what := p.Grown[result.PathTCPOut], p.Grown[result.PathTCPData], "segments with data"
+	if !c.Stream && c.MessageSize <= onePacket {
+		most := mostSent(c, out.messages)
+		limit := mostRepeated*most + strayPackets
+		if _, ok := known(p, result.PathTCPData); !ok {
+			ran := max(c.Duration, c.FinishedAt.Sub(c.StartedAt))
+			limit, data, what = limit+min(most, immediateACKs+float64(ran/delayedACK)), segments, "segments"
+		}
+		if out.messages > 0 && float64(data) > limit {
+			return fmt.Sprintf("the kernel sent %d %s for at most %.0f messages", data, what, most)
+		}
+		return ""
+	}
+	headers := int64(headers4)
+	if own, err := netip.ParseAddr(e.own.Address); err == nil && own.Unmap().Is6() {
+		headers = headers6
+	}
+	payload := p.Grown[result.PathIPOut] - segments*headers - p.Grown[result.PathTCPAgain]*int64(max(e.own.MTU, 1500))
+	most := mostSent(c, out.messages) * float64(c.MessageSize)
+	if _, told := toldSent(c); c.Stream && !told {
+		most = mostSent(c, out.bytes)
+	}
+	if out.bytes > 0 && float64(payload) > mostRepeated*most+strayBytes {
+		return fmt.Sprintf("the kernel sent %d bytes of payload for messages of at most %.0f bytes", payload, most)
+	}
+	return ""
+}

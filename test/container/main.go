@@ -1,0 +1,362 @@
+// Command container runs a command in what `docker run --privileged --cgroupns=private` gives it: mount, PID, network, IPC, UTS and
+// cgroup namespaces of its own, a root file system that is an overlay, new file systems at /proc and /sys, and cgroups below those of
+// this machine, of both versions. There is no container engine and no network except the loopback.
+//
+//	go run ./test/container [COMMAND [ARG...]]
+//
+// Without a command it runs make demo and make cluster-down, and fails if they leave anything behind. What they need from the Internet is
+// built before. The checkout, Go and the caches are those of this machine, at the same paths. Root is needed.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+	"github.com/tailgate-dev/tailgate/test/localcluster/install"
+)
+
+// inside is the argument with which this program calls itself in the container.
+const inside = "inside"
+
+// name of the container's cgroups.
+const name = "tailgate-container"
+
+// demo runs both commands twice over: the second one finds what the first one left.
+const demo = `
+state() {
+  for dir in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+    if [ -e $dir/cgroup.subtree_control ]; then echo "$dir: $(cat $dir/cgroup.subtree_control), processes: $(wc -l < $dir/cgroup.procs)"; fi
+  done
+  find /sys/fs/cgroup -name '*tailgate*'
+  ls -A /run /var/lib
+  ip -o link | cut -d: -f2
+  cut -d' ' -f5 /proc/self/mountinfo
+}
+before=$(state)
+make demo
+make cluster-down
+after=$(state)
+if [ "$before" != "$after" ]; then
+  echo "the container is not as it was:"
+  diff <(echo "$before") <(echo "$after")
+  exit 1
+fi
+echo "make demo and make cluster-down passed in a container and left nothing behind."
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "container:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == inside {
+		return enter(args[1:])
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("root is needed, as for a privileged container")
+	}
+	if len(args) == 0 {
+		args = []string{"/bin/bash", "-eu", "-c", demo}
+		// The container has no network, so that what is missing is installed before, too.
+		if err := localcluster.Look(ctx, localcluster.Options{Log: os.Stderr}); err != nil {
+			return err
+		}
+		if _, err := install.Build(ctx, os.Stderr); err != nil {
+			return err
+		}
+		if _, err := localcluster.Binaries(ctx, os.Stderr); err != nil {
+			return err
+		}
+	}
+	trees, err := cgroupTrees()
+	if err != nil {
+		return err
+	}
+	for _, t := range trees {
+		undo, err := t.prepare()
+		defer undo()
+		if err != nil {
+			return fmt.Errorf("making a cgroup for the container: %w", err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, append([]string{inside}, args...)...)
+	cmd.Env = os.Environ()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute // then, everything in the container is killed with its first process
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS, Pdeathsig: syscall.SIGKILL,
+	}
+	runtime.LockOSThread() // The death of this thread would kill the container.
+	defer runtime.UnlockOSThread()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s in the container: %w", args[0], err)
+	}
+	return nil
+}
+
+// tree is a cgroup tree of this machine.
+type tree struct {
+	// point is where it is mounted, options are the controllers of a version 1 tree, dir is the container's cgroup.
+	point, options, dir string
+	v2                  bool
+}
+
+// cgroupTrees lists the trees below /sys/fs/cgroup. The container's cgroup is below that of this process in trees of version 1, whose
+// parents may have processes, and below the root in version 2.
+func cgroupTrees() ([]tree, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	var trees []tree
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 6 || len(right) < 3 || (left[4] != "/sys/fs/cgroup" && filepath.Dir(left[4]) != "/sys/fs/cgroup") {
+			continue
+		}
+		switch t := (tree{point: left[4]}); right[0] {
+		case "cgroup2":
+			t.v2, t.dir = true, filepath.Join(t.point, name)
+			trees = append(trees, t)
+		case "cgroup":
+			words := slices.DeleteFunc(strings.Split(right[2], ","), func(w string) bool { return w == "rw" || w == "xattr" || strings.HasPrefix(w, "release_agent=") })
+			t.options = strings.Join(words, ",")
+			for line := range strings.Lines(string(own)) {
+				fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+				if len(fields) == 3 && fields[1] == t.options {
+					t.dir = filepath.Join(t.point, fields[2], name)
+				}
+			}
+			if t.dir == "" {
+				return nil, fmt.Errorf("this process is in no cgroup of %s", t.point)
+			}
+			if strings.HasPrefix(t.options, "name=") {
+				t.options = "none," + t.options
+			}
+			trees = append(trees, t)
+		}
+	}
+	return trees, nil
+}
+
+// prepare makes the container's cgroup. undo removes it.
+func (t tree) prepare() (undo func(), err error) {
+	var enabled []string
+	control := filepath.Join(t.point, "cgroup.subtree_control")
+	undo = func() {
+		remove(t.dir)
+		for _, c := range enabled {
+			_ = os.WriteFile(control, []byte("-"+c), 0o644) // Another program may use it meanwhile.
+		}
+	}
+	if t.v2 {
+		available, err := os.ReadFile(filepath.Join(t.point, "cgroup.controllers"))
+		if err != nil {
+			return undo, err
+		}
+		already, err := os.ReadFile(control)
+		if err != nil {
+			return undo, err
+		}
+		for _, c := range strings.Fields(string(available)) {
+			if slices.Contains(strings.Fields(string(already)), c) {
+				continue
+			}
+			if err := os.WriteFile(control, []byte("+"+c), 0o644); err != nil {
+				return undo, err
+			}
+			enabled = append(enabled, c)
+		}
+	}
+	if err := os.Mkdir(t.dir, 0o755); err != nil {
+		return undo, err
+	}
+	if strings.Contains(t.options, "cpuset") {
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(filepath.Dir(t.dir), file))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(t.dir, file), value, 0o644)
+			}
+			if err != nil {
+				return undo, err
+			}
+		}
+	}
+	return undo, nil
+}
+
+// remove removes a cgroup with its children. The last processes may still be ending.
+func remove(dir string) {
+	for range 50 {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				remove(filepath.Join(dir, e.Name()))
+			}
+		}
+		if unix.Rmdir(dir) == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	fmt.Fprintln(os.Stderr, "container: this cgroup is left:", dir)
+}
+
+// enter makes the container around this process, which becomes the command.
+func enter(args []string) error {
+	runtime.LockOSThread()
+	checkout, err := images.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	trees, err := cgroupTrees()
+	if err != nil {
+		return err
+	}
+	shared, err := sharedFolders(checkout)
+	if err != nil {
+		return err
+	}
+	for _, t := range trees {
+		if err := os.WriteFile(filepath.Join(t.dir, "cgroup.procs"), []byte("0"), 0o644); err != nil {
+			return fmt.Errorf("entering the container's cgroup: %w", err)
+		}
+	}
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("making a cgroup namespace: %w", err)
+	}
+	if lo, err := netlink.LinkByName("lo"); err != nil || netlink.LinkSetUp(lo) != nil {
+		return fmt.Errorf("starting the loopback: %w", err)
+	}
+	root, err := makeRoot(trees, shared)
+	if err != nil {
+		return fmt.Errorf("making the container's root file system: %w", err)
+	}
+	// The old root is mounted on the new one, and then released.
+	err = errors.Join(unix.Chdir(root), unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH), unix.Chdir("/"), unix.Chdir(checkout))
+	if err != nil {
+		return fmt.Errorf("changing the root: %w", err)
+	}
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return err
+	}
+	return unix.Exec(program, args, os.Environ())
+}
+
+// makeRoot mounts the container's file systems.
+func makeRoot(trees []tree, shared []string) (root string, err error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return "", err
+	}
+	// What the container writes is in memory, and gone with its mount namespace.
+	work := filepath.Join(os.TempDir(), name)
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return "", err
+	}
+	if err := unix.Mount(name, work, "tmpfs", 0, "mode=755"); err != nil {
+		return "", err
+	}
+	root = filepath.Join(work, "root")
+	for _, dir := range []string{"upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(work, dir), 0o755); err != nil {
+			return "", err
+		}
+	}
+	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir=/,upperdir="+work+"/upper,workdir="+work+"/work"); err != nil {
+		return "", err
+	}
+	// The overlay must not show the state of this machine's clusters. Their folders are hidden, not removed: root is the overlay.
+	states, err := filepath.Glob(root + "/var/lib/tailgate-localcluster*")
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range states {
+		if err := os.RemoveAll(dir); err != nil {
+			return "", err
+		}
+	}
+	type mount struct {
+		source, target, kind string
+		flags                uintptr
+		data                 string
+	}
+	mounts := []mount{
+		{"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""}, {"/dev", "/dev", "", unix.MS_BIND | unix.MS_REC, ""},
+		{name, "/run", "tmpfs", 0, "mode=755"}, {name, "/tmp", "tmpfs", 0, ""},
+	}
+	for _, dir := range shared {
+		mounts = append(mounts, mount{dir, dir, "", unix.MS_BIND | unix.MS_REC, ""})
+	}
+	if len(trees) > 1 || !trees[0].v2 {
+		mounts = append(mounts, mount{name, "/sys/fs/cgroup", "tmpfs", 0, "mode=755"})
+	}
+	for _, t := range trees {
+		kind := "cgroup"
+		if t.v2 {
+			kind = "cgroup2"
+		}
+		mounts = append(mounts, mount{kind, t.point, kind, 0, t.options})
+	}
+	for _, m := range mounts {
+		target := root + m.target
+		err := os.MkdirAll(target, 0o755)
+		if err == nil {
+			err = unix.Mount(m.source, target, m.kind, m.flags, m.data)
+		}
+		if err != nil {
+			return "", fmt.Errorf("mounting %s: %w", m.target, err)
+		}
+	}
+	return root, nil
+}
+
+// sharedFolders returns the folders of this machine that the container shows at the same paths.
+func sharedFolders(checkout string) ([]string, error) {
+	goEnv := exec.Command("go", "env", "GOROOT", "GOMODCACHE", "GOCACHE")
+	goEnv.Env = environment.Tool()
+	out, err := goEnv.Output()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the folders of Go: %w", err)
+	}
+	cache, err := cached.Dir()
+	if err != nil {
+		return nil, err
+	}
+	return append(strings.Split(strings.TrimSpace(string(out)), "\n"), cache, checkout), nil
+}
