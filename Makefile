@@ -114,7 +114,7 @@ e2e: look ## As root: tests on the local cluster, or on that of E2E_VALUES; LABE
 
 .PHONY: localcluster
 localcluster: look ## As root: tests of the local cluster itself: it repairs what dies, and leaves nothing behind.
-	go test -v -count=1 -timeout 10m -tags e2e ./test/localcluster ./test/localcluster/look
+	go test -v -count=1 -timeout 30m -tags e2e ./test/localcluster ./test/localcluster/look
 
 .PHONY: devices
 devices: look ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/lab.md).

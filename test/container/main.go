@@ -346,7 +346,8 @@ func makeRoot(trees []tree, shared []string) (root string, err error) {
 	return root, nil
 }
 
-// sharedFolders returns the folders of this machine that the container shows at the same paths.
+// sharedFolders returns the folders of this machine that the container shows at the same paths. A cache that is still missing is made, so
+// that what the container builds is kept.
 func sharedFolders(checkout string) ([]string, error) {
 	goEnv := exec.Command("go", "env", "GOROOT", "GOMODCACHE", "GOCACHE")
 	goEnv.Env = environment.Tool()
@@ -358,5 +359,11 @@ func sharedFolders(checkout string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(strings.Split(strings.TrimSpace(string(out)), "\n"), cache, checkout), nil
+	folders := append(strings.Split(strings.TrimSpace(string(out)), "\n"), cache, checkout)
+	for _, dir := range folders {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("making a folder that the container shares: %w", err)
+		}
+	}
+	return folders, nil
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // pollInterval is short because most conditions are met well within a second.
@@ -190,7 +192,7 @@ func (c *cluster) reachable(attempt func() error) func() error {
 
 // answersInside reports whether the API server accepts connections in its own network namespace.
 func answersInside(s site) bool {
-	return inThread(func() error {
+	return thread.Run(func() error {
 		if err := enterNetns(s.controlPlaneNetns()); err != nil {
 			return err
 		}

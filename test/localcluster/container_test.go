@@ -21,11 +21,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
-// TestMain keeps other commands away from the machine's clusters.
+// TestMain keeps other commands away from the machine's clusters. What is missing is installed and built before the tests, which compare
+// the machine before and after, and whose time is limited. A helper is part of a test that runs, and which has done this.
 func TestMain(m *testing.M) {
-	release, err := Use(context.Background(), os.Stderr, "make localcluster")
+	if os.Getenv(helper) != "" {
+		os.Exit(m.Run())
+	}
+	ctx := context.Background()
+	release, err := Use(ctx, os.Stderr, "make localcluster")
+	if err == nil {
+		err = Look(ctx, Options{Log: os.Stderr})
+	}
+	if err == nil {
+		_, err = Binaries(ctx, os.Stderr)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -53,7 +65,7 @@ func TestMountNamespaceIsPinnedOnEachCPU(t *testing.T) {
 		requests, answers, done := make(chan int), make(chan error), make(chan error, 1)
 		ready := make(chan error, 1)
 		go func() { // the host's mount namespace
-			done <- inThread(func() error {
+			done <- thread.Run(func() error {
 				pin := filepath.Join(dir, "ns", "pin")
 				err := errors.Join(on(outer), unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 					os.Mkdir(filepath.Join(dir, "ns"), 0o755), unix.Mount("none", filepath.Join(dir, "ns"), "tmpfs", 0, ""), os.WriteFile(pin, nil, 0o600))
@@ -69,7 +81,7 @@ func TestMountNamespaceIsPinnedOnEachCPU(t *testing.T) {
 		}()
 		err := <-ready
 		if err == nil {
-			err = inThread(func() error {
+			err = thread.Run(func() error {
 				if err := on(inner); err != nil {
 					return err
 				}
@@ -138,7 +150,7 @@ func inContainer(t *testing.T, test string) (string, error) {
 	return string(out), err
 }
 
-// helper is set for a test in a container.
+// helper is set for a test in a container or in a process of its own.
 const helper = "LOCALCLUSTER_TEST_HELPER"
 
 // TestProcessesLeaveTheRootOfATree enables the controllers in a container, whose processes are in the root of its tree, and undoes it.
@@ -230,7 +242,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listener net.Listener
-	err := inThread(func() (err error) {
+	err := thread.Run(func() (err error) {
 		if err = enterNetns(c.controlPlaneNetns()); err == nil {
 			listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", c.controlPlaneIP(), apiServerPort))
 		}
@@ -295,7 +307,7 @@ func TestNodesInAContainer(t *testing.T) {
 			if err := ensureCgroups(c.paths, n); err != nil {
 				t.Fatal(err)
 			}
-			err := inThread(func() error {
+			err := thread.Run(func() error {
 				if err := enterNode(c.paths, n); err != nil {
 					return err
 				}
@@ -329,7 +341,7 @@ func TestNodesInAContainer(t *testing.T) {
 
 // TestRouteThroughAnotherLink has an address of the cluster's network on another link, as a VPN does.
 func TestRouteThroughAnotherLink(t *testing.T) {
-	err := inThread(func() error {
+	err := thread.Run(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
@@ -372,7 +384,7 @@ func TestRouteThroughAnotherLink(t *testing.T) {
 
 // TestFolderOnADisk mounts a disk of the user at the state folder, and one below it.
 func TestFolderOnADisk(t *testing.T) {
-	err := inThread(func() error {
+	err := thread.Run(func() error {
 		p := paths{state: filepath.Join(t.TempDir(), "state"), site: maxClusters - 1}
 		extra := p.join("photos")
 		if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), os.Mkdir(p.state, 0o755),

@@ -144,7 +144,10 @@ func names(t *testing.T, dir string) []string {
 // API servers in the machine's own network namespace belong to other tests, which run at the same time.
 func processesOfCluster(t *testing.T) []string {
 	t.Helper()
-	own, _ := inspect(os.Getpid())
+	own, ok := inspect(os.Getpid())
+	if !ok || own.NetNS == 0 {
+		t.Fatal("this process cannot be inspected")
+	}
 	processes, err := findProcesses(func(f found) bool {
 		switch f.Exe {
 		case "etcd", "kube-apiserver":

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // existingProcess returns the running cluster and one of its processes by name.
@@ -346,7 +347,7 @@ func (c *cluster) coverFile(n node, target, content string) error {
 	if covered {
 		return nil
 	}
-	err = inThread(func() error {
+	err = thread.Run(func() error {
 		if err := enterNode(c.paths, n); err != nil {
 			return err
 		}

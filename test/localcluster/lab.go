@@ -20,6 +20,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // Kernels of the lab's nodes, for Reboot. The nodes start with KernelStable.
@@ -180,7 +181,7 @@ func (c *cluster) setKernel(n node, name string) error {
 func ensureTap(h netnsHandle, bridge netlink.Link, n node) error {
 	_, err := h.LinkByName(n.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		err = inThread(func() error { // because the kernel creates it in the namespace of the thread
+		err = thread.Run(func() error { // because the kernel creates it in the namespace of the thread
 			if err := enterNetns(n.site.controlPlaneNetns()); err != nil {
 				return err
 			}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/environment"
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // TestLastWords names the cause in logs of processes that ended, and what to do.
@@ -261,7 +262,7 @@ func TestMarkOfAnotherFolder(t *testing.T) {
 
 // TestPlainPriority starts a process as for a command that the user entered with taskset and nice.
 func TestPlainPriority(t *testing.T) {
-	err := inThread(func() error {
+	err := thread.Run(func() error {
 		var one unix.CPUSet
 		one.Set(0)
 		if err := errors.Join(unix.SchedSetaffinity(0, &one), unix.Setpriority(unix.PRIO_PROCESS, 0, 5)); err != nil {

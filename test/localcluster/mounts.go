@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // ensureNamespaceDir mounts the small file system that holds the nodes' mount namespaces. A mount namespace can only be
@@ -41,7 +43,7 @@ func createMountNamespace(p paths, n node, keep []string) error {
 	requests, answers := make(chan int), make(chan error)
 	result := make(chan error, 1)
 	go func() {
-		result <- inThread(func() error {
+		result <- thread.Run(func() error {
 			if err := enterNetns(n.netns()); err != nil {
 				return err
 			}
@@ -406,7 +408,7 @@ func enter(path string, kind int) error {
 
 // overlayWorks reports whether an overlay can be mounted in dir, which is impossible in many containers.
 func overlayWorks(dir string) bool {
-	err := inThread(func() error {
+	err := thread.Run(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return err
 		}

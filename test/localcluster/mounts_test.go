@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // TestNodeOnAKernelWithoutNUMA makes the mounts of a node on a sysfs without the folders for NUMA nodes and PCI devices. Names that a
@@ -24,7 +26,7 @@ func TestNodeOnAKernelWithoutNUMA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = inThread(func() error {
+	err = thread.Run(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 			return err
 		}
@@ -68,9 +70,9 @@ func TestNodeOnAKernelWithoutNUMA(t *testing.T) {
 // TestNoMarkerWithoutMount fails to mount the folder of network namespaces, as in a container without CAP_SYS_ADMIN: nothing is left
 // that Down would have to undo, and cannot.
 func TestNoMarkerWithoutMount(t *testing.T) {
-	if os.Getenv("WITHOUT_MOUNT") == "" { // in a process with its own mounts, which /proc/self/mountinfo shows
+	if os.Getenv(helper) == "" { // in a process with its own mounts, which /proc/self/mountinfo shows
 		child := exec.Command(os.Args[0], "-test.run=^TestNoMarkerWithoutMount$")
-		child.Env = append(os.Environ(), "WITHOUT_MOUNT=1")
+		child.Env = append(os.Environ(), helper+"=1")
 		child.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -78,7 +80,7 @@ func TestNoMarkerWithoutMount(t *testing.T) {
 		return
 	}
 	p := paths{t.TempDir(), 0}
-	err := inThread(func() error {
+	err := thread.Run(func() error {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // netnsDir is the folder of named network namespaces, as for the ip command.
@@ -122,7 +124,7 @@ func leaveNetnsDir(p paths, marker []byte) error {
 
 // createNetns creates a named network namespace with its loopback up.
 func createNetns(name string) error {
-	return inThread(func() error {
+	return thread.Run(func() error {
 		// The plain file that a removed namespace leaves behind would prevent the creation.
 		if err := os.Remove(netnsDir + name); err != nil && !os.IsNotExist(err) {
 			return fmt.Errorf("creating network namespace %s: %w", name, err)
@@ -385,7 +387,7 @@ func ensureRoute(h netnsHandle, cidr, via string) error {
 // enableForwarding lets the node forward packets between its pods and the other node. The setting belongs to the node's
 // network namespace.
 func enableForwarding(n node) error {
-	return inThread(func() error {
+	return thread.Run(func() error {
 		handle, err := netns.GetFromName(n.netns())
 		if err != nil {
 			return fmt.Errorf("opening network namespace %s: %w", n.netns(), err)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // Environment variables that mark the cluster's processes. Children inherit them.
@@ -52,7 +54,7 @@ func (c *cluster) start(pr process) error {
 	cmd.Env = c.environment(append([]string{markState + "=" + c.state, markProcess + "=" + pr.Name}, pr.Env...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = inThread(func() error {
+	err = thread.Run(func() error {
 		var err error
 		if pr.Node == nil {
 			err = enterNetns(c.controlPlaneNetns())

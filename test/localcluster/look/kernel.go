@@ -2,11 +2,12 @@ package look
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // ownLinks is the prefix of the names of the local clusters' links on the host.
@@ -29,11 +30,11 @@ func Kernel() []string {
 	if now := time.Now(); now.Before(earliest) {
 		lacks("the right time", "this machine's clock says %s; set it, for example with date -s", now.Format(time.DateTime))
 	}
-	if err := inThread(tryMounts); err != nil {
+	if err := thread.Run(tryMounts); err != nil {
 		lacks("mounts in a mount namespace", "%v; the cluster needs Linux 5.2 or later and, in a container, a privileged one "+
 			"(docker run --privileged) whose runtime does not block open_tree and move_mount", err)
 	}
-	if err := inThread(tryLinks); err != nil {
+	if err := thread.Run(tryLinks); err != nil {
 		lacks("network namespaces, bridges and virtual Ethernet", "%v; load the modules (modprobe bridge veth), and reboot first if the kernel "+
 			"was updated since the last boot; in a container, use a privileged one", err)
 	}
@@ -48,16 +49,6 @@ func Kernel() []string {
 		lacks(fmt.Sprintf("%d free inotify instances", inotifyInstances), "%d are free; sysctl -w fs.inotify.max_user_instances=512", free)
 	}
 	return list
-}
-
-// inThread calls f in a thread of its own, which ends afterwards, so that it can enter new namespaces.
-func inThread(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // A goroutine that ends without unlocking ends its thread.
-		result <- f()
-	}()
-	return <-result
 }
 
 // tryMounts makes the calls with which a node's mount namespace is made.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
 // TestTheMachineOfTheTests fails if the tests' own machine is refused.
@@ -50,7 +52,7 @@ func TestReadOnlyTrees(t *testing.T) {
 // the filter of an old container runtime (EPERM).
 func TestBlockedMountCalls(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.ENOSYS, unix.EPERM} {
-		err := inThread(func() error {
+		err := thread.Run(func() error {
 			const first, last = unix.SYS_OPEN_TREE, unix.SYS_FSPICK
 			filter := []unix.SockFilter{
 				{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
@@ -77,7 +79,7 @@ func TestBlockedMountCalls(t *testing.T) {
 // TestWithoutCapabilities looks from a thread that has lost a capability.
 func TestWithoutCapabilities(t *testing.T) {
 	for capability, try := range map[int]func() error{unix.CAP_SYS_ADMIN: tryMounts, unix.CAP_NET_ADMIN: tryLinks} {
-		err := inThread(func() error {
+		err := thread.Run(func() error {
 			header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 			data := [2]unix.CapUserData{}
 			if err := unix.Capget(header, &data[0]); err != nil {
@@ -97,7 +99,7 @@ func TestWithoutCapabilities(t *testing.T) {
 
 // TestTheSameSubnet looks in a network namespace whose link has an address of the cluster's subnet.
 func TestTheSameSubnet(t *testing.T) {
-	err := inThread(func() error {
+	err := thread.Run(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}

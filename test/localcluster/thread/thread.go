@@ -1,4 +1,5 @@
-package localcluster
+// Package thread runs functions that change the namespaces, the CPUs or the privileges of their thread.
+package thread
 
 import (
 	"runtime"
@@ -6,16 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inThread calls f on a separate thread. f may change the namespaces of this thread, for itself and for processes that it
-// starts.
-func inThread(f func() error) error {
+// Run calls f on a separate thread, which ends afterwards. f may change this thread, for itself and for processes that it starts.
+func Run(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			// The first thread never ends, and its namespaces are the ones that others see of this process: in a node's
 			// namespaces, it would look like a part of the cluster. While it is locked, f gets another thread.
-			result <- inThread(f)
+			result <- Run(f)
 			runtime.UnlockOSThread()
 			return
 		}
