@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -125,6 +126,47 @@ func TestEnd(t *testing.T) {
 		}
 	}
 	ends.Delete(t.Name())
+}
+
+// TestKilledProcessHasReleasedItsPort kills a process with much memory, in whose last thread the kernel frees this memory before it closes
+// the socket.
+func TestKilledProcessHasReleasedItsPort(t *testing.T) {
+	if os.Getenv(helper) != "" {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := make([]byte, 256<<20)
+		for i := 0; i < len(memory); i += 4096 {
+			memory[i] = 1
+		}
+		fmt.Println(listener.Addr())
+		_, _ = os.Stdin.Read(memory) // until it is killed
+		return
+	}
+	for range 5 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), helper+"=1")
+		_, stdinErr := cmd.StdinPipe()
+		stdout, err := cmd.StdoutPipe()
+		if err := errors.Join(err, stdinErr, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		address, err := bufio.NewReader(stdout).ReadString('\n')
+		if err == nil {
+			err = killAll(t.Context(), func(f found) bool { return f.PID == cmd.Process.Pid })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := net.Listen("tcp", strings.TrimSpace(address))
+		if err != nil {
+			t.Error(err)
+		} else {
+			listener.Close()
+		}
+		_ = cmd.Wait() // It was killed.
+	}
 }
 
 func TestWarningCanBeStopped(t *testing.T) {

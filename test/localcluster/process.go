@@ -280,12 +280,18 @@ func killAll(ctx context.Context, match func(found) bool) error {
 		if left, err = findProcesses(match); err != nil {
 			return false, err
 		}
+		var ends []unix.PollFd
 		for _, f := range left {
+			// A kernel before 5.3 has no such descriptor, nor has a process that has ended meanwhile.
+			if fd, err := unix.PidfdOpen(f.PID, 0); err == nil {
+				defer closeFD(fd)
+				ends = append(ends, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+			}
 			if err := kill(f.PID); err != nil {
 				return false, err
 			}
 		}
-		return len(left) == 0, nil
+		return len(left) == 0, awaitEnds(ctx, ends)
 	})
 	if err != nil {
 		names := make([]string, 0, len(left))
@@ -294,6 +300,22 @@ func killAll(ctx context.Context, match func(found) bool) error {
 		}
 		slices.Sort(names)
 		return fmt.Errorf("killing %s: %w", strings.Join(names, ", "), err)
+	}
+	return nil
+}
+
+// awaitEnds waits until processes have released everything. A process whose first thread has ended is no longer found, but its other
+// threads can still hold its sockets. Each descriptor is that of a process.
+func awaitEnds(ctx context.Context, ends []unix.PollFd) error {
+	for i := range ends {
+		for ends[i].Revents == 0 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if _, err := unix.Poll(ends[i:i+1], 100); err != nil && !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("waiting for the end of a process: %w", err)
+			}
+		}
 	}
 	return nil
 }
