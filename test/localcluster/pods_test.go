@@ -100,12 +100,15 @@ func removePod(ctx context.Context, t *testing.T, client *kubernetes.Clientset, 
 // processesOf returns the processes of a pod's sandbox and container.
 func processesOf(t *testing.T, pod *corev1.Pod) []found {
 	t.Helper()
-	processes, err := findProcesses(func(f found) bool { return f.Exe == "pause" && strings.Contains(f.Cgroup, string(pod.UID)) })
+	var processes []found
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err := poll(ctx, func() (done bool, err error) { // A container is running a moment before runc becomes its program.
+		processes, err = findProcesses(func(f found) bool { return f.Exe == "pause" && strings.Contains(f.Cgroup, string(pod.UID)) })
+		return len(processes) == 2, err
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if len(processes) != 2 {
-		t.Fatalf("pod %s has the processes %v, want those of its sandbox and its container", pod.Name, processes)
+		t.Fatalf("pod %s has the processes %v, want those of its sandbox and its container: %v", pod.Name, processes, err)
 	}
 	return processes
 }
