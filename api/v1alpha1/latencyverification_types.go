@@ -416,7 +416,13 @@ func (s *LatencyVerificationStatus) Free() bool {
 
 // Record reports whether the LatencyVerification is only a record of accepted results, because the Node or the gate does not exist.
 func (s *LatencyVerificationStatus) Record() bool {
-	return s.Retained != nil && (s.Retained.Reason == ReasonNodeDeleted || s.Retained.Reason == ReasonGateDeleted)
+	return s.OfDeletedGate() || s.Retained != nil && s.Retained.Reason == ReasonNodeDeleted
+}
+
+// OfDeletedGate reports whether the LatencyVerification is a record of a gate that was deleted. Unlike this, a record of a Node that was
+// deleted is not valid any more when the Node registers again.
+func (s *LatencyVerificationStatus) OfDeletedGate() bool {
+	return s.Retained != nil && s.Retained.Reason == ReasonGateDeleted
 }
 
 // VerificationName returns the name of the LatencyVerification of a gate's node: both names with a dot between them, which no

@@ -196,7 +196,8 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		}
 	}
 	for _, v := range own {
-		if s.lineup.nodes[v.Spec.NodeName] != nil && !v.Status.Record() {
+		// A Node of a record that registers again counts at once.
+		if s.lineup.nodes[v.Spec.NodeName] != nil && !v.Status.OfDeletedGate() {
 			s.retained = append(s.retained, v)
 		}
 	}

@@ -25,7 +25,7 @@ const page = 250
 // OfNode returns the standing of a LatencyVerification, given its current Node. The status applies only to the Node that it
 // names: a Node that was replaced or has changed since is not verified, whether or not an operator runs.
 func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
-	if v.Status.State == "" || v.Status.Record() {
+	if v.Status.State == "" || v.Status.OfDeletedGate() {
 		return OfVerification(v)
 	}
 	if v.Status.NodeUID != string(node.UID) {
@@ -109,14 +109,14 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", g.Name, err)
 	}
-	// The remaining nodes belong to the gate, but its selector no longer selects them. The gate's condition counts their states.
+	// The remaining nodes belong to the gate, but its selector no longer selects them.
 	for name, v := range known {
 		node := &corev1.Node{}
 		switch err := api.Get(ctx, client.ObjectKey{Name: name}, node); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, fmt.Errorf("getting node %s of LatencyGate %s: %w", name, g.Name, err)
-		case v.Status.State == v1alpha1.VerificationVerified && !v.Status.Record():
+		case node.DeletionTimestamp.IsZero() && !v.Status.OfDeletedGate():
 			look(node, v)
 		}
 	}

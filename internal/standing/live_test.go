@@ -129,17 +129,23 @@ func TestOfGateNow(t *testing.T) {
 		"not verified": {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
 			v.Status.State, v.Status.Conditions[0].Reason = v1alpha1.VerificationFailed, v1alpha1.ReasonFail
 		})}, v1alpha1.ReasonFail, "a: Fail"},
-		"never looked at":                                {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} })}, ReasonNotObserved, "a: NotObserved"},
-		"without its label":                              {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, `Label/role was "fast" and is ""`},
-		"without its label, which is kept":               {objects: []client.Object{makeNode("a", unlabelled), makeVerified("up", "a", absent(time.Minute))}},
-		"without its label for too long":                 {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a", absent(-time.Minute))}, v1alpha1.ReasonIdentityChanged, `and is ""`},
-		"not ready":                                      {[]client.Object{makeNode("a", away(corev1.ConditionFalse)), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "a: NodeNotReady, the node is not ready (False)"},
-		"away":                                           {[]client.Object{makeNode("a", away(corev1.ConditionUnknown)), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
-		"registered, and never ready":                    {[]client.Object{makeNode("a", func(n *corev1.Node) { n.Status.Conditions = nil }), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "reported nothing"},
-		"away, and not selected":                         {[]client.Object{makeNode("a", unlabelled, away(corev1.ConditionUnknown)), makeVerified("up", "a", absent(time.Minute))}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
-		"verified for an earlier gate":                   {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status.GateUID = "earlier" })}, v1alpha1.ReasonNewNode, "a: NewNode"},
-		"a record of a gate that was deleted":            {[]client.Object{makeNode("a"), makeVerified("up", "a", record(v1alpha1.ReasonGateDeleted))}, v1alpha1.ReasonPassed, "a: Passed"},
-		"a record of a node that does not exist":         {objects: []client.Object{makeVerified("up", "a", record(v1alpha1.ReasonNodeDeleted))}},
+		"never looked at":                        {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status = v1alpha1.LatencyVerificationStatus{} })}, ReasonNotObserved, "a: NotObserved"},
+		"without its label":                      {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, `Label/role was "fast" and is ""`},
+		"without its label, which is kept":       {objects: []client.Object{makeNode("a", unlabelled), makeVerified("up", "a", absent(time.Minute))}},
+		"without its label for too long":         {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a", absent(-time.Minute))}, v1alpha1.ReasonIdentityChanged, `and is ""`},
+		"not ready":                              {[]client.Object{makeNode("a", away(corev1.ConditionFalse)), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "a: NodeNotReady, the node is not ready (False)"},
+		"away":                                   {[]client.Object{makeNode("a", away(corev1.ConditionUnknown)), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
+		"registered, and never ready":            {[]client.Object{makeNode("a", func(n *corev1.Node) { n.Status.Conditions = nil }), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "reported nothing"},
+		"away, and not selected":                 {[]client.Object{makeNode("a", unlabelled, away(corev1.ConditionUnknown)), makeVerified("up", "a", absent(time.Minute))}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
+		"verified for an earlier gate":           {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status.GateUID = "earlier" })}, v1alpha1.ReasonNewNode, "a: NewNode"},
+		"a record of a gate that was deleted":    {[]client.Object{makeNode("a"), makeVerified("up", "a", record(v1alpha1.ReasonGateDeleted))}, v1alpha1.ReasonPassed, "a: Passed"},
+		"a record of a node that does not exist": {objects: []client.Object{makeVerified("up", "a", record(v1alpha1.ReasonNodeDeleted))}},
+		"failed, deleted and registered again without its label": {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a", record(v1alpha1.ReasonNodeDeleted), func(v *v1alpha1.LatencyVerification) {
+			v.Status.NodeUID = "earlier"
+		})}, v1alpha1.ReasonNodeReplaced, "created again"},
+		"the same, and the operator did not see the deletion": {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) {
+			v.Status.State, v.Status.NodeUID = v1alpha1.VerificationFailed, "earlier"
+		})}, v1alpha1.ReasonNodeReplaced, "created again"},
 		"booted, without its label":                      {[]client.Object{makeNode("a", unlabelled, booted), makeVerified("up", "a")}, v1alpha1.ReasonIdentityChanged, "it was booted"},
 		"deleted":                                        {objects: []client.Object{makeVerified("up", "a")}},
 		"being deleted, and changed":                     {objects: []client.Object{makeNode("a", booted, func(n *corev1.Node) { going(n) }), makeVerified("up", "a")}},

@@ -267,13 +267,13 @@ func upgrade(ctx context.Context) string {
 	return after.BootID
 }
 
-// verifyAgain requests a verification of the client's node, and waits until it has begun.
-func verifyAgain(ctx context.Context) {
+// verifyAgain requests a verification of a node, and waits until it has begun.
+func verifyAgain(ctx context.Context, node string) {
 	GinkgoHelper()
-	v := verification(ctx, here.Client)
+	v := verification(ctx, node)
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, v1alpha1.AnnotationVerify))
 	Expect(kube.Patch(ctx, v, patch)).To(Succeed())
-	Eventually(func() v1alpha1.VerificationState { return verification(ctx, here.Client).Status.State }).
+	Eventually(func() v1alpha1.VerificationState { return verification(ctx, node).Status.State }).
 		WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeElementOf(v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring))
 }
 
@@ -329,7 +329,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 			g.Spec.Template.Spec.Rounds, g.Spec.OnInconclusive = 1, v1alpha1.OnInconclusive{}
 			return kube.Update(ctx, g)
 		}).WithTimeout(soon).Should(Succeed())
-		verifyAgain(ctx)
+		verifyAgain(ctx, here.Client)
 		held := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationInconclusive)
 		Expect(held.Status.Verified().Message).To(ContainSubstring("rounds"))
 		Expect(held.Status.Accepted).To(Equal(second.Status.Accepted))
@@ -358,7 +358,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 				Expect(kubectl(ctx, GinkgoWriter, "apply", "-f", policies)).To(Succeed())
 			}
 			scaleManager(ctx, 0)
-			t := newWaysTimeline(ctx)
+			t := newWaysTimeline(ctx, "node-a")
 			t.until(func(at string) bool {
 				return at == "exit code 0, HTTP no manager, hold pod Running True True, condition, label and taint True true -"
 			})
@@ -391,7 +391,72 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 			t.report(map[bool]string{false: "without hold-on-change.yaml", true: "with hold-on-change.yaml"}[withPolicies])
 		}
 	})
+
+	It("passes for no reader while a kubelet is away, and holds a failed node that registers again", needs("a kubelet to kill"), func(ctx context.Context) {
+		labelNodes(ctx, gated, "")
+		g := latencyGate()
+		g.Spec.Template.Spec.Criteria.Baseline = nil
+		g.Spec.Template.Spec.Criteria.Rules = g.Spec.Template.Spec.Criteria.Rules[:1]
+		Expect(kube.Create(ctx, g)).To(Succeed())
+		eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
+		eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
+		list := &corev1.PodList{}
+		Expect(kube.List(ctx, list, client.InNamespace(managerNamespace))).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		away := map[string]string{"node-a": "node-b", "node-b": "node-a"}[list.Items[0].Spec.NodeName]
+		measuredBefore := len(verification(ctx, away).Status.History)
+
+		t := newWaysTimeline(ctx, away)
+		passes := func(at string) bool { return strings.Contains(at, "exit code 0") || strings.Contains(at, " Pass ") }
+		t.until(func(at string) bool { return strings.HasPrefix(at, "exit code 0, HTTP 200 Pass") })
+		Expect(localcluster.KillProcess(ctx, options, "kubelet-"+away)).To(Succeed())
+		t.add("the kubelet of %s was killed", away)
+		Eventually(func() corev1.ConditionStatus { return readiness(gateNode(ctx, away)) }).
+			WithTimeout(measured).WithPolling(time.Second).Should(Equal(corev1.ConditionUnknown))
+		t.add("its Node is no longer ready")
+		t.until(func(at string) bool { return !passes(at) })
+		Consistently(func() bool { return passes(t.look()) }).WithTimeout(30 * time.Second).WithPolling(time.Second).Should(BeFalse())
+		Expect(localcluster.StartProcess(ctx, options, "kubelet-"+away)).To(Succeed())
+		t.add("the kubelet is back")
+		t.until(func(at string) bool {
+			return strings.HasPrefix(at, "exit code 0, HTTP 200 Pass") && strings.HasSuffix(at, isVerified)
+		})
+		Expect(verification(ctx, away).Status.History).To(HaveLen(measuredBefore), "the same boot is not measured again")
+		t.report("a kubelet that is away")
+
+		By("a limit that no network meets")
+		Eventually(func() error {
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			g.Spec.Template.Spec.Criteria.Rules[0].MaxLatency = metav1.Duration{Duration: time.Nanosecond}
+			return kube.Update(ctx, g)
+		}).WithTimeout(soon).Should(Succeed())
+		verifyAgain(ctx, away)
+		eventuallyConcludes(ctx, away, v1alpha1.VerificationFailed)
+		before := gateNode(ctx, away)
+		Expect(localcluster.KillProcess(ctx, options, "kubelet-"+away)).To(Succeed())
+		Expect(kube.Delete(ctx, before)).To(Succeed())
+		Expect(localcluster.StartProcess(ctx, options, "kubelet-"+away)).To(Succeed())
+		after := &corev1.Node{}
+		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(before), after) }).WithTimeout(time.Minute).Should(Succeed())
+		Expect(exitCode(ctx)).To(Equal(2), "at once")
+		Expect(after.UID).NotTo(Equal(before.UID))
+		Expect(after.Labels).NotTo(HaveKey(gated))
+		Eventually(published).WithArguments(ctx, away).WithTimeout(soon).Should(Equal(heldBack))
+		Consistently(func() string { return fmt.Sprint(exitCode(ctx), " ", published(ctx, away)) }).
+			WithTimeout(10 * time.Second).WithPolling(time.Second).Should(Equal("2 " + heldBack))
+		Expect(localcluster.Up(ctx, options)).To(Succeed())
+	})
 })
+
+// readiness returns the status of a Node's condition Ready.
+func readiness(n *corev1.Node) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
 
 // slowUpgrade upgrades the client's node, which is then so slow that it fails. It returns the verification after the network
 // is restored.
@@ -421,7 +486,7 @@ func slowUpgrade(ctx context.Context, second *v1alpha1.LatencyVerification) *v1a
 
 	By("the network as before")
 	fast(ctx)
-	verifyAgain(ctx)
+	verifyAgain(ctx, here.Client)
 	third := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
 	Expect(third.Status.Accepted.Benchmark).NotTo(Equal(second.Status.Accepted.Benchmark), "it has a new baseline")
 	Expect(third.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityBootID), boot))
@@ -481,19 +546,20 @@ func (t *timeline) report(name string) {
 	AddReportEntry("timeline: "+name, "\n"+strings.Join(t.lines, "\n"))
 }
 
-// waysTimeline records what each interface reports about node-a, whenever any of them changes.
+// waysTimeline records what each interface reports about a node, whenever any of them changes.
 type waysTimeline struct {
 	*timeline
 	ctx   context.Context
+	node  string
 	token string
 	last  string
 }
 
-func newWaysTimeline(ctx context.Context) *waysTimeline {
+func newWaysTimeline(ctx context.Context, node string) *waysTimeline {
 	GinkgoHelper()
 	var token bytes.Buffer
 	Expect(kubectl(ctx, &token, "-n", managerNamespace, "create", "token", "manager")).To(Succeed())
-	return &waysTimeline{timeline: newTimeline(), ctx: ctx, token: token.String()}
+	return &waysTimeline{timeline: newTimeline(), ctx: ctx, node: node, token: token.String()}
 }
 
 // look records what each interface reports, if that has changed.
@@ -512,7 +578,7 @@ func (t *waysTimeline) look() string {
 			said = "HTTP no answer"
 		}
 	}
-	at := fmt.Sprintf("exit code %d, %s, hold pod %s, condition, label and taint %s", exitCode(t.ctx), said, holds(t.ctx, "node-a"), published(t.ctx, "node-a"))
+	at := fmt.Sprintf("exit code %d, %s, hold pod %s, condition, label and taint %s", exitCode(t.ctx), said, holds(t.ctx, t.node), published(t.ctx, t.node))
 	if at != t.last {
 		t.last = at
 		t.add("%s", at)
