@@ -36,7 +36,7 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile)
 	}
 	if switched != nil {
 		all = append(all, fmt.Sprintf("variants with Onload and without %s (%s): with full-feature firmware, which its VFs need, a Solarflare X2 does not send by CTPIO there; "+
-			"to measure with CTPIO, add variants with onload.profile: latency-best", onload.SwitchBypass, strings.Join(switched, ", ")))
+			"variants with onload.profile: latency-best measure with CTPIO", onload.SwitchBypass, strings.Join(switched, ", ")))
 	}
 	return all
 }
