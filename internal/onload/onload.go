@@ -117,15 +117,15 @@ func Enabled(value string) bool {
 // spins are the settings by which calls on sockets poll before they wait. EF_POLL_USEC sets all of them.
 var spins = []string{"EF_TCP_RECV_SPIN", "EF_UDP_RECV_SPIN", "EF_SELECT_SPIN", "EF_POLL_SPIN", "EF_EPOLL_SPIN"}
 
-// Polls reports whether calls that wait for a message poll with these settings: they have a time to do so, and are told to
-// (citp_opts_getenv in startup.c).
+// Polls reports whether calls that wait for a message poll with these settings: polling is on, and has a time (citp_opts_getenv in
+// startup.c).
 func Polls(env map[string]string) bool {
 	time := "EF_POLL_USEC"
 	if env["EF_SPIN_USEC"] != "" {
 		time = "EF_SPIN_USEC"
 	}
-	told := Enabled(env["EF_POLL_USEC"]) || slices.ContainsFunc(spins, func(name string) bool { return Enabled(env[name]) })
-	return told && Enabled(env[time])
+	on := Enabled(env["EF_POLL_USEC"]) || slices.ContainsFunc(spins, func(name string) bool { return Enabled(env[name]) })
+	return on && Enabled(env[time])
 }
 
 // texts are the settings that are not decimal numbers: names, lists, words and hexadecimal numbers (ci_netif_config_opts_getenv in

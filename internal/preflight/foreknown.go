@@ -26,7 +26,7 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile)
 		for _, note := range carried(spec, v, env) {
 			all = append(all, fmt.Sprintf("variant %s: %s", v.Name, note))
 		}
-		if known && v.Wait == v1alpha1.WaitSpin && onload.Polls(env) {
+		if v.Wait == v1alpha1.WaitSpin && onload.Polls(env) {
 			all = append(all, fmt.Sprintf("variant %s: with wait: Spin the tool itself polls, by calls that never wait, so that Onload's polling in calls that wait (EF_POLL_USEC, EF_SPIN_USEC) is not measured; "+
 				"most published figures of Onload are of calls that wait: set wait: Block", v.Name))
 		}
