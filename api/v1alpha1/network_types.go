@@ -224,12 +224,19 @@ const (
 )
 
 // OnloadProfile names a set of Onload's settings that comes with Tailgate.
-// +kubebuilder:validation:Enum=latency
+// +kubebuilder:validation:Enum=latency;latency-best
 type OnloadProfile string
 
-// OnloadProfileLatency is Onload's own profile of that name: it polls for 100 ms before it sleeps, and does without TCP's
-// fast start.
-const OnloadProfileLatency OnloadProfile = "latency"
+// The built-in profiles. Their names are those of Onload's own profiles.
+const (
+	// OnloadProfileLatency polls for 100 ms before it sleeps, and does without TCP's fast start.
+	OnloadProfileLatency OnloadProfile = "latency"
+	// OnloadProfileLatencyBest is latency and, in addition, sends by CTPIO on interfaces with full-feature firmware
+	// (EF_CTPIO_SWITCH_BYPASS=1) and takes epoll sets to be used by one thread (EF_EPOLL_MT_SAFE=1). Onload's own profile also
+	// sets EF_CTPIO_MODE=ct if no Solarflare X2 of the node has a link of more than 10 Gb/s and, from Onload 9.1 on,
+	// EF_TPH_MODE=2.
+	OnloadProfileLatencyBest OnloadProfile = "latency-best"
+)
 
 // OnloadSource says where the Onload library comes from.
 // +kubebuilder:validation:Enum=DevicePlugin;Image
@@ -263,7 +270,8 @@ type Acceleration struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
 type Onload struct {
-	// profile is a set of Onload's settings: latency. Without profile and profileRef, Onload's defaults apply.
+	// profile is a set of Onload's settings: latency, or latency-best, which also sends by CTPIO on interfaces with full-feature
+	// firmware. Without profile and profileRef, Onload's defaults apply.
 	// +optional
 	Profile OnloadProfile `json:"profile,omitempty"`
 

@@ -46,6 +46,10 @@ const (
 	// descriptors, the counters of the interface and the tool's own report must agree. In the network of the host, whose
 	// counters include all processes of the host, the result may remain unknown.
 	ProofAcceleration = "Acceleration"
+	// ProofSendPath notes, with Onload, what the driver counted of CTPIO, the send path of Solarflare NICs with the lowest latency,
+	// while the tools ran: successful sends, fallbacks to DMA and poisoned frames. These are counters of the whole port and of all
+	// its programs.
+	ProofSendPath = "SendPath"
 	// ProofPodUnchanged checks that no admission webhook changed a part of the pod that matters for the measurement.
 	ProofPodUnchanged = "PodUnchanged"
 	// ProofImage notes the digest of the image that ran.

@@ -244,6 +244,7 @@ func (e *endpoint) account(p *process, cell string, l *link) {
 // conclude completes the evidence when the last tool has ended.
 func (e *endpoint) conclude(evidence *result.Evidence) {
 	evidence.VoluntarySwitches, evidence.InvoluntarySwitches = e.voluntary, e.involuntary
+	e.watch.settle()
 	evidence.Deltas, evidence.Paths = e.watch.deltas(), e.paths
 	f := facts(evidence.Facts)
 	environmentFacts(f, e.command.Env)

@@ -207,28 +207,30 @@ func firmwareVariant(driver, firmware string) string {
 	return ""
 }
 
-// expressPrefix starts the names of the driver's statistics about the Express datapath, such as exp_rx_packets. An X4 has
-// it beside the datapath of the earlier series (Enterprise), and Onload chooses between the two by itself.
-const expressPrefix = "exp_"
+// datapathPrefixes start the names of the sfc driver's statistics about the path of the messages in the NIC. ctpio_success and so
+// on count CTPIO, the send path of the X2 that bypasses DMA (ef10.c in src/driver/linux_net of Onload). exp_rx_packets and so on
+// count the Express datapath, which an X4 has beside the datapath of the earlier series (Enterprise); Onload chooses between
+// the two by itself.
+var datapathPrefixes = []string{"ctpio_", "exp_"}
 
-// expressNames returns the names of an interface's statistics, with an empty string for each that is not about Express.
-func expressNames(iface string) []string {
+// datapathNames returns the names of an interface's statistics, with an empty string for each that is not about the datapath.
+func datapathNames(iface string) []string {
 	e, err := openEthtool(iface)
 	if err != nil {
 		return nil
 	}
 	defer e.close()
-	return onlyExpress(e.names(setStatistics))
+	return onlyDatapath(e.names(setStatistics))
 }
 
-// onlyExpress empties the other names, so that the positions stay; it returns nil if no name is about Express.
-func onlyExpress(names []string) []string {
+// onlyDatapath empties the other names, so that the positions stay; it returns nil if no name is about the datapath.
+func onlyDatapath(names []string) []string {
 	found := false
 	for i, name := range names {
-		if !strings.HasPrefix(name, expressPrefix) {
-			names[i] = ""
-		} else {
+		if slices.ContainsFunc(datapathPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			found = true
+		} else {
+			names[i] = ""
 		}
 	}
 	if !found {
@@ -237,25 +239,25 @@ func onlyExpress(names []string) []string {
 	return names
 }
 
-// express reads the statistics with these names.
-func express(iface string, names []string, all map[string]int64) {
-	if len(names) == 0 {
-		return
-	}
+// datapath reads the statistics with these names. The keys of the result are the names after nic.; it is empty if they cannot
+// be read.
+func datapath(iface string, names []string) map[string]int64 {
+	all := map[string]int64{}
 	e, err := openEthtool(iface)
 	if err != nil {
-		return
+		return all
 	}
 	defer e.close()
 	// ethtool_stats: the command, the number of statistics, and 64 bits for each. The kernel fills in as many as the driver
 	// has now, which may be more than the number of names.
 	words := e.askWords(2+2*maxNames, unix.ETHTOOL_GSTATS, uint32(len(names)))
 	if words == nil || int(words[1]) != len(names) {
-		return
+		return all
 	}
 	for i, name := range names {
 		if name != "" {
 			all["nic."+name] = int64(uint64(words[2+2*i]) | uint64(words[3+2*i])<<32)
 		}
 	}
+	return all
 }

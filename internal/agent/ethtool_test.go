@@ -104,12 +104,24 @@ func TestEthtoolOfLoopback(t *testing.T) {
 	}
 }
 
-func TestOnlyExpress(t *testing.T) {
-	got := onlyExpress([]string{"rx_packets", "exp_rx_packets", "tx_packets", "exp_tx_packets"})
-	if diff := cmp.Diff([]string{"", "exp_rx_packets", "", "exp_tx_packets"}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if got := onlyExpress([]string{"rx_packets"}); got != nil {
-		t.Errorf("without Express: %q", got)
+// The names are those of the sfc driver (efx_ef10_stat_desc in ef10.c).
+func TestOnlyDatapath(t *testing.T) {
+	for name, c := range map[string]struct{ names, want []string }{
+		"an 8000":     {names: []string{"port_tx_packets", "tx_unicast", "fec_corrected_errors"}},
+		"no NIC":      {},
+		"a veth":      {names: []string{"peer_ifindex", "rx_queue_0_xdp_packets"}},
+		"another NIC": {names: []string{"rx_exp_a", "tx_ctpio_success"}},
+		"an X2": {
+			[]string{"port_tx_packets", "ctpio_vi_busy_fallback", "ctpio_underflow_fail", "ctpio_success", "ctpio_fallback", "ctpio_poison", "ctpio_erase"},
+			[]string{"", "ctpio_vi_busy_fallback", "ctpio_underflow_fail", "ctpio_success", "ctpio_fallback", "ctpio_poison", "ctpio_erase"},
+		},
+		"an X4": {
+			[]string{"port_rx_packets", "exp_rx_packets", "rx_unicast", "exp_ctpio_packets", "exp_ctpio_underflow_packets"},
+			[]string{"", "exp_rx_packets", "", "exp_ctpio_packets", "exp_ctpio_underflow_packets"},
+		},
+	} {
+		if diff := cmp.Diff(c.want, onlyDatapath(c.names)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,9 +34,11 @@ type watch struct {
 	// is the folder with cpu.pressure.
 	limited []string
 	pressed string
-	// express are the names of the interface's statistics of the Express datapath.
-	express []string
-	buffer  []byte
+	// datapath reads the interface's statistics of the datapath; nil if it has none. datapathBefore are their values before the
+	// first process.
+	datapath       func() map[string]int64
+	datapathBefore map[string]int64
+	buffer         []byte
 
 	began  time.Time
 	before map[string]int64
@@ -52,26 +55,54 @@ func (h host) watch(cpu int, iface string) *watch {
 	if w.limited = limited; version != "1" {
 		w.pressed, _ = cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), "")
 	}
-	w.express = expressNames(iface)
+	if names := datapathNames(iface); names != nil {
+		w.datapath = func() map[string]int64 { return datapath(iface, names) }
+	}
 	return w
 }
 
 // begin reads the counters before a process starts.
-func (w *watch) begin() { w.before, w.began = w.counters(), time.Now() }
+func (w *watch) begin() {
+	if w.datapath != nil && w.datapathBefore == nil {
+		w.datapathBefore = w.datapath()
+	}
+	w.before, w.began = w.counters(), time.Now()
+}
 
 // end adds the growth since begin, and returns it.
 func (w *watch) end() map[string]int64 {
 	elapsed := time.Since(w.began)
-	after, grown := w.counters(), map[string]int64{}
-	for name, n := range after {
-		// A counter that was missing before, or was reset, says nothing.
-		if b, ok := w.before[name]; ok && n >= b {
-			grown[name] = n - b
-			w.grown[name] += n - b
-		}
+	grown := growth(w.before, w.counters())
+	for name, n := range grown {
+		w.grown[name] += n
 	}
 	w.grown["elapsed-ms"] += elapsed.Milliseconds()
 	return grown
+}
+
+// growth returns the growth of counters. A counter that was missing before, or was reset, says nothing.
+func growth(before, after map[string]int64) map[string]int64 {
+	grown := map[string]int64{}
+	for name, n := range after {
+		if b, ok := before[name]; ok && n >= b {
+			grown[name] = n - b
+		}
+	}
+	return grown
+}
+
+// datapathPeriod is longer than the time between two readings of the NIC's own counters by its driver (STATS_PERIOD_MS_DEFAULT in
+// efx_common.c: one second, for a VF, too).
+const datapathPeriod = 1100 * time.Millisecond
+
+// settle waits until the statistics of the datapath contain everything that the last process caused, and adds their growth since the
+// first process began. The growth in each cell would miss the last messages of the cell.
+func (w *watch) settle() {
+	if w.datapath == nil {
+		return
+	}
+	time.Sleep(datapathPeriod)
+	maps.Copy(w.grown, growth(w.datapathBefore, w.datapath()))
 }
 
 // add adds n to a counter that the caller read; n is negative if the caller could not read it.
@@ -133,7 +164,6 @@ func (w *watch) counters() map[string]int64 {
 			all["cpu.cstate."+w.read(filepath.Join(state, "name"))] += n
 		}
 	}
-	express(w.iface, w.express, all)
 	w.interrupts(all)
 	w.scan("proc/interrupts", perCPU("interrupt.", w.cpu, all))
 	w.scan("proc/softirqs", perCPU("softirq.", w.cpu, all))

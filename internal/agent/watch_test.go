@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -200,6 +201,36 @@ func TestWatchOfThisMachine(t *testing.T) {
 		if got[name] < datagrams {
 			t.Errorf("%s is %d after %d datagrams", name, got[name], datagrams)
 		}
+	}
+}
+
+// The driver of the NIC updates its statistics once a second: their growth counts from before the first process, and until a
+// second after the last one.
+func TestDatapath(t *testing.T) {
+	w := host{root: "/"}.watch(aCPU(t), "lo")
+	if w.settle(); w.datapath != nil || len(w.deltas()) > 0 {
+		t.Errorf("loopback has statistics of a datapath: %v", w.deltas())
+	}
+	at := time.Now()
+	now := map[string]int64{"nic.ctpio_success": 100, "nic.ctpio_poison": 7, "nic.ctpio_erase": 9}
+	w.datapath = func() map[string]int64 {
+		// What the second process sent becomes visible only now.
+		if time.Since(at) > time.Second {
+			now["nic.ctpio_success"] = 350
+		}
+		return maps.Clone(now)
+	}
+	w.begin()
+	w.end()
+	now["nic.ctpio_success"], now["nic.ctpio_erase"] = 200, 2 // the last as after a reset of the NIC
+	w.begin()
+	w.end()
+	at = time.Now()
+	w.settle()
+	got := w.deltas()
+	maps.DeleteFunc(got, func(name string, _ int64) bool { return !strings.HasPrefix(name, "nic.ctpio") })
+	if diff := cmp.Diff(map[string]int64{"nic.ctpio_success": 250, "nic.ctpio_poison": 0}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -406,6 +406,7 @@ func TestChecks(t *testing.T) {
 		{"a network-status that lies", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Interface = "" })}, false, "attachment", sfVF.Name, Error, "did not have"},
 		{"no address", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = `[{"name":"perf/sf-vf","interface":"net1"}]` })}, false, "attachment", sfVF.Name, Error, "no address"},
 
+		{"an X2 with full-feature firmware", changes{factOnA("nic.pci-id", "1924:1b03")}, false, "interface", sfVF.Name, Good, "Onload sends without CTPIO"},
 		{"a good VF", nil, false, "interface", sfVF.Name, Good, "driver sfc, VF, 0000:65:02.1, firmware 8.3.3.1000 rx0 tx0, variant full-feature"},
 		{"a link that is down", changes{factOnA("nic.carrier", "0")}, false, "interface", sfVF.Name, Error, "down"},
 		{"a simulated NIC", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Driver = "veth" })}, false, "interface", sfVF.Name, Warning, "simulated"},

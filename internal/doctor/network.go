@@ -213,7 +213,7 @@ func ofHypervisor(i *result.Inspection) bool {
 const longCoalescing = 10
 
 // interfaces checks the attached interfaces: driver, firmware, function, link and interrupts.
-func interfaces(_ Observed, n Node) []Line {
+func interfaces(o Observed, n Node) []Line {
 	const check = "interface"
 	var lines []Line
 	for _, l := range n.Looks {
@@ -229,6 +229,9 @@ func interfaces(_ Observed, n Node) []Line {
 			if part.value != "" {
 				parts = append(parts, part.name+part.value)
 			}
+		}
+		if o.Onload != "" && proof.NeedsBypass(e.Facts) {
+			parts = append(parts, "Onload sends without CTPIO (no onload.profile: latency-best)")
 		}
 		found := strings.Join(parts, ", ")
 		usecs, _ := strconv.Atoi(i.Fact("nic.coalesce.rx-usecs"))

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -35,20 +36,32 @@ var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
 // defaults make Onload report what it does. Without the first, its messages go to the kernel's log, because the standard
 // error of a container is not a terminal. The second makes it print its settings once, at its start. Without the third, a
-// socket that it cannot accelerate because resources ran out becomes a socket of the kernel, without a message.
+// socket that it cannot accelerate because resources ran out becomes a socket of the kernel, without a message. The last is
+// not about reports: a connection that the tool closed first keeps its stack for twice this time, in seconds, after the tool
+// has ended. The default is 25 (opts_netif_def.h and tcp_timer.c, the same from 201811-u1 to 9.2).
 var defaults = map[string]string{
-	"EF_LOG_VIA_IOCTL": "0",
-	"EF_CONFIG_DUMP":   "1",
-	"EF_NO_FAIL":       "0",
+	"EF_LOG_VIA_IOCTL":  "0",
+	"EF_CONFIG_DUMP":    "1",
+	"EF_NO_FAIL":        "0",
+	"EF_TCP_TCONST_MSL": "1",
 }
 
-// profiles are the built-in profiles. They are Onload's own: the settings of its scripts/onload_profiles/latency.opf in
-// version 9.0.0, which are still the same in commit ef17681 of 2026-07-22, during the development of 10.0.0.
+// profiles are the built-in profiles. They are Onload's own: the settings of its scripts/onload_profiles/latency.opf and
+// latency-best.opf, the same in versions 201811-u1 and 8.1 to 9.2 and in commit ef17681 of 2026-07-22, during the development
+// of 10.0. The latter also contains shell code that reads the node's ports, and since 9.1 a setting that 8.1 does not know
+// (EF_TPH_MODE=2); these are left out.
 var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 	v1alpha1.OnloadProfileLatency: {
 		"EF_POLL_USEC":          "100000",
 		"EF_TCP_FASTSTART_INIT": "0",
 		"EF_TCP_FASTSTART_IDLE": "0",
+	},
+	v1alpha1.OnloadProfileLatencyBest: {
+		"EF_POLL_USEC":          "100000",
+		"EF_TCP_FASTSTART_INIT": "0",
+		"EF_TCP_FASTSTART_IDLE": "0",
+		SwitchBypass:            "1",
+		"EF_EPOLL_MT_SAFE":      "1",
 	},
 }
 
@@ -89,6 +102,30 @@ func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]st
 		env[e.Name] = e.Value
 	}
 	return env, nil
+}
+
+// SwitchBypass is the setting with which Onload sends by CTPIO also on interfaces whose firmware has the NIC's switch
+// (full-feature). CTPIO bypasses that switch.
+const SwitchBypass = "EF_CTPIO_SWITCH_BYPASS"
+
+// Enabled reports whether the value of a setting is a number other than 0.
+func Enabled(value string) bool {
+	n, err := strconv.Atoi(strings.TrimSpace(value))
+	return err == nil && n != 0
+}
+
+// spins are the settings by which calls on sockets poll before they wait. EF_POLL_USEC sets all of them.
+var spins = []string{"EF_TCP_RECV_SPIN", "EF_UDP_RECV_SPIN", "EF_SELECT_SPIN", "EF_POLL_SPIN", "EF_EPOLL_SPIN"}
+
+// Polls reports whether calls that wait for a message poll with these settings: polling is on, and has a time (citp_opts_getenv in
+// startup.c).
+func Polls(env map[string]string) bool {
+	time := "EF_POLL_USEC"
+	if env["EF_SPIN_USEC"] != "" {
+		time = "EF_SPIN_USEC"
+	}
+	on := Enabled(env["EF_POLL_USEC"]) || slices.ContainsFunc(spins, func(name string) bool { return Enabled(env[name]) })
+	return on && Enabled(env[time])
 }
 
 // texts are the settings that are not decimal numbers: names, lists, words and hexadecimal numbers (ci_netif_config_opts_getenv in

@@ -55,30 +55,38 @@ func TestEnvironment(t *testing.T) {
 		"a variant's own for the kernel": {
 			variant: variant(nil, v1alpha1.EnvVar{Name: "SFNT_AVOID_FORK", Value: "1"}), want: map[string]string{"SFNT_AVOID_FORK": "1"},
 		},
-		"the defaults": {variant: variant(onload), want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"}},
+		"the defaults": {variant: variant(onload), want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_TCP_TCONST_MSL": "1", "EF_NO_FAIL": "0"}},
 		"the built-in profile": {
 			variant: variant(latency),
 			want: map[string]string{
-				"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0", "EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0",
+				"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_TCP_TCONST_MSL": "1", "EF_NO_FAIL": "0", "EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0",
+			},
+		},
+		// The publication's output of latency-best on a node with links of 25 Gb/s lists these five settings.
+		"the built-in profile with CTPIO": {
+			variant: variant(&v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: "latency-best"}}),
+			want: map[string]string{
+				"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0", "EF_TCP_TCONST_MSL": "1",
+				"EF_POLL_USEC": "100000", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0", "EF_CTPIO_SWITCH_BYPASS": "1", "EF_EPOLL_MT_SAFE": "1",
 			},
 		},
 		"a variant's own over its profile and the defaults": {
 			variant: variant(latency, v1alpha1.EnvVar{Name: "EF_POLL_USEC", Value: "-1"}, v1alpha1.EnvVar{Name: "EF_NO_FAIL", Value: "1"}, v1alpha1.EnvVar{Name: "EF_TPH_MODE"}),
 			want: map[string]string{
-				"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_POLL_USEC": "-1", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0", "EF_TPH_MODE": "",
+				"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_TCP_TCONST_MSL": "1", "EF_NO_FAIL": "1", "EF_POLL_USEC": "-1", "EF_TCP_FASTSTART_INIT": "0", "EF_TCP_FASTSTART_IDLE": "0", "EF_TPH_MODE": "",
 			},
 		},
 		"a profile of the user's": {
 			variant: variant(referred, v1alpha1.EnvVar{Name: "EF_TPH_MODE", Value: "2"}), configMap: map[string]string{"EF_NO_FAIL": "1", "EF_TPH_MODE": "1", "EF_INT_DRIVEN": "1"},
-			want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "1", "EF_INT_DRIVEN": "1", "EF_TPH_MODE": "2"},
+			want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_TCP_TCONST_MSL": "1", "EF_NO_FAIL": "1", "EF_INT_DRIVEN": "1", "EF_TPH_MODE": "2"},
 		},
 		"a ConfigMap that the variant does not name": {
-			variant: variant(onload), configMap: map[string]string{"EF_NO_FAIL": "1"}, want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_NO_FAIL": "0"},
+			variant: variant(onload), configMap: map[string]string{"EF_NO_FAIL": "1"}, want: map[string]string{"EF_CONFIG_DUMP": "1", "EF_LOG_VIA_IOCTL": "0", "EF_TCP_TCONST_MSL": "1", "EF_NO_FAIL": "0"},
 		},
 		"as many settings as there may be": {
 			variant: variant(referred), configMap: settings(64), want: func() map[string]string {
 				all := settings(64)
-				all["EF_CONFIG_DUMP"], all["EF_LOG_VIA_IOCTL"], all["EF_NO_FAIL"] = "1", "0", "0"
+				all["EF_CONFIG_DUMP"], all["EF_LOG_VIA_IOCTL"], all["EF_NO_FAIL"], all["EF_TCP_TCONST_MSL"] = "1", "0", "0", "1"
 				return all
 			}(),
 		},
@@ -109,6 +117,34 @@ func TestEnvironment(t *testing.T) {
 				t.Errorf("environment (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What polls, by citp_opts_getenv in Onload's startup.c.
+func TestPolls(t *testing.T) {
+	for name, c := range map[string]struct {
+		env  string
+		want bool
+	}{
+		"the defaults":                       {"", false},
+		"profile latency":                    {"EF_POLL_USEC=100000", true},
+		"for ever":                           {"EF_POLL_USEC=-1", true},
+		"off":                                {"EF_POLL_USEC=0", false},
+		"no number, which Onload reads as 0": {"EF_POLL_USEC=long", false},
+		"a time alone polls nothing":         {"EF_SPIN_USEC=100", false},
+		"a time, for TCP":                    {"EF_SPIN_USEC=100 EF_TCP_RECV_SPIN=1", true},
+		"for UDP, without a time":            {"EF_UDP_RECV_SPIN=1", false},
+		"a time of 0 over that of all":       {"EF_POLL_USEC=100000 EF_SPIN_USEC=0", false},
+		"for all calls but one":              {"EF_POLL_USEC=100000 EF_TCP_RECV_SPIN=0", true},
+	} {
+		env := map[string]string{}
+		for _, setting := range strings.Fields(c.env) {
+			key, value, _ := strings.Cut(setting, "=")
+			env[key] = value
+		}
+		if got := Polls(env); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
 	}
 }
 

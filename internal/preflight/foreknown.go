@@ -2,9 +2,10 @@ package preflight
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -13,40 +14,69 @@ import (
 const usualMTU = 1500
 
 // Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
-// carried out: the traffic that Onload does not carry although a variant requests it.
-func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
-	var all []string
+// carried out: the traffic that Onload does not carry although a variant requests it, and how Onload polls and sends. The
+// profiles are those of Observed; nothing is said about settings in a ConfigMap that was not looked up.
+func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile) []string {
+	var all, switched []string
 	for _, v := range plan.Variants(spec) {
 		if v.Acceleration.Type != v1alpha1.AccelerationOnload {
 			continue
 		}
-		add := func(format string, args ...any) {
-			all = append(all, fmt.Sprintf("variant %s: "+format, append([]any{v.Name}, args...)...))
+		env, known := settings(v, profiles[v.Name])
+		for _, note := range carried(spec, v, env) {
+			all = append(all, fmt.Sprintf("variant %s: %s", v.Name, note))
 		}
-		mtu, unless := v.Network.MTU(), ""
-		if mtu == 0 {
-			mtu, unless = usualMTU, "unless the interface has a larger MTU, "
+		if v.Wait == v1alpha1.WaitSpin && onload.Polls(env) {
+			all = append(all, fmt.Sprintf("variant %s: with wait: Spin the tool itself polls, by calls that never wait, so that Onload's polling in calls that wait (EF_POLL_USEC, EF_SPIN_USEC) is not measured; "+
+				"most published figures of Onload are of calls that wait: set wait: Block", v.Name))
 		}
-		var stream, datagrams bool
-		largest := int32(0)
-		for _, c := range plan.Cells(spec, v) {
-			if c.Protocol == v1alpha1.ProtocolTCP {
-				stream = true
-				continue
-			}
-			datagrams, largest = true, max(largest, c.MessageSize)
+		if known && !onload.Enabled(env[onload.SwitchBypass]) && env["EF_CTPIO"] != "0" {
+			switched = append(switched, v.Name)
 		}
-		if largest > mtu-tool.DatagramHeaders {
-			add("%sdatagrams of more than %d bytes need several packets (MTU %d), which Onload does not receive itself, so that the proof will be Partly",
-				unless, mtu-tool.DatagramHeaders, mtu)
+	}
+	if switched != nil {
+		all = append(all, fmt.Sprintf("variants with Onload and without %s (%s): with full-feature firmware, which its VFs need, a Solarflare X2 does not send by CTPIO there; "+
+			"variants with onload.profile: latency-best measure with CTPIO", onload.SwitchBypass, strings.Join(switched, ", ")))
+	}
+	return all
+}
+
+// settings returns the variables of a variant's tools, and whether all are known.
+func settings(v v1alpha1.Variant, profile *Profile) (env map[string]string, known bool) {
+	var data map[string]string
+	known = v.Acceleration.OnloadSettings().ProfileRef == nil
+	if profile != nil && profile.Found {
+		known, data = true, profile.Data
+	}
+	env, err := onload.Environment(v, data)
+	return env, known && err == nil
+}
+
+// carried lists the messages of a variant that Onload does not carry, or that a capture does not see.
+func carried(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, env map[string]string) []string {
+	var all []string
+	mtu, unless := v.Network.MTU(), ""
+	if mtu == 0 {
+		mtu, unless = usualMTU, "unless the interface has a larger MTU, "
+	}
+	var stream, datagrams bool
+	largest := int32(0)
+	for _, c := range plan.Cells(spec, v) {
+		if c.Protocol == v1alpha1.ProtocolTCP {
+			stream = true
+			continue
 		}
-		off := func(name string) bool { return slices.Contains(v.Env, v1alpha1.EnvVar{Name: name, Value: "0"}) }
-		if stream && off("EF_TCP") || datagrams && off("EF_UDP") {
-			add("its env disables Onload (EF_TCP=0 or EF_UDP=0), so that the proof will be Failed")
-		}
-		if v.Capture == v1alpha1.CaptureServer {
-			add("capture sees only packets of the kernel, not those of Onload")
-		}
+		datagrams, largest = true, max(largest, c.MessageSize)
+	}
+	if largest > mtu-tool.DatagramHeaders {
+		all = append(all, fmt.Sprintf("%sdatagrams of more than %d bytes need several packets (MTU %d), which Onload does not receive itself, so that the proof will be Partly",
+			unless, mtu-tool.DatagramHeaders, mtu))
+	}
+	if stream && env["EF_TCP"] == "0" || datagrams && env["EF_UDP"] == "0" {
+		all = append(all, "its settings disable Onload (EF_TCP=0 or EF_UDP=0), so that the proof will be Failed")
+	}
+	if v.Capture == v1alpha1.CaptureServer {
+		all = append(all, "capture sees only packets of the kernel, not those of Onload")
 	}
 	return all
 }

@@ -272,7 +272,7 @@ func TestChecksThatApply(t *testing.T) {
 		"a server that captures": {
 			all(network(v1alpha1.NetworkPod, "eth0"), func(w *world) { w.spec.Capture = v1alpha1.CaptureServer }), "", "CaptureCPU",
 		},
-		"Onload": {all(network(v1alpha1.NetworkNAD, "net1"), withOnload), "", ""},
+		"Onload": {all(network(v1alpha1.NetworkNAD, "net1"), withOnload), "SendPath", "SendPath"},
 		"nothing is known": {func(w *world) {
 			w.run = result.Stored{Client: result.Document{Role: v1alpha1.RoleClient}, Server: result.Document{Role: v1alpha1.RoleServer}}
 		}, "Device Function", "Device Function"},

@@ -182,7 +182,7 @@ var DeltaKeys = []Key{
 	{Name: "irq.*", Meaning: "irq.NUMBER.DEVICE: those of one device; the most frequent only"},
 	{Name: "interrupt.*", Meaning: "interrupt.NAME: others of the CPU, such as loc (timer) and res, cal, tlb (from CPUs)"},
 	{Name: "softirq.*", Meaning: "softirq.NAME: softirqs on the CPU"},
-	{Name: "nic.*", Meaning: "nic.NAME: the interface's packets, errors, drops and changes of its carrier; nic.exp_NAME: of an X4's Express datapath, as its driver counts"},
+	{Name: "nic.*", Meaning: "nic.NAME: the interface's packets, errors, drops and changes of its carrier; nic.ctpio_NAME, nic.exp_NAME: of CTPIO and of an X4's Express datapath, as its driver counts for the whole port"},
 	{Name: "lo.*", Meaning: "lo.NAME: packets of the loopback interface, which only a proxy in this network namespace uses"},
 	{Name: "tcp.*", Meaning: "tcp.NAME: of this network namespace, such as RetransSegs"},
 	{Name: "udp.*", Meaning: "udp.NAME: of this network namespace, such as RcvbufErrors"},

@@ -12,16 +12,22 @@ import (
 )
 
 // TestExperimentOverlays: the API server accepts the published experiments for Solarflare NICs. They contain nothing of the
-// local cluster, and compare each network with kernel sockets and with Onload.
+// local cluster, and compare each network with kernel sockets, which sleep or poll, and with Onload, with and without CTPIO.
 func TestExperimentOverlays(t *testing.T) {
-	ways := []string{"host-kernel", "host-onload", "pf-kernel", "pf-onload", "vf-kernel", "vf-onload", "ipvlan-kernel", "ipvlan-onload"}
+	var ways, accelerated []string
+	for _, network := range []string{"host", "pf", "vf", "ipvlan"} {
+		ways = append(ways, network+"-kernel", network+"-kernel-spin", network+"-onload", network+"-onload-ctpio")
+		if network != "ipvlan" {
+			accelerated = append(accelerated, network+"-onload", network+"-onload-ctpio")
+		}
+	}
 	variants := map[string]map[string][]string{
 		"x2": {
-			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"},
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": accelerated,
 			"networks": {"host", "pf-1500", "pf-9000", "vf-1500", "vf-9000", "pod"},
 		},
 		"x4": {
-			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"},
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": accelerated,
 			"networks": {"host", "pf-1500", "pf-9000", "vf-1500", "pod"},
 		},
 	}
