@@ -31,7 +31,7 @@ func nics(_ Observed, n Node) []Line {
 		text := fmt.Sprintf("%s %s %s", c.PCIAddress, c.ID, cmp.Or(c.Driver, "without driver"))
 		if c.NUMANode >= 0 {
 			text += fmt.Sprintf(", NUMA node %d", c.NUMANode)
-		} else if !proof.OneNode(i.Evidence) {
+		} else if !i.Evidence.OneNUMANode() {
 			nowhere = append(nowhere, c.PCIAddress)
 		}
 		if c.TotalVFs > 0 {
@@ -114,7 +114,7 @@ func topology(_ Observed, n Node) []Line {
 		case v1alpha1.ProofFailed:
 			lines = append(lines, remote.err(check, l.Network, "%s: different NUMA nodes", found)...)
 		case v1alpha1.ProofProved:
-			if proof.OneNode(e) {
+			if e.OneNUMANode() {
 				found += ": the only NUMA node with CPUs"
 			}
 			lines = append(lines, good(check, l.Network, "%s", found)...)
@@ -123,7 +123,7 @@ func topology(_ Observed, n Node) []Line {
 			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
 		}
 	}
-	if i := n.seen(); len(lines) == 0 && i != nil && proof.OneNode(i.Evidence) {
+	if i := n.seen(); len(lines) == 0 && i != nil && i.Evidence.OneNUMANode() {
 		return good(check, "", "the machine has one NUMA node with CPUs")
 	}
 	return lines
