@@ -277,7 +277,11 @@ func driverInfo(iface string) (driver, version, firmware string) {
 		return "", "", ""
 	}
 	text := unix.ByteSliceToString
-	return text(info.Driver[:]), text(info.Version[:]), text(info.Fw_version[:])
+	firmware = text(info.Fw_version[:])
+	if firmware == "N/A" { // of VFs, for example from iavf
+		firmware = ""
+	}
+	return text(info.Driver[:]), text(info.Version[:]), firmware
 }
 
 // ownVersion returns the version of a driver. For a driver without a version, the kernel reports its own release: that is a

@@ -96,7 +96,7 @@ func device(o Observed, n Node, check, name string) []Line {
 func topology(_ Observed, n Node) []Line {
 	const check = "topology"
 	remote := advice{"every message crosses the link between the sockets: about 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
-		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology); or measure from CPUs of the NIC's node"}
+		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology; networks Host and NAD need alignWith); or measure from CPUs of the NIC's node"}
 	var lines []Line
 	for _, l := range n.Looks {
 		if l.Trouble != nil && l.Trouble.Kind == TroubleTopology {

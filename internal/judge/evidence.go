@@ -149,5 +149,8 @@ func incomparable(
 	if message == "" {
 		return nil
 	}
+	if strings.Contains(message, keyRelation) {
+		message += "; alignWith aligns the CPUs of networks Host and NAD with the NIC"
+	}
 	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint}}
 }
