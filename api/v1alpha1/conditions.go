@@ -59,7 +59,7 @@ const (
 	// the message names the pod that uses most.
 	ReasonNodeBusy = "NodeBusy"
 	// ReasonTopologyInsufficient surfaces when placement.numaPolicy is Required and no NUMA node of the selected nodes has both
-	// the CPUs and the device.
+	// the CPUs and the device, or if Dynamic Resource Allocation provides the resource of alignWith.
 	ReasonTopologyInsufficient = "TopologyInsufficient"
 	// ReasonSameNode surfaces when the selectors leave the same single node for both endpoints.
 	ReasonSameNode = "SameNode"

@@ -36,9 +36,10 @@ type Criteria struct {
 
 	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
 	// kernel.release when an upgrade changes the kernel, at most 32. One * matches any text, as in kernel.* or
-	// cell.*.duration, except for the firmware variant of a NIC, the type of its function, and the acceleration of a socket:
-	// nic.firmware-variant, nic.function and cell.CELL.accelerated.END must be written in full. The key capture means that
-	// packets were captured on one side only. Any other difference makes the comparison Inconclusive, and the message names it.
+	// cell.*.duration, except for the firmware variant of a NIC, the type of its function, its distance from the CPU, and the
+	// acceleration of a socket: nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END must be written in
+	// full. The key capture means that packets were captured on one side only. Any other difference makes the comparison
+	// Inconclusive, and the message names it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

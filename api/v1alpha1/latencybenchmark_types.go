@@ -321,7 +321,7 @@ type Variant struct {
 // Resources returns the extended resources of the variant's pods; each pod requests one of each. The fields that the variant
 // inherits must be filled in.
 func (v Variant) Resources() []string {
-	all := []string{v.Network.ResourceName(), v.Acceleration.OnloadSettings().ResourceName}
+	all := []string{v.Network.ResourceName(), v.Network.AlignWith(), v.Acceleration.OnloadSettings().ResourceName}
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 

@@ -67,6 +67,20 @@ type HostNetwork struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[^/\s:]{1,15}$`
 	Interface string `json:"interface,omitempty"`
+
+	Alignment `json:",inline"`
+}
+
+// Alignment ties the CPUs of pods without a device of the network to the NIC.
+type Alignment struct {
+	// alignWith is an extended resource of devices of the same NIC, such as openshift.io/sf_x2_vf, that a device plugin
+	// advertises. Each pod requests one device and leaves it unused, so that the kubelet's topology manager gives the pod CPUs of
+	// the NUMA node of the NIC. The proof compares these with the NUMA node of the measured interface itself.
+	// +optional
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as openshift.io/sf_x2_vf"
+	AlignWith string `json:"alignWith,omitempty"`
 }
 
 // DeviceNetwork has the common settings of networks of types VF and PF.
@@ -124,6 +138,8 @@ type NADNetwork struct {
 	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
 	// +required
 	NetworkRef NetworkRef `json:"networkRef"`
+
+	Alignment `json:",inline"`
 }
 
 // device returns the settings that VFs and PFs have in common, empty for other networks.
@@ -139,6 +155,18 @@ func (n *Network) device() DeviceNetwork {
 
 // ResourceName returns the extended resource of the network's devices, empty for a network without devices.
 func (n *Network) ResourceName() string { return n.device().ResourceName }
+
+// AlignWith returns the extended resource with whose devices the CPUs of a network without devices are aligned; empty if there is
+// none.
+func (n *Network) AlignWith() string {
+	switch {
+	case n.Host != nil:
+		return n.Host.AlignWith
+	case n.NAD != nil:
+		return n.NAD.AlignWith
+	}
+	return ""
+}
 
 // IPAM returns the source of the addresses of a network that the operator creates, nil for other networks.
 func (n *Network) IPAM() *IPAM { return n.device().IPAM }

@@ -56,9 +56,9 @@ type Placement struct {
 	Memory resource.Quantity `json:"memory,omitempty"`
 
 	// numaPolicy is what follows if the measuring CPU is not on the NUMA node of the device: Required makes the verdict
-	// Inconclusive, Preferred adds a warning, Ignore does nothing. If unset, it is Required for variants with network type VF or PF,
-	// where the kubelet can align both (topologyManagerPolicy), and Preferred for the others. The policy of client or server
-	// overrides it, and the policy of a variant overrides all others.
+	// Inconclusive, Preferred adds a warning, Ignore does nothing. If unset, it is Required for variants with network type VF or PF
+	// or with alignWith, where the kubelet can align both (topologyManagerPolicy), and Preferred for the others. The policy of client
+	// or server overrides it, and the policy of a variant overrides all others.
 	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 }
@@ -115,7 +115,7 @@ func (p Placement) Of(role string) EndpointPlacement {
 // NUMAPolicyOf returns the NUMA policy of the endpoint with a role in a variant that has everything filled in.
 func (p Placement) NUMAPolicyOf(v Variant, role string) NUMAPolicy {
 	usual := NUMAPreferred
-	if v.Network.Type.HasDevice() {
+	if v.Network.Type.HasDevice() || v.Network.AlignWith() != "" {
 		usual = NUMARequired
 	}
 	return cmp.Or(v.NUMAPolicy, p.Of(role).NUMAPolicy, usual)

@@ -292,6 +292,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 		Run: run.Name, Variant: run.Variant.Name, Attempt: active.Attempt, Role: role, Tool: b.Spec.Tool, Cells: run.Cells,
 		Acceleration: run.Variant.Acceleration.Type, Library: onload.Library(*run.Variant.Acceleration), Env: env,
 		Deadline: plan.Deadline(w.driver, run.Cells), Linger: linger, Interface: run.Variant.Network.Interface(),
+		Borrowed: run.Variant.Network.AlignWith() != "",
 	}
 	if role == v1alpha1.RoleServer {
 		// The server also waits for its client to start.

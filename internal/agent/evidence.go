@@ -30,6 +30,8 @@ type host struct {
 	// parent is the name, on the node, of the interface below an attached one of type ipvlan or macvlan; empty when there
 	// is no such interface.
 	parent string
+	// borrowed is true if the allocated devices are not those of the interface.
+	borrowed bool
 }
 
 func (h host) read(path string) string {
@@ -131,6 +133,9 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 		return filepath.Base(dir), dir, result.PCIFromSysfs
 	}
 	addresses := pciAddresses(allocated)
+	if h.borrowed {
+		addresses = nil
+	}
 	for _, address := range addresses {
 		if dir := "sys/bus/pci/devices/" + address; h.exists(filepath.Join(dir, "net", iface)) {
 			return address, h.resolve(dir), result.PCIFromSysfs
@@ -226,6 +231,11 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	if e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 {
 		f.set("numa.distance", h.distance(e.CPUNUMANode, e.DeviceNUMANode))
 	}
+	if addresses := pciAddresses(devices); h.borrowed && len(addresses) == 1 {
+		if node := h.deviceNUMANode("sys/bus/pci/devices/" + addresses[0]); node >= 0 {
+			f.set("numa.borrowed", strconv.Itoa(int(node)))
+		}
+	}
 	var driverVersion string
 	e.Driver, driverVersion, e.Firmware = driverInfo(h.lower(iface.Name))
 	if h.parent != "" && dir != "" {
@@ -267,7 +277,11 @@ func driverInfo(iface string) (driver, version, firmware string) {
 		return "", "", ""
 	}
 	text := unix.ByteSliceToString
-	return text(info.Driver[:]), text(info.Version[:]), text(info.Fw_version[:])
+	firmware = text(info.Fw_version[:])
+	if firmware == "N/A" { // of VFs, for example from iavf
+		firmware = ""
+	}
+	return text(info.Driver[:]), text(info.Version[:]), firmware
 }
 
 // ownVersion returns the version of a driver. For a driver without a version, the kernel reports its own release: that is a

@@ -146,6 +146,32 @@ func TestDevice(t *testing.T) {
 	}
 }
 
+// A pod with a borrowed device measures over another interface: the device is never taken for that of the interface.
+func TestBorrowedDevice(t *testing.T) {
+	const variable = "PCIDEVICE_AMD_COM_SF_VF"
+	cases := map[string]struct {
+		iface, environ, wantPCI, wantBorrowed string
+		wantNUMA                              int32
+	}{
+		"over a NIC":                      {iface: "eth1", environ: variable + "=0000:65:02.4", wantPCI: "0000:00:03.0", wantNUMA: 0, wantBorrowed: "1"},
+		"over an interface without a NIC": {iface: "eth0", environ: variable + "=0000:65:02.4", wantNUMA: -1, wantBorrowed: "1"},
+		"of an unknown NUMA node":         {iface: "eth1", environ: variable + "=0000:65:02.5", wantPCI: "0000:00:03.0", wantNUMA: 0},
+		"two devices":                     {iface: "eth1", environ: variable + "=0000:65:02.4,0000:65:02.5", wantPCI: "0000:00:03.0", wantNUMA: 0},
+		"no device":                       {iface: "eth1", environ: variable + "=", wantPCI: "0000:00:03.0", wantNUMA: 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := fakeRoot(t, server2)
+			h.borrowed = true
+			e := h.gather(2, nil, net.Interface{Name: c.iface}, []string{c.environ})
+			if e.PCIAddress != c.wantPCI || e.DeviceNUMANode != c.wantNUMA || e.Facts["numa.borrowed"] != c.wantBorrowed {
+				t.Errorf("got %q on NUMA node %d, borrowed on %q; want %q, %d, %q",
+					e.PCIAddress, e.DeviceNUMANode, e.Facts["numa.borrowed"], c.wantPCI, c.wantNUMA, c.wantBorrowed)
+			}
+		})
+	}
+}
+
 func TestGather(t *testing.T) {
 	cases := map[string]struct {
 		files   map[string]string

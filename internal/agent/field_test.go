@@ -23,7 +23,7 @@ import (
 // lines of the proof by check, the remedies of its warnings as "advice CHECK", and the doctor's lines as "doctor CHECK".
 func TestField(t *testing.T) {
 	field.Run(t, "nodes", "internal/agent", func(t *testing.T, c field.Case) map[string]string {
-		h := host{c.Root(t), c.Arguments["parent"]}
+		h := host{root: c.Root(t), parent: c.Arguments["parent"]}
 		cpus, allowed, err := h.cpusAllowed()
 		if err != nil {
 			return map[string]string{"error": err.Error()}

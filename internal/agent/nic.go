@@ -15,13 +15,14 @@ import (
 // nicFacts gathers the facts about the interface that carries the messages, and about the device behind it.
 func (h host) nicFacts(f facts, s subject) {
 	dir := filepath.Join("sys/class/net", s.iface)
-	h.files(f, map[string]string{
-		"nic.duplex":               dir + "/duplex",
-		"nic.gro-flush-timeout":    dir + "/gro_flush_timeout",
-		"nic.napi-defer-hard-irqs": dir + "/napi_defer_hard_irqs",
-		"nic.threaded":             dir + "/threaded",
-		"nic.txqueuelen":           dir + "/tx_queue_len",
-	})
+	h.files(f, map[string]string{"nic.duplex": dir + "/duplex", "nic.txqueuelen": dir + "/tx_queue_len"})
+	if h.parent == "" { // an interface above another one has no interrupts of its own
+		h.files(f, map[string]string{
+			"nic.gro-flush-timeout":    dir + "/gro_flush_timeout",
+			"nic.napi-defer-hard-irqs": dir + "/napi_defer_hard_irqs",
+			"nic.threaded":             dir + "/threaded",
+		})
+	}
 	f.set("nic.carrier", h.carrier(s.iface))
 	// A driver that does not know its speed reports -1.
 	if speed := h.number(dir + "/speed"); speed > 0 {

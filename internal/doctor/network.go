@@ -31,7 +31,7 @@ func nics(_ Observed, n Node) []Line {
 		text := fmt.Sprintf("%s %s %s", c.PCIAddress, c.ID, cmp.Or(c.Driver, "without driver"))
 		if c.NUMANode >= 0 {
 			text += fmt.Sprintf(", NUMA node %d", c.NUMANode)
-		} else if !proof.OneNode(i.Evidence) {
+		} else if !i.Evidence.OneNUMANode() {
 			nowhere = append(nowhere, c.PCIAddress)
 		}
 		if c.TotalVFs > 0 {
@@ -96,7 +96,7 @@ func device(o Observed, n Node, check, name string) []Line {
 func topology(_ Observed, n Node) []Line {
 	const check = "topology"
 	remote := advice{"every message crosses the link between the sockets: about 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
-		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology); or measure from CPUs of the NIC's node"}
+		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology; networks Host and NAD need alignWith); or measure from CPUs of the NIC's node"}
 	var lines []Line
 	for _, l := range n.Looks {
 		if l.Trouble != nil && l.Trouble.Kind == TroubleTopology {
@@ -114,7 +114,7 @@ func topology(_ Observed, n Node) []Line {
 		case v1alpha1.ProofFailed:
 			lines = append(lines, remote.err(check, l.Network, "%s: different NUMA nodes", found)...)
 		case v1alpha1.ProofProved:
-			if proof.OneNode(e) {
+			if e.OneNUMANode() {
 				found += ": the only NUMA node with CPUs"
 			}
 			lines = append(lines, good(check, l.Network, "%s", found)...)
@@ -123,7 +123,7 @@ func topology(_ Observed, n Node) []Line {
 			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
 		}
 	}
-	if i := n.seen(); len(lines) == 0 && i != nil && proof.OneNode(i.Evidence) {
+	if i := n.seen(); len(lines) == 0 && i != nil && i.Evidence.OneNUMANode() {
 		return good(check, "", "the machine has one NUMA node with CPUs")
 	}
 	return lines

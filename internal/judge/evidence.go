@@ -18,23 +18,23 @@ func ignored(gate v1alpha1.Criteria, key string) bool {
 }
 
 // mustBeNamed reports whether a difference of a key can be allowed only by its full name, not by a pattern. A verdict exists
-// to notice these: a firmware with another latency, another function of the NIC, a socket that is not accelerated.
+// to notice these: a firmware with another latency, another function of the NIC, CPUs far from the NIC, a socket that is not
+// accelerated.
 func mustBeNamed(key string) bool {
-	return key == "nic.firmware-variant" || key == "nic.function" || matchesAny(ofAcceleration, key)
+	return slices.Contains([]string{"nic.firmware-variant", "nic.function", keyRelation}, key) || matchesAny(ofAcceleration, key)
 }
 
 // ofAcceleration holds the keys that state whether a cell's sockets were accelerated.
 var ofAcceleration = []string{"cell.*.accelerated.client", "cell.*.accelerated.server"}
 
-// ofNetwork holds the keys that may differ between networks: those of the interface and its location, and of the pod's
-// network namespace.
-var ofNetwork = []string{"nic.*", "numa.*", "sysctl.net.*"}
+// intended reports whether two variants of a benchmark differ in a key because its spec says so.
+func intended(d result.Difference, a, b *rounds.Variant) bool {
+	return a != nil && b != nil && (matchesAny(declared(a, b), d.Key) || ofNetworks(d, a, b))
+}
 
-// declared returns the keys, as patterns, that differ between two variants of a benchmark because its spec says so.
+// declared returns the keys, as patterns, that differ between two variants because their specs do, whatever their values are. A
+// NUMA policy has none: it does not move CPUs.
 func declared(a, b *rounds.Variant) []string {
-	if a == nil || b == nil {
-		return nil
-	}
 	var keys []string
 	if a.Wait != b.Wait {
 		keys = append(keys, "cell.*.wait")
@@ -42,20 +42,68 @@ func declared(a, b *rounds.Variant) []string {
 	if a.Muxer != b.Muxer {
 		keys = append(keys, "cell.*.muxer")
 	}
-	if !reflect.DeepEqual(a.Network, b.Network) {
-		keys = append(keys, ofNetwork...)
-	}
 	if !reflect.DeepEqual(a.Acceleration, b.Acceleration) {
 		keys = append(keys, "env.EF_*", "env.LD_PRELOAD", "module.*", "onload.*")
 		keys = append(keys, ofAcceleration...)
-	}
-	if a.NUMAPolicy != b.NUMAPolicy {
-		keys = append(keys, "numa.*")
 	}
 	if !slices.Equal(a.Env, b.Env) {
 		keys = append(keys, "env.*")
 	}
 	return keys
+}
+
+// keyRelation states whether the CPU and the NIC are on one NUMA node.
+const keyRelation = "numa.relation"
+
+var (
+	// ofNetwork holds the keys that may differ between networks: those of the interface and its location, and of the pod's
+	// network namespace. What is not in one of the lists below follows from the type of the network, or is chosen with its device.
+	ofNetwork = []string{"nic.*", keyRelation, "sysctl.net.*"}
+	// ofCard and ofPort hold the keys of a NIC and of its port, which no spec sets. VFs and attached interfaces cannot report some
+	// of them.
+	ofCard = []string{"nic.firmware", "nic.firmware-variant"}
+	ofPort = []string{"nic.speed", "nic.duplex", "nic.fec"}
+	// settings holds the keys of settings that an administrator makes for one interface or network namespace. Some interfaces do
+	// not have them, and pods cannot read some.
+	settings = []string{
+		"nic.coalesce.*", "nic.gro-flush-timeout", "nic.napi-defer-hard-irqs", "nic.threaded", "nic.hwtstamp", "sysctl.net.*",
+	}
+)
+
+// ofNetworks reports whether a difference follows from the networks of two variants, which differ. The NIC, its settings and its
+// distance from the CPU do not: they would be measured instead of the network. The pod network has no NIC of its own.
+func ofNetworks(d result.Difference, a, b *rounds.Variant) bool {
+	pod := a.Network.Type == v1alpha1.NetworkPod || b.Network.Type == v1alpha1.NetworkPod
+	unreported := d.A == "" || d.B == ""
+	switch {
+	case reflect.DeepEqual(a.Network, b.Network) || !matchesAny(ofNetwork, d.Key):
+		return false
+	case d.Key == keyRelation:
+		return pod && d.A != result.Remote && d.B != result.Remote
+	case d.Key == "nic.mtu":
+		return pod || a.Network.MTU() != b.Network.MTU()
+	case matchesAny(settings, d.Key):
+		return unreported || pod && strings.HasPrefix(d.Key, "nic.")
+	case pod:
+		return true
+	case matchesAny(ofCard, d.Key):
+		return unreported && together(a, b, func(port string) string { card, _, _ := strings.Cut(port, "."); return card })
+	case matchesAny(ofPort, d.Key):
+		return unreported && together(a, b, func(port string) string { return port })
+	}
+	return true
+}
+
+// together reports whether two variants used one place at each end, which is known: the port of a NIC, or what of gives for its
+// PCI address.
+func together(a, b *rounds.Variant, of func(string) string) bool {
+	for _, ends := range [][2]result.Document{{a.First.Client, b.First.Client}, {a.First.Server, b.First.Server}} {
+		first, second := ends[0].Evidence.Facts["nic.port"], ends[1].Evidence.Facts["nic.port"]
+		if first == "" || second == "" || of(first) != of(second) {
+			return false
+		}
+	}
+	return true
 }
 
 // keyCapture is the name in ignoreDifferences of a condition that has no key in the evidence: whether packets were captured,
@@ -100,6 +148,9 @@ func incomparable(
 	})
 	if message == "" {
 		return nil
+	}
+	if strings.Contains(message, keyRelation) {
+		message += "; alignWith aligns the CPUs of networks Host and NAD with the NIC"
 	}
 	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint}}
 }

@@ -55,9 +55,8 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
 			of, own := candidate.Variant(gate.Baseline.Variant), candidate.Variant(c.Variant)
-			meant := declared(of, own)
 			matters := func(d result.Difference) bool {
-				return d.BetweenRounds() && !ignored(gate, d.Key) && !matchesAny(meant, d.Key)
+				return d.BetweenRounds() && !ignored(gate, d.Key) && !intended(d, of, own)
 			}
 			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
 		}

@@ -178,8 +178,8 @@ func TestGateAgainstAVariant(t *testing.T) {
 			ofB(func(s *result.Stored) { s.Client.Evidence.Facts["env.XLIO_SPEC"] = "latency" }), "Inconclusive", "EvidenceDiffers"},
 		"another MTU of the same network": {v1alpha1.Variant{Network: &v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{MTU: 9000}}}}, quick,
 			ofB(func(s *result.Stored) { s.Client.Evidence.MTU, s.Server.Evidence.MTU = 9000, 9000 }), "Pass", "WithinLimit"},
-		"another NUMA policy, and the other NUMA node": {v1alpha1.Variant{NUMAPolicy: v1alpha1.NUMAIgnore}, quick,
-			ofB(func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }), "Pass", "WithinLimit"},
+		"another NUMA policy does not move CPUs": {v1alpha1.Variant{NUMAPolicy: v1alpha1.NUMAIgnore}, quick,
+			ofB(func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }), "Inconclusive", "EvidenceDiffers"},
 		"the other NUMA node under one NUMA policy": {v1alpha1.Variant{}, quick,
 			ofB(func(s *result.Stored) { s.Server.Evidence.DeviceNUMANode = 1 }), "Inconclusive", "EvidenceDiffers"},
 		"no difference is declared, and a cell waits otherwise": {v1alpha1.Variant{}, quick,
@@ -194,6 +194,113 @@ func TestGateAgainstAVariant(t *testing.T) {
 				changes = append(changes, c.change)
 			}
 			check(t, gate, five(t, s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
+		})
+	}
+}
+
+// TestGateBetweenNetworks compares a variant over a VF with one over another network, on nodes with two NUMA nodes. Both have the
+// same latencies; change changes the evidence of both ends of the baseline, or of the candidate.
+func TestGateBetweenNetworks(t *testing.T) {
+	const resource, missing = "example.com/vf", ""
+	vf := func(mtu int32) v1alpha1.Network {
+		return v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: resource, MTU: mtu}}}
+	}
+	host := v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "eth0"}}
+	pf := v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "example.com/pf"}}}
+	nad := v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}
+	pod := v1alpha1.Network{Type: v1alpha1.NetworkPod}
+	// facts sets keys and values; the empty value is of a key that could not be read.
+	facts := func(pairs ...string) func(*result.Evidence) {
+		return func(e *result.Evidence) {
+			for i := 0; i < len(pairs); i += 2 {
+				if e.Facts[pairs[i]] = pairs[i+1]; pairs[i+1] == missing {
+					delete(e.Facts, pairs[i])
+				}
+			}
+		}
+	}
+	cpuOn := func(node int32) func(*result.Evidence) { return func(e *result.Evidence) { e.CPUNUMANode = node } }
+	nicOn := func(node int32) func(*result.Evidence) { return func(e *result.Evidence) { e.DeviceNUMANode = node } }
+	mtu := func(e *result.Evidence) { e.MTU = 9000 }
+	type changes []func(*result.Evidence)
+	cases := map[string]struct {
+		of                  v1alpha1.Network
+		baseline, candidate changes
+		// differs is the difference that prevents a verdict; empty if there is none.
+		differs string
+	}{
+		"host, both near the NIC":                           {of: host},
+		"host, and its CPUs on the other NUMA node":         {host, changes{cpuOn(0)}, nil, `numa.relation "remote", then "local"`},
+		"host, and the CPUs of the VF on the other one":     {host, nil, changes{cpuOn(0)}, `numa.relation "local", then "remote"`},
+		"host, whose NIC is not known":                      {host, changes{nicOn(-1)}, nil, `numa.relation absent, then "local"`},
+		"host, one NUMA node, whose NIC is not known":       {host, changes{nicOn(-1), facts("numa.nodes", "1")}, changes{facts("numa.nodes", "1")}, ""},
+		"macvlan, and its CPUs on the other NUMA node":      {nad, changes{cpuOn(0)}, nil, `numa.relation "remote", then "local"`},
+		"the pod network, which has no NIC":                 {of: pod},
+		"the pod network, and the CPUs of the VF far":       {pod, nil, changes{cpuOn(0)}, `numa.relation absent, then "remote"`},
+		"another firmware variant":                          {host, changes{facts("nic.firmware-variant", "ultra-low-latency")}, nil, `nic.firmware-variant "ultra-low-latency", then "full-feature"`},
+		"another firmware variant of macvlan's NIC":         {nad, changes{facts("nic.firmware-variant", "ultra-low-latency")}, nil, "nic.firmware-variant"},
+		"macvlan, which cannot read firmware, on the NIC":   {nad, changes{facts("nic.firmware-variant", missing, "nic.firmware", missing)}, nil, ""},
+		"macvlan, which cannot read firmware, on another":   {nad, changes{facts("nic.firmware-variant", missing, "nic.port", "0000:d8:00.0")}, nil, `nic.firmware-variant absent, then "full-feature"`},
+		"macvlan on a port that is not known":               {nad, changes{facts("nic.firmware-variant", missing, "nic.port", missing)}, nil, `nic.firmware-variant absent, then "full-feature"`},
+		"the second port, whose firmware is that of the VF": {pf, changes{facts("nic.port", "0000:3b:00.1", "nic.firmware", missing)}, nil, ""},
+		"firmware that the VF cannot report":                {host, changes{facts("nic.firmware", "8.0")}, nil, ""},
+		"another speed":                                     {pf, changes{facts("nic.speed", "10000")}, nil, `nic.speed "10000", then "25000"`},
+		"the port of the VF, which cannot read FEC":         {host, changes{facts("nic.fec", "rs")}, nil, ""},
+		"the second port, and no FEC of the VF":             {pf, changes{facts("nic.fec", "rs", "nic.port", "0000:3b:00.1")}, nil, `nic.fec "rs", then absent`},
+		"interrupts moderated otherwise":                    {host, changes{facts("nic.coalesce.rx-usecs", "60")}, changes{facts("nic.coalesce.rx-usecs", "0")}, `nic.coalesce.rx-usecs "60", then "0"`},
+		"interrupts moderated, unknown of the VF":           {host, changes{facts("nic.coalesce.rx-usecs", "60")}, nil, ""},
+		"another setting of the namespace":                  {host, changes{facts("sysctl.net.ipv4.tcp_timestamps", "0")}, changes{facts("sysctl.net.ipv4.tcp_timestamps", "1")}, "sysctl.net.ipv4.tcp_timestamps"},
+		"a setting that pods cannot read":                   {host, changes{facts("sysctl.net.core.busy_poll", "50")}, nil, ""},
+		"what another function has":                         {host, changes{facts("nic.function", "PF", "nic.pci-id", "1924:0b03", "nic.driver-version", "5", "nic.channels.rx", "8", "nic.ring.rx", "4096", "nic.feature.rx-lro", "on", "nic.qdisc", "mq")}, nil, ""},
+		"an MTU that the spec does not set":                 {host, changes{mtu}, nil, `nic.mtu "9000", then "1500"`},
+		"an MTU that the spec sets":                         {vf(9000), changes{mtu}, nil, ""},
+		"the MTU of the pod network":                        {pod, changes{mtu}, nil, ""},
+	}
+	quick := histogram(t, 10_000, 0, 1000)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := spec(func(s *v1alpha1.LatencyBenchmarkSpec) {
+				s.Variants = []v1alpha1.Variant{{Name: "a", Network: &c.of}, {Name: "b", Network: new(vf(0))}}
+				s.Placement.NUMAPolicy = v1alpha1.NUMAPreferred
+			})
+			change := func(r *result.Stored) {
+				network, changes := c.of, c.baseline
+				if r.Client.Variant == "b" {
+					network, changes = vf(0), c.candidate
+				}
+				for _, e := range []*result.Evidence{&r.Client.Evidence, &r.Server.Evidence} {
+					e.CPUNUMANode, e.Facts["numa.nodes"] = 1, "0-1"
+					if network.Type != v1alpha1.NetworkPod {
+						e.DeviceNUMANode, e.Driver = 1, "sfc"
+						facts("nic.port", "0000:3b:00.0", "nic.firmware-variant", "full-feature", "nic.speed", "25000")(e)
+					}
+					for _, change := range changes {
+						change(e)
+					}
+				}
+			}
+			results := five(t, s, "x", map[string]result.Histogram{"a": quick, "b": quick}, change)
+			gate := v1alpha1.Criteria{
+				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%", Variants: []string{"b"}}},
+				Baseline: &v1alpha1.Baseline{Variant: "a"},
+			}
+			if c.differs == "" {
+				check(t, gate, results, nil, "Pass", "WithinLimit")
+				return
+			}
+			check(t, gate, results, nil, "Inconclusive", "EvidenceDiffers", c.differs, "ignoreDifferences")
+			key, _, _ := strings.Cut(c.differs, " ")
+			if key == keyRelation {
+				check(t, gate, results, nil, "Inconclusive", "EvidenceDiffers", "alignWith")
+			}
+			gate.IgnoreDifferences = []string{key}
+			check(t, gate, results, nil, "Pass", "WithinLimit")
+			gate.IgnoreDifferences = []string{"nic.*", "numa.*", "sysctl.*"}
+			if mustBeNamed(key) {
+				check(t, gate, results, nil, "Inconclusive", "EvidenceDiffers", c.differs)
+			} else {
+				check(t, gate, results, nil, "Pass", "WithinLimit")
+			}
 		})
 	}
 }

@@ -48,6 +48,8 @@ type Task struct {
 	// Parent is the name, on the node, of the interface below Interface if Interface is of type ipvlan, macvlan, vlan or ipoib, or
 	// foreign.UnnamedParent; empty if there is none.
 	Parent string `json:"parent,omitempty"`
+	// Borrowed is true if the pod has a device only to align its CPUs with the NIC: none of its devices is that of Interface.
+	Borrowed bool `json:"borrowed,omitempty"`
 	// Acceleration is the stack that carries the tools' messages; empty: the kernel.
 	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`
 	// Library is the Onload library that is preloaded into the tools: its path in the pod, or a name that the loader finds. It

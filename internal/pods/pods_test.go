@@ -23,6 +23,14 @@ var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
 	"host-interface": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "ens1f0"}}
 	},
+	"host-aligned": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "ens1f0", Alignment: v1alpha1.Alignment{AlignWith: "amd.com/sf_vf"}}}
+	},
+	"nad-aligned": func(b *v1alpha1.LatencyBenchmark) {
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{
+			NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}, Alignment: v1alpha1.Alignment{AlignWith: "amd.com/sf_vf"},
+		}}
+	},
 	"vf-ref": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{
 			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"}}},

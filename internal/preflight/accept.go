@@ -178,7 +178,7 @@ func checkSpec(o Observed) *Rejection {
 	for _, check := range []func(Observed) *Rejection{
 		cellCount, cells, occupation, percentile, toolMemory, toolCPUs, eachVariant(hostNetwork), NetworkNamespace,
 		eachVariant(capture), classes, eachVariant(onloadNetwork), eachVariant(profile), eachVariant(networkExists),
-		eachVariant(networkOwned), eachVariant(networkMatches), eachVariant(networkRange),
+		eachVariant(networkOwned), eachVariant(networkMatches), eachVariant(networkRange), eachVariant(alignment),
 	} {
 		if r := check(o); r != nil {
 			return r
@@ -472,6 +472,16 @@ func networkMatches(o Observed, v v1alpha1.Variant) *Rejection {
 		return rejectf(v1alpha1.ReasonNetworkMismatch,
 			"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
 			path, v.Network.ResourceName(), n.Name, n.ResourceName)
+	}
+	return nil
+}
+
+// alignment rejects a resource whose devices do not align the CPUs of a pod.
+func alignment(o Observed, v v1alpha1.Variant) *Rejection {
+	if name := v.Network.AlignWith(); slices.Contains(o.Claimed, name) {
+		return rejectf(v1alpha1.ReasonTopologyInsufficient,
+			"%s.alignWith: Dynamic Resource Allocation provides %s on a selected node, and the kubelet's topology manager does not align its devices with CPUs; "+
+				"name a resource of a device plugin, or remove alignWith", memberPath(o, v), name)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -122,6 +123,11 @@ func TestAccept(t *testing.T) {
 			found.Name = "perf/lan"
 			o.Networks = map[string]*NetworkDefinition{plan.DefaultVariant: &found}
 		}
+	}
+	// borrowing requests the host's network, with CPUs beside a device.
+	borrowing := func(o *Observed) {
+		o.AllowHostNetwork = true
+		o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Alignment: v1alpha1.Alignment{AlignWith: vf}}}
 	}
 	// made requests a network that the operator creates.
 	made := func(found NetworkDefinition, ipam v1alpha1.IPAM) func(*Observed) {
@@ -320,6 +326,38 @@ func TestAccept(t *testing.T) {
 				o.AllowHostNetwork = true
 			}},
 			want: "a b",
+		},
+		"a host's network with a borrowed device": {
+			change: []func(*Observed){borrowing, nodes(node("a", allocatable(vf, "1")), node("b", allocatable(vf, "1")))},
+			want:   "a b",
+		},
+		"a host's network with a borrowed device that no node has": {
+			change:      []func(*Observed){borrowing},
+			wantReason:  v1alpha1.ReasonResourceNotAdvertised,
+			wantMessage: []string{"2 no " + vf, "spec.network.host.alignWith", "device plugin"},
+		},
+		"a host's network with a borrowed device that others have": {
+			change: []func(*Observed){borrowing, nodes(node("a", allocatable(vf, "1")), node("b", allocatable(vf, "1"))), func(o *Observed) {
+				o.Pods = []Pod{pod("a", "x", vf+"=1"), pod("b", "y", vf+"=1")}
+			}},
+			wantReason:  v1alpha1.ReasonNodeBusy,
+			wantMessage: []string{"2 no free " + vf, "perf/x"},
+		},
+		"a host's network with a device that the kubelet does not align": {
+			change: []func(*Observed){borrowing, nodes(node("a", allocatable(vf, "1")), node("b", allocatable(vf, "1"))), func(o *Observed) {
+				o.Claimed = []string{vf}
+			}},
+			wantReason:  v1alpha1.ReasonTopologyInsufficient,
+			wantMessage: []string{"spec.network.host.alignWith", "Dynamic Resource Allocation provides " + vf, "device plugin"},
+		},
+		"a borrowed device on NUMA nodes without CPUs": {
+			change: []func(*Observed){borrowing, nodes(node("a", allocatable(vf, "1")), node("b", allocatable(vf, "1"))),
+				func(o *Observed) {
+					far := foreign.NodeResourceTopology{Zones: []foreign.Zone{zone("node-0", "cpu=0/0", vf+"=1/1"), zone("node-1", "cpu=4/4")}}
+					o.Topologies = map[string]foreign.NodeResourceTopology{"a": far, "b": far}
+				}},
+			wantReason:  v1alpha1.ReasonTopologyInsufficient,
+			wantMessage: []string{"NUMA node 0"},
 		},
 		"a network of a namespace that is not allowed, whether it exists or not": {
 			change: []func(*Observed){nad(NetworkDefinition{Name: "nets/x", Found: true}), func(o *Observed) {

@@ -78,6 +78,7 @@ func TestNotes(t *testing.T) {
 	cases := map[string]struct {
 		nodes   []corev1.Node
 		claimed bool
+		aligned bool
 		network v1alpha1.NetworkType
 		numa    v1alpha1.NUMAPolicy
 		cpus    int32
@@ -89,7 +90,9 @@ func TestNotes(t *testing.T) {
 		"half a core":                      {nodes: nodes(), network: v1alpha1.NetworkVF, cpus: 1, want: []string{"SMTSiblings"}},
 		"one of three CPUs is half a core": {nodes: nodes(label(labelThreads, "true")), network: v1alpha1.NetworkVF, cpus: 3, want: []string{"SMTSiblings"}},
 		"a core without threads":           {nodes: nodes(label(labelThreads, "false")), network: v1alpha1.NetworkVF, cpus: 1},
-		"Host on several NUMA nodes":       {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkHost, cpus: 2, want: []string{"NUMALocal"}},
+		"Host on several NUMA nodes":       {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkHost, cpus: 2, want: []string{"set spec.network.host.alignWith"}},
+		"Host with a borrowed device":      {nodes: nodes(label(labelNUMA, "true")), aligned: true, network: v1alpha1.NetworkHost, cpus: 2},
+		"ipvlan with a borrowed device":    {nodes: nodes(label(labelNUMA, "true")), aligned: true, network: v1alpha1.NetworkNAD, cpus: 2, want: []string{"firmware"}},
 		"Host on unknown NUMA nodes":       {nodes: nodes(), network: v1alpha1.NetworkHost, cpus: 2},
 		"Host has to be local":             {nodes: nodes(), network: v1alpha1.NetworkHost, numa: v1alpha1.NUMARequired, cpus: 2, want: []string{"NUMALocal"}},
 		"Host may be anywhere":             {nodes: nodes(label(labelNUMA, "true")), network: v1alpha1.NetworkHost, numa: v1alpha1.NUMAIgnore, cpus: 2},
@@ -100,6 +103,11 @@ func TestNotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := asking(c.nodes...)
 			o.Benchmark.Spec.Network, o.Benchmark.Spec.Placement.NUMAPolicy = v1alpha1.Network{Type: c.network}, c.numa
+			if c.aligned && c.network == v1alpha1.NetworkHost {
+				o.Benchmark.Spec.Network.Host = &v1alpha1.HostNetwork{Alignment: v1alpha1.Alignment{AlignWith: vf}}
+			} else if c.aligned {
+				o.Benchmark.Spec.Network.NAD = &v1alpha1.NADNetwork{Alignment: v1alpha1.Alignment{AlignWith: vf}}
+			}
 			if c.claimed {
 				o.Benchmark.Spec.Network.VF, o.Claimed = &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf}}, []string{vf}
 			}

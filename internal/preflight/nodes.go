@@ -345,7 +345,7 @@ func asks(o Observed, role string) []ask {
 			return
 		}
 		list = append(list, ask{
-			name: corev1.ResourceName(name), amount: 1, path: path + ".resourceName", reason: v1alpha1.ReasonResourceNotAdvertised,
+			name: corev1.ResourceName(name), amount: 1, path: path, reason: v1alpha1.ReasonResourceNotAdvertised,
 			lacks: "no " + name, lacksFree: "no free " + name, device: true, vf: vf,
 		})
 	}
@@ -355,8 +355,9 @@ func asks(o Observed, role string) []ask {
 		}
 	}
 	for _, v := range o.variants() {
-		add(v.Network.ResourceName(), memberPath(o, v), v.Network.Type == v1alpha1.NetworkVF)
-		add(v.Acceleration.OnloadSettings().ResourceName, accelerationPath(o, v)+".onload", false)
+		add(v.Network.ResourceName(), memberPath(o, v)+".resourceName", v.Network.Type == v1alpha1.NetworkVF)
+		add(v.Network.AlignWith(), memberPath(o, v)+".alignWith", false)
+		add(v.Acceleration.OnloadSettings().ResourceName, accelerationPath(o, v)+".onload.resourceName", false)
 	}
 	return list
 }

@@ -48,8 +48,9 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 		if t != v1alpha1.NetworkHost && t != v1alpha1.NetworkNAD {
 			continue
 		}
-		if away {
-			add("variant %s: the kubelet does not know which NIC network %s uses, so that its CPUs may be on another NUMA node (NUMALocal): reserve the CPUs of the other NUMA nodes (reservedSystemCPUs)", v.Name, t)
+		if away && v.Network.AlignWith() == "" {
+			add("variant %s: the kubelet does not know which NIC network %s uses, so that its CPUs may be on another NUMA node (NUMALocal): set %s.alignWith to a resource of devices of that NIC, or reserve the CPUs of the other NUMA nodes (reservedSystemCPUs)",
+				v.Name, t, memberPath(o, v))
 		}
 		if t == v1alpha1.NetworkNAD {
 			add("variant %s: pods with network NAD cannot read the firmware of the NIC, so that an upgrade of it is not noticed: compare it in a variant with network VF or Host", v.Name)

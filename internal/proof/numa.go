@@ -2,6 +2,7 @@ package proof
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -33,8 +34,12 @@ func cpusOnNUMANode(e endpoint) finding {
 func numaLocal(e endpoint) finding {
 	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
 	advice := "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
-	if !e.network().Type.HasDevice() {
-		advice = "measure from CPUs of the NUMA node of the interface, or set placement.numaPolicy to Preferred"
+	borrowed := e.network().AlignWith()
+	switch {
+	case borrowed != "" && e.own.Facts["numa.borrowed"] == node(e.own.CPUNUMANode):
+		advice = "let network." + strings.ToLower(string(e.network().Type)) + ".alignWith name devices of the NIC of the interface"
+	case borrowed == "" && !e.network().Type.HasDevice():
+		advice = "set alignWith in the network to a resource of devices of the NIC, or set placement.numaPolicy to Preferred"
 	}
 	cpu, nic := e.own.CPUNUMANode, e.own.DeviceNUMANode
 	iface := orNotKnown(e.own.Interface)
@@ -44,6 +49,10 @@ func numaLocal(e endpoint) finding {
 	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, node(cpu), iface, node(nic))
 	if !e.hasDevice() {
 		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
+	}
+	if borrowed != "" {
+		found += fmt.Sprintf("; aligned with %s (%s) on %s", borrowed,
+			orNotKnown(e.own.AllocatedDevices[Variable(borrowed)]), orNotKnown(e.own.Facts["numa.borrowed"]))
 	}
 	switch Near(e.own) {
 	case v1alpha1.ProofFailed:
@@ -65,7 +74,7 @@ func numaLocal(e endpoint) finding {
 // has CPUs, no CPU is nearer; the firmware of such machines seldom reports the NUMA node of a device.
 func Near(e result.Evidence) v1alpha1.ProofState {
 	switch cpu, nic := e.CPUNUMANode, e.DeviceNUMANode; {
-	case OneNode(e):
+	case e.OneNUMANode():
 		return v1alpha1.ProofProved
 	case cpu < 0 || nic < 0:
 		return v1alpha1.ProofUnknown
@@ -73,12 +82,6 @@ func Near(e result.Evidence) v1alpha1.ProofState {
 		return v1alpha1.ProofFailed
 	}
 	return v1alpha1.ProofProved
-}
-
-// OneNode reports whether the machine has one NUMA node with CPUs: the others, if there are any, have only memory.
-func OneNode(e result.Evidence) bool {
-	nodes, err := result.ParseCPUs(e.Facts["numa.nodes"])
-	return err == nil && nodes.Size() == 1 && (e.CPUNUMANode < 0 || nodes.Contains(int(e.CPUNUMANode)))
 }
 
 // numaUnknown is the advice if a NUMA node is not known.

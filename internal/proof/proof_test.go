@@ -113,6 +113,19 @@ func hostNIC(w *world) {
 	}
 }
 
+// aligned changes the network to Host on a NIC, with a borrowed device whose address and NUMA node the agents report, and without
+// a NUMA policy.
+func aligned(address, node string) func(*world) {
+	return func(w *world) {
+		hostNIC(w)
+		w.spec.Placement.NUMAPolicy = ""
+		w.spec.Network.Host.AlignWith = "openshift.io/sf_vf"
+		for _, e := range []*result.Evidence{w.client(), w.server()} {
+			e.AllocatedDevices, e.Facts["numa.borrowed"] = map[string]string{"PCIDEVICE_OPENSHIFT_IO_SF_VF": address}, node
+		}
+	}
+}
+
 // onLocalCluster replaces VFs by the local cluster's devices: veths, for which sysfs has no device.
 func onLocalCluster(w *world) {
 	for _, e := range []*result.Evidence{w.client(), w.server()} {

@@ -128,16 +128,26 @@ func ipvlan(w *world) {
 	}
 }
 
+// alignedIPvlan is ipvlan with a borrowed device.
+func alignedIPvlan(w *world) {
+	ipvlan(w)
+	w.spec.Network.NAD = &v1alpha1.NADNetwork{Alignment: v1alpha1.Alignment{AlignWith: "openshift.io/sf_vf"}}
+}
+
 // ways are the networks of the table.
 var ways = []struct {
 	network v1alpha1.NetworkType
+	// borrows is true if the pod has a device of the NIC only to align its CPUs.
+	borrows bool
 	on      func(*world)
 }{
-	{v1alpha1.NetworkPod, network(v1alpha1.NetworkPod, "eth0")},
-	{v1alpha1.NetworkVF, ofType(v1alpha1.NetworkVF, "VF")},
-	{v1alpha1.NetworkPF, ofType(v1alpha1.NetworkPF, "PF")},
-	{v1alpha1.NetworkNAD, ipvlan},
-	{v1alpha1.NetworkHost, hostNIC},
+	{v1alpha1.NetworkPod, false, network(v1alpha1.NetworkPod, "eth0")},
+	{v1alpha1.NetworkVF, false, ofType(v1alpha1.NetworkVF, "VF")},
+	{v1alpha1.NetworkPF, false, ofType(v1alpha1.NetworkPF, "PF")},
+	{v1alpha1.NetworkNAD, false, ipvlan},
+	{v1alpha1.NetworkHost, false, hostNIC},
+	{v1alpha1.NetworkNAD, true, alignedIPvlan},
+	{v1alpha1.NetworkHost, true, aligned("0000:3b:02.3", "1")},
 }
 
 // shapeCase is a kind of node with the spec's number of CPUs; 0: the operator chooses.
@@ -186,8 +196,8 @@ var shapeCases = []shapeCase{
 func (c shapeCase) asks() int { return cmp.Or(c.cpus, 2) }
 
 // proofOn returns the proof on such nodes; nil if the kubelet rejects the pods.
-func (c shapeCase) proofOn(way v1alpha1.NetworkType, on func(*world)) (*world, []v1alpha1.ProofLine) {
-	given := c.give(c.asks(), way.HasDevice())
+func (c shapeCase) proofOn(way v1alpha1.NetworkType, borrows bool, on func(*world)) (*world, []v1alpha1.ProofLine) {
+	given := c.give(c.asks(), way.HasDevice() || borrows)
 	if given == nil {
 		return nil, nil
 	}
@@ -201,9 +211,9 @@ func (c shapeCase) proofOn(way v1alpha1.NetworkType, on func(*world)) (*world, [
 func TestShapes(t *testing.T) {
 	for _, c := range shapeCases {
 		for _, way := range ways {
-			t.Run(fmt.Sprintf("%s, %d CPUs, %s", c.shape, c.asks(), way.network), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %d CPUs, %s, borrows %t", c.shape, c.asks(), way.network, way.borrows), func(t *testing.T) {
 				blocked, warned := "", ""
-				w, lines := c.proofOn(way.network, way.on)
+				w, lines := c.proofOn(way.network, way.borrows, way.on)
 				if lines == nil {
 					blocked = "rejected"
 				}
@@ -217,8 +227,13 @@ func TestShapes(t *testing.T) {
 						warned += line
 					}
 				}
-				want := c.blocked[way.network] + c.blocked[""]
-				if diff := gocmp.Diff([]string{want, c.warned[way.network]}, []string{blocked, warned}); diff != "" {
+				// A borrowed device makes the host's network as near, and as strict, as a VF.
+				as := way.network
+				if way.borrows {
+					as = v1alpha1.NetworkVF
+				}
+				want := c.blocked[as] + c.blocked[""]
+				if diff := gocmp.Diff([]string{want, c.warned[as]}, []string{blocked, warned}); diff != "" {
 					t.Errorf("blocked and warned (-want +got):\n%s", diff)
 				}
 			})
@@ -229,11 +244,11 @@ func TestShapes(t *testing.T) {
 // markdown returns a table that shows whether a verdict is possible, with the failed lines about CPUs and NUMA nodes.
 func markdown() string {
 	var out strings.Builder
-	out.WriteString("| node | `placement.cpus` | Pod | VF | PF | NAD | Host |\n|---|---|---|---|---|---|---|\n")
+	out.WriteString("| node | `placement.cpus` | Pod | VF | PF | NAD | Host | NAD, aligned | Host, aligned |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range shapeCases {
 		fmt.Fprintf(&out, "| %s | %s |", c.shape, map[bool]string{true: "unset", false: fmt.Sprint(c.cpus)}[c.cpus == 0])
 		for _, way := range ways {
-			w, lines := c.proofOn(way.network, way.on)
+			w, lines := c.proofOn(way.network, way.borrows, way.on)
 			verdict, others := "yes", ""
 			if lines == nil {
 				verdict = "no: the kubelet rejects the pod"

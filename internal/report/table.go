@@ -323,6 +323,9 @@ func network(n *v1alpha1.Network) string {
 	if name := n.ResourceName(); name != "" {
 		text += " (" + name + ")"
 	}
+	if name := n.AlignWith(); name != "" {
+		text += ", aligned with " + name
+	}
 	return text
 }
 

@@ -101,10 +101,11 @@ var Keys = []Key{
 	{"cgroup.partition", false, "the scheduling partition of the cpuset: member, root or isolated"},
 	{"cgroup.cpu-max", true, "CPU time that the endpoint may use in a period, µs, by the tightest limit of the cgroups that it sees: \"max 100000\" is without limit"},
 
-	{"numa.relation", true, "local when the CPU and the NIC are on one NUMA node, remote when not"},
+	{"numa.relation", true, "local when the CPU and the NIC are on one NUMA node, or the machine has only one with CPUs; remote when not"},
 	{"numa.cpu", false, "NUMA node of the CPU"},
 	{"numa.cpus", false, "NUMA nodes of all CPUs that the endpoint might use"},
 	{"numa.device", false, "NUMA node of the NIC"},
+	{"numa.borrowed", false, "NUMA node of the device that alignWith requests"},
 	{"numa.distance", false, "from the CPU's node to the NIC's; 10 is local"},
 	{"numa.nodes", false, "the machine's NUMA nodes that have CPUs; 0 also if the kernel is built without NUMA"},
 

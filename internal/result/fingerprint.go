@@ -27,6 +27,9 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s %s, then %s", d.Key, shown(d.A), shown(d.B))
 }
 
+// Remote is the value of numa.relation if the CPU and the NIC are on different NUMA nodes.
+const Remote = "remote"
+
 // keyBoot changes with each boot of the node.
 const keyBoot = "kernel.boot-id"
 
@@ -122,12 +125,11 @@ func Conditions(d Document) map[string]string {
 	number("numa.cpu", e.CPUNUMANode)
 	set("numa.cpus", e.AllowedNUMANodes)
 	number("numa.device", e.DeviceNUMANode)
-	if e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 {
-		relation := "remote"
-		if e.CPUNUMANode == e.DeviceNUMANode {
-			relation = "local"
-		}
-		set("numa.relation", relation)
+	switch known := e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0; {
+	case e.OneNUMANode(), known && e.CPUNUMANode == e.DeviceNUMANode:
+		set("numa.relation", "local")
+	case known:
+		set("numa.relation", Remote)
 	}
 	set("nic.name", e.Interface)
 	number("nic.mtu", e.MTU)
@@ -152,6 +154,12 @@ func Conditions(d Document) map[string]string {
 		set(cellKey(c.Name, "accelerated.server"), string(c.Accelerated.Server))
 	}
 	return all
+}
+
+// OneNUMANode reports whether the machine has one NUMA node with CPUs: the others, if there are any, have only memory.
+func (e Evidence) OneNUMANode() bool {
+	nodes, err := ParseCPUs(e.Facts["numa.nodes"])
+	return err == nil && nodes.Size() == 1 && (e.CPUNUMANode < 0 || nodes.Contains(int(e.CPUNUMANode)))
 }
 
 const cellPrefix = "cell."

@@ -337,6 +337,69 @@ var _ = Describe("Placement", Label("placement"), func() {
 		Expect(passed(ctx, required)).To(And(
 			HaveField("Reason", v1alpha1.ReasonInconclusive), HaveField("Message", ContainSubstring("NUMA"))))
 	})
+
+	It("of the host's network and of macvlan is beside the NIC with a borrowed VF; far from it, nothing is concluded", needs("cards with addresses"), func(ctx context.Context) {
+		const near, far = "ens1f0", "ens2f0"
+		for i, node := range []string{here.Client, here.Server} {
+			for iface, subnet := range map[string]int{near: 92, far: 93} {
+				remove, err := localcluster.AddAddress(options, node, iface, fmt.Sprintf("198.18.%d.%d/24", subnet, i+1))
+				Expect(err).NotTo(HaveOccurred())
+				DeferCleanup(remove)
+			}
+		}
+		borrowed := v1alpha1.Alignment{AlignWith: localcluster.ResourceVF}
+		vf := &v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{
+			ResourceName: localcluster.ResourceVF, MTU: here.MTU, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.94.0/24"},
+		}}}
+		host := func(iface string, a v1alpha1.Alignment) *v1alpha1.Network {
+			return &v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: iface, Alignment: a}}
+		}
+		against := func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Criteria = &v1alpha1.Criteria{
+				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxIncrease: "1000%", Variants: []string{"vf"}}},
+				Baseline: &v1alpha1.Baseline{Variant: "host"},
+			}
+		}
+		aligned := benchmark("aligned", short, against, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 5
+			macvlan := &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan-9000"}, Alignment: borrowed}
+			s.Variants = []v1alpha1.Variant{
+				{Name: "host", Network: host(near, borrowed)}, {Name: "macvlan", Network: &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: macvlan}}, {Name: "vf", Network: vf},
+			}
+		})
+		create(ctx, aligned)
+		unaligned := benchmark("unaligned", short, single, against, func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Rounds = 1
+			s.Variants = []v1alpha1.Variant{{Name: "host", Network: host(far, v1alpha1.Alignment{})}, {Name: "vf", Network: vf}}
+		})
+		create(ctx, unaligned)
+
+		aligned = completesWithin(ctx, 8*time.Minute, aligned)
+		Expect(report.Table(GinkgoWriter, aligned)).To(Succeed())
+		Expect(aligned.Status.Endpoints).To(HaveLen(6))
+		for _, e := range aligned.Status.Endpoints {
+			what := e.Variant + ", " + e.Role
+			Expect(e.Placement).To(Equal(v1alpha1.PlacementVerified), "%s: %v", what, e.Proof)
+			l := line(e, v1alpha1.ProofNUMALocal)
+			GinkgoWriter.Println(what+":", l.State, l.Found)
+			Expect(l.State).To(Equal(v1alpha1.ProofProved), what)
+			if e.Variant != "vf" {
+				Expect(l.Found).To(MatchRegexp(`; aligned with %s \(0000:3b:02\.[0-3]\) on %d$`, localcluster.ResourceVF, e.CPUNUMANode), what)
+				Expect(e.PCIAddress).To(Equal("0000:3b:00.0"), what)
+			}
+		}
+		Eventually(passed).WithArguments(ctx, aligned).WithTimeout(soon).Should(HaveField("Reason", v1alpha1.ReasonPass))
+
+		unaligned = eventuallyCompletes(ctx, unaligned)
+		for _, e := range unaligned.Status.Endpoints {
+			if e.Variant == "host" {
+				Expect(line(e, v1alpha1.ProofNUMALocal).State).To(Equal(v1alpha1.ProofFailed))
+			}
+		}
+		Expect(warning(unaligned, v1alpha1.WarningNUMAMismatch).Message).To(ContainSubstring("alignWith"))
+		Eventually(passed).WithArguments(ctx, unaligned).WithTimeout(soon).Should(And(
+			HaveField("Reason", v1alpha1.ReasonInconclusive), HaveField("Message", ContainSubstring(`numa.relation "remote", then "local"`))))
+	})
 })
 
 var _ = Describe("Sabotage", Label("placement"), func() {

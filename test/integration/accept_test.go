@@ -184,6 +184,17 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 				change(ctx, w.A, allocatable(vf, "4"))
 				change(ctx, w.B, allocatable(vf, "4"))
 			}),
+		Entry("no node advertises the device beside which the CPUs should be", v1alpha1.ReasonResourceNotAdvertised, "spec.network.nad.alignWith.*device plugin",
+			func(w *World) *BenchmarkBuilder {
+				b := MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
+				b.Spec.Network.NAD.AlignWith = vf
+				return b
+			},
+			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", "") },
+			func(ctx context.Context, w *World) {
+				change(ctx, w.A, allocatable(vf, "4"))
+				change(ctx, w.B, allocatable(vf, "4"))
+			}),
 	)
 
 	It("because of the host network says what the operator must allow", func(ctx SpecContext) {
@@ -200,6 +211,38 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 })
 
 var _ = Describe("A benchmark of a secondary network", func() {
+	It("borrows a device of the NIC at both ends, without attaching it, and keeps to it", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		installMultus()
+		createNetwork(ctx, w.Namespace, "macvlan", "")
+		for _, name := range []string{"c", "d"} {
+			n := MakeNode(w.Namespace + "-" + name)
+			n.Status.Allocatable[vf] = resource.MustParse("1")
+			w.AddNode(ctx, n)
+		}
+		w.Start()
+		builder := MakeBenchmark(w.Namespace, "x").NAD("macvlan").On(w.Namespace+"-c", w.Namespace+"-d")
+		builder.Spec.Network.NAD.AlignWith = vf
+		b := w.Create(ctx, builder)
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.NetworkStatus(ctx, server, w.Namespace+"/macvlan", "192.168.100.12")
+		w.Kubelet.Run(ctx, server)
+		for _, pod := range []*corev1.Pod{server, w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)} {
+			Expect(pod.Annotations).To(HaveKeyWithValue(foreign.AnnotationNetworks,
+				`[{"name":"macvlan","namespace":"`+w.Namespace+`","interface":"net1"}]`))
+			for _, list := range []corev1.ResourceList{pod.Spec.Containers[0].Resources.Requests, pod.Spec.Containers[0].Resources.Limits} {
+				Expect(list).To(HaveKeyWithValue(corev1.ResourceName(vf), resource.MustParse("1")))
+			}
+			task, err := taskOf(pod)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(task.Borrowed).To(BeTrue())
+			Expect(task.Interface).To(Equal(pods.Interface))
+		}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(b), b)).To(Succeed())
+		b.Spec.Network.NAD.AlignWith = ""
+		Expect(k8s.Update(ctx, b)).To(MatchError(ContainSubstring("spec cannot change after it was accepted")))
+	})
+
 	It("gives the client the server's address there", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		installMultus()

@@ -40,6 +40,12 @@ var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allo
 			Selectors:            []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "sriov.example.com"`}}},
 		}})
 
+		By("refusing to align CPUs with a device that the kubelet does not align")
+		createNetwork(ctx, w.Namespace, "net", "")
+		borrower := MakeBenchmark(w.Namespace, "borrower").NAD("net").On(w.A, w.B)
+		borrower.Spec.Network.NAD.AlignWith = vf
+		ExpectAccepted(ctx, w.Create(ctx, borrower), "^False TopologyInsufficient: spec.network.nad.alignWith: Dynamic Resource Allocation provides "+vf)
+
 		// claim creates the claim of a pod, as the scheduler does.
 		claim := func(pod *corev1.Pod) {
 			GinkgoHelper()

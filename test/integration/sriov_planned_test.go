@@ -183,7 +183,8 @@ var _ = Describe("A sample for SR-IOV", func() {
 			Expect(b.Status.Summary.Placement).To(Equal(v1alpha1.PlacementVerified))
 			first := strings.HasSuffix(b.Status.Pair.ClientNode, "-a")
 			required := slices.ContainsFunc(b.Spec.Variants, func(v v1alpha1.Variant) bool {
-				return cmp.Or(v.Network, &b.Spec.Network).Type.HasDevice()
+				network := cmp.Or(v.Network, &b.Spec.Network)
+				return network.Type.HasDevice() || network.AlignWith() != ""
 			})
 			Expect(first).To(Equal(!required), "only a device that has to be near the CPUs keeps it from the first node")
 		}, SpecTimeout(4*time.Minute))

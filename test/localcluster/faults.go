@@ -179,6 +179,36 @@ func SetMTU(o Options, node, resource string, bytes int) error {
 	return nil
 }
 
+// AddAddress gives an interface of a node's cards, such as ens1f0, an address with its prefix length until remove is called. Pods
+// with the node's network can then measure over that card.
+func AddAddress(o Options, node, iface, address string) (remove func() error, err error) {
+	n, err := findNode(o.site().nodes([2][]int{}), node)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := netlink.ParseAddr(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address %q: %w", address, err)
+	}
+	change := func(how func(netnsHandle, netlink.Link) error) error {
+		h, err := openNetns(n.netns())
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		link, err := h.LinkByName(iface)
+		if err == nil {
+			err = how(h, link)
+		}
+		if err != nil {
+			return fmt.Errorf("changing the address %s of %s of %s: %w", address, iface, node, err)
+		}
+		return nil
+	}
+	remove = func() error { return change(func(h netnsHandle, l netlink.Link) error { return h.AddrDel(l, parsed) }) }
+	return remove, change(func(h netnsHandle, l netlink.Link) error { return h.AddrReplace(l, parsed) })
+}
+
 func findNode(nodes []node, name string) (node, error) {
 	i := slices.IndexFunc(nodes, func(n node) bool { return n.Name == name })
 	if i < 0 {
