@@ -110,7 +110,7 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 }
 
 // watch shows a benchmark or matrix until it is finished and, with criteria, judged.
-func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o client.Object, s *screen) (client.Object, error) {
+func (r *runner) watch(ctx context.Context, api client.Client, k *kind, o client.Object, s *screen) (client.Object, error) {
 	of, b := subject{k, client.ObjectKeyFromObject(o)}, overviewOf(o)
 	if b.Finished() {
 		s.say(fmt.Sprintf("%s was measured before; `%s rerun %s/%s` measures again", of, name, k.short, b.Name))
