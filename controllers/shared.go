@@ -73,6 +73,31 @@ func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...clien
 	return nil
 }
 
+// DeleteExpired deletes an object whose own spec requests it, unless it has changed since it was read.
+func DeleteExpired(ctx context.Context, c client.Writer, o client.Object) error {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	err := c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		return fmt.Errorf("deleting it: %w", err)
+	}
+	return nil
+}
+
+// KeptAgain is the interval at which an expired object that is kept as a baseline is reconciled, if no watch wakes it earlier.
+const KeptAgain = 10 * time.Minute
+
+// Overdue returns why a benchmark or matrix with that spec.ttlSecondsAfterFinished must be deleted. If it need not be deleted yet,
+// why is empty, and again is the time until it must; zero for never.
+func Overdue(ttlSeconds *int32, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
+	if ttlSeconds == nil || completed == nil {
+		return "", 0
+	}
+	if left := completed.Add(time.Duration(*ttlSeconds) * time.Second).Sub(now); left > 0 {
+		return "", left
+	}
+	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s", *ttlSeconds, completed.UTC().Format(time.RFC3339)), 0
+}
+
 func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
 
 // Requests returns the requests for the objects that wake selects; if wake is nil, for all objects. If the objects cannot

@@ -1,0 +1,159 @@
+package benchmark
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
+)
+
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=delete
+
+// expire deletes a finished benchmark, with its results, if its own spec requests it: a time after it has finished, or when a
+// number of newer benchmarks of its series are complete. The spec of a benchmark never deletes another benchmark. The only state
+// is the completion time, so that a new manager continues where another one died. expire returns when to look again if nothing
+// happens.
+func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
+	if !limited(b) {
+		return 0, nil
+	}
+	list := &v1alpha1.LatencyBenchmarkList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(b.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("listing the benchmarks beside it: %w", err)
+	}
+	e := expiryOf(b, list.Items, r.Clock.Now())
+	reason := v1alpha1.ReasonKept
+	if e.gone {
+		reason = v1alpha1.ReasonExpired
+		if err := controllers.DeleteExpired(ctx, r.Client, b.DeepCopy()); err != nil {
+			return 0, err
+		}
+	}
+	if e.message != "" {
+		r.Recorder.Eventf(b, nil, corev1.EventTypeNormal, reason, "Delete", "%s", e.message)
+	}
+	return e.again, nil
+}
+
+// expiry is what must happen to a limited benchmark. The message says why it is deleted, or why it is kept although it should be
+// deleted.
+type expiry struct {
+	gone    bool
+	message string
+	// again is when to look again if nothing happens; zero: only when something does.
+	again time.Duration
+}
+
+// limited reports whether a benchmark may have to be deleted at some time: it is finished, its spec limits how long it is kept,
+// and no object of Tailgate owns it.
+func limited(b *v1alpha1.LatencyBenchmark) bool {
+	return b.Finished() && b.DeletionTimestamp.IsZero() && (b.Spec.TTLSecondsAfterFinished != nil || b.Spec.HistoryLimit > 0) && !owned(b)
+}
+
+// expiryOf returns the expiry of a limited benchmark, given all benchmarks of its namespace. It is pure.
+func expiryOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) expiry {
+	overdue, again := controllers.Overdue(b.Spec.TTLSecondsAfterFinished, b.Status.CompletionTime, now)
+	why := cmp.Or(overdue, outnumbered(b, all))
+	if why == "" {
+		return expiry{again: again}
+	}
+	if user := userOf(b, all); user != "" {
+		return expiry{again: controllers.KeptAgain, message: fmt.Sprintf(
+			"it is not deleted although %s: it is the baseline of LatencyBenchmark %s; delete that one first, or give its criteria another baseline", why, user)}
+	}
+	return expiry{gone: true, message: "deleted with its results: " + why}
+}
+
+// outnumbered returns why a benchmark must be deleted if spec.historyLimit newer benchmarks of its series are complete; otherwise
+// it returns an empty string. Failed benchmarks do not count, because they replace no result.
+func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
+	series := b.Labels[v1alpha1.LabelSeries]
+	if b.Spec.HistoryLimit == 0 || series == "" {
+		return ""
+	}
+	newer := int32(0)
+	for i := range all {
+		o := &all[i]
+		if o.Labels[v1alpha1.LabelSeries] == series && succeededStatus(o) == metav1.ConditionTrue && !owned(o) && o.DeletionTimestamp.IsZero() && isNewer(o, b) {
+			newer++
+		}
+	}
+	if newer < b.Spec.HistoryLimit {
+		return ""
+	}
+	return fmt.Sprintf("spec.historyLimit is %d, and %d newer benchmarks of series %s are complete", b.Spec.HistoryLimit, newer, series)
+}
+
+// isNewer reports whether a is newer than b: by creation, and within the same second by name.
+func isNewer(a, b *v1alpha1.LatencyBenchmark) bool {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order > 0
+	}
+	return a.Name > b.Name
+}
+
+// userOf returns the name of a benchmark that has this one as its baseline; empty if there is none.
+func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
+	for i := range all {
+		o := &all[i]
+		if o.UID == b.UID || !o.DeletionTimestamp.IsZero() || metav1.IsControlledBy(o, b) {
+			continue
+		}
+		if o.Spec.Criteria.BaselineBenchmark() == b.Name {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// owned reports whether an object of Tailgate, a matrix or a gate's verification, decides when a benchmark
+// is deleted.
+func owned(b *v1alpha1.LatencyBenchmark) bool {
+	owner := metav1.GetControllerOfNoCopy(b)
+	if owner == nil {
+		return false
+	}
+	group, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && group.Group == v1alpha1.GroupVersion.Group
+}
+
+// completions passes the events that add a complete benchmark to a series.
+var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
+	controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
+		return succeededStatus(after) == metav1.ConditionTrue && (succeededStatus(before) != metav1.ConditionTrue || before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries])
+	}))
+
+// ofSeries returns requests for the limited benchmarks in the series of an object.
+func (r *Reconciler) ofSeries(ctx context.Context, o client.Object) []reconcile.Request {
+	series := o.GetLabels()[v1alpha1.LabelSeries]
+	if series == "" {
+		return nil
+	}
+	return controllers.Requests(ctx, r.Client, &v1alpha1.LatencyBenchmarkList{}, limited, client.InNamespace(o.GetNamespace()), client.MatchingLabels{v1alpha1.LabelSeries: series})
+}
+
+// baselineChanges passes the deletion of a benchmark, and the changes that give it another baseline.
+var baselineChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
+	return before.Spec.Criteria.BaselineBenchmark() != after.Spec.Criteria.BaselineBenchmark()
+})
+
+// baselines returns the request for the baseline of a benchmark.
+func baselines(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineBenchmark()
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+}
