@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,27 +32,11 @@ func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (
 	if err := r.Client.List(ctx, list, client.InNamespace(b.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("listing the benchmarks beside it: %w", err)
 	}
-	e := expiryOf(b, list.Items, r.Clock.Now())
-	reason := v1alpha1.ReasonKept
-	if e.gone {
-		reason = v1alpha1.ReasonExpired
-		if err := controllers.DeleteExpired(ctx, r.Client, b.DeepCopy()); err != nil {
-			return 0, err
-		}
+	why, user, again := expiryOf(b, list.Items, r.Clock.Now())
+	if why == "" {
+		return again, nil
 	}
-	if e.message != "" {
-		r.Recorder.Eventf(b, nil, corev1.EventTypeNormal, reason, "Delete", "%s", e.message)
-	}
-	return e.again, nil
-}
-
-// expiry is what must happen to a limited benchmark. The message says why it is deleted, or why it is kept although it should be
-// deleted.
-type expiry struct {
-	gone    bool
-	message string
-	// again is when to look again if nothing happens; zero: only when something does.
-	again time.Duration
+	return controllers.Expire(ctx, r.Client, r.Recorder, b.DeepCopy(), why, user)
 }
 
 // limited reports whether a benchmark may have to be deleted at some time: it is finished, its spec limits how long it is kept,
@@ -62,18 +45,12 @@ func limited(b *v1alpha1.LatencyBenchmark) bool {
 	return b.Finished() && b.DeletionTimestamp.IsZero() && (b.Spec.TTLSecondsAfterFinished != nil || b.Spec.HistoryLimit > 0) && !owned(b)
 }
 
-// expiryOf returns the expiry of a limited benchmark, given all benchmarks of its namespace. It is pure.
-func expiryOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) expiry {
+// expiryOf returns why a limited benchmark must be deleted, and the name of a benchmark that has it as its baseline, given all
+// benchmarks of its namespace. If it need not be deleted yet, why is empty, and again is when to look again; zero: only when
+// something happens. It is pure.
+func expiryOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) (why, user string, again time.Duration) {
 	overdue, again := controllers.Overdue(b.Spec.TTLSecondsAfterFinished, b.Status.CompletionTime, now)
-	why := cmp.Or(overdue, outnumbered(b, all))
-	if why == "" {
-		return expiry{again: again}
-	}
-	if user := userOf(b, all); user != "" {
-		return expiry{again: controllers.KeptAgain, message: fmt.Sprintf(
-			"it is not deleted although %s: it is the baseline of LatencyBenchmark %s; delete that one first, or give its criteria another baseline", why, user)}
-	}
-	return expiry{gone: true, message: "deleted with its results: " + why}
+	return cmp.Or(overdue, outnumbered(b, all)), userOf(b, all), again
 }
 
 // outnumbered returns why a benchmark must be deleted if spec.historyLimit newer benchmarks of its series are complete; otherwise
@@ -86,7 +63,7 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 	newer := int32(0)
 	for i := range all {
 		o := &all[i]
-		if o.Labels[v1alpha1.LabelSeries] == series && succeededStatus(o) == metav1.ConditionTrue && !owned(o) && o.DeletionTimestamp.IsZero() && isNewer(o, b) {
+		if o.Labels[v1alpha1.LabelSeries] == series && succeededStatus(o) == metav1.ConditionTrue && !owned(o) && o.DeletionTimestamp.IsZero() && controllers.CompareAge(o, b) > 0 {
 			newer++
 		}
 	}
@@ -94,14 +71,6 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 		return ""
 	}
 	return fmt.Sprintf("spec.historyLimit is %d, and %d newer benchmarks of series %s are complete", b.Spec.HistoryLimit, newer, series)
-}
-
-// isNewer reports whether a is newer than b: by creation, and within the same second by name.
-func isNewer(a, b *v1alpha1.LatencyBenchmark) bool {
-	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-		return order > 0
-	}
-	return a.Name > b.Name
 }
 
 // userOf returns the name of a benchmark that has this one as its baseline; empty if there is none.

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // makeBenchmark returns a benchmark that was created age before noon and completed a minute later.
@@ -85,12 +84,12 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	cases := map[string]struct {
 		b      v1alpha1.LatencyBenchmark
 		others []v1alpha1.LatencyBenchmark
 		gone   bool
-		// message has parts of the step's message.
+		// message has parts of the reason and of the name of the user.
 		message []string
 		again   time.Duration
 	}{
@@ -149,11 +148,11 @@ func TestDecide(t *testing.T) {
 		},
 		"a baseline stays, and the event names its user": {
 			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, unfinished, against("x"))},
-			message: []string{"ttlSecondsAfterFinished is 0", "baseline of LatencyBenchmark after", "delete that one"}, again: controllers.KeptAgain,
+			message: []string{"ttlSecondsAfterFinished is 0", "; after"},
 		},
 		"so does one in a series": {
 			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1), against("x"))},
-			message: []string{"historyLimit is 1", "LatencyBenchmark y"}, again: controllers.KeptAgain,
+			message: []string{"historyLimit is 1", "; y"},
 		},
 		"the baseline of one that goes may go": {
 			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, going, against("x"))},
@@ -162,17 +161,17 @@ func TestDecide(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := expiryOf(&c.b, append(c.others, c.b), noon)
-			if got.gone != c.gone || got.again != c.again {
-				t.Fatalf("gone %t (%s), again after %s; want %t, %s", got.gone, got.message, got.again, c.gone, c.again)
+			why, user, again := expiryOf(&c.b, append(c.others, c.b), noon)
+			if gone := why != "" && user == ""; gone != c.gone || why == "" && again != c.again {
+				t.Fatalf("gone %t (%s; %s), again after %s; want %t, %s", gone, why, user, again, c.gone, c.again)
 			}
 			for _, part := range c.message {
-				if !strings.Contains(got.message, part) {
-					t.Errorf("message %q does not say %q", got.message, part)
+				if !strings.Contains(why+"; "+user, part) {
+					t.Errorf("%q, used by %q, does not say %q", why, user, part)
 				}
 			}
-			if !got.gone && len(c.message) == 0 && got.message != "" {
-				t.Errorf("message %q of nothing", got.message)
+			if !c.gone && len(c.message) == 0 && why != "" {
+				t.Errorf("message %q of nothing", why)
 			}
 		})
 	}
