@@ -67,7 +67,7 @@ type apiServer struct {
 	refusals []*apierrors.StatusError
 	// untold is true until a client gets a benchmark after the last change.
 	untold bool
-	server  *httptest.Server
+	server *httptest.Server
 }
 
 var benchmarkResource = schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}
