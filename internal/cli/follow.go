@@ -20,6 +20,8 @@ type follower struct {
 	subject
 	// look is called with the current object until it returns true, or an error that does not pass.
 	look func(context.Context, client.Object) (enough bool, err error)
+	// each is called before each get, if it is not nil.
+	each func()
 	// trouble is called once for each period in which requests fail.
 	trouble func(error)
 
@@ -47,6 +49,9 @@ func (f *follower) follow(ctx context.Context) error {
 
 // once gets the object, and calls look if it is time for that.
 func (f *follower) once(ctx context.Context) (enough bool, err error) {
+	if f.each != nil {
+		f.each()
+	}
 	o := f.kind.object()
 	err = read(ctx, f.api, f.subject, o)
 	switch known := f.uid != ""; {
