@@ -86,11 +86,13 @@ const keptAgain = 10 * time.Minute
 func Expire(ctx context.Context, c client.Writer, recorder events.EventRecorder, o client.Object, why, user string) (time.Duration, error) {
 	if user != "" {
 		recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
-			"it is not deleted although %s: it is the baseline of %s %s; delete that one first, or give its criteria another baseline", why, kindOf(o), user)
+			"it is not deleted although %s: it is the baseline of %s %s; delete that one first, or give its criteria another baseline",
+			why, kindOf(o), user)
 		return keptAgain, nil
 	}
 	uid, version := o.GetUID(), o.GetResourceVersion()
-	err := c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return 0, fmt.Errorf("deleting it: %w", err)
 	}

@@ -262,7 +262,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
 		Watches(&v1alpha1.LatencyBenchmark{}, handler.EnqueueRequestsFromMapFunc(r.ofSeries), builder.WithPredicates(completions)).
-		Watches(&v1alpha1.LatencyBenchmark{}, handler.EnqueueRequestsFromMapFunc(baselines), builder.WithPredicates(controllers.NotCreated, baselineChanges)).
+		Watches(&v1alpha1.LatencyBenchmark{}, handler.EnqueueRequestsFromMapFunc(baselines),
+			builder.WithPredicates(controllers.NotCreated, baselineChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).

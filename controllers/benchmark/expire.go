@@ -63,7 +63,8 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 	newer := int32(0)
 	for i := range all {
 		o := &all[i]
-		if o.Labels[v1alpha1.LabelSeries] == series && succeededStatus(o) == metav1.ConditionTrue && !owned(o) && o.DeletionTimestamp.IsZero() && controllers.CompareAge(o, b) > 0 {
+		complete := succeededStatus(o) == metav1.ConditionTrue && o.DeletionTimestamp.IsZero()
+		if o.Labels[v1alpha1.LabelSeries] == series && complete && !owned(o) && controllers.CompareAge(o, b) > 0 {
 			newer++
 		}
 	}
@@ -101,7 +102,8 @@ func owned(b *v1alpha1.LatencyBenchmark) bool {
 // completions passes the events that add a complete benchmark to a series.
 var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
 	controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
-		return succeededStatus(after) == metav1.ConditionTrue && (succeededStatus(before) != metav1.ConditionTrue || before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries])
+		added := before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries]
+		return succeededStatus(after) == metav1.ConditionTrue && (succeededStatus(before) != metav1.ConditionTrue || added)
 	}))
 
 // ofSeries returns requests for the limited benchmarks in the series of an object.
@@ -110,7 +112,8 @@ func (r *Reconciler) ofSeries(ctx context.Context, o client.Object) []reconcile.
 	if series == "" {
 		return nil
 	}
-	return controllers.Requests(ctx, r.Client, &v1alpha1.LatencyBenchmarkList{}, limited, client.InNamespace(o.GetNamespace()), client.MatchingLabels{v1alpha1.LabelSeries: series})
+	return controllers.Requests(ctx, r.Client, &v1alpha1.LatencyBenchmarkList{}, limited,
+		client.InNamespace(o.GetNamespace()), client.MatchingLabels{v1alpha1.LabelSeries: series})
 }
 
 // baselineChanges passes the deletion of a benchmark, and the changes that give it another baseline.

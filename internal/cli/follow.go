@@ -80,7 +80,8 @@ func (f *follower) passing(ctx context.Context, err error, before bool) error {
 		return ctx.Err()
 	case errors.As(err, &refused) && !before:
 		switch code := refused.Status().Code; {
-		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusGone, code >= http.StatusInternalServerError:
+		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusGone,
+			code >= http.StatusInternalServerError:
 		default:
 			return err
 		}

@@ -48,7 +48,9 @@ func TestFollowerLooks(t *testing.T) {
 		if err := f.follow(ctx); ctx.Err() == nil {
 			t.Fatalf("it ended before the context: %v", err)
 		}
-		want := []time.Duration{5 * time.Minute, 6 * time.Minute, 6*time.Minute + 30*time.Second, 7*time.Minute + 30*time.Second, 8*time.Minute + 30*time.Second}
+		want := []time.Duration{
+			5 * time.Minute, 6 * time.Minute, 6*time.Minute + 30*time.Second, 7*time.Minute + 30*time.Second, 8*time.Minute + 30*time.Second,
+		}
 		if len(looks) != len(want) {
 			t.Fatalf("it looked at %s, want %s", looks, want)
 		}
