@@ -222,7 +222,7 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the API.
 	$(TOOL) controller-gen object paths=./api/... crd paths=./api/... output:crd:dir=config/crd
-	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix paths=./controllers/retention output:rbac:dir=config/rbac
+	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-docs.yaml --renderer=markdown --output-path=docs/api.md
 

@@ -1,7 +1,11 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
@@ -71,6 +75,57 @@ func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...clien
 		return fmt.Errorf("deleting %s %s: %w", kindOf(o), o.GetName(), err)
 	}
 	return nil
+}
+
+// keptAgain is the interval at which an expired object that is kept as a baseline is reconciled, if no watch wakes it earlier.
+const keptAgain = 10 * time.Minute
+
+// Expire deletes an object, with what it owns, because its own spec requests it for the reason why. It keeps the object if it has
+// changed since it was read, or if user is the name of another object of its kind that has it as its baseline. It returns when to
+// look again.
+func Expire(ctx context.Context, c client.Writer, recorder events.EventRecorder, o client.Object, why, user string) (time.Duration, error) {
+	if user != "" {
+		recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
+			"it is not deleted although %s: it is the baseline of %s %s; delete that one first, or give its criteria another baseline",
+			why, kindOf(o), user)
+		return keptAgain, nil
+	}
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	err := c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		return 0, fmt.Errorf("deleting it: %w", err)
+	}
+	recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonExpired, "Delete", "deleted with its results: %s", why)
+	return 0, nil
+}
+
+// Overdue returns why a benchmark or matrix with that spec.ttlSecondsAfterFinished must be deleted. If it need not be deleted yet,
+// why is empty, and again is the time until it must; zero for never.
+func Overdue(ttlSeconds *int32, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
+	if ttlSeconds == nil || completed == nil {
+		return "", 0
+	}
+	if left := completed.Add(time.Duration(*ttlSeconds) * time.Second).Sub(now); left > 0 {
+		return "", left
+	}
+	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s", *ttlSeconds, completed.UTC().Format(time.RFC3339)), 0
+}
+
+// Digest returns the SHA-256, in hex, of a value as JSON, in which the keys of maps are sorted.
+func Digest(value any) (string, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return "", fmt.Errorf("encoding what is to be digested: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// CompareAge orders objects by their creation, the oldest first, and within the same second by namespace and name.
+func CompareAge(a, b client.Object) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName()))
 }
 
 func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }

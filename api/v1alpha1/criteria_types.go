@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -277,6 +278,12 @@ const (
 	// under which nothing can be concluded. It is never a pass.
 	VerdictInconclusive VerdictOutcome = "Inconclusive"
 )
+
+// Compare orders outcomes from the best to the worst: none, Pass, Inconclusive, Fail.
+func (o VerdictOutcome) Compare(other VerdictOutcome) int {
+	order := []VerdictOutcome{"", VerdictPass, VerdictInconclusive, VerdictFail}
+	return slices.Index(order, o) - slices.Index(order, other)
+}
 
 // Reasons of a RuleVerdict. A comparison whose conditions do not hold has the reason of the condition instead, such as
 // NUMAMismatch.

@@ -39,7 +39,6 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/matrix"
-	"github.com/tailgate-dev/tailgate/controllers/retention"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -207,12 +206,6 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the matrix controller: %w", err)
-	}
-	err = (&retention.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Clock: clock.RealClock{},
-	}).SetupWithManager(mgr)
-	if err != nil {
-		return fmt.Errorf("setting up the retention controller: %w", err)
 	}
 	if !o.gates {
 		return nil

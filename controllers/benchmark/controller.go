@@ -144,11 +144,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 		setLeft(b, left)
-		return controllers.Written(0, r.rejudge(ctx, old, b))
+		err = r.rejudge(ctx, old, b)
+		again, expired := r.expire(ctx, b)
+		return controllers.Written(again, errors.Join(err, expired))
 	}
 	for range mostSteps {
 		before := situationOf(b)
 		again, err := r.advance(ctx, b)
+		if limited(b) {
+			again = time.Millisecond
+		}
 		if err != nil || b.Finished() || situationOf(b) == before {
 			return controllers.Written(again, err)
 		}
@@ -214,7 +219,7 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 
 // SetupWithManager registers the controller. A benchmark is reconciled when it or its pods change and, while it is not
 // finished, when a node changes, another benchmark releases its nodes, or a benchmark pod is deleted. It is also reconciled when
-// the inputs of its verdict change: stored results, whose metadata alone is watched, and its baseline.
+// the inputs of its verdict change: stored results, whose metadata alone is watched, and its baseline; and when it may have expired.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool { return !b.Finished() })
@@ -256,6 +261,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		})).
 		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).
+		Watches(&v1alpha1.LatencyBenchmark{}, handler.EnqueueRequestsFromMapFunc(r.ofSeries), builder.WithPredicates(completions)).
+		Watches(&v1alpha1.LatencyBenchmark{}, handler.EnqueueRequestsFromMapFunc(baselines),
+			builder.WithPredicates(controllers.NotCreated, baselineChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).

@@ -2,9 +2,6 @@ package benchmark
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -203,12 +200,7 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 			v := versions[name]
 			s.ConfigMaps = append(s.ConfigMaps, fmt.Sprint(name, " ", v.uid, " ", v.resourceVersion))
 		}
-		data, err := json.Marshal(s)
-		if err != nil {
-			return "", fmt.Errorf("encoding what is judged: %w", err)
-		}
-		sum := sha256.Sum256(data)
-		return hex.EncodeToString(sum[:]), nil
+		return controllers.Digest(s)
 	}
 	own, err := digest(b.Spec.Criteria, b)
 	if err != nil || baseline == nil || baseline.benchmark.Name == "" {

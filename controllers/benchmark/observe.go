@@ -191,11 +191,7 @@ func competes(b *v1alpha1.LatencyBenchmark) bool {
 // unseenBefore reports whether o is older than b and no manager has looked at it yet, so that it may want the nodes
 // of b.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
-	if o.Status.ObservedGeneration > 0 || o.Spec.Suspend || !o.DeletionTimestamp.IsZero() {
-		return false
-	}
-	order := o.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	return order < 0 || order == 0 && o.Namespace+"/"+o.Name < b.Namespace+"/"+b.Name
+	return o.Status.ObservedGeneration <= 0 && !o.Spec.Suspend && o.DeletionTimestamp.IsZero() && controllers.CompareAge(o, b) < 0
 }
 
 // entry returns a benchmark as an entry of the queue.

@@ -176,7 +176,7 @@ func (r *Reconciler) verified(ctx context.Context, w *world, name string) (resul
 		return fail(err)
 	}
 	b := w.benchmark
-	if _, err := rounds.Of(b.Spec, stored); err != nil {
+	if err := rounds.NewUnmerged(b.Spec).Add(stored); err != nil {
 		return fail(err)
 	}
 	labels := pods.Labels(b.Name)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 const (
@@ -118,5 +119,5 @@ func compareWith(gate *v1alpha1.Criteria, accepted v1alpha1.AcceptedResult, peer
 // specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	spec.Priority = 0
-	return digestOf(spec)
+	return controllers.Digest(spec)
 }

@@ -264,18 +264,11 @@ func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyG
 	var owner *v1alpha1.LatencyGate
 	for i := range gates {
 		g := &gates[i]
-		if node != nil && g.DeletionTimestamp.IsZero() && selects(g, node) && (owner == nil || compareAge(g, owner) < 0) {
+		if node != nil && g.DeletionTimestamp.IsZero() && selects(g, node) && (owner == nil || controllers.CompareAge(g, owner) < 0) {
 			owner = g
 		}
 	}
 	return owner
-}
-
-func compareAge(a, b *v1alpha1.LatencyGate) int {
-	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-		return order
-	}
-	return cmp.Compare(a.Name, b.Name)
 }
 
 // members creates a verification for each of the gate's nodes without one. It continues after an error, and returns the first one,

@@ -202,7 +202,7 @@ func accept(w *world, name string, current map[string]string) step {
 		return step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
 	}
 	result := find(w.verification.Status.History, name)
-	digest, err := digestOf(current)
+	digest, err := controllers.Digest(current)
 	switch {
 	case err != nil:
 		return refuse("%v", err)

@@ -152,7 +152,7 @@ func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
 		if newer(e, last) {
 			last = e
 		}
-		if e.FieldsV1 != nil && strings.Contains(string(e.FieldsV1.Raw), field) && newer(e, found) {
+		if e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), field) && newer(e, found) {
 			found = e
 		}
 	}

@@ -170,8 +170,7 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 // unfit returns why an unverified node cannot be measured, independent of other nodes.
 func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) obstacle {
 	node := l.nodes[v.Spec.NodeName]
-	switch {
-	case node == nil || string(node.UID) != v.Status.NodeUID || foreign(v, l.gate):
+	if node == nil || string(node.UID) != v.Status.NodeUID || foreign(v, l.gate) {
 		return obstacle{message: "the node has just changed"}
 	}
 	current, absent := asked.Present(&v.Status, node, l.now)

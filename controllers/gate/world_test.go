@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
@@ -101,7 +102,7 @@ func verifiedBecause(reason, message string) []metav1.Condition {
 }
 
 func mustDigest(value any) string {
-	digest, err := digestOf(value)
+	digest, err := controllers.Digest(value)
 	if err != nil {
 		panic(err)
 	}

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers/retention"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // expire deletes a finished matrix when its spec.ttlSecondsAfterFinished has passed, unless another matrix has it as its baseline.
@@ -18,7 +17,7 @@ func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (tim
 	if !m.Finished() {
 		return 0, nil
 	}
-	why, again := retention.Overdue(m.Spec.TTLSecondsAfterFinished, m.Status.CompletionTime, r.Clock.Now())
+	why, again := controllers.Overdue(m.Spec.TTLSecondsAfterFinished, m.Status.CompletionTime, r.Clock.Now())
 	if why == "" {
 		return again, nil
 	}
@@ -26,16 +25,11 @@ func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (tim
 	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("listing the matrices beside it: %w", err)
 	}
+	user := ""
 	for i := range list.Items {
-		if user := &list.Items[i]; user.DeletionTimestamp.IsZero() && baselineOf(user) == m.Name {
-			r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
-				"it is not deleted although spec.ttlSecondsAfterFinished has passed: it is the baseline of LatencyMatrix %s; delete that one first, or give its criteria another baseline", user.Name)
-			return retention.KeptAgain, nil
+		if o := &list.Items[i]; o.DeletionTimestamp.IsZero() && baselineOf(o) == m.Name {
+			user = o.Name
 		}
 	}
-	if err := retention.Delete(ctx, r.Client, m.DeepCopy()); err != nil {
-		return 0, fmt.Errorf("deleting it: %w", err)
-	}
-	r.Recorder.Eventf(m, nil, corev1.EventTypeNormal, v1alpha1.ReasonExpired, "Delete", "deleted with its benchmarks and results: %s", why)
-	return 0, nil
+	return controllers.Expire(ctx, r.Client, r.Recorder, m.DeepCopy(), why, user)
 }

@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,7 +91,7 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verd
 	for _, child := range judged {
 		v := child.Status.Verdict
 		count[v.Outcome]++
-		if decided == "" || worse(v.Outcome, merged.Outcome) {
+		if decided == "" || v.Outcome.Compare(merged.Outcome) > 0 {
 			merged.Outcome, decided = v.Outcome, child.Name+": "+v.Message
 		}
 		merged.Comparisons += v.Comparisons
@@ -109,7 +108,7 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verd
 			}
 			line := &merged.Rules[at]
 			passed, failed, inconclusive := line.Passed+rule.Passed, line.Failed+rule.Failed, line.Inconclusive+rule.Inconclusive
-			if worse(rule.Outcome, line.Outcome) {
+			if rule.Outcome.Compare(line.Outcome) > 0 {
 				*line = *rule.DeepCopy()
 			}
 			line.Passed, line.Failed, line.Inconclusive = passed, failed, inconclusive
@@ -117,12 +116,6 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verd
 	}
 	merged.Message = text.Shorten(strings.TrimSuffix(tally(count, total, ended)+"; "+decided, "; "), maxMessage)
 	return merged
-}
-
-// worse reports whether a is a worse outcome than b: Fail is worst, then Inconclusive, then Pass.
-func worse(a, b v1alpha1.VerdictOutcome) bool {
-	order := []v1alpha1.VerdictOutcome{v1alpha1.VerdictPass, v1alpha1.VerdictInconclusive, v1alpha1.VerdictFail}
-	return cmp.Less(slices.Index(order, b), slices.Index(order, a))
 }
 
 // tally returns the number of pairs of each outcome as text.

@@ -61,17 +61,7 @@ func line(value string, limit int) string {
 // bounded leaves out facts that would make the evidence too long, explanatory facts before facts of the fingerprint. Only
 // an unusual machine or a very long environment has so many.
 func (f facts) bounded(limit int) facts {
-	keys := slices.SortedFunc(maps.Keys(f), func(a, b string) int {
-		first, _ := result.FindKey(a)
-		second, _ := result.FindKey(b)
-		if first.Fingerprint != second.Fingerprint {
-			if first.Fingerprint {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a, b)
-	})
+	keys := slices.SortedFunc(maps.Keys(f), result.CompareKeys)
 	kept, size, omitted := facts{}, 0, 0
 	// A digest of the omitted fingerprint facts remains, because fingerprints that differ must not look equal.
 	missing := sha256.New()

@@ -32,7 +32,6 @@ type process struct {
 	stdout, stderr capped
 	done           chan struct{}
 	interrupt      bool // as in its tool.Command
-	err            error
 	// runDelay is how long the main thread was ready to run but did not, in ns; -1 if the kernel does not report it.
 	runDelay int64
 	// clocks are how far the clocks advanced from before its start until its end.
@@ -66,7 +65,7 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	go func() {
 		// After Wait has reaped the process, the kernel no longer reports its run delay.
 		p.runDelay = awaitRunDelay(p.cmd.Process.Pid)
-		p.err = p.cmd.Wait()
+		_ = p.cmd.Wait() // The exit code is that of the process state.
 		p.clocks = readClocks().since(begin)
 		p.clocks.Waited = time.Duration(max(p.runDelay, 0))
 		close(p.done)

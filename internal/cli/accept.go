@@ -25,7 +25,7 @@ func newAccept(c *cluster) *cobra.Command {
 		Long: "Accept the result of a LatencyBenchmark that a LatencyGate created for a node, whatever its verdict. The result becomes\n" +
 			"the baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
 			"LatencyVerification GATE.NODE.\n\n" +
-			"The command waits until the operator has accepted or refused the result. It needs the rights to get, watch and patch\n" +
+			"The command waits until the operator has accepted or refused the result. It needs the rights to get and patch\n" +
 			"latencyverifications (ClusterRole tailgate-gate-operate).",
 		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade.node-a upgrade-node-a-3",
@@ -49,7 +49,7 @@ func newVerify(c *cluster) *cobra.Command {
 		Long: "Request a new measurement of a node by its LatencyGate. The gate holds the node back until it passes, as after an\n" +
 			"upgrade.\n\n" +
 			"The command waits until the operator has accepted the request, not until the node is measured: for this, use\n" +
-			"`" + name + " gate lgate/GATE --wait`. It needs the rights to get, watch and patch latencyverifications\n" +
+			"`" + name + " gate lgate/GATE --wait`. It needs the rights to get and patch latencyverifications\n" +
 			"(ClusterRole tailgate-gate-operate).",
 		Example:           "  " + name + " verify upgrade node-a",
 		Args:              takes("a gate and a node, or a LatencyVerification", 1, 2),
@@ -130,7 +130,7 @@ func (o *operator) verify(ctx context.Context, verification string, stdout, stde
 }
 
 // verification reads a LatencyVerification.
-func (o *operator) verification(ctx context.Context, name string) (client.WithWatch, *v1alpha1.LatencyVerification, error) {
+func (o *operator) verification(ctx context.Context, name string) (client.Client, *v1alpha1.LatencyVerification, error) {
 	if o.timeout <= 0 {
 		return nil, nil, fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
 	}
@@ -146,7 +146,7 @@ func (o *operator) verification(ctx context.Context, name string) (client.WithWa
 }
 
 // ask sets an annotation and waits until the operator has processed the request; the operator then removes the annotation.
-func (o *operator) ask(ctx context.Context, api client.WithWatch, v *v1alpha1.LatencyVerification, annotation, value string, stderr io.Writer) (*v1alpha1.LatencyVerification, error) {
+func (o *operator) ask(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification, annotation, value string, stderr io.Writer) (*v1alpha1.LatencyVerification, error) {
 	of := subject{verifications, client.ObjectKeyFromObject(v)}
 	asked := v.DeepCopy()
 	if asked.Annotations == nil {

@@ -34,7 +34,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/admit"
 )
 
-// apiServer serves the objects that it is given, and only the requests of the command: GET and watch of one object, GET of the
+// apiServer serves the objects that it is given, and only the requests of the command: GET of one object, GET of the
 // benchmarks of a parent or of a namespace, apply, create and delete of a benchmark, and the reads of a plan. The maps may be
 // changed before it serves; later, use change.
 type apiServer struct {
@@ -61,14 +61,13 @@ type apiServer struct {
 	sync.Mutex
 	// asked are the paths of all requests, written the methods and URIs of the requests that write.
 	asked, written []string
-	// answered is the number of requests that were answered, including watches that have begun.
+	// answered is the number of requests that were answered.
 	answered int
 	// refusals are the answers to the next requests, in order; nil does not refuse.
 	refusals []*apierrors.StatusError
-	// changed is closed and replaced with each change; untold is true until a client is notified of the last change.
-	changed chan struct{}
-	untold  bool
-	server  *httptest.Server
+	// untold is true until a client gets a benchmark after the last change.
+	untold bool
+	server *httptest.Server
 }
 
 var benchmarkResource = schema.GroupResource{Group: "tailgate.dev", Resource: "latencybenchmarks"}
@@ -129,6 +128,7 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 			s.Lock()
 			defer s.Unlock()
 			object, found := s.benchmarks[named(r)]
+			s.untold = false
 			s.object(w, s.withFields(object), found, benchmarkResource, r.PathValue("name"))
 		})
 	}
@@ -137,11 +137,7 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		s.handleMatrices(mux)
 	}
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("watch") != "" {
-			s.watch(w, r)
-		} else {
-			s.list(w, r)
-		}
+		s.list(w, r)
 	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates/{name}", func(w http.ResponseWriter, r *http.Request) {
 		object, found := s.gates[r.PathValue("name")]
@@ -194,7 +190,7 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	mux.ServeHTTP(w, r)
 }
 
-// handleVerifications answers GET, watch and PATCH of a LatencyVerification. The operator acts a moment after each patch.
+// handleVerifications answers GET and PATCH of a LatencyVerification. The operator acts a moment after each patch.
 func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 	resource := schema.GroupResource{Group: "tailgate.dev", Resource: "latencyverifications"}
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencyverifications/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -219,27 +215,7 @@ func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencyverifications", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("watch") == "" {
-			s.listVerifications(w, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "spec.gateName="))
-			return
-		}
-		s.Lock()
-		changed, asked := s.changed, false
-		for _, v := range s.verifications {
-			asked = asked || len(v.Annotations) > 0
-		}
-		s.Unlock()
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
-		if !asked {
-			return
-		}
-		// The watch ends with the change; the client looks again.
-		select {
-		case <-r.Context().Done():
-		case <-changed:
-		}
+		s.listVerifications(w, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "spec.gateName="))
 	})
 }
 
@@ -401,42 +377,7 @@ func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, list)
 }
 
-// watch sends the changes of one benchmark since the version that the caller has seen, until the benchmark is deleted or the caller
-// disconnects.
-func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
-	name, found := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
-	if !found {
-		s.refuse(w, apierrors.NewBadRequest("which benchmark?"))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	seen := r.URL.Query().Get("resourceVersion")
-	for {
-		s.Lock()
-		changed := s.changed
-		s.untold = false
-		b := s.benchmarks[types.NamespacedName{Namespace: r.PathValue("namespace"), Name: name}].DeepCopy()
-		s.Unlock()
-		switch {
-		case b == nil:
-			gone := &v1alpha1.LatencyBenchmark{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark"}}
-			_ = json.NewEncoder(w).Encode(map[string]any{"type": "DELETED", "object": gone})
-			return
-		case b.ResourceVersion != seen:
-			seen = b.ResourceVersion
-			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": b})
-		}
-		w.(http.Flusher).Flush()
-		select {
-		case <-r.Context().Done():
-			return
-		case <-changed:
-		}
-	}
-}
-
-// change changes the objects, and notifies the clients that watch.
+// change changes the objects.
 func (s *apiServer) change(to func()) {
 	s.Lock()
 	defer s.Unlock()
@@ -444,9 +385,10 @@ func (s *apiServer) change(to func()) {
 	for _, b := range s.benchmarks {
 		b.ResourceVersion += "+"
 	}
+	for _, v := range s.verifications {
+		v.ResourceVersion += "+"
+	}
 	s.untold = true
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
 // patience is how long to wait for a request that normally comes at once, on a busy machine.
@@ -466,7 +408,7 @@ func (s *apiServer) await(t *testing.T, requests int) {
 	t.Errorf("there were never %d requests with an answer", requests)
 }
 
-// awaitTold waits until a client that watches was notified of the last change.
+// awaitTold waits until a client has got a benchmark after the last change.
 func (s *apiServer) awaitTold(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -477,7 +419,7 @@ func (s *apiServer) awaitTold(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no client was ever notified of the change")
+	t.Error("no client ever got the change")
 }
 
 // withFields returns a benchmark with the fields of another version.
@@ -518,7 +460,7 @@ func (*apiServer) answer(w http.ResponseWriter, code int, object any) {
 // serve starts the server and writes a kubeconfig for it, whose namespace is perf.
 func (s *apiServer) serve(t *testing.T) (kubeconfig string) {
 	t.Helper()
-	s.token, s.changed = "of-the-user", make(chan struct{})
+	s.token = "of-the-user"
 	// Clients send credentials only over TLS.
 	s.server = httptest.NewTLSServer(s)
 	s.server.Config.ErrorLog = log.New(io.Discard, "", 0)

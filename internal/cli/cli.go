@@ -163,7 +163,7 @@ type cluster struct {
 }
 
 // client returns a client of the API server, and the namespace of the kubeconfig or the flags.
-func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
+func (c *cluster) client() (api client.Client, namespace string, err error) {
 	config, err := c.config()
 	if err != nil {
 		return nil, "", err
@@ -175,7 +175,7 @@ func (c *cluster) client() (api client.WithWatch, namespace string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if api, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: newMapper()}); err != nil {
+	if api, err = client.New(config, client.Options{Scheme: scheme, Mapper: newMapper()}); err != nil {
 		return nil, "", fmt.Errorf("making a client: %w", err)
 	}
 	return api, namespace, nil

@@ -8,63 +8,60 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// interrupted is an API server that is available from the fifth to the seventh minute.
+// interrupted is an API server that is available from the fifth to the ninth minute. The object changes in the seventh minute.
 type interrupted struct {
-	client.WithWatch
+	client.Client
 	start time.Time
-	// asked are the times of the gets since the start.
-	asked []time.Duration
 }
 
-func (i *interrupted) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+func (i *interrupted) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	at := time.Since(i.start)
-	i.asked = append(i.asked, at)
-	if at < 5*time.Minute || at >= 7*time.Minute {
+	if at < 5*time.Minute || at >= 9*time.Minute {
 		return apierrors.NewServiceUnavailable("restarting")
+	}
+	o.SetUID("uid")
+	o.SetResourceVersion("1")
+	if at >= 6*time.Minute+30*time.Second {
+		o.SetResourceVersion("2")
 	}
 	return nil
 }
 
-func (i *interrupted) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-	w := watch.NewFake()
-	time.AfterFunc(lookAgain, w.Stop)
-	return w, nil
-}
-
-// The delay does not become shorter during an outage, only after a watch has worked.
-func TestFollowerWaits(t *testing.T) {
+// The follower looks when the object changes and once a minute, and reports each outage once.
+func TestFollowerLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		api := &interrupted{start: time.Now()}
+		var looks []time.Duration
+		troubles := 0
 		f := follower{
-			api: api, subject: subject{benchmarks, types.NamespacedName{Namespace: "perf", Name: "sweep"}}, trouble: func(error) {},
-			look: func(context.Context, client.Object) (bool, error) { return false, nil },
+			api: api, subject: subject{benchmarks, types.NamespacedName{Namespace: "perf", Name: "sweep"}}, trouble: func(error) { troubles++ },
+			look: func(context.Context, client.Object) (bool, error) {
+				looks = append(looks, time.Since(api.start))
+				return false, nil
+			},
 		}
 		if err := f.follow(ctx); ctx.Err() == nil {
 			t.Fatalf("it ended before the context: %v", err)
 		}
-		watches := 0
-		for i, at := range api.asked[:len(api.asked)-1] {
-			delay := api.asked[i+1] - at
-			switch {
-			case 5*time.Minute <= at && at < 7*time.Minute:
-				watches++
-				if delay -= lookAgain; delay > time.Second {
-					t.Errorf("%s after a watch that worked", delay)
-				}
-			case time.Minute <= at && at < 5*time.Minute, at >= 9*time.Minute:
-				if delay < 15*time.Second {
-					t.Errorf("%s in an outage, at %s", delay, at)
-				}
+		want := []time.Duration{
+			5 * time.Minute, 6 * time.Minute, 6*time.Minute + 30*time.Second, 7*time.Minute + 30*time.Second, 8*time.Minute + 30*time.Second,
+		}
+		if len(looks) != len(want) {
+			t.Fatalf("it looked at %s, want %s", looks, want)
+		}
+		for i, at := range looks {
+			if late := at - want[i]; late < 0 || late > 10*time.Second {
+				t.Errorf("it looked at %s, want %s", looks, want)
+				break
 			}
 		}
-		if watches != 2 {
-			t.Errorf("%d watches worked, want 2", watches)
+		if troubles != 2 {
+			t.Errorf("it reported %d outages, want 2", troubles)
 		}
 	})
 }

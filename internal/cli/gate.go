@@ -36,7 +36,7 @@ func newGate(c *cluster) *cobra.Command {
 			"A LatencyGate passes only if none of its nodes has changed since it was verified. The command compares the nodes\n" +
 			"itself, so that this also holds while the operator does not run.\n\n" +
 			"The PATH of an export, which begins with ./ or /, gives the verdict at the time of the export.\n\n" +
-			"The command needs the right to get the objects, with --wait also to watch them, and for a gate also to get and list\n" +
+			"The command needs the right to get the objects, and for a gate also to get and list\n" +
 			"nodes and latencyverifications (ClusterRole tailgate-gate-reader). In a pod, it uses the service account of the pod.",
 		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
 		Args:              takes("the names of LatencyBenchmarks, LatencyMatrices or LatencyGates", 1, math.MaxInt),
@@ -108,7 +108,7 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 			return err
 		}
 	}
-	var api client.WithWatch
+	var api client.Client
 	var namespace string
 	if inCluster {
 		var err error
@@ -169,7 +169,7 @@ func (g *gate) exported(ctx context.Context, path string) answer {
 }
 
 // answer gets the standing of a subject, or, with --wait, waits for the final standing.
-func (g *gate) answer(ctx context.Context, api client.WithWatch, s subject, tell func(error)) answer {
+func (g *gate) answer(ctx context.Context, api client.Client, s subject, tell func(error)) answer {
 	if !g.wait {
 		o := s.kind.object()
 		if err := read(ctx, api, s, o); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,7 +109,7 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 }
 
 // watch shows a benchmark or matrix until it is finished and, with criteria, judged.
-func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o client.Object, s *screen) (client.Object, error) {
+func (r *runner) watch(ctx context.Context, api client.Client, k *kind, o client.Object, s *screen) (client.Object, error) {
 	of, b := subject{k, client.ObjectKeyFromObject(o)}, overviewOf(o)
 	if b.Finished() {
 		s.say(fmt.Sprintf("%s was measured before; `%s rerun %s/%s` measures again", of, name, k.short, b.Name))
@@ -119,13 +118,8 @@ func (r *runner) watch(ctx context.Context, api client.WithWatch, k *kind, o cli
 	defer cancel()
 	p := &progress{screen: s}
 	p.look(b)
-	var ticking sync.WaitGroup
-	defer ticking.Wait()
-	ticks, stop := context.WithCancel(ctx)
-	defer stop()
-	ticking.Go(func() { p.tick(ticks) })
 	f := follower{
-		api: api, subject: of, uid: b.UID,
+		api: api, subject: of, uid: b.UID, each: p.draw,
 		trouble: func(err error) { s.say(fmt.Sprintf("%s; trying again", oneLine(err))) },
 		look: func(ctx context.Context, seen client.Object) (bool, error) {
 			o, b = seen, overviewOf(seen)
@@ -178,7 +172,6 @@ func (r *runner) conclude(ctx context.Context, api client.Client, k *kind, o cli
 type progress struct {
 	*screen
 
-	mu        sync.Mutex
 	benchmark *v1alpha1.LatencyBenchmark
 	// run is the active run and its attempt, if the tools measure; since is when this was first seen.
 	run   string
@@ -189,8 +182,6 @@ type progress struct {
 
 // look shows the new state of a benchmark.
 func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.benchmark = b
 	run := ""
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); b.Status.Active != nil && c != nil && c.Reason == v1alpha1.ReasonRunning {
@@ -225,25 +216,6 @@ func (p *progress) draw() {
 	if step != p.step {
 		p.step = step
 		p.show(word, c, rest)
-	}
-}
-
-// tick redraws a terminal each second.
-func (p *progress) tick(ctx context.Context) {
-	if !p.live() {
-		return
-	}
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-second.C:
-			p.mu.Lock()
-			p.draw()
-			p.mu.Unlock()
-		}
 	}
 }
 

@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 			changed := make(chan struct{})
 			go func() {
 				defer close(changed)
-				// The requests are apply, get, get and watch.
+				// The requests are apply and three times get.
 				s.await(t, 4)
 				for i, to := range c.changes {
 					s.change(func() {

@@ -130,7 +130,7 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s is of type %s: its latencies are given as %s, like those of %s", c.Baseline, b, a, c.Candidate))
 	}
 	c.addNotesOfUsers(baseline.Results.Spec.Notes, candidate.Results.Spec.Notes)
-	sortDifferences(c.Differences)
+	slices.SortStableFunc(c.Differences, func(x, y Difference) int { return result.CompareKeys(x.Key, y.Key) })
 	if len(c.Figures) == 0 {
 		return Comparison{}, fmt.Errorf("%w: %s and %s have no measured cell in common", ErrNothingInCommon, baseline.Name, candidate.Name)
 	}
@@ -247,18 +247,6 @@ func noted(notes []v1alpha1.Note, name string) string {
 	return notes[i].Value
 }
 
-func sortDifferences(all []Difference) {
-	slices.SortStableFunc(all, func(x, y Difference) int {
-		if x.Fingerprint != y.Fingerprint {
-			if x.Fingerprint {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(x.Key, y.Key)
-	})
-}
-
 // addNotes adds the reasons why a gate would draw no conclusion from one of two variants, the cells that only one of them
 // has, and whether packets were captured for only one.
 func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []verdict.Cell) {
@@ -366,13 +354,14 @@ func lost(before, after verdict.Cell) Figure {
 // samples for the percentile.
 func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough bool) {
 	f = newFigure(m, before, after)
+	b, ofBaseline := before.Observations(m)
+	a, ofCandidate := after.Observations(m)
 	if p, isPercentile := stats.Named(string(m)); isPercentile {
-		if fewest := min(fewestSamples(before), fewestSamples(after)); !p.Eligible(fewest) {
+		if fewest := min(ofBaseline, ofCandidate); !p.Eligible(fewest) {
 			f.Lacks = fmt.Sprintf("a round has %d samples and %s needs %d", fewest, m, p.Needs())
 			return f, false
 		}
 	}
-	b, a := observations(m, before), observations(m, after)
 	show := func(rounds []stats.Observation) *int64 {
 		value := stats.Median(rounds)
 		switch {
@@ -390,27 +379,6 @@ func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough b
 	}
 	f.compare(b, a)
 	return f, true
-}
-
-func fewestSamples(c verdict.Cell) int64 {
-	var fewest int64 = math.MaxInt64
-	for _, r := range c.Rounds {
-		fewest = min(fewest, r.Samples)
-	}
-	return fewest
-}
-
-// observations returns a metric of the rounds of a cell; nil if a round does not have it.
-func observations(m v1alpha1.Metric, c verdict.Cell) []stats.Observation {
-	var rounds []stats.Observation
-	for _, r := range c.Rounds {
-		o, ok := r.Values[m]
-		if !ok {
-			return nil
-		}
-		rounds = append(rounds, o)
-	}
-	return rounds
 }
 
 // compare sets the ratio and its conclusion.

@@ -208,16 +208,12 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []ta
 
 // latenciesOf returns the table of cells that measured the same interval.
 func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table {
-	results := slices.Clone(rows)
 	some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 	t := table{Caption: "Latency in µs: " + report.Interval(rows[0]) + ", all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
 	variants := len(b.Spec.Variants) > 0
 	if variants {
 		t.Texts = append(t.Texts, "Variant")
-		// The variants of a cell are adjacent.
-		slices.SortStableFunc(rows, func(x, y v1alpha1.CellResult) int {
-			return cmp.Compare(indexOf(results, x.Name), indexOf(results, y.Name))
-		})
+		rows = slices.Concat(report.ByCell(rows)...)
 	}
 	var percentiles []v1alpha1.Percentile
 	for _, p := range report.TablePercentiles() {
@@ -249,35 +245,25 @@ func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table
 	return t
 }
 
-func indexOf(results []v1alpha1.CellResult, cell string) int {
-	return slices.IndexFunc(results, func(r v1alpha1.CellResult) bool { return r.Name == cell })
-}
-
 // bandwidths returns the tables of all cells that streamed.
 func bandwidths(results []v1alpha1.CellResult) []table {
 	t := table{Caption: "Payload that arrived: median, lowest and highest of the rounds",
 		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
-	for _, r := range results {
-		if r.Bandwidth == nil || r.LatencyType != "" {
-			continue
-		}
+	rows := slices.Concat(report.ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool {
+		return r.Bandwidth == nil || !summary.Streams(r)
+	}))...)
+	for i, r := range rows {
 		retransmits := absent
 		if n := r.Bandwidth.Retransmits; n != nil {
 			retransmits = number(*n)
 		}
-		t.Rows = append(t.Rows, tableRow{Texts: []string{r.Name, r.Variant}, Begin: true, Figures: []figure{
+		t.Rows = append(t.Rows, tableRow{Texts: []string{r.Name, r.Variant}, Begin: i == 0 || rows[i-1].Name != r.Name, Figures: []figure{
 			number(int64(r.Rounds)), bitRate(r.Bandwidth.BitsPerSecond), bitRate(r.Bandwidth.MinBitsPerSecond), bitRate(r.Bandwidth.MaxBitsPerSecond),
 			bitRate(r.Bandwidth.SentBitsPerSecond), number(r.Lost), retransmits,
 		}})
 	}
 	if len(t.Rows) == 0 {
 		return nil
-	}
-	slices.SortStableFunc(t.Rows, func(x, y tableRow) int {
-		return cmp.Compare(indexOf(results, x.Texts[0]), indexOf(results, y.Texts[0]))
-	})
-	for i := 1; i < len(t.Rows); i++ {
-		t.Rows[i].Begin = t.Rows[i].Texts[0] != t.Rows[i-1].Texts[0]
 	}
 	return t.divided()
 }

@@ -50,20 +50,12 @@ type group struct {
 	Strips       []strip
 }
 
-// ladder is the table of percentiles behind the curves of one variant.
+// ladder is the table of percentiles behind the curves of one variant, with a column for all rounds together and for each round.
 type ladder struct {
 	Name, Ways string
 	// Part names the rounds if the table has only some of them.
 	Part string
-	// Columns holds the titles: all rounds together, and the rounds.
-	Columns []string
-	Rows    []ladderRow
-}
-
-// ladderRow holds a percentile, or another figure, for each column.
-type ladderRow struct {
-	Name  string
-	Cells []figure
+	table
 }
 
 // strip holds the tables for the course of one variant over time.
@@ -212,14 +204,14 @@ func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64
 // ladderOf returns the table of a variant's percentiles, up to the first that no column has. The result, all rounds together, comes
 // first.
 func ladderOf(name string, c report.Series, columns []report.Column) ladder {
-	l := ladder{Name: name, Ways: report.Ways(c.Variant)}
+	l := ladder{Name: name, Ways: report.Ways(c.Variant), table: table{Texts: []string{"Percentile"}}}
 	if last := len(columns) - 1; columns[last].Round == 0 {
 		columns = slices.Insert(slices.Clone(columns[:last]), 0, columns[last])
 	}
-	row := func(name string, of func(report.Column) figure) ladderRow {
-		r := ladderRow{Name: name}
+	row := func(name string, of func(report.Column) figure) tableRow {
+		r := tableRow{Texts: []string{name}}
 		for _, column := range columns {
-			r.Cells = append(r.Cells, of(column))
+			r.Figures = append(r.Figures, of(column))
 		}
 		return r
 	}
@@ -251,7 +243,7 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 			}
 		})
 		l.Rows = append(l.Rows, r)
-		if !slices.ContainsFunc(r.Cells, func(f figure) bool { return !f.Muted }) {
+		if !slices.ContainsFunc(r.Figures, func(f figure) bool { return !f.Muted }) {
 			break
 		}
 	}
@@ -264,25 +256,13 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 
 // divided returns the tables that have the columns of l between them.
 func (l ladder) divided() []ladder {
-	widths := make([]float64, len(l.Columns))
-	for i, title := range l.Columns {
-		texts := []string{title}
-		for _, r := range l.Rows {
-			texts = append(texts, r.Cells[i].Text)
+	parts := l.table.divided()
+	all := make([]ladder, len(parts))
+	for i, part := range parts {
+		all[i] = ladder{l.Name, l.Ways, l.Part, part}
+		if len(parts) > 1 {
+			all[i].Part = fmt.Sprintf(", %s to %s", part.Columns[0], part.Columns[len(part.Columns)-1])
 		}
-		widths[i] = columnWidth(texts...)
-	}
-	var all []ladder
-	bounds := divided(columnWidth("Percentile", stats.Ladder()[len(stats.Ladder())-1].Name), widths)
-	for _, part := range bounds {
-		one := ladder{Name: l.Name, Ways: l.Ways, Columns: l.Columns[part[0]:part[1]]}
-		if len(bounds) > 1 {
-			one.Part = fmt.Sprintf(", %s to %s", one.Columns[0], one.Columns[len(one.Columns)-1])
-		}
-		for _, r := range l.Rows {
-			one.Rows = append(one.Rows, ladderRow{r.Name, r.Cells[part[0]:part[1]]})
-		}
-		all = append(all, one)
 	}
 	return all
 }

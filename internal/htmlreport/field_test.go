@@ -80,7 +80,7 @@ func roundsOf(t *testing.T, c field.Case) map[string]string {
 			seen[title] = true
 			texts := []string{title}
 			for _, r := range part.Rows {
-				texts = append(texts, r.Cells[i].Text)
+				texts = append(texts, r.Figures[i].Text)
 			}
 			width += columnWidth(texts...)
 		}

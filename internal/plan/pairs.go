@@ -17,61 +17,62 @@ import (
 //
 // The result is empty if there are no two nodes to measure.
 func Matrix(m v1alpha1.LatencyMatrixSpec, nodes []string, server string) [][]v1alpha1.Pair {
-	limit := int(max(1, m.Parallelism))
+	var pairs []v1alpha1.Pair
 	switch m.Topology {
 	case v1alpha1.TopologyStar:
-		return star(nodes, server)
+		pairs = star(nodes, server)
 	case v1alpha1.TopologyRing:
-		return pack(ring(nodes), limit)
+		pairs = ring(nodes)
 	default:
-		return pack(allPairs(nodes), limit)
+		pairs = allPairs(nodes)
 	}
+	// The orders of ring and allPairs make each chunk disjoint, whatever its size: two pairs with a common node are further apart
+	// than the pairs of a chunk. A chunk of as many pairs as the nodes allow is a whole turn of the order.
+	return slices.Collect(slices.Chunk(pairs, max(1, Parallel(m, len(nodes)))))
 }
 
-func star(clients []string, server string) [][]v1alpha1.Pair {
-	var slots [][]v1alpha1.Pair
+func star(clients []string, server string) []v1alpha1.Pair {
+	var pairs []v1alpha1.Pair
 	for _, client := range clients {
 		if server != "" && client != server {
-			slots = append(slots, []v1alpha1.Pair{{ClientNode: client, ServerNode: server}})
+			pairs = append(pairs, v1alpha1.Pair{ClientNode: client, ServerNode: server})
 		}
 	}
-	return slots
+	return pairs
 }
 
-// ring alternates between two slots. In an odd ring the last pair shares nodes with pairs of both slots and needs a third slot.
-func ring(nodes []string) [][]v1alpha1.Pair {
+// ring returns every second pair, and then the others.
+func ring(nodes []string) []v1alpha1.Pair {
 	n := len(nodes)
 	if n < 3 {
 		return allPairs(nodes)
 	}
-	slots := make([][]v1alpha1.Pair, 2+n%2)
-	for i, client := range nodes {
-		slot := i % 2
-		if n%2 == 1 && i == n-1 {
-			slot = 2
+	var pairs []v1alpha1.Pair
+	for first := range 2 {
+		for i := first; i < n; i += 2 {
+			pairs = append(pairs, v1alpha1.Pair{ClientNode: nodes[i], ServerNode: nodes[(i+1)%n]})
 		}
-		slots[slot] = append(slots[slot], v1alpha1.Pair{ClientNode: client, ServerNode: nodes[(i+1)%n]})
 	}
-	return slots
+	return pairs
 }
 
-// allPairs is a round-robin tournament by the circle method: one seat is fixed, the others rotate by one from slot to slot, and
+// allPairs is a round-robin tournament by the circle method: one seat is fixed, the others rotate by one from turn to turn, and
 // the nodes in opposite seats form a pair. With an odd number of nodes, the fixed seat is empty.
-func allPairs(nodes []string) [][]v1alpha1.Pair {
+func allPairs(nodes []string) []v1alpha1.Pair {
 	if len(nodes) < 2 {
 		return nil
 	}
+	var pairs []v1alpha1.Pair
 	circle := len(nodes) - 1 + len(nodes)%2
-	slots := make([][]v1alpha1.Pair, circle)
-	for turn := range slots {
+	for turn := range circle {
 		if circle < len(nodes) {
-			slots[turn] = append(slots[turn], match(nodes, turn, circle))
+			pairs = append(pairs, match(nodes, turn, circle))
 		}
 		for i := 1; i <= circle/2; i++ {
-			slots[turn] = append(slots[turn], match(nodes, (turn+i)%circle, (turn-i+circle)%circle))
+			pairs = append(pairs, match(nodes, (turn+i)%circle, (turn-i+circle)%circle))
 		}
 	}
-	return slots
+	return pairs
 }
 
 // match makes the first of two nodes the client if their distance is odd, and otherwise the second. Each node is thus the
@@ -82,89 +83,6 @@ func match(nodes []string, i, j int) v1alpha1.Pair {
 		return v1alpha1.Pair{ClientNode: nodes[first], ServerNode: nodes[second]}
 	}
 	return v1alpha1.Pair{ClientNode: nodes[second], ServerNode: nodes[first]}
-}
-
-// pack spreads the pairs over more slots until none has more than limit: the fewest slots that hold that many pairs, but no
-// fewer than before. It always succeeds, by a theorem of McDiarmid and de Werra: if k colours are enough for the edges of a
-// graph, then k or more colours can be assigned so that their frequencies differ by at most one.
-func pack(slots [][]v1alpha1.Pair, limit int) [][]v1alpha1.Pair {
-	pairs := 0
-	for _, slot := range slots {
-		pairs += len(slot)
-	}
-	for len(slots)*limit < pairs {
-		slots = append(slots, nil)
-	}
-	for from := range slots {
-		// This loop ends before the slots run out: if all other slots were full too, there would be more pairs than were
-		// counted.
-		for to := 0; len(slots[from]) > limit; to++ {
-			switch surplus := len(slots[from]) - limit; {
-			case len(slots[to]) >= limit:
-			case len(slots[to]) == 0:
-				take := min(surplus, limit)
-				slots[to], slots[from] = slots[from][:take:take], slots[from][take:]
-			default:
-				slots[from], slots[to] = relieve(slots[from], slots[to], limit)
-			}
-		}
-	}
-	return slots
-}
-
-// relieve moves pairs from a slot with more than limit pairs to a slot with fewer, until one of them has limit pairs.
-//
-// A node is in at most one pair of each slot. The pairs of both slots that share nodes therefore form chains in which the slots
-// alternate, and a whole chain can change slots without pairing a node twice in one slot. A chain that begins and ends in the
-// fuller slot moves one pair more than it brings back, and there are at least as many of these chains as the difference.
-func relieve(from, to []v1alpha1.Pair, limit int) (relieved, filled []v1alpha1.Pair) {
-	pairs := slices.Concat(from, to)
-	byNode := map[string][]int{}
-	for i, p := range pairs {
-		byNode[p.ClientNode] = append(byNode[p.ClientNode], i)
-		byNode[p.ServerNode] = append(byNode[p.ServerNode], i)
-	}
-	moves := make([]bool, len(pairs))
-	seen := make([]bool, len(pairs))
-	left := min(len(from)-limit, limit-len(to))
-	for i := range from {
-		if left == 0 {
-			break
-		}
-		if seen[i] {
-			continue
-		}
-		seen[i] = true
-		chain, surplus := []int{i}, 0
-		for k := 0; k < len(chain); k++ { // the loop extends chain
-			if chain[k] < len(from) {
-				surplus++
-			} else {
-				surplus--
-			}
-			p := pairs[chain[k]]
-			for _, next := range slices.Concat(byNode[p.ClientNode], byNode[p.ServerNode]) {
-				if !seen[next] {
-					seen[next] = true
-					chain = append(chain, next)
-				}
-			}
-		}
-		if surplus == 1 {
-			left--
-			for _, k := range chain {
-				moves[k] = true
-			}
-		}
-	}
-	for i, p := range pairs {
-		if (i < len(from)) != moves[i] {
-			relieved = append(relieved, p)
-		} else {
-			filled = append(filled, p)
-		}
-	}
-	return relieved, filled
 }
 
 // Parallel returns the number of pairs that are measured at once: parallelism, limited by the number of disjoint pairs of

@@ -52,15 +52,15 @@ func TestMatrix(t *testing.T) {
 		"a ring without nodes":      {v1alpha1.TopologyRing, nil, "", 9, nil},
 		"a ring of one":             {v1alpha1.TopologyRing, []string{"a"}, "", 9, nil},
 		"a ring of two is one pair": {v1alpha1.TopologyRing, []string{"a", "b"}, "", 9, []string{"a>b"}},
-		"a ring of three":           {v1alpha1.TopologyRing, []string{"a", "b", "c"}, "", 9, []string{"a>b", "b>c", "c>a"}},
+		"a ring of three":           {v1alpha1.TopologyRing, []string{"a", "b", "c"}, "", 9, []string{"a>b", "c>a", "b>c"}},
 		"a ring of four":            {v1alpha1.TopologyRing, []string{"a", "b", "c", "d"}, "", 9, []string{"a>b c>d", "b>c d>a"}},
-		"a ring of five":            {v1alpha1.TopologyRing, []string{"a", "b", "c", "d", "e"}, "", 9, []string{"a>b c>d", "b>c d>e", "e>a"}},
+		"a ring of five":            {v1alpha1.TopologyRing, []string{"a", "b", "c", "d", "e"}, "", 9, []string{"a>b c>d", "e>a b>c", "d>e"}},
 
 		"all pairs of one":  {v1alpha1.TopologyAllPairs, []string{"a"}, "", 9, nil},
 		"all pairs of two":  {v1alpha1.TopologyAllPairs, []string{"a", "b"}, "", 9, []string{"a>b"}},
 		"all pairs of four": {v1alpha1.TopologyAllPairs, []string{"a", "b", "c", "d"}, "", 9, []string{"a>d b>c", "d>b c>a", "c>d a>b"}},
 		"all pairs of four, one at a time": {
-			v1alpha1.TopologyAllPairs, []string{"a", "b", "c", "d"}, "", 1, []string{"b>c", "c>a", "a>b", "a>d", "d>b", "c>d"},
+			v1alpha1.TopologyAllPairs, []string{"a", "b", "c", "d"}, "", 1, []string{"a>d", "b>c", "d>b", "c>a", "c>d", "a>b"},
 		},
 	}
 	for name, c := range cases {

@@ -13,7 +13,7 @@ import (
 // TestField tries the widths of tables in a terminal.
 func TestField(t *testing.T) {
 	field.Run(t, "looks", "internal/report", func(t *testing.T, _ field.Case) map[string]string {
-		results := byCell(compared(t, 5, 200_000).Status.Results)[0][:1]
+		results := ByCell(compared(t, 5, 200_000).Status.Results)[0][:1]
 		var out bytes.Buffer
 		if err := latencies(results)[0].write(&out); err != nil {
 			t.Fatal(err)

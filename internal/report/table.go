@@ -203,8 +203,8 @@ func grouped(results []v1alpha1.CellResult, key func(v1alpha1.CellResult) string
 	return all
 }
 
-// byCell groups the results by cell.
-func byCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
+// ByCell groups the results by cell.
+func ByCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 	return grouped(results, func(r v1alpha1.CellResult) string { return r.Name })
 }
 
@@ -213,7 +213,7 @@ func byCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 // into 126. The form matrix has the others.
 func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
-	for _, rows := range byCell(slices.DeleteFunc(slices.Clone(results), summary.Streams)) {
+	for _, rows := range ByCell(slices.DeleteFunc(slices.Clone(results), summary.Streams)) {
 		some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 		first := rows[0]
 		heading := fmt.Sprintf("LATENCY of %s: %s", first.Name, Interval(first))
@@ -251,7 +251,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 // bandwidths returns a table with a line for each cell that streamed, grouped by cell, with ratios to the reference if there
 // are several variants.
 func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
-	cells := byCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
+	cells := ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
 	rows := slices.Concat(cells...)
 	if len(rows) == 0 {
 		return nil

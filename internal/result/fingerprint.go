@@ -80,16 +80,19 @@ func Differences(a, b Document) []Difference {
 			add(key)
 		}
 	}
-	slices.SortFunc(all, func(x, y Difference) int {
-		if x.Fingerprint != y.Fingerprint {
-			if x.Fingerprint {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(x.Key, y.Key)
-	})
+	slices.SortFunc(all, func(x, y Difference) int { return CompareKeys(x.Key, y.Key) })
 	return all
+}
+
+// CompareKeys orders the keys of conditions: those of the fingerprint first, then by name.
+func CompareKeys(a, b string) int {
+	if first := inFingerprint(a); first != inFingerprint(b) {
+		if first {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a, b)
 }
 
 // Conditions returns all conditions of its measurement that an agent reported, under one set of keys. Unknown values have no

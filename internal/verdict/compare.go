@@ -108,13 +108,12 @@ type evidence struct {
 
 // gather returns the rule's metric of all rounds, or what is missing.
 func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
-	e := &evidence{rule: r, limit: r.limit, samples: math.MaxInt64}
+	e := &evidence{rule: r, limit: r.limit}
 	e.halfRTT = candidate.HalfRTT && UnitOf(r.Metric) == UnitNanoseconds
 	if e.halfRTT && r.kind == absolute {
 		e.limit *= 2
 	}
-	var ok bool
-	if e.candidate, ok = e.observe(candidate); !ok {
+	if e.candidate, e.samples = candidate.Observations(r.Metric); len(e.candidate) == 0 {
 		return nil, &Blocker{v1alpha1.ReasonNotMeasured, fmt.Sprintf("not every round has %s", r.Metric)}
 	}
 	for _, round := range candidate.Rounds {
@@ -126,26 +125,14 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	if baseline == nil {
 		return nil, &Blocker{v1alpha1.ReasonNoBaseline, "the baseline does not have this cell"}
 	}
-	if e.baseline, ok = e.observe(*baseline); !ok {
+	var samples int64
+	e.baseline, samples = baseline.Observations(r.Metric)
+	e.samples = min(e.samples, samples)
+	if len(e.baseline) == 0 {
 		return nil, &Blocker{v1alpha1.ReasonNotMeasured,
 			fmt.Sprintf("not every round of the baseline has %s", r.Metric)}
 	}
 	return e, nil
-}
-
-// observe returns the rule's metric of a cell's rounds; false if a round does not have it, or there are no rounds. Rounds
-// are never excluded: those that lack a metric are rarely the fast ones.
-func (e *evidence) observe(c Cell) ([]stats.Observation, bool) {
-	out := make([]stats.Observation, len(c.Rounds))
-	for i, round := range c.Rounds {
-		observation, ok := round.Values[e.rule.Metric]
-		if !ok {
-			return nil, false
-		}
-		out[i] = observation
-		e.samples = min(e.samples, round.Samples)
-	}
-	return out, len(out) > 0
 }
 
 // tooFewToShow reports whether a round has so few samples that its percentile is not shown anywhere.

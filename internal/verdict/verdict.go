@@ -21,6 +21,7 @@ package verdict
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -65,6 +66,22 @@ type Cell struct {
 	// Incomparable holds the reasons why a candidate cannot be compared with its baseline: a difference that is not allowed,
 	// or a missing baseline.
 	Incomparable []Blocker
+}
+
+// Observations returns a metric of all rounds, and the smallest number of samples of a round. It returns nil if a round does not
+// have the metric: rounds are never excluded, because those that lack a metric are rarely the fast ones.
+func (c Cell) Observations(m v1alpha1.Metric) (all []stats.Observation, samples int64) {
+	samples = math.MaxInt64
+	for _, round := range c.Rounds {
+		samples = min(samples, round.Samples)
+		if observation, ok := round.Values[m]; ok {
+			all = append(all, observation)
+		}
+	}
+	if len(all) < len(c.Rounds) {
+		return nil, samples
+	}
+	return all, samples
 }
 
 // Input contains the rules and the cells to evaluate.
@@ -138,7 +155,7 @@ func Judge(in Input) (Judgement, error) {
 		judged := RuleJudgement{Rule: r.String(), Outcome: v1alpha1.VerdictPass}
 		for _, c := range selected[i] {
 			comparison := compare(r, c, baselines.of(c), j.Pass, j.Fail)
-			judged.Outcome = worse(judged.Outcome, comparison.Outcome)
+			judged.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{judged.Outcome, comparison.Outcome}, v1alpha1.VerdictOutcome.Compare)
 			judged.Comparisons = append(judged.Comparisons, comparison)
 			j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && comparison.mayDecide()
 		}
@@ -146,21 +163,11 @@ func Judge(in Input) (Judgement, error) {
 			judged.Outcome = v1alpha1.VerdictInconclusive
 			j.MoreRoundsMayDecide = false
 		}
-		j.Outcome = worse(j.Outcome, judged.Outcome)
+		j.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{j.Outcome, judged.Outcome}, v1alpha1.VerdictOutcome.Compare)
 		j.Rules = append(j.Rules, judged)
 	}
 	j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && j.Outcome == v1alpha1.VerdictInconclusive
 	return j, nil
-}
-
-// severity orders the outcomes. The overall outcome is the worst.
-var severity = map[v1alpha1.VerdictOutcome]int{v1alpha1.VerdictPass: 1, v1alpha1.VerdictInconclusive: 2, v1alpha1.VerdictFail: 3}
-
-func worse(a, b v1alpha1.VerdictOutcome) v1alpha1.VerdictOutcome {
-	if severity[b] > severity[a] {
-		return b
-	}
-	return a
 }
 
 // baselines finds the cell with which another is compared.

@@ -36,10 +36,10 @@ func FuzzToken(f *testing.F) {
 	f.Add("Bearer " + strings.Repeat("x", maxToken+1))
 	f.Fuzz(func(t *testing.T, header string) {
 		api := &tokenReviews{}
-		reviewer := newReviewer(api, realclock.RealClock{})
+		h := New(api, realclock.RealClock{})
 		r := &http.Request{Header: http.Header{"Authorization": {header}}}
 		given := token(r)
-		user, err := reviewer.authenticate(t.Context(), r)
+		user, err := h.authenticate(t.Context(), r)
 		if reviewed := len(api.asked) == 1 && api.asked[0] == given; reviewed != (err == nil) || reviewed != (given != "" && len(given) <= maxToken) {
 			t.Errorf("%q: reviewed %q, %v", header, api.asked, err)
 		}

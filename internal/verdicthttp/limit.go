@@ -14,7 +14,8 @@ import (
 // clients. Requests beyond these limits are refused before any request to the API server.
 const (
 	clientRate, clientBurst = rate.Limit(10), 20
-	totalRate, totalBurst   = rate.Limit(50), 100
+	// Each request needs at least three requests to the API server.
+	totalRate, totalBurst = rate.Limit(30), 60
 	// maxClients is how many clients are counted separately; the client that was quiet for longest is forgotten first.
 	maxClients = 1024
 	// quiet is the time without a request after which a client is forgotten. Its burst is full again long before.

@@ -7,9 +7,9 @@
 //
 // GET answers with 200 for every verdict, which is in the body; POST answers with 200 only for Pass. Neither changes anything.
 // The package asks the API server who the caller is, by its token, and whether the caller may get the object: a user who may
-// read the verdict with kubectl may read it here, and no other user. It remembers these answers for some seconds. It reads the
-// object, and the Nodes of a gate, from the API server and not from a cache, which a broken watch would leave out of date:
-// without an API server there is no verdict. The rate of requests is limited.
+// read the verdict with kubectl may read it here, and no other user. It reads the object, and the Nodes of a gate, from the API
+// server and not from a cache, which a broken watch would leave out of date: without an API server there is no verdict. The rate
+// of requests is limited.
 package verdicthttp
 
 import (
@@ -89,10 +89,9 @@ const patience = 5 * time.Second
 
 // Handler answers requests under Path. It authenticates and authorizes them itself.
 type Handler struct {
-	api     client.Client
-	mux     *http.ServeMux
-	limit   *limiter
-	reviews *reviewer
+	api   client.Client
+	mux   *http.ServeMux
+	limit *limiter
 	// reading has an element for each answer that currently reads all nodes of a gate.
 	reading chan struct{}
 }
@@ -104,7 +103,7 @@ const maxReading = 4
 // LatencyVerifications, LatencyBenchmarks, LatencyMatrices, Nodes, TokenReviews and SubjectAccessReviews.
 func New(api client.Client, now cache.Clock) *Handler {
 	h := &Handler{
-		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reviews: newReviewer(api, now), reading: make(chan struct{}, maxReading),
+		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reading: make(chan struct{}, maxReading),
 	}
 	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(h.gate))
 	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(h.node))
@@ -232,14 +231,14 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 		log.FromContext(ctx).Error(err, "No verdict can be given", "doing", doing, "kind", s.about.Kind, "namespace", s.about.Namespace, "name", s.about.Name)
 		return http.StatusServiceUnavailable, unknown(s.about, ReasonUnavailable, doing+" failed; try again")
 	}
-	user, err := h.reviews.authenticate(ctx, r)
+	user, err := h.authenticate(ctx, r)
 	switch {
 	case errors.Is(err, errUnauthorized):
 		return http.StatusUnauthorized, unknown(s.about, ReasonUnauthorized, err.Error())
 	case err != nil:
 		return unavailable("checking the token", err)
 	}
-	allowed, err := h.reviews.authorize(ctx, user, s)
+	allowed, err := h.authorize(ctx, user, s)
 	switch {
 	case err != nil:
 		return unavailable("checking the rights", err)

@@ -233,7 +233,7 @@ var _ = Describe("A finished benchmark", func() {
 		By("the deletion of what compares with it")
 		Expect(k8s.Delete(ctx, after)).To(Succeed())
 		Eventually(isGone(ctx, m)).Should(BeTrue())
-		Eventually(toldOf).WithArguments(ctx, m).Should(ContainElement(HavePrefix("Normal Expired: deleted with its benchmarks and results")))
+		Eventually(toldOf).WithArguments(ctx, m).Should(ContainElement(HavePrefix("Normal Expired: deleted with its results")))
 	})
 })
 

@@ -28,7 +28,6 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/matrix"
-	"github.com/tailgate-dev/tailgate/controllers/retention"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
@@ -219,9 +218,6 @@ func (w *World) Start(dies ...death) *Manager {
 	Expect((&matrix.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock,
-	}).SetupWithManager(mgr)).To(Succeed())
-	Expect((&retention.Reconciler{
-		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
 	}).SetupWithManager(mgr)).To(Succeed())
 	refusals := &gate.Refusals{}
 	Expect((&gate.Gates{

@@ -1,4 +1,4 @@
-package retention
+package benchmark
 
 import (
 	"strings"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
-
-var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // makeBenchmark returns a benchmark that was created age before noon and completed a minute later.
 func makeBenchmark(name string, age time.Duration, changes ...func(*v1alpha1.LatencyBenchmark)) v1alpha1.LatencyBenchmark {
@@ -37,11 +35,11 @@ func series(name string, limit int32) func(*v1alpha1.LatencyBenchmark) {
 	}
 }
 
-func failed(b *v1alpha1.LatencyBenchmark) {
+func unsuccessful(b *v1alpha1.LatencyBenchmark) {
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, ""))
 }
 
-func running(b *v1alpha1.LatencyBenchmark) {
+func unfinished(b *v1alpha1.LatencyBenchmark) {
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning, ""))
 	b.Status.CompletionTime = nil
 }
@@ -68,8 +66,8 @@ func TestLimited(t *testing.T) {
 		"without a limit it stays":           {b: makeBenchmark("x", time.Hour)},
 		"with a time it may have to go":      {b: makeBenchmark("x", time.Hour, ttl(0)), want: true},
 		"with a number, too":                 {b: makeBenchmark("x", time.Hour, series("s", 1)), want: true},
-		"one that failed, too":               {b: makeBenchmark("x", time.Hour, ttl(0), failed), want: true},
-		"one that is not finished stays":     {b: makeBenchmark("x", time.Hour, ttl(0), running)},
+		"one that failed, too":               {b: makeBenchmark("x", time.Hour, ttl(0), unsuccessful), want: true},
+		"one that is not finished stays":     {b: makeBenchmark("x", time.Hour, ttl(0), unfinished)},
 		"one that goes anyway is left alone": {b: makeBenchmark("x", time.Hour, ttl(0), going)},
 		"that of a pair goes with its owner": {b: makeBenchmark("x-p1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyMatrix", "uid-x"))},
 		"that of a gate, too":                {b: makeBenchmark("g-n-1", time.Hour, ttl(0), ownedBy("tailgate.dev/v1alpha1", "LatencyVerification", "uid-v"))},
@@ -86,97 +84,94 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	cases := map[string]struct {
 		b      v1alpha1.LatencyBenchmark
 		others []v1alpha1.LatencyBenchmark
-		kind   string
-		// message has parts of the step's message.
+		gone   bool
+		// message has parts of the reason and of the name of the user.
 		message []string
 		again   time.Duration
 	}{
 		"before its time is over it stays, and is looked at then": {
-			b: makeBenchmark("x", time.Hour, ttl(3600)), kind: stepKeep, again: time.Minute,
+			b: makeBenchmark("x", time.Hour, ttl(3600)), again: time.Minute,
 		},
 		"at its time it goes": {
-			b: makeBenchmark("x", time.Hour+time.Minute, ttl(3600)), kind: stepDelete,
+			b: makeBenchmark("x", time.Hour+time.Minute, ttl(3600)), gone: true,
 			message: []string{"ttlSecondsAfterFinished is 3600", "2026-05-04T11:00:00Z"},
 		},
 		"with no time at all it goes at once": {
-			b: makeBenchmark("x", time.Minute, ttl(0)), kind: stepDelete, message: []string{"is 0"},
+			b: makeBenchmark("x", time.Minute, ttl(0)), gone: true, message: []string{"is 0"},
 		},
 		"a time is counted from the end, not from the beginning": {
-			b:    makeBenchmark("x", time.Hour, ttl(3600), func(b *v1alpha1.LatencyBenchmark) { b.Status.CompletionTime = &metav1.Time{Time: noon} }),
-			kind: stepKeep, again: time.Hour,
+			b:     makeBenchmark("x", time.Hour, ttl(3600), func(b *v1alpha1.LatencyBenchmark) { b.Status.CompletionTime = &metav1.Time{Time: noon} }),
+			again: time.Hour,
 		},
 		"without a completion time nothing is counted": {
-			b: makeBenchmark("x", time.Hour, ttl(0), func(b *v1alpha1.LatencyBenchmark) { b.Status.CompletionTime = nil }), kind: stepKeep,
+			b: makeBenchmark("x", time.Hour, ttl(0), func(b *v1alpha1.LatencyBenchmark) { b.Status.CompletionTime = nil }),
 		},
 		"with fewer newer ones than are kept it stays": {
 			b: makeBenchmark("x", time.Hour, series("s", 2)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 2))},
-			kind: stepKeep,
 		},
 		"with as many it goes": {
 			b:      makeBenchmark("x", time.Hour, series("s", 2)),
 			others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 9)), makeBenchmark("z", time.Minute, series("s", 0))},
-			kind:   stepDelete, message: []string{"historyLimit is 2", "2 newer", "series s"},
+			gone:   true, message: []string{"historyLimit is 2", "2 newer", "series s"},
 		},
 		"it does not count itself, older ones, failed ones, running ones, those that go, those of pairs, and other series": {
 			b: makeBenchmark("x", time.Hour, series("s", 1)),
 			others: []v1alpha1.LatencyBenchmark{
-				makeBenchmark("older", 2*time.Hour, series("s", 1)), makeBenchmark("failed", time.Minute, series("s", 1), failed),
-				makeBenchmark("running", time.Minute, series("s", 1), running), makeBenchmark("going", time.Minute, series("s", 1), going),
+				makeBenchmark("older", 2*time.Hour, series("s", 1)), makeBenchmark("failed", time.Minute, series("s", 1), unsuccessful),
+				makeBenchmark("running", time.Minute, series("s", 1), unfinished), makeBenchmark("going", time.Minute, series("s", 1), going),
 				makeBenchmark("pair-p1", time.Minute, series("s", 1), ownedBy("tailgate.dev/v1alpha1", "LatencyMatrix", "uid-pair")),
 				makeBenchmark("other", time.Minute, series("t", 1)), makeBenchmark("none", time.Minute),
 			},
-			kind: stepKeep,
 		},
 		"of one second, the name decides": {
 			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("w", time.Hour, series("s", 1))},
-			kind: stepKeep,
 		},
 		"of one second, the name decides against it": {
 			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Hour, series("s", 1))},
-			kind: stepDelete,
+			gone: true,
 		},
 		"without the label there is no series": {
 			b:      makeBenchmark("x", time.Hour, func(b *v1alpha1.LatencyBenchmark) { b.Spec.HistoryLimit = 1 }),
-			others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute)}, kind: stepKeep,
+			others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute)},
 		},
 		"a failed one goes as others do": {
-			b: makeBenchmark("x", time.Hour, series("s", 1), failed), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1))},
-			kind: stepDelete,
+			b: makeBenchmark("x", time.Hour, series("s", 1), unsuccessful), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1))},
+			gone: true,
 		},
 		"a number is enough where the time is not over": {
 			b: makeBenchmark("x", time.Hour, series("s", 1), ttl(1e6)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1))},
-			kind: stepDelete,
+			gone: true,
 		},
 		"a baseline stays, and the event names its user": {
-			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, running, against("x"))},
-			kind: stepKeep, message: []string{"ttlSecondsAfterFinished is 0", "baseline of LatencyBenchmark after", "delete that one"}, again: KeptAgain,
+			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, unfinished, against("x"))},
+			message: []string{"ttlSecondsAfterFinished is 0", "; after"},
 		},
 		"so does one in a series": {
 			b: makeBenchmark("x", time.Hour, series("s", 1)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("y", time.Minute, series("s", 1), against("x"))},
-			kind: stepKeep, message: []string{"historyLimit is 1", "LatencyBenchmark y"}, again: KeptAgain,
+			message: []string{"historyLimit is 1", "; y"},
 		},
 		"the baseline of one that goes may go": {
 			b: makeBenchmark("x", time.Hour, ttl(0)), others: []v1alpha1.LatencyBenchmark{makeBenchmark("after", time.Minute, going, against("x"))},
-			kind: stepDelete,
+			gone: true,
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := decide(&c.b, append(c.others, c.b), noon)
-			if got.kind != c.kind || got.again != c.again {
-				t.Fatalf("got %q (%s), again after %s; want %q, %s", got.kind, got.message, got.again, c.kind, c.again)
+			why, user, again := expiryOf(&c.b, append(c.others, c.b), noon)
+			if gone := why != "" && user == ""; gone != c.gone || why == "" && again != c.again {
+				t.Fatalf("gone %t (%s; %s), again after %s; want %t, %s", gone, why, user, again, c.gone, c.again)
 			}
 			for _, part := range c.message {
-				if !strings.Contains(got.message, part) {
-					t.Errorf("message %q does not say %q", got.message, part)
+				if !strings.Contains(why+"; "+user, part) {
+					t.Errorf("%q, used by %q, does not say %q", why, user, part)
 				}
 			}
-			if got.kind == stepKeep && len(c.message) == 0 && got.message != "" {
-				t.Errorf("message %q of nothing", got.message)
+			if !c.gone && len(c.message) == 0 && why != "" {
+				t.Errorf("message %q of nothing", why)
 			}
 		})
 	}
@@ -187,8 +182,8 @@ func TestCompletions(t *testing.T) {
 		before, after v1alpha1.LatencyBenchmark
 		want          bool
 	}{
-		"completed":             {makeBenchmark("x", 0, running), makeBenchmark("x", 0), true},
-		"failed":                {makeBenchmark("x", 0, running), makeBenchmark("x", 0, failed), false},
+		"completed":             {makeBenchmark("x", 0, unfinished), makeBenchmark("x", 0), true},
+		"failed":                {makeBenchmark("x", 0, unfinished), makeBenchmark("x", 0, unsuccessful), false},
 		"as before":             {makeBenchmark("x", 0), makeBenchmark("x", 0), false},
 		"came to a series late": {makeBenchmark("x", 0), makeBenchmark("x", 0, series("s", 1)), true},
 	}
