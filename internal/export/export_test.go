@@ -426,14 +426,14 @@ func rewritten(all map[string]string) fstest.MapFS {
 		}
 	}
 	for _, name := range manifests {
-		var m Manifest
+		var m result.Manifest
 		if json.Unmarshal(fsys[name].Data, &m) != nil {
 			continue
 		}
 		m.Files = nil
 		for file, content := range fsys {
 			if rest, within := strings.CutPrefix(file, strings.TrimSuffix(path.Dir(name)+"/", "./")); within && rest != manifestFile {
-				m.Files = append(m.Files, File{Path: rest, Bytes: int64(len(content.Data)), SHA256: digest(content.Data)})
+				m.Files = append(m.Files, result.NewFile(rest, content.Data))
 			}
 		}
 		fsys[name].Data, _ = json.Marshal(m)
