@@ -23,6 +23,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // ReadDir reads the export in a directory: see Read. It reads no file outside the directory, not even through links.
@@ -172,6 +174,15 @@ func (m manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 			return Benchmark{}, err
 		}
 		b.Runs = append(b.Runs, run)
+	}
+	// The agents of hosts without Kubernetes write only what they measured.
+	if len(b.Runs) > 0 && len(object.Status.Results) == 0 {
+		collected, err := rounds.Of(object.Spec, b.Runs...)
+		if err != nil {
+			return Benchmark{}, err
+		}
+		all, status := summary.Summarize(collected), &object.Status
+		status.Results, status.Warnings, status.Endpoints, status.Summary = all.Results, all.Warnings, all.Endpoints, all.Headline
 	}
 	if b.Matrix == nil && len(m.Pairs) > 0 {
 		return Benchmark{}, fmt.Errorf("a LatencyBenchmark has no pairs, and %s lists some", manifestFile)

@@ -169,13 +169,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 // runs writes the stored results.
 func (w *writer) runs(under string, b Benchmark) error {
 	for _, r := range b.Runs {
-		kept, err := r.ConfigMap(r.Client.Run, b.Object.Namespace, nil, metav1.OwnerReference{})
-		if err != nil {
-			return fmt.Errorf("run %s: %w", r.Client.Run, err)
-		}
-		for name, content := range map[string][]byte{
-			result.KeyClient: kept.BinaryData[result.KeyClient], result.KeyServer: kept.BinaryData[result.KeyServer], result.KeyPods: []byte(kept.Data[result.KeyPods]),
-		} {
+		for name, content := range r.Files() {
 			if err := w.file(path.Join(under, runsDir, r.Client.Run, name), content); err != nil {
 				return err
 			}
