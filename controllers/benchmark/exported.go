@@ -57,43 +57,43 @@ func (r *Reconciler) exportResults(ctx context.Context, b *v1alpha1.LatencyBench
 		return judge.Results{}, err
 	}
 	if cm == nil {
-		return without(v1alpha1.ReasonBaselineMissing, "%s", noExport(named.ConfigMapName)), nil
+		return judge.Results{Trouble: &verdict.Blocker{Reason: v1alpha1.ReasonBaselineMissing, Message: noExport(named.ConfigMapName)}}, nil
 	}
-	held, err := export.ReadConfigMap(ctx, cm, named.SHA256)
+	results, trouble := judge.Results{}, (*verdict.Blocker)(nil)
+	refuse := func(reason, format string, args ...any) error {
+		trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
+		return errRefused
+	}
+	err = export.ReadConfigMap(ctx, cm, named.SHA256, func(of *v1alpha1.LatencyBenchmark) error {
+		results.Collection = rounds.NewUnmerged(of.Spec)
+		return unlike(b, of, refuse)
+	}, func(run result.Stored) error {
+		if !hasEvidence(run.Client) || !hasEvidence(run.Server) {
+			return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: run %s has no evidence of where it was measured, %s", fieldExport, run.Client.Run, onlyDescribed)
+		}
+		return results.Add(run)
+	})
 	switch {
+	case err == nil:
+		return results, nil
 	case errors.Is(err, export.ErrDigest):
-		return without(v1alpha1.ReasonBaselineDigestDiffers,
-			"%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust", fieldExportSum, cm.Name, oneLine(err.Error())), nil
-	case err != nil:
-		return without(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
-			fieldExportName, cm.Name, oneLine(err.Error())), nil
+		_ = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
+			fieldExportSum, cm.Name, oneLine(err.Error()))
+	case !errors.Is(err, errRefused):
+		_ = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
+			fieldExportName, cm.Name, oneLine(err.Error()))
 	}
-	if trouble := unlike(b, held.Object); trouble != nil {
-		return judge.Results{Trouble: trouble}, nil
-	}
-	results := judge.Results{Collection: rounds.NewUnmerged(held.Object.Spec)}
-	for run, err := range held.Runs() {
-		if err == nil && !(hasEvidence(run.Client) && hasEvidence(run.Server)) {
-			return without(v1alpha1.ReasonBaselineWithoutEvidence, "%s: run %s has no evidence of where it was measured, so that it can only be described; "+
-				"name an export of a benchmark, or one of tailgate-agent bare", fieldExport, run.Client.Run), nil
-		}
-		if err == nil {
-			err = results.Add(run)
-		}
-		if err != nil {
-			return without(v1alpha1.ReasonBaselineUnreadable, "%s: %s; export it again", fieldExport, oneLine(err.Error())), nil
-		}
-	}
-	return results, nil
+	return judge.Results{Trouble: trouble}, nil
 }
 
-// without returns the reason why there are no results.
-func without(reason, format string, args ...any) judge.Results {
-	return judge.Results{Trouble: &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}}
-}
+// errRefused is returned for an export with which a benchmark cannot be compared.
+var errRefused = errors.New("refused")
 
-// unlike returns the reason why a benchmark cannot be compared with an exported benchmark, by their specs; nil if it can be.
-func unlike(b, exported *v1alpha1.LatencyBenchmark) *verdict.Blocker {
+// onlyDescribed ends the message about an export without evidence.
+const onlyDescribed = "so that it can only be described; name an export of a benchmark, or one of tailgate-agent bare"
+
+// unlike refuses an exported benchmark with which a benchmark cannot be compared, by their specs and the list of its runs.
+func unlike(b, exported *v1alpha1.LatencyBenchmark, refuse func(reason, format string, args ...any) error) error {
 	missing, stored := plan.RoundNumbers(exported), exported.Status.Stored
 	planned := len(missing)
 	for _, s := range stored {
@@ -102,14 +102,15 @@ func unlike(b, exported *v1alpha1.LatencyBenchmark) *verdict.Blocker {
 	own, other := b.Spec, exported.Spec
 	switch {
 	case own.Tool != other.Tool:
-		return without(v1alpha1.ReasonBaselineUnlike, "%s: it was measured with tool %s, and this benchmark with %s; compare results of one tool", fieldExport, other.Tool, own.Tool).Trouble
+		return refuse(v1alpha1.ReasonBaselineUnlike, "%s: it was measured with tool %s, and this benchmark with %s; compare results of one tool", fieldExport, other.Tool, own.Tool)
 	case own.LatencyType != other.LatencyType:
-		return without(v1alpha1.ReasonBaselineUnlike, "%s: it is of latencyType %s, and this benchmark of %s; compare results of one latencyType", fieldExport, other.LatencyType, own.LatencyType).Trouble
+		return refuse(v1alpha1.ReasonBaselineUnlike, "%s: it is of latencyType %s, and this benchmark of %s; compare results of one latencyType",
+			fieldExport, other.LatencyType, own.LatencyType)
 	case len(stored) == 0:
-		return without(v1alpha1.ReasonBaselineWithoutEvidence, "%s: it has no stored runs, so that it can only be described; name an export of a benchmark, or one of tailgate-agent bare", fieldExport).Trouble
+		return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: it has no stored runs, %s", fieldExport, onlyDescribed)
 	case succeededStatus(exported) != metav1.ConditionTrue || len(stored) != planned || len(missing) > 0:
-		return without(v1alpha1.ReasonBaselineNotComplete, "%s: it has %d of %d runs, and condition Succeeded %q; export a benchmark that is complete",
-			fieldExport, len(stored), planned, succeededStatus(exported)).Trouble
+		return refuse(v1alpha1.ReasonBaselineNotComplete, "%s: it has %d of %d runs, and condition Succeeded %q; export a benchmark that is complete",
+			fieldExport, len(stored), planned, succeededStatus(exported))
 	}
 	return nil
 }

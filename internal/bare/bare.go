@@ -7,6 +7,7 @@ package bare
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -33,17 +34,19 @@ import (
 const (
 	// maxFile bounds the file with the benchmark, in bytes: an API server accepts no larger object.
 	maxFile = 3 << 20
+	// maxRounds is the API's.
+	maxRounds = 100
 	// peerTimeout is how long the server waits for its client in each round: a person starts the client.
 	peerTimeout = 10 * time.Minute
 	// stopGrace is how long an agent may take to end when the program is interrupted.
 	stopGrace = 5 * time.Second
-	usage     = "usage: tailgate-agent bare server --address ADDRESS --cpus LIST -f FILE, then TAILGATE_KEY=KEY tailgate-agent bare client --server ADDRESS --cpus LIST -o DIR -f FILE; " +
-		"FILE is the JSON of a LatencyBenchmark, as from kubectl get lbench NAME -o json"
+	usage     = "usage: tailgate-agent bare server -f FILE --server ADDRESS --cpus LIST, then, on the other host, " +
+		plan.EnvKey + "=KEY tailgate-agent bare client -f FILE --server ADDRESS --cpus LIST -o DIR"
 )
 
 // end is one end of the benchmark, on this host.
 type end struct {
-	role, file, variant, cpuList, address, server, output string
+	role, file, variant, cpuList, server, output string
 	// key is the secret that both ends share.
 	key    string
 	cpus   []int
@@ -61,15 +64,15 @@ func Run(ctx context.Context, args []string, key string, tools tool.Registry, st
 	}
 	benchmark, err := read(e.file, e.variant)
 	if err != nil {
-		return err
+		return fmt.Errorf("-f %s: %w", e.file, err)
 	}
 	if e.driver, err = tools.Get(benchmark.Spec.Tool); err != nil {
-		return fmt.Errorf("spec.tool: %w", err)
+		return fmt.Errorf("-f %s: spec.tool: %w", e.file, err)
 	}
 	e.runs = plan.Runs(benchmark)
 	for _, cell := range e.runs[0].Cells {
 		if err := e.driver.Validate(cell); err != nil {
-			return fmt.Errorf("%s: spec.workload: %w", e.file, err)
+			return fmt.Errorf("-f %s: spec.workload: %w", e.file, err)
 		}
 	}
 	if e.host, err = os.Hostname(); err != nil {
@@ -88,31 +91,25 @@ func (e *end) parse(args []string) error {
 	e.role = args[0]
 	flags := flag.NewFlagSet(e.role, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.StringVar(&e.file, "f", "", "")
-	flags.StringVar(&e.variant, "variant", "", "")
-	flags.StringVar(&e.cpuList, "cpus", "", "")
-	flags.StringVar(&e.address, "address", "", "")
-	flags.StringVar(&e.server, "server", "", "")
-	flags.StringVar(&e.output, "o", "", "")
+	for name, value := range map[string]*string{"f": &e.file, "variant": &e.variant, "cpus": &e.cpuList, "server": &e.server, "o": &e.output} {
+		flags.StringVar(value, name, "", "")
+	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return fmt.Errorf("%w; %s", err, usage)
 	}
 	cpus, err := result.ParseCPUs(e.cpuList)
-	isServer := e.role == v1alpha1.RoleServer
-	switch {
+	switch client := e.role == v1alpha1.RoleClient; {
 	case flags.NArg() > 0:
-		return fmt.Errorf("%q: %s", flags.Arg(0), usage)
+		return fmt.Errorf("%q is not a flag; %s", flags.Arg(0), usage)
 	case e.file == "":
-		return errors.New("-f: name the file of the LatencyBenchmark")
+		return errors.New("-f: name the file with the JSON of the LatencyBenchmark")
 	case err != nil:
 		return fmt.Errorf("--cpus: %q is not a list of CPUs such as 2-3", e.cpuList)
-	case isServer && net.ParseIP(e.address) == nil:
-		return fmt.Errorf("--address: %q is not an address of this host on the measured network", e.address)
-	case !isServer && net.ParseIP(e.server) == nil:
-		return fmt.Errorf("--server: %q is not the address that the server's end was given", e.server)
-	case !isServer && e.output == "":
-		return errors.New("-o: name the directory that the export is written to")
-	case !isServer && e.key == "":
+	case net.ParseIP(e.server) == nil:
+		return fmt.Errorf("--server: %q is not an IP address: give that of the server's host on the measured network", e.server)
+	case client && e.output == "":
+		return errors.New("-o: name the directory to write the export to")
+	case client && e.key == "":
 		return fmt.Errorf("%s is not set: set it to the key that the server's end prints", plan.EnvKey)
 	}
 	e.cpus = cpus.List()
@@ -124,26 +121,33 @@ func (e *end) parse(args []string) error {
 func read(file, variant string) (*v1alpha1.LatencyBenchmark, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, fmt.Errorf("-f: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil || len(content) > maxFile {
-		return nil, fmt.Errorf("-f: %s is not a file of at most %d MiB", file, maxFile>>20)
+		return nil, fmt.Errorf("it is not a file of at most %d MiB", maxFile>>20)
 	}
+	return parse(content, variant)
+}
+
+func parse(content []byte, variant string) (*v1alpha1.LatencyBenchmark, error) {
 	given := &v1alpha1.LatencyBenchmark{}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(given); err != nil {
-		return nil, fmt.Errorf("-f: %s is not the JSON of a LatencyBenchmark of this version: %w", file, err)
+		return nil, fmt.Errorf("it is not the JSON of a LatencyBenchmark of this version: %w", err)
 	}
 	spec := &given.Spec
 	switch {
-	case given.APIVersion != v1alpha1.GroupVersion.String() || given.Kind != kind || given.Name == "":
-		return nil, fmt.Errorf("-f: %s has apiVersion %.80q, kind %.80q, name %.80q, and is not a LatencyBenchmark of %s", file, given.APIVersion, given.Kind, given.Name, v1alpha1.GroupVersion)
-	case spec.Rounds < 1 || spec.Rounds > 100 || spec.Workload.Duration.Duration <= 0 || len(spec.Workload.Protocols)+len(spec.Workload.Streams) == 0:
-		return nil, fmt.Errorf("-f: %s lacks spec.rounds, spec.workload.duration or spec.workload.protocols, which an API server fills in: "+
-			"use kubectl get lbench NAME -o json, or kubectl create --dry-run=server -o json -f", file)
+	case given.APIVersion != v1alpha1.GroupVersion.String() || given.Kind != "LatencyBenchmark" || given.Name == "" || strings.Contains(given.Name, "/"):
+		return nil, fmt.Errorf("it has apiVersion %.80q, kind %.80q, name %.80q, and is not a LatencyBenchmark of %s", given.APIVersion, given.Kind, given.Name, v1alpha1.GroupVersion)
+	case spec.Rounds < 1 || spec.Rounds > maxRounds || spec.Workload.Duration.Duration <= 0 || len(spec.Workload.Protocols)+len(spec.Workload.Streams) == 0:
+		return nil, errors.New("spec.rounds, spec.workload.duration or spec.workload.protocols is not as an API server fills it in: " +
+			"use kubectl get lbench NAME -o json, or kubectl create --dry-run=server -o json")
+	}
+	if len(spec.Variants) == 0 && variant == "" {
+		return ofHosts(given, nil)
 	}
 	names := []string{}
 	for i := range spec.Variants {
@@ -151,13 +155,8 @@ func read(file, variant string) (*v1alpha1.LatencyBenchmark, error) {
 			return ofHosts(given, spec.Variants[i:i+1])
 		}
 	}
-	if len(names) > 0 || variant != "" {
-		return nil, fmt.Errorf("--variant: name one of the variants (%s): two hosts measure one at a time", strings.Join(names, ", "))
-	}
-	return ofHosts(given, nil)
+	return nil, fmt.Errorf("--variant: %q is not one of its variants (%s); two hosts measure one at a time", variant, strings.Join(names, ", "))
 }
-
-const kind = "LatencyBenchmark"
 
 // ofHosts returns a new benchmark that measures these variants, at most one, over the network of the hosts.
 func ofHosts(given *v1alpha1.LatencyBenchmark, variants []v1alpha1.Variant) (*v1alpha1.LatencyBenchmark, error) {
@@ -186,7 +185,7 @@ func (e *end) serve(ctx context.Context) error {
 		fmt.Fprintf(e.stdout, "%s=%s\n", plan.EnvKey, e.key)
 	}
 	for _, run := range e.runs {
-		if _, err := e.round(ctx, run, e.address); err != nil {
+		if _, err := e.round(ctx, run, e.server); err != nil {
 			return err
 		}
 	}
@@ -218,7 +217,7 @@ func (e *end) round(ctx context.Context, run plan.Run, address string) ([]byte, 
 	}
 	if err := cmd.Wait(); err != nil {
 		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-		return nil, fmt.Errorf("%s: %w: %s", run.Name, err, strings.TrimPrefix(lines[len(lines)-1], "agent: "))
+		return nil, fmt.Errorf("%s: %s", run.Name, cmp.Or(strings.TrimPrefix(lines[len(lines)-1], "agent: "), err.Error()))
 	}
 	own, err := result.ReadFrameOf(bytes.NewReader(log.Bytes()), e.role)
 	if err != nil {

@@ -176,7 +176,7 @@ func (m manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 		b.Runs = append(b.Runs, run)
 	}
 	// The agents of hosts without Kubernetes write only what they measured.
-	if len(b.Runs) > 0 && len(object.Status.Results) == 0 {
+	if len(b.Runs) > 0 && b.Runs[0].ClientSeen.Bare && len(object.Status.Results) == 0 {
 		collected, err := rounds.Of(object.Spec, b.Runs...)
 		if err != nil {
 			return Benchmark{}, err

@@ -81,7 +81,7 @@ func measureHosts(ctx context.Context, b *v1alpha1.LatencyBenchmark) string {
 		return cmd
 	}
 	said := gbytes.NewBuffer()
-	server := start(pair.Server, "", said, "server", "-f", "benchmark.json", "--address", hostServer, "--cpus", "1")
+	server := start(pair.Server, "", said, "server", "-f", "benchmark.json", "--server", hostServer, "--cpus", "1")
 	defer func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
