@@ -143,6 +143,15 @@ const (
 	ReasonBaselineNotComplete = "BaselineNotComplete"
 	// ReasonBaselineResultsMissing surfaces when a user deleted or changed one of that benchmark's stored results.
 	ReasonBaselineResultsMissing = "BaselineResultsMissing"
+	// ReasonBaselineDigestDiffers surfaces when criteria.baseline.export names a ConfigMap with another export than sha256 says. The
+	// next three reasons, too, are about that export.
+	ReasonBaselineDigestDiffers = "BaselineDigestDiffers"
+	// ReasonBaselineUnreadable surfaces when it is too large, damaged, or of another version.
+	ReasonBaselineUnreadable = "BaselineUnreadable"
+	// ReasonBaselineUnlike surfaces when it is of another tool or latencyType.
+	ReasonBaselineUnlike = "BaselineUnlike"
+	// ReasonBaselineWithoutEvidence surfaces when it does not have the evidence of both ends of all its runs.
+	ReasonBaselineWithoutEvidence = "BaselineWithoutEvidence"
 )
 
 // ReasonKept is the reason of the event that says why a benchmark is not deleted although its spec requests it: another

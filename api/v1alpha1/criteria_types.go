@@ -12,7 +12,7 @@ import (
 // Criteria are the conditions that a benchmark's results must meet. The rules may change after the measurement: the stored
 // results are then judged again.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxIncreaseMessages) && !has(r.maxDecrease))",message="baseline: maxIncrease, maxIncreaseMessages and maxDecrease compare with a baseline; name one by benchmarkRef, variant or accepted, or use maxLatency, maxMessages and minBitsPerSecond"
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxIncreaseMessages) && !has(r.maxDecrease))",message="baseline: maxIncrease, maxIncreaseMessages and maxDecrease compare with a baseline; name one by benchmarkRef, variant, accepted or export, or use maxLatency, maxMessages and minBitsPerSecond"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: applies only to a baseline; remove it, or set baseline"
 type Criteria struct {
 	// rules are the limits, 1 to 32; each applies to all cells that it selects. The verdict is Fail if a rule fails, Pass if all
@@ -196,7 +196,7 @@ func (r *Rule) Compares() bool {
 
 // Baseline names results to compare with.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.accepted), has(self.matrixRef)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant, accepted and matrixRef"
+// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.accepted), has(self.matrixRef), has(self.export)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant, accepted, matrixRef and export"
 type Baseline struct {
 	// benchmarkRef names another benchmark of the same namespace, whose stored results are compared cell by cell with the
 	// same variant. The verdict is updated when they change. Until that benchmark is complete, it is Inconclusive.
@@ -219,6 +219,12 @@ type Baseline struct {
 	// same roles. Only the template of a LatencyMatrix may set it.
 	// +optional
 	MatrixRef *ObjectName `json:"matrixRef,omitempty"`
+
+	// export is an export of a LatencyBenchmark of another cluster, or of two hosts without Kubernetes, in a ConfigMap of the same
+	// namespace. It must be of the same tool and latencyType, complete, and with the evidence of all its runs; it is compared cell
+	// by cell with the same variant. Otherwise, the verdict is Inconclusive.
+	// +optional
+	Export *ExportedBaseline `json:"export,omitempty"`
 }
 
 // baseline returns the baseline of the criteria, which may be nil; it is empty if there is none.
@@ -238,6 +244,9 @@ func (c *Criteria) BaselineMatrix() string { return c.baseline().MatrixRef.name(
 // BaselineAccepted returns the accepted result that the criteria, which may be nil, compare with; nil if they name none.
 func (c *Criteria) BaselineAccepted() *AcceptedBaseline { return c.baseline().Accepted }
 
+// BaselineExport returns the export that the criteria, which may be nil, compare with; nil if they name none.
+func (c *Criteria) BaselineExport() *ExportedBaseline { return c.baseline().Export }
+
 func (n *ObjectName) name() string {
 	if n == nil {
 		return ""
@@ -253,6 +262,21 @@ type AcceptedBaseline struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	GateName string `json:"gateName,omitempty"`
+}
+
+// ExportedBaseline names an export that a ConfigMap contains, as `kubectl tailgate export --configmap` writes it.
+type ExportedBaseline struct {
+	// configMapName is the name of the ConfigMap, in the namespace of the benchmark.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	ConfigMapName string `json:"configMapName"`
+
+	// sha256 is the SHA-256 of the export's manifest.json, in hexadecimal, which `kubectl tailgate export` prints. It covers every
+	// byte that is read: whoever may write the ConfigMap can withhold the baseline, but cannot replace it.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	SHA256 string `json:"sha256"`
 }
 
 // ObjectName names an object.

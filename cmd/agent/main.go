@@ -1,7 +1,8 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
 // in the environment. "agent hold" sleeps in the hold pods of gates until a signal stops it. "agent verified" is the probe of hold
 // pods on verified nodes: it fails if the node runs another boot or kernel than the one that was verified. "agent unverified" is
-// the probe of all other hold pods: it fails. "agent inspect" inspects the node for kubectl tailgate doctor.
+// the probe of all other hold pods: it fails. "agent inspect" inspects the node for kubectl tailgate doctor. "agent bare" is one end of
+// a benchmark between two hosts without Kubernetes.
 package main
 
 import (
@@ -11,10 +12,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/agent"
+	"github.com/tailgate-dev/tailgate/internal/bare"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
@@ -24,7 +27,7 @@ import (
 const terminationLog = "/dev/termination-log"
 
 // verbs are all verbs of the agent.
-const verbs = "client|server|hold|verified|unverified|inspect"
+const verbs = "client|server|hold|verified|unverified|inspect|bare"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -38,6 +41,9 @@ func main() {
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, terminationLog string) error {
 	if len(args) > 0 && args[0] == "verified" {
 		return agent.Verified("/", args[1:])
+	}
+	if len(args) > 0 && args[0] == "bare" {
+		return bare.Run(ctx, args[1:], getenv(plan.EnvKey), all.Registry(), stdout)
 	}
 	if len(args) != 1 {
 		return fmt.Errorf("usage: agent %s", verbs)
@@ -53,6 +59,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:
 	default:
 		return fmt.Errorf("unknown verb %q: usage: agent %s", args[0], verbs)
+	}
+	scratch := plan.Scratch
+	if folder := getenv(plan.EnvFolder); folder != "" {
+		scratch, terminationLog = filepath.Join(folder, "scratch"), filepath.Join(folder, "termination")
 	}
 	task, err := plan.DecodeTask(getenv(plan.EnvTask))
 	if err != nil {
@@ -70,7 +80,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	}
 	a := &agent.Agent{
 		Task: task, Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Key: getenv(plan.EnvKey),
-		Tools: all.Registry(), Scratch: plan.Scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
+		Tools: all.Registry(), Scratch: scratch, Log: stdout, TerminationLog: terminationLog, Root: "/",
 	}
 	// The tools inherit the environment of the agent, and do not need the key.
 	if err := os.Unsetenv(plan.EnvKey); err != nil {

@@ -247,6 +247,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		own := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}
 		return append(comparedWith(ctx, client.MatchingFields{indexBaseline: own.String()}), own)
 	})
+	ofExport := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return comparedWith(ctx, client.MatchingFields{indexBaselineExport: client.ObjectKeyFromObject(o).String()})
+	})
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(requests)).
 		Owns(&corev1.Pod{}, builder.WithPredicates(controllers.NotCreated)).
@@ -266,6 +269,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(controllers.NotCreated, baselineChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
+		Watches(&corev1.ConfigMap{}, ofExport, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
 		// Other workers go on while one waits for an answer, and world.unseen keeps a benchmark from overtaking an older one.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -295,6 +299,8 @@ const (
 	indexBaseline = "baseline"
 	// indexBaselineGate finds benchmarks by the name of the LatencyGate whose accepted result is their baseline.
 	indexBaselineGate = "baselineGate"
+	// indexBaselineExport finds benchmarks by the ConfigMap of the export that is their baseline, as namespace/name.
+	indexBaselineExport = "baselineExport"
 )
 
 // baselineIndices are the values of the indices for a benchmark.
@@ -312,6 +318,12 @@ var baselineIndices = map[string]client.IndexerFunc{
 	indexBaselineGate: func(o client.Object) []string {
 		if accepted := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineAccepted(); accepted != nil {
 			return []string{accepted.GateName}
+		}
+		return nil
+	},
+	indexBaselineExport: func(o client.Object) []string {
+		if export := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineExport(); export != nil {
+			return []string{types.NamespacedName{Namespace: o.GetNamespace(), Name: export.ConfigMapName}.String()}
 		}
 		return nil
 	},

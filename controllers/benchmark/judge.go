@@ -102,7 +102,8 @@ func inconclusive(v *v1alpha1.Verdict) string {
 		}
 		switch rule.Reason {
 		case v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
-			v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing:
+			v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
+			v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence:
 			return rule.Reason
 		}
 		break
@@ -116,8 +117,11 @@ type compared struct {
 	benchmark *v1alpha1.LatencyBenchmark
 	// gate is the LatencyGate that has accepted it, and uid its UID; empty if the criteria name the benchmark itself.
 	gate, uid string
-	// missing is why there is no baseline; empty if the benchmark exists.
+	// missing is why there is no baseline; empty if the benchmark, or the ConfigMap of the export, exists.
 	missing string
+	// export is the export that is the baseline, and held the version of its ConfigMap; nil if the baseline is a benchmark.
+	export *v1alpha1.ExportedBaseline
+	held   version
 }
 
 // settled returns the baseline for the status if a LatencyGate has accepted it; nil for any other baseline.
@@ -131,6 +135,9 @@ func (c *compared) settled() *v1alpha1.VerdictBaseline {
 // baseline gets the baseline of a benchmark's criteria.
 func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
 	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
+	if c.export = b.Spec.Criteria.BaselineExport(); c.export != nil {
+		return c, r.lookExport(ctx, b.Namespace, c)
+	}
 	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineBenchmark()}
 	if named := b.Spec.Criteria.BaselineAccepted(); named != nil {
 		c.gate = named.GateName
@@ -203,8 +210,13 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 		return controllers.Digest(s)
 	}
 	own, err := digest(b.Spec.Criteria, b)
-	if err != nil || baseline == nil || baseline.benchmark.Name == "" {
+	switch {
+	case err != nil || baseline == nil:
 		return own, err
+	case baseline.export != nil:
+		return own + "." + string(baseline.held.uid) + baseline.held.resourceVersion, nil
+	case baseline.benchmark.Name == "":
+		return own, nil
 	}
 	other, err := digest(nil, baseline.benchmark)
 	return own + "." + other, err
@@ -241,7 +253,7 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	}
 	var before *judge.Results
 	if baseline != nil {
-		results, err := r.baselineResults(ctx, baseline)
+		results, err := r.baselineResults(ctx, b, baseline)
 		if errors.Is(err, result.ErrCorrupt) {
 			return judgement{status: unreadable(err)}, nil
 		}
@@ -288,7 +300,10 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 }
 
 // baselineResults returns the results of a baseline, or the reason why it has none.
-func (r *Reconciler) baselineResults(ctx context.Context, c *compared) (judge.Results, error) {
+func (r *Reconciler) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (judge.Results, error) {
+	if c.export != nil && c.missing == "" {
+		return r.exportResults(ctx, b, c.export)
+	}
 	baseline := c.benchmark
 	results := judge.Results{}
 	trouble := func(reason, format string, args ...any) (judge.Results, error) {

@@ -68,7 +68,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	document, err := a.measure(work)
 	if err == nil {
-		err = a.handOver(document)
+		err = a.handOver(a.Log, document)
 	}
 	t := result.Termination{}
 	if err != nil {
@@ -94,8 +94,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// handOver writes the result to the log, small enough for its share of the ConfigMap that will store it.
-func (a *Agent) handOver(d result.Document) error {
+// handOver writes the result to a log, small enough for its share of the ConfigMap that will store it.
+func (a *Agent) handOver(log io.Writer, d result.Document) error {
 	d, err := result.Fit(d, result.Share(d.Role, a.Task.Capture))
 	if errors.Is(err, result.ErrTooLarge) {
 		return fail(v1alpha1.OutcomeResultTooLarge, "%v; measure fewer message sizes or rates in one benchmark", err)
@@ -103,7 +103,7 @@ func (a *Agent) handOver(d result.Document) error {
 	if err != nil {
 		return err
 	}
-	return result.WriteFrame(a.Log, d)
+	return result.WriteFrame(log, d)
 }
 
 func (a *Agent) measure(ctx context.Context) (result.Document, error) {

@@ -53,8 +53,26 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	if _, err := l.ask(request{Verb: verbDone}); err != nil {
 		return result.Document{}, lost(err)
 	}
+	if e.Task.SendResult {
+		if err := e.takeResult(l); err != nil {
+			return result.Document{}, lost(err)
+		}
+	}
 	e.conclude(&document.Evidence)
 	return document, nil
+}
+
+// takeResult copies the server's result from the connection, which the server then closes, to the log.
+func (e *endpoint) takeResult(l *link) error {
+	if err := l.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return err
+	}
+	for left := result.MaxLog; l.lines.Scan(); e.logf("%s", l.lines.Bytes()) {
+		if left -= len(l.lines.Bytes()); left < 0 {
+			return fmt.Errorf("its result is longer than %d MiB", result.MaxLog>>20)
+		}
+	}
+	return l.lines.Err()
 }
 
 // connect reaches the server over the interface that the task names, or else over the interface to which the route leads,

@@ -18,7 +18,8 @@ import (
 //	hello    with the token; the server then accepts no other client
 //	prepare  a cell: the server starts the tool's server and answers when it listens
 //	end      of a cell: the server ends the tool's server, whatever its state
-//	done     after the last cell: the server writes its result and ends
+//	done     after the last cell: the server writes its result and ends; with SendResult, it first sends the result,
+//	         in the lines of a log
 //
 // Nothing is sent while a cell is measured. A connection that breaks ends the run on both sides.
 type request struct {

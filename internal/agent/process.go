@@ -59,7 +59,7 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	p.cmd.WaitDelay = outputGrace
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	begin := readClocks()
-	if err := startOn(p.cmd, cpus); err != nil {
+	if err := StartOn(p.cmd, cpus); err != nil {
 		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
 	}
 	go func() {
@@ -73,9 +73,9 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	return p, nil
 }
 
-// startOn starts a command with the affinity of these CPUs from its first instruction on: a child inherits the
+// StartOn starts a command with the affinity of these CPUs from its first instruction on: a child inherits the
 // affinity of the thread that forks it.
-func startOn(cmd *exec.Cmd, cpus []int) error {
+func StartOn(cmd *exec.Cmd, cpus []int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, own unix.CPUSet

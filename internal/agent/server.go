@@ -70,6 +70,9 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	}
 	e.conclude(&document.Evidence)
 	document.Captured = e.captured
+	if e.Task.SendResult {
+		return document, e.handOver(l.conn, document)
+	}
 	return document, nil
 }
 

@@ -9,32 +9,43 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // newExport returns the verb that keeps results outside the cluster.
 func newExport(c *cluster) *cobra.Command {
 	e := &exporter{cluster: c}
 	cmd := &cobra.Command{
-		Use:   "export NAME|lmatrix/NAME|PATH... -o DIR",
+		Use:   "export NAME|lmatrix/NAME|PATH... -o DIR | export NAME|PATH --configmap NAME",
 		Short: "Keep the results of LatencyBenchmarks in a directory",
 		Long: "Keep the results of LatencyBenchmarks in a directory, each in a subdirectory with its name: the LatencyBenchmark\n" +
 			"itself, its stored results after verifying their digests, histograms as .hgrm and .hlog for HdrHistogram's tools,\n" +
 			"evidence as JSON, and results as JSON and CSV. For a LatencyMatrix (lmatrix/NAME), it contains those of each pair.\n\n" +
 			"get, compare, gate, report and export read an export by its PATH, which begins with ./ or /. They verify that it is\n" +
 			"complete and unmodified.\n\n" +
-			"An export is either complete or absent, and overwrites nothing; --overwrite replaces an export of the same name.",
+			"An export is either complete or absent, and overwrites nothing; --overwrite replaces an export of the same name.\n\n" +
+			"With --configmap, the command prints the export of one LatencyBenchmark as a ConfigMap for the namespace of another\n" +
+			"benchmark, in this or another cluster, and on standard error the criteria.baseline that compares with it.",
 		Example: "  " + name + " export before after -n perf -o results\n" +
-			"  " + name + " compare ./results/before ./results/after",
+			"  " + name + " compare ./results/before ./results/after\n" +
+			"  " + name + " export before -n perf --configmap before | kubectl create --context other -n perf -f -",
 		Args:              takes("the names of LatencyBenchmarks", 1, 1000),
 		ValidArgsFunction: c.completeResults(1000, benchmarks, matrices),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if e.configMap != "" {
+				return e.print(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			return e.run(cmd.Context(), args, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVarP(&e.dir, "output", "o", "", "directory that contains a subdirectory for each export")
 	cmd.Flags().BoolVar(&e.overwrite, "overwrite", false, "replace exports of the same names")
+	cmd.Flags().StringVar(&e.configMap, "configmap", "", "print the export as a ConfigMap of this name, for criteria.baseline.export")
+	cmd.MarkFlagsMutuallyExclusive("configmap", "output")
+	cmd.MarkFlagsMutuallyExclusive("configmap", "overwrite")
 	if err := cmd.MarkFlagDirname("output"); err != nil {
 		panic(err) // There is no such flag.
 	}
@@ -46,6 +57,33 @@ type exporter struct {
 	*cluster
 	dir       string
 	overwrite bool
+	configMap string
+}
+
+// print prints the export of one benchmark as a ConfigMap, and to stderr how to name it.
+func (e *exporter) print(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("--configmap: a ConfigMap contains one export; name one LatencyBenchmark")
+	}
+	if problems := validation.IsDNS1123Subdomain(e.configMap); len(problems) > 0 {
+		return fmt.Errorf("--configmap: %q: %s", e.configMap, problems[0])
+	}
+	m, err := e.loadWhole(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if err := onePair("--configmap", m); err != nil {
+		return err
+	}
+	cm, sum, err := export.ConfigMap(m, e.configMap)
+	if err != nil {
+		return fmt.Errorf("--configmap: %w", err)
+	}
+	text, err := result.EncodeJSON(cm)
+	if err := emit(stdout, text, err); err != nil {
+		return err
+	}
+	return say(stderr, "baseline: {export: {configMapName: %s, sha256: %s}}\n", e.configMap, sum)
 }
 
 func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) error {

@@ -1,15 +1,21 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // exportSweep exports perf/sweep with a verdict, and stops the cluster.
@@ -106,6 +112,33 @@ func refused(t *testing.T, args []string, wantCode int, want []string) {
 	}
 }
 
+// The digest of an export is the same in a ConfigMap, whether that is made from the cluster or from the directory.
+func TestExportToConfigMap(t *testing.T) {
+	results := exportSweep(t)
+	kubeconfig := newCluster(t).serve(t)
+	manifest, err := os.ReadFile(filepath.Join(results, "sweep", "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(manifest))
+	code, stdout, stderr := run("export", results, "--configmap", "elsewhere", "--kubeconfig", kubeconfig)
+	if code != 0 || stderr != "baseline: {export: {configMapName: elsewhere, sha256: "+sum+"}}\n" {
+		t.Fatalf("exit code %d, it said %q, want digest %s", code, stderr, sum)
+	}
+	cm := &corev1.ConfigMap{}
+	if err := json.Unmarshal([]byte(stdout), cm); err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	err = export.ReadConfigMap(t.Context(), cm, sum, func(b *v1alpha1.LatencyBenchmark) error { return nil }, func(result.Stored) error { runs++; return nil })
+	if err != nil || runs == 0 || cm.Name != "elsewhere" || cm.Immutable == nil || !*cm.Immutable {
+		t.Errorf("%d runs of %s: %v", runs, cm.Name, err)
+	}
+	if code, _, stderr := run("export", "sweep", "--configmap", "elsewhere", "--kubeconfig", kubeconfig); code != 0 || !strings.HasPrefix(stderr, "baseline: {export: ") {
+		t.Errorf("from the cluster: exit code %d, it said %q", code, stderr)
+	}
+}
+
 func TestExportRefuses(t *testing.T) {
 	s := newCluster(t)
 	kubeconfig := s.serve(t)
@@ -140,6 +173,10 @@ func TestExportRefuses(t *testing.T) {
 		"a damaged export, compared":                  {args: []string{"compare", results, damaged}, want: []string{"damaged export"}},
 		"a damaged export, judged":                    {args: []string{"gate", damaged}, want: []string{"damaged export"}, code: 3},
 		"a damaged export, exported":                  {args: []string{"export", damaged, "-o", exists + "/new"}, want: []string{"damaged export"}},
+		"a ConfigMap of two":                          {args: []string{"export", "sweep", "sweep", "--configmap", "x"}, want: []string{"--configmap", "one LatencyBenchmark"}},
+		"a ConfigMap and a directory":                 {args: []string{"export", "sweep", "--configmap", "x", "-o", exists + "/new"}, want: []string{"configmap", "output"}},
+		"a ConfigMap of another name":                 {args: []string{"export", "sweep", "--configmap", "X_Y"}, want: []string{"--configmap", `"X_Y"`}},
+		"a ConfigMap of a damaged export":             {args: []string{"export", damaged, "--configmap", "x"}, want: []string{"damaged export"}},
 		"a gate that there is not, exported":          {args: []string{"gate", filepath.Join(results, "gate")}, want: []string{"gate"}, code: 3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,44 +45,18 @@ type Benchmark struct {
 	Dir string
 }
 
-// The Format and Version of a Manifest. A reader refuses any other version.
-const (
-	Format  = "tailgate-export"
-	Version = 1
-)
-
-// Manifest is the content of manifest.json.
-type Manifest struct {
-	Format  string `json:"format"`
-	Version int    `json:"version"`
-	// Namespace, Name and UID identify the LatencyBenchmark or LatencyMatrix.
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	// Files lists all files except manifest.json itself, including those of pairs, in the order of their paths.
-	Files []File `json:"files"`
-	// Pairs lists the names of the benchmarks of the pairs of a LatencyMatrix, in order.
-	Pairs []string `json:"pairs,omitempty"`
-
-	// paths holds the paths of Files of a manifest that was read.
-	paths map[string]bool
-}
-
-// File describes a file of an export.
-type File struct {
-	// Path is relative to the manifest, with slashes.
-	Path string `json:"path"`
-	// Bytes is its size, SHA256 its digest in hexadecimal.
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
+// manifest is a Manifest that was read; paths holds its files.
+type manifest struct {
+	result.Manifest
+	paths map[string]result.File
 }
 
 // The files that are read again, and their limits.
 const (
-	manifestFile  = "manifest.json"
-	benchmarkFile = "benchmark.json"
+	manifestFile  = result.ExportManifest
+	benchmarkFile = result.ExportBenchmark
 	matrixFile    = "matrix.json"
-	runsDir       = "runs"
+	runsDir       = result.ExportRuns
 	pairsDir      = "pairs"
 	maxFileBytes  = 256 << 20
 	maxFiles      = 1_000_000

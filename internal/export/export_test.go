@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -426,14 +427,14 @@ func rewritten(all map[string]string) fstest.MapFS {
 		}
 	}
 	for _, name := range manifests {
-		var m Manifest
+		var m result.Manifest
 		if json.Unmarshal(fsys[name].Data, &m) != nil {
 			continue
 		}
 		m.Files = nil
 		for file, content := range fsys {
 			if rest, within := strings.CutPrefix(file, strings.TrimSuffix(path.Dir(name)+"/", "./")); within && rest != manifestFile {
-				m.Files = append(m.Files, File{Path: rest, Bytes: int64(len(content.Data)), SHA256: digest(content.Data)})
+				m.Files = append(m.Files, result.NewFile(rest, content.Data))
 			}
 		}
 		fsys[name].Data, _ = json.Marshal(m)
@@ -505,5 +506,70 @@ func FuzzReadContent(f *testing.F) {
 		for _, form := range report.Forms() {
 			_ = form.Write(&bytes.Buffer{}, b.Object, b.Runs) // It may return an error but must not panic.
 		}
+	})
+}
+
+// nothing is passed what ReadConfigMap reads.
+func nothing(*v1alpha1.LatencyBenchmark) error { return nil }
+
+func TestReadConfigMapRefuses(t *testing.T) {
+	good, sum, err := ConfigMap(measured(t, "sweep"), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := new(bytes.Buffer)
+	z := gzip.NewWriter(bomb)
+	_, _ = z.Write(make([]byte, maxExpanded+1))
+	_ = z.Close()
+	for name, c := range map[string]struct {
+		change func(map[string][]byte)
+		want   error
+	}{
+		"nothing wrong":    {func(map[string][]byte) {}, nil},
+		"no manifest":      {func(d map[string][]byte) { delete(d, "manifest.json") }, ErrNone},
+		"another manifest": {func(d map[string][]byte) { d["manifest.json"] = append(d["manifest.json"], ' ') }, ErrDigest},
+		"no benchmark":     {func(d map[string][]byte) { delete(d, "benchmark.json") }, ErrDamaged},
+		"another one":      {func(d map[string][]byte) { d["benchmark.json"] = append(d["benchmark.json"], ' ') }, ErrDamaged},
+		"a run less":       {func(d map[string][]byte) { delete(d, "runs_sweep-r2_pods.json") }, ErrDamaged},
+		"another run":      {func(d map[string][]byte) { d["runs_sweep-r2_client.json.gz"] = d["runs_sweep-r1_client.json.gz"] }, ErrDamaged},
+		"too large":        {func(d map[string][]byte) { d["more"] = make([]byte, maxConfigMap) }, ErrTooLarge},
+		"a bomb":           {func(d map[string][]byte) { d["more.gz"] = bomb.Bytes() }, ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cm := good.DeepCopy()
+			c.change(cm.BinaryData)
+			runs := 0
+			err := ReadConfigMap(t.Context(), cm, sum, nothing, func(result.Stored) error { runs++; return nil })
+			if !errors.Is(err, c.want) || c.want == nil && runs != 2 {
+				t.Errorf("read %d runs: %v, want %v", runs, err, c.want)
+			}
+		})
+	}
+	if _, _, err := ConfigMap(exportedAs(t, mesh(t)), "x"); err == nil {
+		t.Error("a matrix was taken")
+	}
+}
+
+// exportedAs returns a benchmark as it is read from its export.
+func exportedAs(t testing.TB, b Benchmark) Benchmark {
+	t.Helper()
+	read, err := ReadDir(t.Context(), exported(t, b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// Any content of a ConfigMap is refused or read.
+func FuzzReadConfigMap(f *testing.F) {
+	good, _, err := ConfigMap(measured(f, "sweep"), "x")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good.BinaryData["manifest.json"], good.BinaryData["benchmark.json"])
+	f.Fuzz(func(t *testing.T, manifest, benchmark []byte) {
+		cm := good.DeepCopy()
+		cm.BinaryData["manifest.json"], cm.BinaryData["benchmark.json"] = manifest, benchmark
+		_ = ReadConfigMap(t.Context(), cm, result.NewFile("", manifest).SHA256, nothing, func(result.Stored) error { return nil })
 	})
 }

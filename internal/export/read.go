@@ -23,6 +23,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
 // ReadDir reads the export in a directory: see Read. It reads no file outside the directory, not even through links.
@@ -55,7 +57,7 @@ func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 		return Benchmark{}, err
 	}
 	for _, f := range m.Files {
-		if err := f.verify(fsys); err != nil {
+		if err := verify(fsys, f); err != nil {
 			return Benchmark{}, fmt.Errorf("%w: %s: %w", ErrDamaged, f.Path, err)
 		}
 	}
@@ -66,35 +68,39 @@ func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	return b, nil
 }
 
-func readManifest(fsys fs.FS) (Manifest, error) {
+func readManifest(fsys fs.FS) (manifest, error) {
 	content, err := readFile(fsys, manifestFile, maxFileBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Manifest{}, fmt.Errorf("%w: there is no %s", ErrNone, manifestFile)
+		return manifest{}, fmt.Errorf("%w: there is no %s", ErrNone, manifestFile)
 	case err != nil:
-		return Manifest{}, fmt.Errorf("reading %s: %w", manifestFile, err)
+		return manifest{}, fmt.Errorf("reading %s: %w", manifestFile, err)
 	}
-	var m Manifest
-	if err := json.Unmarshal(content, &m); err != nil {
-		return Manifest{}, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
+	return parseManifest(content)
+}
+
+func parseManifest(content []byte) (manifest, error) {
+	var m manifest
+	if err := json.Unmarshal(content, &m.Manifest); err != nil {
+		return manifest{}, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
 	}
 	switch {
-	case m.Format != Format:
-		return Manifest{}, fmt.Errorf("%w: %s is of format %.40q, not %s", ErrNone, manifestFile, m.Format, Format)
-	case m.Version != Version:
-		return Manifest{}, fmt.Errorf("%w: its format has version %d, and this command reads version %d", ErrNone, m.Version, Version)
+	case m.Format != result.ExportFormat:
+		return manifest{}, fmt.Errorf("%w: %s is of format %.40q, not %s", ErrNone, manifestFile, m.Format, result.ExportFormat)
+	case m.Version != result.ExportVersion:
+		return manifest{}, fmt.Errorf("%w: its format has version %d, and this version of Tailgate reads version %d", ErrNone, m.Version, result.ExportVersion)
 	case len(m.Files) > maxFiles:
-		return Manifest{}, fmt.Errorf("%w: %s lists %d files", ErrDamaged, manifestFile, len(m.Files))
+		return manifest{}, fmt.Errorf("%w: %s lists %d files", ErrDamaged, manifestFile, len(m.Files))
 	}
-	m.paths = make(map[string]bool, len(m.Files))
+	m.paths = make(map[string]result.File, len(m.Files))
 	for _, f := range m.Files {
-		m.paths[f.Path] = true
+		m.paths[f.Path] = f
 	}
 	return m, nil
 }
 
 // verify compares a file with its size and digest.
-func (f File) verify(fsys fs.FS) error {
+func verify(fsys fs.FS, f result.File) error {
 	if !fs.ValidPath(f.Path) {
 		return errors.New("this is not a path in an export")
 	}
@@ -132,25 +138,72 @@ func readFile(fsys fs.FS, name string, most int64) ([]byte, error) {
 	return content, err
 }
 
-// listed reads a file that the manifest lists.
-func (m Manifest) listed(fsys fs.FS, name string) ([]byte, error) {
-	if !m.paths[name] {
+// source returns the content of a file of an export.
+type source func(name string) ([]byte, error)
+
+func from(fsys fs.FS) source {
+	return func(name string) ([]byte, error) { return readFile(fsys, name, maxFileBytes) }
+}
+
+// listed reads a file that the manifest lists, and compares it with the manifest.
+func (m manifest) listed(from source, name string) ([]byte, error) {
+	f, ok := m.paths[name]
+	if !ok {
 		return nil, fmt.Errorf("%s does not list %s", manifestFile, name)
 	}
-	content, err := readFile(fsys, name, maxFileBytes)
+	content, err := from(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if result.NewFile(name, content) != f {
+		return nil, fmt.Errorf("%s was modified: its digest differs", name)
 	}
 	return content, nil
 }
 
 // read reads the files that the manifest lists, all of which must have been verified.
-func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
+func (m manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
+	b, err := m.object(ctx, from(fsys))
+	if err != nil {
+		return Benchmark{}, err
+	}
+	object := b.Object
+	for _, s := range object.Status.Stored {
+		run, err := m.run(from(fsys), s)
+		if err != nil {
+			return Benchmark{}, err
+		}
+		b.Runs = append(b.Runs, run)
+	}
+	// The agents of hosts without Kubernetes write only what they measured.
+	if len(b.Runs) > 0 && b.Runs[0].ClientSeen.Bare && len(object.Status.Results) == 0 {
+		collected, err := rounds.Of(object.Spec, b.Runs...)
+		if err != nil {
+			return Benchmark{}, err
+		}
+		all, status := summary.Summarize(collected), &object.Status
+		status.Results, status.Warnings, status.Endpoints, status.Summary = all.Results, all.Warnings, all.Endpoints, all.Headline
+	}
+	if b.Matrix == nil && len(m.Pairs) > 0 {
+		return Benchmark{}, fmt.Errorf("a LatencyBenchmark has no pairs, and %s lists some", manifestFile)
+	}
+	for _, name := range m.Pairs {
+		p, err := m.pair(ctx, fsys, object, name)
+		if err != nil {
+			return Benchmark{}, fmt.Errorf("pair %.253s: %w", name, err)
+		}
+		b.Pairs = append(b.Pairs, p)
+	}
+	return b, nil
+}
+
+// object reads the LatencyBenchmark or LatencyMatrix.
+func (m manifest) object(ctx context.Context, from source) (Benchmark, error) {
 	file := benchmarkFile
-	if m.paths[matrixFile] {
+	if _, ok := m.paths[matrixFile]; ok {
 		file = matrixFile
 	}
-	content, err := m.listed(fsys, file)
+	content, err := m.listed(from, file)
 	if err != nil {
 		return Benchmark{}, err
 	}
@@ -170,23 +223,6 @@ func (m Manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	object := b.Object
 	if object.Namespace != m.Namespace || object.Name != m.Name || string(object.UID) != m.UID {
 		return Benchmark{}, fmt.Errorf("%s contains %s/%s, and %s is of %.253s/%.253s", file, object.Namespace, object.Name, manifestFile, m.Namespace, m.Name)
-	}
-	for _, s := range object.Status.Stored {
-		run, err := m.run(fsys, s)
-		if err != nil {
-			return Benchmark{}, err
-		}
-		b.Runs = append(b.Runs, run)
-	}
-	if b.Matrix == nil && len(m.Pairs) > 0 {
-		return Benchmark{}, fmt.Errorf("a LatencyBenchmark has no pairs, and %s lists some", manifestFile)
-	}
-	for _, name := range m.Pairs {
-		p, err := m.pair(ctx, fsys, object, name)
-		if err != nil {
-			return Benchmark{}, fmt.Errorf("pair %.253s: %w", name, err)
-		}
-		b.Pairs = append(b.Pairs, p)
 	}
 	return b, nil
 }
@@ -215,7 +251,7 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 }
 
 // run reads a stored result.
-func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error) {
+func (m manifest) run(from source, s v1alpha1.StoredResult) (result.Stored, error) {
 	if strings.Contains(s.Run, "/") {
 		return result.Stored{}, fmt.Errorf("%.253q is not a name of a run", s.Run)
 	}
@@ -223,7 +259,7 @@ func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error
 		ObjectMeta: metav1.ObjectMeta{Name: s.Run}, Data: map[string]string{}, BinaryData: map[string][]byte{},
 	}
 	for _, key := range []string{result.KeyClient, result.KeyServer, result.KeyPods} {
-		content, err := m.listed(fsys, path.Join(runsDir, s.Run, key))
+		content, err := m.listed(from, path.Join(runsDir, s.Run, key))
 		if err != nil {
 			return result.Stored{}, err
 		}
@@ -241,7 +277,7 @@ func (m Manifest) run(fsys fs.FS, s v1alpha1.StoredResult) (result.Stored, error
 }
 
 // pair reads the benchmark of a pair.
-func (m Manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.LatencyBenchmark, name string) (Benchmark, error) {
+func (m manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.LatencyBenchmark, name string) (Benchmark, error) {
 	if !fs.ValidPath(name) || strings.Contains(name, "/") {
 		return Benchmark{}, errors.New("this is not a name of a benchmark")
 	}
@@ -257,11 +293,11 @@ func (m Manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.Latency
 		return Benchmark{}, errors.New("it has pairs itself")
 	}
 	// The parent's manifest must list the manifest of the pair, so that it covers all files of the pair.
-	if _, err := m.listed(fsys, path.Join(pairsDir, name, manifestFile)); err != nil {
+	if _, err := m.listed(from(fsys), path.Join(pairsDir, name, manifestFile)); err != nil {
 		return Benchmark{}, err
 	}
 	for _, f := range own.Files {
-		if err := f.verify(within); err != nil {
+		if err := verify(within, f); err != nil {
 			return Benchmark{}, fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}

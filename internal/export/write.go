@@ -2,8 +2,6 @@ package export
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,7 +99,7 @@ func putInPlace(finished, dir string) error {
 // writer writes files below a directory and records them.
 type writer struct {
 	dir   string
-	files []File
+	files []result.File
 }
 
 // file writes a file. Its path has slashes.
@@ -113,21 +111,16 @@ func (w *writer) file(name string, content []byte) error {
 	if err := os.WriteFile(full, content, 0o644); err != nil {
 		return err
 	}
-	w.files = append(w.files, File{Path: name, Bytes: int64(len(content)), SHA256: digest(content)})
+	w.files = append(w.files, result.NewFile(name, content))
 	return nil
 }
 
-func digest(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
-}
-
 func (w *writer) json(name string, v any) error {
-	var out bytes.Buffer
-	if err := report.WriteJSON(&out, v); err != nil {
-		return fmt.Errorf("encoding %s: %w", name, err)
+	content, err := result.EncodeJSON(v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return w.file(name, out.Bytes())
+	return w.file(name, content)
 }
 
 // benchmark writes a benchmark into a directory below the directory of the writer, the manifest last.
@@ -137,7 +130,7 @@ func (w *writer) benchmark(under string, b Benchmark) error {
 	if err := w.object(under, b); err != nil {
 		return err
 	}
-	m := Manifest{Format: Format, Version: Version, Namespace: object.Namespace, Name: object.Name, UID: string(object.UID)}
+	m := result.Manifest{Format: result.ExportFormat, Version: result.ExportVersion, Namespace: object.Namespace, Name: object.Name, UID: string(object.UID)}
 	for _, p := range b.Pairs {
 		m.Pairs = append(m.Pairs, p.Object.Name)
 		if err := w.benchmark(path.Join(under, pairsDir, p.Object.Name), p); err != nil {
@@ -153,7 +146,7 @@ func (w *writer) benchmark(under string, b Benchmark) error {
 		f.Path = strings.TrimPrefix(f.Path, under+"/")
 		m.Files = append(m.Files, f)
 	}
-	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(m.Files, func(a, b result.File) int { return strings.Compare(a.Path, b.Path) })
 	return w.json(path.Join(under, manifestFile), m)
 }
 
@@ -176,13 +169,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 // runs writes the stored results.
 func (w *writer) runs(under string, b Benchmark) error {
 	for _, r := range b.Runs {
-		kept, err := r.ConfigMap(r.Client.Run, b.Object.Namespace, nil, metav1.OwnerReference{})
-		if err != nil {
-			return fmt.Errorf("run %s: %w", r.Client.Run, err)
-		}
-		for name, content := range map[string][]byte{
-			result.KeyClient: kept.BinaryData[result.KeyClient], result.KeyServer: kept.BinaryData[result.KeyServer], result.KeyPods: []byte(kept.Data[result.KeyPods]),
-		} {
+		for name, content := range r.Files() {
 			if err := w.file(path.Join(under, runsDir, r.Client.Run, name), content); err != nil {
 				return err
 			}

@@ -30,6 +30,8 @@ const (
 	EnvKey   = "TAILGATE_KEY"
 	// EnvInterface is the interface that an agent inspects; empty: the interface with the pod's address.
 	EnvInterface = "TAILGATE_INTERFACE"
+	// EnvFolder is, on a host without Kubernetes, a folder for the tools' raw samples and the termination message.
+	EnvFolder = "TAILGATE_FOLDER"
 )
 
 // Task is the work of one agent. The controller passes it to the pod as JSON in the environment.
@@ -60,6 +62,9 @@ type Task struct {
 	Env map[string]string `json:"env,omitzero"`
 	// Capture makes the server's agent measure latencies from packets, too.
 	Capture bool `json:"capture,omitempty"`
+	// SendResult makes the server's agent send its result to the client's agent, which writes it to its own log, because no
+	// kubelet keeps the logs of both.
+	SendResult bool `json:"sendResult,omitempty"`
 	// ServerAddress is the server's address on the measured network. It is set for the client only.
 	ServerAddress string `json:"serverAddress,omitempty"`
 	// Deadline bounds the time from the agent's start until it has written its result.

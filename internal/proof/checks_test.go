@@ -172,8 +172,17 @@ func TestChecks(t *testing.T) {
 	macvlan := network(v1alpha1.NetworkNAD, "net1")
 	primary := network(v1alpha1.NetworkPod, "eth0")
 
+	bare := pod(func(s *result.Seen) { s.Bare, s.PodUID = true, "" })
 	cases := map[string]map[string]checkCase{
 		"CPUsExclusive": {
+			"bare, open to other processes": {bare, isUnknown, "2-3 of the node's 0-7, and nothing keeps other processes of the host off them"},
+			"bare, one of them isolated":    {all(bare, fact("cpu.isolated-cpus", "2")), isUnknown, "2-3 of the node's 0-7, and nothing keeps other processes of the host off them"},
+			"bare, isolated":                {all(bare, fact("cpu.isolated-cpus", "1-3")), isProved, "2-3 of the node's 0-7, which the scheduler leaves alone"},
+			"bare, a partition":             {all(bare, fact("cgroup.version", "2"), fact("cgroup.partition", "root")), isProved, "2-3 of the node's 0-7, a scheduling partition of its own"},
+			"bare, part of a partition": {all(bare, fact("cgroup.version", "2"), fact("cgroup.partition", "root"), fact("cgroup.cpus", "2-5")), isUnknown,
+				"2-3 of the node's 0-7, and nothing keeps other processes of the host off them"},
+			"bare, of version 1": {all(bare, fact("cgroup.version", "1"), fact("cgroup.partition", "isolated")), isUnknown,
+				"2-3 of the node's 0-7, and nothing keeps other processes of the host off them"},
 			"as many as asked":      {asIs, isProved, "2-3 of the node's 0-7"},
 			"one":                   {cpus(1, "2"), isProved, "2 of the node's 0-7"},
 			"all, shared by all":    {cpus(2, "0-7"), isFailed, "0-7 of the node's 0-7"},
@@ -392,6 +401,7 @@ func TestChecks(t *testing.T) {
 			"none":    {fact("nic.firmware-variant", ""), isNoted, "not known; the other end: full-feature"},
 		},
 		"PodUnchanged": {
+			"bare":        {bare, isNoted, "no pod: a host without Kubernetes"},
 			"unchanged":   {asIs, isProved, "unchanged"},
 			"changed":     {pod(func(s *result.Seen) { s.Changed = []string{"requests cpu: 3 instead of 2", "a container more: proxy"} }), isFailed, "requests cpu: 3 instead of 2; a container more: proxy"},
 			"not checked": {pod(func(s *result.Seen) { *s = result.Seen{} }), isUnknown, "not known"},

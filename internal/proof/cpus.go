@@ -45,6 +45,9 @@ func cpusExclusive(e endpoint) finding {
 	if !allowed.Contains(int(e.own.MeasuringCPU)) {
 		return unknown(expected, fmt.Sprintf("%s, though it measured on CPU %d", found, e.own.MeasuringCPU), advice)
 	}
+	if e.seen.Bare {
+		return e.bareCPUs(expected, found)
+	}
 	// An affinity that a process narrowed looks like exclusive CPUs, but does not narrow the cpuset.
 	if list, ok := e.own.Facts["cgroup.cpus"]; ok {
 		if cpus, err := result.ParseCPUs(list); err != nil || !cpus.Equals(allowed) {
@@ -66,6 +69,24 @@ func cpusExclusive(e endpoint) finding {
 		return unknown(expected, fmt.Sprintf("%s, though its container was limited to %s", found, orNotKnown(set)), advice)
 	}
 	return proved(expected, found)
+}
+
+// bareCPUs checks that no other process of a host without Kubernetes runs on the endpoint's CPUs, unless somebody put it there: the
+// scheduler leaves them alone, or they are a scheduling partition. Cgroup version 1 has no partitions that exclude other cgroups.
+func (e endpoint) bareCPUs(expected, found string) finding {
+	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)
+	isolated, errIsolated := result.ParseCPUs(e.own.Facts["cpu.isolated-cpus"])
+	set, errSet := result.ParseCPUs(e.own.Facts["cgroup.cpus"])
+	kind := e.own.Facts["cgroup.partition"]
+	switch {
+	case err != nil:
+	case errIsolated == nil && allowed.IsSubsetOf(isolated):
+		return proved(expected, found+", which the scheduler leaves alone")
+	case errSet == nil && set.Equals(allowed) && e.own.Facts["cgroup.version"] == "2" && (kind == "root" || kind == "isolated"):
+		return proved(expected, found+", a scheduling partition of its own")
+	}
+	return unknown(expected, found+", and nothing keeps other processes of the host off them",
+		"boot with isolcpus, or start the agent in a partition of cpuset (docs/bare.md)")
 }
 
 // foreignKernel describes the runtime if the endpoint does not run on the node's kernel, so that the numbers of its CPUs are

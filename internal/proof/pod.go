@@ -9,6 +9,8 @@ func podUnchanged(e endpoint) finding {
 		advice   = "exclude benchmark pods from the admission webhook that changes them"
 	)
 	switch {
+	case e.seen.Bare:
+		return noted("no pod: a host without Kubernetes")
 	case e.seen.PodUID == "":
 		return unknown(expected, notKnown, "measure again with an operator that checks this")
 	case len(e.seen.Changed) > 0:

@@ -76,6 +76,17 @@ func AwaitFrame(log io.Reader) error {
 // of the meaning changes the version, and is rejected.
 func ReadFrame(r io.Reader) (Framed, error) { return readFrame(r, frameResult, Version, expand) }
 
+// ReadFrameOf is like ReadFrame for the result of one role, in a log that has those of both.
+func ReadFrameOf(r io.Reader, role string) (Framed, error) {
+	return readFrame(r, frameResult, Version, func(compressed []byte, digest string) (Framed, error) {
+		framed, err := expand(compressed, digest)
+		if err == nil && framed.Document.Role != role {
+			err = fmt.Errorf("%w of the %s", ErrMissing, role)
+		}
+		return framed, err
+	})
+}
+
 // compress prepares a document for transit. The error wraps ErrTooLarge if its JSON is larger than a reader accepts.
 func compress(d Document) (Framed, error) {
 	plain, err := json.Marshal(d)

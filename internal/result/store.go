@@ -49,6 +49,8 @@ type Seen struct {
 	QOSClass string `json:"qosClass,omitempty"`
 	// NodeBootID is the boot ID of the node's kernel, as its kubelet reported it when the result was stored; empty if it did not.
 	NodeBootID string `json:"nodeBootID,omitempty"`
+	// Bare is true if the end ran on a host without Kubernetes, so that there is no pod.
+	Bare bool `json:"bare,omitempty"`
 }
 
 // Stored is the stored result of a run: the reports of both ends, and the API server's data about their pods.
@@ -115,6 +117,11 @@ func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owne
 		Data:       map[string]string{KeyPods: string(s.pods)},
 		BinaryData: map[string][]byte{KeyClient: s.client, KeyServer: s.server},
 	}, nil
+}
+
+// Files returns the content of the result's files in an export, by KeyClient, KeyServer and KeyPods.
+func (s Stored) Files() map[string][]byte {
+	return map[string][]byte{KeyClient: s.client, KeyServer: s.server, KeyPods: s.pods}
 }
 
 // Named returns the reference to the result in a status: its digests, not the ConfigMap, identify the result.

@@ -1,0 +1,122 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
+)
+
+// An export is a baseline that any user of the namespace may have written. The digest in the criteria decides which bytes count, so
+// that the export is trusted as far as the author of the criteria trusts it, and nothing that another user writes later is used.
+
+// The paths of the fields that the messages about an export name.
+const (
+	fieldExport     = "spec.criteria.baseline.export"
+	fieldExportName = fieldExport + ".configMapName"
+	fieldExportSum  = fieldExport + ".sha256"
+)
+
+// lookExport reads whether the ConfigMap of an export exists, and its version, but not its content.
+func (r *Reconciler) lookExport(ctx context.Context, namespace string, c *compared) error {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: c.export.ConfigMapName}, found)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting ConfigMap %s: %w", c.export.ConfigMapName, err)
+	}
+	if err != nil || !found.DeletionTimestamp.IsZero() {
+		c.missing = noExport(c.export.ConfigMapName)
+		return nil
+	}
+	c.held = versionOf(found)
+	return nil
+}
+
+func noExport(name string) string {
+	return fmt.Sprintf("%s: ConfigMap %s does not exist in this namespace; create it with kubectl tailgate export --configmap", fieldExportName, name)
+}
+
+// exportResults returns the results of an export, or the reason why a benchmark cannot be compared with it.
+func (r *Reconciler) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, named *v1alpha1.ExportedBaseline) (judge.Results, error) {
+	cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, named.ConfigMapName)
+	if err != nil {
+		return judge.Results{}, err
+	}
+	if cm == nil {
+		return judge.Results{Trouble: &verdict.Blocker{Reason: v1alpha1.ReasonBaselineMissing, Message: noExport(named.ConfigMapName)}}, nil
+	}
+	results, trouble := judge.Results{}, (*verdict.Blocker)(nil)
+	refuse := func(reason, format string, args ...any) error {
+		trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
+		return errRefused
+	}
+	err = export.ReadConfigMap(ctx, cm, named.SHA256, func(of *v1alpha1.LatencyBenchmark) error {
+		results.Collection = rounds.NewUnmerged(of.Spec)
+		return unlike(b, of, refuse)
+	}, func(run result.Stored) error {
+		if !hasEvidence(run.Client) || !hasEvidence(run.Server) {
+			return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: run %s has no evidence of where it was measured, %s", fieldExport, run.Client.Run, onlyDescribed)
+		}
+		return results.Add(run)
+	})
+	switch {
+	case err == nil:
+		return results, nil
+	case errors.Is(err, export.ErrDigest):
+		_ = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
+			fieldExportSum, cm.Name, oneLine(err.Error()))
+	case !errors.Is(err, errRefused):
+		_ = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
+			fieldExportName, cm.Name, oneLine(err.Error()))
+	}
+	return judge.Results{Trouble: trouble}, nil
+}
+
+// errRefused is returned for an export with which a benchmark cannot be compared.
+var errRefused = errors.New("refused")
+
+// onlyDescribed ends the message about an export without evidence.
+const onlyDescribed = "so that it can only be described; name an export of a benchmark, or one of tailgate-agent bare"
+
+// unlike refuses an exported benchmark with which a benchmark cannot be compared, by their specs and the list of its runs.
+func unlike(b, exported *v1alpha1.LatencyBenchmark, refuse func(reason, format string, args ...any) error) error {
+	missing, stored := plan.RoundNumbers(exported), exported.Status.Stored
+	planned := len(missing)
+	for _, s := range stored {
+		delete(missing, s.Run)
+	}
+	own, other := b.Spec, exported.Spec
+	switch {
+	case own.Tool != other.Tool:
+		return refuse(v1alpha1.ReasonBaselineUnlike, "%s: it was measured with tool %s, and this benchmark with %s; compare results of one tool", fieldExport, other.Tool, own.Tool)
+	case own.LatencyType != other.LatencyType:
+		return refuse(v1alpha1.ReasonBaselineUnlike, "%s: it is of latencyType %s, and this benchmark of %s; compare results of one latencyType",
+			fieldExport, other.LatencyType, own.LatencyType)
+	case len(stored) == 0:
+		return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: it has no stored runs, %s", fieldExport, onlyDescribed)
+	case succeededStatus(exported) != metav1.ConditionTrue || len(stored) != planned || len(missing) > 0:
+		return refuse(v1alpha1.ReasonBaselineNotComplete, "%s: it has %d of %d runs, and condition Succeeded %q; export a benchmark that is complete",
+			fieldExport, len(stored), planned, succeededStatus(exported))
+	}
+	return nil
+}
+
+// hasEvidence reports whether an end reported on what it ran, which the conditions of a comparison are read from.
+func hasEvidence(d result.Document) bool {
+	e := d.Evidence
+	return e.Node != "" && e.Kernel != "" && e.CPUsAllowed != "" && e.Interface != "" && len(e.Paths) > 0
+}

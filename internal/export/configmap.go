@@ -1,0 +1,141 @@
+package export
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// A ConfigMap contains the files of an export that are read again, as keys of binaryData: the path with _ for each slash. The digest of
+// the manifest covers all of them, so that the same digest names the export in a directory and in a ConfigMap.
+
+// The errors of an export in a ConfigMap, for errors.Is, besides ErrNone and ErrDamaged.
+var (
+	// ErrDigest is returned for another export than the one that a digest names.
+	ErrDigest = errors.New("another export")
+	// ErrTooLarge is returned for an export that does not fit into a ConfigMap, or would expand to too much.
+	ErrTooLarge = errors.New("export too large")
+)
+
+// The limits of an export in a ConfigMap, in bytes: an API server stores at most 1 MiB, which could expand to gigabytes.
+const (
+	maxConfigMap = 1 << 20
+	maxExpanded  = 32 << 20
+)
+
+// ConfigMap returns the export of a LatencyBenchmark as an immutable ConfigMap, and the SHA-256 of its manifest in hexadecimal. The
+// error wraps ErrTooLarge if it does not fit.
+func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
+	dir := b.Dir
+	if dir == "" {
+		parent, err := os.MkdirTemp("", "tailgate-export-")
+		if err != nil {
+			return nil, "", fmt.Errorf("making a directory for the export: %w", err)
+		}
+		defer os.RemoveAll(parent)
+		dir = filepath.Join(parent, "export")
+		if _, err := Write(dir, b, false); err != nil {
+			return nil, "", err
+		}
+	}
+	names := []string{manifestFile, benchmarkFile}
+	for _, s := range b.Object.Status.Stored {
+		for _, key := range []string{result.KeyClient, result.KeyServer, result.KeyPods} {
+			names = append(names, path.Join(runsDir, s.Run, key))
+		}
+	}
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}},
+		Immutable:  new(true), BinaryData: map[string][]byte{},
+	}
+	for _, file := range names {
+		content, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(file)))
+		if err != nil {
+			return nil, "", fmt.Errorf("reading the export: %w", err)
+		}
+		cm.BinaryData[keyOf(file)] = content
+	}
+	return cm, result.NewFile(manifestFile, cm.BinaryData[manifestFile]).SHA256, bounded(cm)
+}
+
+// keyOf returns the key of a file in a ConfigMap.
+func keyOf(file string) string { return strings.ReplaceAll(file, "/", "_") }
+
+// bounded returns an error that wraps ErrTooLarge for a ConfigMap that is larger than an API server stores, or whose compressed files
+// together expand to more than a manager should decode.
+func bounded(cm *corev1.ConfigMap) error {
+	size, expanded := 0, int64(0)
+	for key, content := range cm.BinaryData {
+		size += len(key) + len(content)
+		if z, err := gzip.NewReader(bytes.NewReader(content)); err == nil {
+			n, _ := io.Copy(io.Discard, io.LimitReader(z, maxExpanded+1)) // A damaged file is found when it is decoded.
+			expanded += n
+		}
+		if size > maxConfigMap || expanded > maxExpanded {
+			return fmt.Errorf("%w: a ConfigMap has at most %d MiB, and its files expand to at most %d MiB; measure fewer rounds, variants or message sizes in one benchmark",
+				ErrTooLarge, maxConfigMap>>20, maxExpanded>>20)
+		}
+	}
+	return nil
+}
+
+// ReadConfigMap reads the LatencyBenchmark of an export from a ConfigMap of any author, passes it to begin, and then each of its stored
+// results to add, one at a time. It decodes nothing but what the digest of the manifest, sha256, covers. The error wraps ErrDigest,
+// ErrTooLarge, ErrNone or ErrDamaged, or is that of begin or add.
+func ReadConfigMap(ctx context.Context, cm *corev1.ConfigMap, sha256 string, begin func(*v1alpha1.LatencyBenchmark) error, add func(result.Stored) error) error {
+	if err := bounded(cm); err != nil {
+		return err
+	}
+	from := func(name string) ([]byte, error) {
+		content, ok := cm.BinaryData[keyOf(name)]
+		if !ok {
+			return nil, fmt.Errorf("the ConfigMap has no %s in binaryData", keyOf(name))
+		}
+		return content, nil
+	}
+	content, err := from(manifestFile)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNone, err)
+	}
+	if sum := result.NewFile(manifestFile, content).SHA256; sum != sha256 {
+		return fmt.Errorf("%w: its manifest has SHA-256 %s", ErrDigest, sum)
+	}
+	m, err := parseManifest(content)
+	if err != nil {
+		return err
+	}
+	b, err := m.object(ctx, from)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case b.Matrix != nil:
+		return fmt.Errorf("%w: it is of a LatencyMatrix; export the LatencyBenchmark of one pair", ErrNone)
+	}
+	if err := begin(b.Object); err != nil {
+		return err
+	}
+	for _, s := range b.Object.Status.Stored {
+		run, err := m.run(from, s)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if err := add(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}

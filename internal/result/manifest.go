@@ -1,0 +1,61 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// The format and version of a Manifest. A reader refuses any other version.
+const (
+	ExportFormat  = "tailgate-export"
+	ExportVersion = 1
+)
+
+// The files of an export that are read again: its manifest, the LatencyBenchmark, and the stored result of each run, KeyClient,
+// KeyServer and KeyPods in ExportRuns/RUN.
+const (
+	ExportManifest  = "manifest.json"
+	ExportBenchmark = "benchmark.json"
+	ExportRuns      = "runs"
+)
+
+// Manifest is the content of ExportManifest.
+type Manifest struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	// Namespace, Name and UID identify the LatencyBenchmark or LatencyMatrix.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// Files lists all files except the manifest itself, including those of pairs, in the order of their paths.
+	Files []File `json:"files"`
+	// Pairs lists the names of the benchmarks of the pairs of a LatencyMatrix, in order.
+	Pairs []string `json:"pairs,omitempty"`
+}
+
+// File describes a file of an export.
+type File struct {
+	// Path is relative to the manifest, with slashes.
+	Path string `json:"path"`
+	// Bytes is its size, SHA256 its digest in hexadecimal.
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// NewFile describes a file with this content.
+func NewFile(path string, content []byte) File {
+	return File{Path: path, Bytes: int64(len(content)), SHA256: digestOf(content)}
+}
+
+// EncodeJSON returns a value as exports and kubectl tailgate get contain it: JSON with two spaces.
+func EncodeJSON(v any) ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encoding JSON: %w", err)
+	}
+	return out.Bytes(), nil
+}
