@@ -507,7 +507,7 @@ func TestArtifactHubKnowsTheCRDs(t *testing.T) {
 		}
 		got = append(got, "tailgate.dev_"+strings.TrimSuffix(l.Name, ".tailgate.dev")+".yaml")
 	}
-	want, err := filepath.Glob(filepath.Join(chart, "files", "crd", "tailgate.dev_*.yaml"))
+	want, err := filepath.Glob(filepath.Join(chart, "files", "crd", "bases", "tailgate.dev_*.yaml"))
 	if err != nil || len(want) == 0 {
 		t.Fatal("no CRDs: ", err)
 	}
