@@ -172,7 +172,7 @@ install: ## Install the CRDs.
 
 .PHONY: uninstall
 uninstall: ## Delete the CRDs, and with them all benchmarks, results and gates. While a manager runs, `make undeploy` comes first.
-	$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found=$(or $(ignore-not-found),false) -f -
+	$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found=$(or $(ignore-not-found),false) --timeout=5m -f -
 
 .PHONY: deploy
 deploy: ## Install Tailgate with the images IMG and BENCH_IMG, which the nodes must be able to pull.
@@ -185,7 +185,7 @@ undeploy: ## Remove Tailgate with all benchmarks, results and gates.
 	  $(KUBECTL) delete latencygates.tailgate.dev --all --timeout=5m; \
 	  $(KUBECTL) delete latencymatrices.tailgate.dev,latencybenchmarks.tailgate.dev --all-namespaces --all --cascade=foreground --timeout=5m; \
 	fi
-	$(DEFAULT) | $(KUBECTL) delete --ignore-not-found=$(or $(ignore-not-found),false) -f -
+	$(DEFAULT) | $(KUBECTL) delete --ignore-not-found=$(or $(ignore-not-found),false) --timeout=5m -f -
 
 ##@ The local cluster
 
