@@ -158,10 +158,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		addVolume(&pod.Spec, "scratch", plan.Scratch, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	}
 	if e.ToolImage != "" {
-		addVolume(&pod.Spec, "tools", toolFolder, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: e.ToolImage, PullPolicy: e.PullPolicy}})
-		c := &pod.Spec.Containers[0]
-		c.VolumeMounts[len(c.VolumeMounts)-1].ReadOnly = true
-		c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: toolPath})
+		addTools(&pod.Spec, e)
 	}
 
 	if t := e.Benchmark.Spec.Pods.DeepCopy(); t != nil {
@@ -198,6 +195,14 @@ const (
 	toolPath   = toolFolder + "/usr/local/bin:" + toolFolder + "/usr/bin:" + toolFolder + "/bin:" +
 		"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
+
+// addTools mounts the image with the tools, read only.
+func addTools(spec *corev1.PodSpec, e Endpoint) {
+	addVolume(spec, "tools", toolFolder, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: e.ToolImage, PullPolicy: e.PullPolicy}})
+	c := &spec.Containers[0]
+	c.VolumeMounts[len(c.VolumeMounts)-1].ReadOnly = true
+	c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: toolPath})
+}
 
 func addVolume(spec *corev1.PodSpec, name, path string, source corev1.VolumeSource) {
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
