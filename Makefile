@@ -14,10 +14,13 @@ TOOL := go tool -modfile=hack/tools/go.mod
 UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
 # Helm has its own module file.
 HELM := go tool -modfile=hack/tools/helm.mod helm
-# Your images, for `make manifests`.
-IMAGE ?= tailgate:latest
-BENCH_IMAGE ?= tailgate-bench:latest
-# Additional flags of helm package, for `make manifests`.
+# Your images. BENCH_IMG, that of the benchmark pods, has the name of IMG with -bench, and its tag.
+IMG ?= tailgate:latest
+BENCH_IMG ?= $(if $(findstring @,$(IMG)),$(error a digest names no second image: set BENCH_IMG, too),$(shell sed -E 's/(:[^:\/]*)?$$/-bench\1/' <<< '$(IMG)'))
+# The programs that build and push images, and that write to the cluster of the current kubeconfig.
+CONTAINER_TOOL ?= docker
+KUBECTL ?= kubectl
+# Additional flags of helm package, for `make build-installer`.
 CHART_FLAGS ?=
 # The files that the prose linter checks in `make lint`: pages, comments of Go code, and YAML.
 PROSE := $(wildcard *.md) docs api cmd config controllers hack internal test
@@ -38,6 +41,9 @@ unexport GOOS GOARCH
 export HOME := $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6))
 # They change what scripts print, which library a program loads, and which repository git uses.
 unexport BASH_ENV ENV CDPATH LD_PRELOAD GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_PREFIX GIT_COMMON_DIR GIT_OBJECT_DIRECTORY
+# config/default with these images.
+DEFAULT = $(TOOL) kustomize build config/default \
+  | sed -e 's|image: tailgate:latest|image: $(IMG)|' -e 's|--bench-image=tailgate-bench:latest|--bench-image=$(BENCH_IMG)|'
 # Installs Tailgate on a local cluster and, without -install-only, measures.
 DEMO = go run ./hack/demo
 # Variables of the user with the names of the next four do not count, only arguments of make.
@@ -158,14 +164,37 @@ bench: look ## As root: compare the pinger with other tools, then time the steps
 	$(DEMO) -install-only
 	go run ./hack/bench -timeline "$$(go run ./hack/localcluster kubeconfig)"
 
+##@ Your cluster, which the current kubeconfig names
+
+.PHONY: install
+install: ## Install the CRDs.
+	$(TOOL) kustomize build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: ## Delete the CRDs, and with them all benchmarks, results and gates. While a manager runs, `make undeploy` comes first.
+	$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found=$(or $(ignore-not-found),false) --timeout=5m -f -
+
+.PHONY: deploy
+deploy: ## Install Tailgate with the images IMG and BENCH_IMG, which the nodes must be able to pull.
+	$(DEFAULT) | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove Tailgate with all benchmarks, results and gates.
+	@# In this order, because only the manager restores the nodes of gates, and the garbage collector needs the CRDs (docs/install.md).
+	if test -n "$$($(KUBECTL) get crd latencygates.tailgate.dev --ignore-not-found -o name)"; then \
+	  $(KUBECTL) delete latencygates.tailgate.dev --all --timeout=5m; \
+	  $(KUBECTL) delete latencymatrices.tailgate.dev,latencybenchmarks.tailgate.dev --all-namespaces --all --cascade=foreground --timeout=5m; \
+	fi
+	$(DEFAULT) | $(KUBECTL) delete --ignore-not-found=$(or $(ignore-not-found),false) --timeout=5m -f -
+
 ##@ The local cluster
 
 .PHONY: cluster-up
 cluster-up: look ## As root: start the two-node cluster; no-op when it runs.
 	go run ./hack/localcluster up
 
-.PHONY: deploy
-deploy: look ## As root: build the images and install Tailgate on the local cluster, started if needed.
+.PHONY: cluster-deploy
+cluster-deploy: look ## As root: build the images and install Tailgate on the local cluster, started if needed.
 	$(MAKE) --no-print-directory build
 	$(DEMO) -install-only
 
@@ -196,11 +225,20 @@ site: ## Write the site of docs/ into bin/site, and check its links and its acce
 images: ## Build the images without an engine or a registry, as tar files.
 	go run ./hack/images
 
-.PHONY: manifests
-manifests: ## Write bin/install.yaml, all in one file, for IMAGE and BENCH_IMAGE, and the Helm chart and the OLM bundle into bin/.
+.PHONY: docker-build
+docker-build: ## Build the images IMG and BENCH_IMG with Docker, or with the program that CONTAINER_TOOL names.
+	$(CONTAINER_TOOL) build -t '$(IMG)' .
+	$(CONTAINER_TOOL) build -t '$(BENCH_IMG)' -f bench-image/Dockerfile .
+
+.PHONY: docker-push
+docker-push: ## Push them.
+	$(CONTAINER_TOOL) push '$(IMG)'
+	$(CONTAINER_TOOL) push '$(BENCH_IMG)'
+
+.PHONY: build-installer
+build-installer: ## Write bin/install.yaml, all in one file, for IMG and BENCH_IMG, and the Helm chart and the OLM bundle into bin/.
 	mkdir -p bin
-	$(TOOL) kustomize build config/default \
-	  | sed -e 's|image: tailgate:latest|image: $(IMAGE)|' -e 's|--bench-image=tailgate-bench:latest|--bench-image=$(BENCH_IMAGE)|' > bin/install.yaml
+	$(DEFAULT) > bin/install.yaml
 	$(HELM) package config/helm --destination bin $(CHART_FLAGS)
 	go run ./hack/olm bin/install.yaml "$(or $(VERSION),$$(sed -n 's/^appVersion: //p' config/helm/Chart.yaml))" bin/bundle
 
@@ -219,11 +257,15 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 	done
 	gh release create '$(VERSION)' --verify-tag --title '$(VERSION)' --notes 'See CHANGELOG.md and docs/releases.md.' $(if $(findstring -,$(VERSION)),--prerelease) dist/*
 
-.PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, RBAC and the reference of the API.
-	$(TOOL) controller-gen object paths=./api/... crd paths=./api/... output:crd:dir=config/crd
+.PHONY: manifests
+manifests: ## Generate the CRDs and RBAC.
+	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
+
+.PHONY: generate
+generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy functions and the reference of the API.
+	$(TOOL) controller-gen object paths=./api/...
 	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-docs.yaml --renderer=markdown --output-path=docs/api.md
 
 .PHONY: lint
@@ -239,7 +281,7 @@ verify: generate ## Regenerate and fail on any difference; check formatting, mod
 	test -z "$$files" || { echo "$$files"; echo "run gofmt -w on these"; exit 1; }
 	go vet ./... && go vet -tags e2e ./test/...
 	go mod tidy -diff
-	$(MAKE) --no-print-directory manifests
+	$(MAKE) --no-print-directory build-installer
 	$(HELM) lint --strict --quiet config/helm
 	@# The validator reports errors, but succeeds.
 	said=$$(go tool -modfile=hack/tools/olm.mod operator-verify manifests --object_validate bin/bundle 2>&1); \

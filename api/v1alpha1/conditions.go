@@ -315,6 +315,9 @@ const (
 	WarningStatusShortened = "StatusShortened"
 	// WarningTool surfaces when the tool printed a warning.
 	WarningTool = "ToolWarning"
+	// WarningFrequencyDiffers surfaces when the kernel throttled a measuring CPU because it was hot or, except on virtual machines, when its
+	// frequency differed by more than 5 % before and after a cell, or between runs.
+	WarningFrequencyDiffers = "FrequencyDiffers"
 	// WarningEvidenceDiffers surfaces when the rounds did not run under equal conditions.
 	WarningEvidenceDiffers = "EvidenceDiffers"
 )

@@ -26,6 +26,9 @@ const (
 	ToolSockperf Tool = "sockperf"
 )
 
+// OfSfnettest reports whether the tool is one of AMD's cns-sfnettest.
+func (t Tool) OfSfnettest() bool { return t == ToolSfntPingpong || t == ToolSfntStream }
+
 // Protocol is the transport that carries the messages.
 // +kubebuilder:validation:Enum=TCP;UDP;Multicast
 type Protocol string

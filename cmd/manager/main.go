@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -75,6 +76,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
 	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
+	benchTools := fs.String("bench-tools", "", "tools that the image has, separated by commas: a benchmark with another tool is not accepted. Empty: all")
+	fs.StringVar(&o.settings.SfnettestImage, "sfnettest-image", "", "image by digest with sfnt-pingpong and sfnt-stream, such as AMD's, which pods of these tools mount as an image volume (Kubernetes 1.35). Empty: the tools of the bench image")
 	fs.StringVar(&o.settings.ServiceAccount, "bench-service-account", "", "service account of benchmark and hold pods, which mount no token of it; it must exist in the namespaces of benchmarks and gates. Empty: their service account default")
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
 	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
@@ -111,13 +114,29 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("--max-attempts: %d is not 1 to 3", *maxAttempts)
 	}
 	o.settings.MaxAttempts = int32(*maxAttempts)
-	o.settings.NetworkNamespaces = strings.FieldsFunc(*networkNamespaces, func(c rune) bool { return c == ',' || c == ' ' })
+	o.settings.NetworkNamespaces, o.settings.BenchTools = list(*networkNamespaces), list(*benchTools)
+	for _, t := range o.settings.BenchTools {
+		if _, err := all.Registry().Get(v1alpha1.Tool(t)); err != nil {
+			return o, fmt.Errorf("--bench-tools: %w", err)
+		}
+	}
+	if image := o.settings.SfnettestImage; image != "" && !byDigest.MatchString(image) {
+		return o, fmt.Errorf("--sfnettest-image: %q is not REPOSITORY@sha256:DIGEST; a tag may name other tools in the next round", image)
+	}
 	switch o.settings.PullPolicy {
 	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
 		return o, fmt.Errorf("--bench-image-pull-policy: %q is not Always, IfNotPresent or Never", o.pullPolicy)
 	}
 	return o, nil
+}
+
+// byDigest matches a reference of an image by its digest.
+var byDigest = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)
+
+// list returns the elements of a list that is separated by commas.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
 func run(ctx context.Context, args []string, stderr io.Writer) error {

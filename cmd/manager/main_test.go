@@ -15,6 +15,9 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 )
 
+// sfnettest is an image by digest.
+var sfnettest = "onload/sfnettest@sha256:" + strings.Repeat("0a", 32)
+
 func TestParse(t *testing.T) {
 	cases := map[string]struct {
 		args []string
@@ -24,7 +27,7 @@ func TestParse(t *testing.T) {
 		"the image alone": {
 			args: []string{"--bench-image=bench:v0"},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}},
 				pullPolicy:     "IfNotPresent",
 				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true, gates: true,
 			},
@@ -32,11 +35,11 @@ func TestParse(t *testing.T) {
 		"everything": {
 			args: []string{
 				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--bench-service-account=bench", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
-				"--network-namespaces=nets,more", "--max-occupation=1h",
+				"--network-namespaces=nets,more", "--max-occupation=1h", "--bench-tools=pinger,sockperf", "--sfnettest-image=" + sfnettest,
 				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest},
 				pullPolicy:     "Never",
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},
@@ -81,6 +84,8 @@ func TestParseRefuses(t *testing.T) {
 		"attempts that are no number":     {[]string{image, "--max-attempts=many"}, "max-attempts"},
 		"an invalid pull policy":          {[]string{image, "--bench-image-pull-policy=Sometimes"}, `"Sometimes"`},
 		"an invalid service account":      {[]string{image, "--bench-service-account=a b"}, "--bench-service-account"},
+		"a tool that does not exist":      {[]string{image, "--bench-tools=pinger,ping"}, `--bench-tools: unknown tool "ping"`},
+		"tools by tag":                    {[]string{image, "--sfnettest-image=onload/sfnettest:1.6"}, `--sfnettest-image: "onload/sfnettest:1.6" is not REPOSITORY@sha256:DIGEST`},
 		"an empty pull policy":            {[]string{image, "--bench-image-pull-policy="}, "--bench-image-pull-policy"},
 		"a yes that is neither nor":       {[]string{image, "--leader-elect=perhaps"}, "leader-elect"},
 		"a log level that does not exist": {[]string{image, "--zap-log-level=loud"}, "zap-log-level"},

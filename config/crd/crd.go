@@ -5,20 +5,20 @@ import _ "embed"
 
 // LatencyBenchmarks is the CustomResourceDefinition of LatencyBenchmark, in YAML.
 //
-//go:embed tailgate.dev_latencybenchmarks.yaml
+//go:embed bases/tailgate.dev_latencybenchmarks.yaml
 var LatencyBenchmarks []byte
 
 // LatencyMatrices is the CustomResourceDefinition of LatencyMatrix, in YAML.
 //
-//go:embed tailgate.dev_latencymatrices.yaml
+//go:embed bases/tailgate.dev_latencymatrices.yaml
 var LatencyMatrices []byte
 
 // LatencyGates is the CustomResourceDefinition of LatencyGate, in YAML.
 //
-//go:embed tailgate.dev_latencygates.yaml
+//go:embed bases/tailgate.dev_latencygates.yaml
 var LatencyGates []byte
 
 // LatencyVerifications is the CustomResourceDefinition of LatencyVerification, in YAML.
 //
-//go:embed tailgate.dev_latencyverifications.yaml
+//go:embed bases/tailgate.dev_latencyverifications.yaml
 var LatencyVerifications []byte

@@ -327,8 +327,12 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	if task.Role == v1alpha1.RoleServer {
 		node = active.Pair.ServerNode
 	}
+	var tools string
+	if task.Tool.OfSfnettest() {
+		tools = w.settings.SfnettestImage
+	}
 	return pods.Endpoint{
-		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, PullPolicy: w.settings.PullPolicy,
+		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, ToolImage: tools, PullPolicy: w.settings.PullPolicy,
 		ServiceAccount: w.settings.ServiceAccount, Node: node, Variant: w.activeRun().Variant, Task: task,
 		Scratch: task.Role == v1alpha1.RoleClient && tool.WritesFiles(w.driver),
 	}

@@ -56,6 +56,10 @@ type Settings struct {
 	// BenchImage is the image of the benchmark pods, and PullPolicy is its pull policy.
 	BenchImage string
 	PullPolicy corev1.PullPolicy
+	// BenchTools are the tools that BenchImage has; empty: all.
+	BenchTools []string
+	// SfnettestImage has the tools sfnt-pingpong and sfnt-stream, and pods of these tools mount it; empty: they are those of BenchImage.
+	SfnettestImage string
 	// ServiceAccount is the service account of the benchmark pods in each namespace; empty: the namespace's default.
 	ServiceAccount string
 	// AllowHostNetwork allows network type Host.

@@ -214,6 +214,7 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 		Benchmark: b, Driver: w.driver, Tools: r.Tools, Nodes: nodes,
 		AllowHostNetwork: r.Settings.AllowHostNetwork, AllowPacketCapture: r.Settings.AllowPacketCapture,
 		NetworkNamespaces: r.Settings.NetworkNamespaces, MaxOccupation: r.Settings.MaxOccupation,
+		BenchTools: r.Settings.BenchTools, SfnettestImage: r.Settings.SfnettestImage,
 	}
 	var err error
 	if w.left, err = r.left(ctx, b); err != nil {

@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if !*lab {
-		release, err := localcluster.Use(ctx, stderr, "make demo or make deploy")
+		release, err := localcluster.Use(ctx, stderr, "make demo or make cluster-deploy")
 		if err != nil {
 			return err
 		}

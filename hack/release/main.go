@@ -195,7 +195,7 @@ func (r *release) manifests(ctx context.Context) error {
 	if err := os.WriteFile(values, []byte(text), 0o644); err != nil {
 		return err
 	}
-	_, err = r.output(ctx, r.clone, "make", "manifests", "IMAGE="+r.reference("tailgate"), "BENCH_IMAGE="+r.reference("tailgate-bench"),
+	_, err = r.output(ctx, r.clone, "make", "build-installer", "IMG="+r.reference("tailgate"), "BENCH_IMG="+r.reference("tailgate-bench"),
 		"VERSION="+r.version,
 		"CHART_FLAGS=--version "+strings.TrimPrefix(r.version, "v")+" --app-version "+r.version)
 	if err != nil {

@@ -220,19 +220,21 @@ func (e *endpoint) toolCPUs(n int) ([]int, error) {
 // start starts a tool, and the watch that counts events while it runs.
 func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*process, error) {
 	e.command = c
-	before := l.traffic()
+	before, mhz := l.traffic(), speed(e.measuringCPU)
 	e.watch.begin()
 	p, err := start(c, cpus, dir, e.environ)
 	if err != nil {
 		return nil, err
 	}
-	p.linkBefore = before
+	p.linkBefore, p.path.MHzBefore = before, mhz
 	return p, nil
 }
 
 // account adds the events during a process that has ended, and the evidence of the path of its messages.
 func (e *endpoint) account(p *process, cell string, l *link) {
-	e.recordPath(p, cell, e.watch.end(), l)
+	grown := e.watch.end()
+	p.path.MHzAfter = speed(e.measuringCPU)
+	e.recordPath(p, cell, grown, l)
 	e.watch.add("tool.run-delay-ns", p.runDelay)
 	e.watch.add("tool.cpu-ns", p.cpuTime())
 	e.watch.add("tool.major-faults", p.majorFaults())

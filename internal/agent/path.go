@@ -12,17 +12,18 @@ import (
 
 // pathCounters are the counters of a result.Path, each the sum of counters of the watch.
 var pathCounters = map[string][]string{
-	result.PathUDPIn:    {"udp.InDatagrams", "udp6.InDatagrams"},
-	result.PathUDPOut:   {"udp.OutDatagrams", "udp6.OutDatagrams"},
-	result.PathTCPIn:    {"tcp.InSegs"},
-	result.PathTCPOut:   {"tcp.OutSegs"},
-	result.PathIPIn:     {"ip.InOctets", "ip6.InOctets"},
-	result.PathIPOut:    {"ip.OutOctets", "ip6.OutOctets"},
-	result.PathNICIn:    {"nic.rx-packets"},
-	result.PathNICOut:   {"nic.tx-packets"},
-	result.PathTCPData:  {"tcp.TCPOrigDataSent"},
-	result.PathTCPAgain: {"tcp.RetransSegs"},
-	result.PathLocal:    {"lo.rx-packets"},
+	result.PathUDPIn:     {"udp.InDatagrams", "udp6.InDatagrams"},
+	result.PathUDPOut:    {"udp.OutDatagrams", "udp6.OutDatagrams"},
+	result.PathTCPIn:     {"tcp.InSegs"},
+	result.PathTCPOut:    {"tcp.OutSegs"},
+	result.PathIPIn:      {"ip.InOctets", "ip6.InOctets"},
+	result.PathIPOut:     {"ip.OutOctets", "ip6.OutOctets"},
+	result.PathNICIn:     {"nic.rx-packets"},
+	result.PathNICOut:    {"nic.tx-packets"},
+	result.PathTCPData:   {"tcp.TCPOrigDataSent"},
+	result.PathTCPAgain:  {"tcp.RetransSegs"},
+	result.PathLocal:     {"lo.rx-packets"},
+	result.PathThrottled: {"cpu.thermal-throttles"},
 }
 
 // pathGrowth returns the growth of the counters of a path. Only the first counter of a sum has to be known: a kernel may

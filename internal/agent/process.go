@@ -75,7 +75,10 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 
 // StartOn starts a command with the affinity of these CPUs from its first instruction on: a child inherits the
 // affinity of the thread that forks it.
-func StartOn(cmd *exec.Cmd, cpus []int) error {
+func StartOn(cmd *exec.Cmd, cpus []int) error { return onCPUs(cpus, cmd.Start) }
+
+// onCPUs calls a function on a thread with the affinity of these CPUs.
+func onCPUs(cpus []int, call func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, own unix.CPUSet
@@ -88,7 +91,7 @@ func StartOn(cmd *exec.Cmd, cpus []int) error {
 	if err := unix.SchedSetaffinity(0, &own); err != nil {
 		return fmt.Errorf("pinning to CPUs %v: %w", cpus, err)
 	}
-	err := cmd.Start()
+	err := call()
 	if restore := unix.SchedSetaffinity(0, &before); restore != nil {
 		err = errors.Join(err, fmt.Errorf("restoring the affinity: %w", restore))
 	}

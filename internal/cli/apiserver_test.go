@@ -20,6 +20,7 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,8 @@ type apiServer struct {
 	// logs are the logs of the pods; reading any other log is refused.
 	logs  map[types.NamespacedName]string
 	nodes []corev1.Node
+	// managerArgs are the arguments of the manager in its Deployment; nil: there is none.
+	managerArgs []string
 	// networks are NetworkAttachmentDefinitions.
 	networks map[types.NamespacedName]*metav1.PartialObjectMetadata
 	// forbidden are parts of paths that are refused.
@@ -167,6 +170,15 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		list := v1alpha1.LatencyGateList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyGateList"}}
 		for _, g := range s.gates {
 			list.Items = append(list.Items, *g)
+		}
+		s.answer(w, http.StatusOK, list)
+	})
+	mux.HandleFunc("GET /apis/apps/v1/deployments", func(w http.ResponseWriter, _ *http.Request) {
+		list := appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}}
+		if s.managerArgs != nil {
+			list.Items = append(list.Items, appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "proxy"}, {Name: "manager", Args: s.managerArgs}},
+			}}}})
 		}
 		s.answer(w, http.StatusOK, list)
 	})

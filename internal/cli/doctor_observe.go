@@ -205,22 +205,27 @@ func (d *doctorCall) manager(ctx context.Context, api client.Client, o *doctor.O
 	if m.Spec.Replicas != nil {
 		o.Manager.Wanted = *m.Spec.Replicas
 	}
-	for _, c := range m.Spec.Template.Spec.Containers {
-		args := slices.Concat(c.Command, c.Args)
-		name := flagValue(args, "bench-image")
-		if name == "" {
-			continue
-		}
-		o.Manager.Image = c.Image
-		image.serviceAccount = flagValue(args, "bench-service-account")
-		if policy := flagValue(args, "bench-image-pull-policy"); policy != "" {
-			image.policy = corev1.PullPolicy(policy)
-		}
-		if image.name == "" {
-			image.name = name
-		}
+	var args []string
+	o.Manager.Image, args = benchArgs(m)
+	image.serviceAccount = flagValue(args, "bench-service-account")
+	if policy := flagValue(args, "bench-image-pull-policy"); policy != "" {
+		image.policy = corev1.PullPolicy(policy)
+	}
+	if image.name == "" {
+		image.name = flagValue(args, "bench-image")
 	}
 	return image, nil
+}
+
+// benchArgs returns the image and the arguments of the manager in its Deployment: the container with a bench image. Both are empty
+// if there is none.
+func benchArgs(m appsv1.Deployment) (image string, args []string) {
+	for _, c := range m.Spec.Template.Spec.Containers {
+		if args = slices.Concat(c.Command, c.Args); flagValue(args, "bench-image") != "" {
+			return c.Image, args
+		}
+	}
+	return "", nil
 }
 
 // flagValue returns the value of a flag among arguments; empty if the flag is absent.

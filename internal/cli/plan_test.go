@@ -123,6 +123,17 @@ mesh-p1-r2  2      default  2s        tcp-64
 
 total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the start and end of the pods of each run
 `},
+		"a tool that the bench image does not have": {
+			file: strings.Replace(compared, "pinger", "sockperf", 1), code: 1,
+			change: func(s *apiServer) { s.managerArgs = []string{"--bench-image=bench:v1", "--bench-tools=pinger,netperf"} },
+			stdout: "perf/x: sockperf, HalfRTT\nobstacle: spec.tool: the bench image has no sockperf, only pinger, netperf (--bench-tools of the manager): " +
+				"use a bench image that has it, or another tool (CellUnsupported)\n" + runs,
+			stderr: "LatencyBenchmark perf/x would not be accepted now (CellUnsupported): spec.tool: the bench image has no sockperf",
+		},
+		"a tool of an operator that cannot be seen": {
+			file: strings.Replace(compared, "pinger", "sockperf", 1), change: func(s *apiServer) { s.forbidden = []string{"/deployments"} },
+			stdout: strings.Replace(where, "pinger", "sockperf", 1) + runs + "not checked, because you have no right to read it: Deployment\n",
+		},
 		"a network that does not exist": {
 			file: compared, code: 1, change: func(s *apiServer) { delete(s.networks, types.NamespacedName{Namespace: "perf", Name: "sf-vf"}) },
 			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist; create it, or name one of " +

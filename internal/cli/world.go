@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -102,6 +103,18 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofM
 		Client: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
 		// Only the operator knows whether it allows these; hints mentions them.
 		Settings: benchmark.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
+	}
+	// Every bench image has the pinger.
+	if b.Spec.Tool != v1alpha1.ToolPinger {
+		managers := &appsv1.DeploymentList{}
+		if err := g.List(ctx, managers, managerLabels); err != nil {
+			return preflight.Observed{}, err
+		}
+		for _, m := range managers.Items {
+			_, args := benchArgs(m)
+			operator.Settings.BenchTools = strings.FieldsFunc(flagValue(args, "bench-tools"), func(c rune) bool { return c == ',' })
+			operator.Settings.SfnettestImage = flagValue(args, "sfnettest-image")
+		}
 	}
 	o, err := operator.Preflight(ctx, b, ofMatrix)
 	if err != nil {

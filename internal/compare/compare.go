@@ -269,6 +269,14 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 			}
 		}
 	}
+	old, recent := baseline.Results.Variant(p.baseline).First, candidate.Results.Variant(p.candidate).First
+	if old != nil && recent != nil {
+		for _, text := range []string{result.Frequency(old.Client, recent.Client), result.Frequency(old.Server, recent.Server)} {
+			if text != "" {
+				note(text, "")
+			}
+		}
+	}
 	if baseline.Results.Variant(p.baseline).Capture != candidate.Results.Variant(p.candidate).Capture {
 		note(fmt.Sprintf("packets of %s were captured on one side only, which slows it", p), "")
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -70,11 +71,11 @@ func side(t *testing.T, name string, s v1alpha1.LatencyBenchmarkSpec, begins []i
 			for _, c := range plan.Cells(s, v) {
 				run.Client.Cells = append(run.Client.Cells, result.Cell{Cell: c, Tool: string(s.Tool), ToolVersion: "1", Histogram: samples(t, first, 2000)})
 			}
+			run.Client.Evidence.Paths = resulttest.ThroughKernel(run.Client.Cells)
+			run.Server.Evidence.Paths = run.Client.Evidence.Paths
 			for _, change := range changes {
 				change(&run)
 			}
-			run.Client.Evidence.Paths = resulttest.ThroughKernel(run.Client.Cells)
-			run.Server.Evidence.Paths = run.Client.Evidence.Paths
 			runs = append(runs, run)
 		}
 	}
@@ -303,12 +304,25 @@ func TestNotes(t *testing.T) {
 			s.Client.Evidence.Kernel = "6.6.0"
 		}
 	}
+	mhz := func(frequency int32) func(*result.Stored) {
+		return func(s *result.Stored) {
+			e := &s.Client.Evidence
+			e.Facts = maps.Clone(e.Facts)
+			e.Facts["cpu.hypervisor"] = "no"
+			e.Paths = resulttest.ThroughKernel(s.Client.Cells)
+			for i := range e.Paths {
+				e.Paths[i].MHzBefore, e.Paths[i].MHzAfter = frequency, frequency
+			}
+		}
+	}
 	plain := func(changes ...func(*result.Stored)) Side { return side(t, "a", spec(), quick, changes...) }
 	cases := map[string]struct {
 		baseline, candidate Side
 		want                []string
 	}{
 		"none":                    {plain(), side(t, "b", spec(), quick), nil},
+		"nearly this frequency":   {plain(mhz(4800)), side(t, "b", spec(), quick, mhz(4700)), nil},
+		"another frequency":       {plain(mhz(4800)), side(t, "b", spec(), quick, mhz(3900)), []string{"tcp-64: the client's CPU ran at 4800 MHz after the cell in a-default-r1, and at 3900 MHz in b-default-r1"}},
 		"cells of one side":       {side(t, "a", more, quick), side(t, "b", spec(), quick), []string{"only a has default/tcp-1024"}},
 		"CPUs that others used":   {plain(), side(t, "b", spec(), quick, shared), []string{"b: CPUsNotExclusive: in b-default-r1"}},
 		"rounds that were unlike": {plain(changing), side(t, "b", spec(), quick), []string{"a: EvidenceDiffers: a-default-r1 and a-default-r2 did not run under equal conditions"}},

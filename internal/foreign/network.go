@@ -1,5 +1,7 @@
-// Package foreign has the few types of other projects that Tailgate reads and writes. The Go modules of these projects
-// cannot be used together with a current Kubernetes, and Tailgate needs no more of them. There is a file for each project.
+// Package foreign has the few types of other projects that Tailgate reads and writes. The Go modules of these projects compile
+// with Tailgate's version of Kubernetes. They are not used, because Tailgate needs a few fields of each, for which it would get the
+// dependencies of whole operators, and every upgrade of Kubernetes would wait for all of them. Tests compare the types with
+// the definitions and with recorded objects of the versions that the comments name. There is a file for each project.
 package foreign
 
 import (

@@ -249,15 +249,20 @@ func roundList(numbers []int32) string {
 // everywhere are omitted.
 func counters(columns []column) []evidenceRow {
 	keys := map[string]bool{}
-	count := func(d result.Document, key string) (int64, bool) {
+	// Most counters have one value in a document; the frequency has two for each cell.
+	values := func(d result.Document, key string) []int64 {
 		switch key {
 		case voluntary:
-			return d.Evidence.VoluntarySwitches, true
+			return []int64{d.Evidence.VoluntarySwitches}
 		case involuntary:
-			return d.Evidence.InvoluntarySwitches, true
+			return []int64{d.Evidence.InvoluntarySwitches}
+		case result.KeyFrequency:
+			return frequencies(d)
 		}
-		n, ok := d.Evidence.Deltas[key]
-		return n, ok
+		if n, ok := d.Evidence.Deltas[key]; ok {
+			return []int64{n}
+		}
+		return nil
 	}
 	for _, c := range columns {
 		for _, d := range c.documents {
@@ -266,6 +271,7 @@ func counters(columns []column) []evidenceRow {
 			}
 			keys[voluntary] = keys[voluntary] || d.Evidence.VoluntarySwitches != 0
 			keys[involuntary] = keys[involuntary] || d.Evidence.InvoluntarySwitches != 0
+			keys[result.KeyFrequency] = keys[result.KeyFrequency] || len(frequencies(d)) > 0
 		}
 	}
 	var rows []evidenceRow
@@ -276,17 +282,28 @@ func counters(columns []column) []evidenceRow {
 		known, _ := result.FindDeltaKey(key)
 		row := evidenceRow{Key: key, Meaning: known.Meaning}
 		for _, c := range columns {
-			var values []int64
+			var all []int64
 			for _, d := range c.documents {
-				if n, ok := count(d, key); ok {
-					values = append(values, n)
-				}
+				all = append(all, values(d, key)...)
 			}
-			row.Values = append(row.Values, spread(values))
+			row.Values = append(row.Values, spread(all))
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// frequencies returns the known frequencies of the measuring CPU before and after each cell of a result, in MHz.
+func frequencies(d result.Document) []int64 {
+	var all []int64
+	for _, p := range d.Evidence.Paths {
+		for _, mhz := range []int32{p.MHzBefore, p.MHzAfter} {
+			if mhz > 0 {
+				all = append(all, int64(mhz))
+			}
+		}
+	}
+	return all
 }
 
 // Counters that are not among Deltas.

@@ -40,7 +40,9 @@ type Endpoint struct {
 	Benchmark *v1alpha1.LatencyBenchmark
 	// Image contains the agent and the tools.
 	Image string
-	// PullPolicy is the pull policy of the image.
+	// ToolImage is an image whose tools are used before those of Image; empty: none. It is mounted, and never runs.
+	ToolImage string
+	// PullPolicy is the pull policy of both images.
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the pod's, without its token; empty: the namespace's default.
 	ServiceAccount string
@@ -153,7 +155,10 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	}
 	Restrict(&pod.Spec, capabilities(e)...)
 	if e.Scratch {
-		addScratch(&pod.Spec)
+		addVolume(&pod.Spec, "scratch", plan.Scratch, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	}
+	if e.ToolImage != "" {
+		addTools(&pod.Spec, e)
 	}
 
 	if t := e.Benchmark.Spec.Pods.DeepCopy(); t != nil {
@@ -183,9 +188,26 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-func addScratch(spec *corev1.PodSpec) {
-	spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: plan.Scratch}}
+// toolFolder is where the pod has the files of Endpoint.ToolImage. With toolPath, the agent finds its programs, wherever they are
+// usually installed, before those of the bench image, whose path is the rest.
+const (
+	toolFolder = "/opt/tools"
+	toolPath   = toolFolder + "/usr/local/bin:" + toolFolder + "/usr/bin:" + toolFolder + "/bin:" +
+		"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// addTools mounts the image with the tools, read only.
+func addTools(spec *corev1.PodSpec, e Endpoint) {
+	addVolume(spec, "tools", toolFolder, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: e.ToolImage, PullPolicy: e.PullPolicy}})
+	c := &spec.Containers[0]
+	c.VolumeMounts[len(c.VolumeMounts)-1].ReadOnly = true
+	c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: toolPath})
+}
+
+func addVolume(spec *corev1.PodSpec, name, path string, source corev1.VolumeSource) {
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	c := &spec.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path})
 }
 
 // Restrict takes everything from a pod of one container that the agent does not need: the API token, the variables of services,

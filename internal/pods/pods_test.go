@@ -19,7 +19,8 @@ import (
 
 // benchmarks are the benchmarks with golden files, by name: each function adds to the simplest benchmark.
 var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
-	"pod": func(*v1alpha1.LatencyBenchmark) {},
+	"pod":        func(*v1alpha1.LatencyBenchmark) {},
+	"tool-image": func(*v1alpha1.LatencyBenchmark) {},
 	"host-interface": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "ens1f0"}}
 	},
@@ -102,6 +103,9 @@ func endpoint(name, role string) Endpoint {
 	}
 	if role == v1alpha1.RoleClient {
 		e.Task.ServerAddress, e.Scratch = "192.168.100.12", true
+	}
+	if name == "tool-image" {
+		e.ToolImage = "registry.example.com/onload/sfnettest@sha256:0f"
 	}
 	return e
 }
@@ -256,6 +260,16 @@ func TestPodsShareNothingWithTheirBenchmark(t *testing.T) {
 	}
 }
 
+// volumesOnly reports whether there are only the volumes that an endpoint needs: an empty folder, and the image with its tools.
+func volumesOnly(volumes []corev1.Volume, e Endpoint) bool {
+	for _, v := range volumes {
+		if !(v.EmptyDir != nil && e.Scratch || v.Image != nil && v.Image.Reference == e.ToolImage) {
+			return false
+		}
+	}
+	return true
+}
+
 // The pods pass the restricted Pod Security Standard, except for the host's network where the spec requests it.
 func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
 	eachPod(t, func(t *testing.T, e Endpoint, pod *corev1.Pod) {
@@ -273,7 +287,7 @@ func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
 			"no capability":             len(c.SecurityContext.Capabilities.Add) == 0 && cmp.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}),
 			"no other namespaces":       !pod.Spec.HostPID && !pod.Spec.HostIPC,
 			"the network that is asked": pod.Spec.HostNetwork == (e.Benchmark.Spec.Network.Type == v1alpha1.NetworkHost),
-			"only scratch space":        len(pod.Spec.Volumes) == 0 && !e.Scratch || len(pod.Spec.Volumes) == 1 && pod.Spec.Volumes[0].EmptyDir != nil,
+			"only files that it needs":  volumesOnly(pod.Spec.Volumes, e),
 			"no probe":                  c.StartupProbe == nil && c.LivenessProbe == nil && c.ReadinessProbe == nil,
 			"no restart":                pod.Spec.RestartPolicy == corev1.RestartPolicyNever,
 			"an end in any case":        pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds == 690,

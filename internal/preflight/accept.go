@@ -64,6 +64,10 @@ type Observed struct {
 	AllowPacketCapture bool
 	NetworkNamespaces  []string
 	MaxOccupation      time.Duration
+	// BenchTools and SfnettestImage are the operator's settings, too: the tools that its bench image has (empty: all), and the image
+	// that has sfnt-pingpong and sfnt-stream instead.
+	BenchTools     []string
+	SfnettestImage string
 }
 
 // NetworkDefinition describes the NetworkAttachmentDefinition that was looked up for a variant.
@@ -176,7 +180,7 @@ func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
 // checkSpec runs the checks that do not consider nodes.
 func checkSpec(o Observed) *Rejection {
 	for _, check := range []func(Observed) *Rejection{
-		cellCount, cells, occupation, percentile, toolMemory, toolCPUs, eachVariant(hostNetwork), NetworkNamespace,
+		toolPresent, cellCount, cells, occupation, percentile, toolMemory, toolCPUs, eachVariant(hostNetwork), NetworkNamespace,
 		eachVariant(capture), classes, eachVariant(onloadNetwork), eachVariant(profile), eachVariant(networkExists),
 		eachVariant(networkOwned), eachVariant(networkMatches), eachVariant(networkRange), eachVariant(alignment),
 	} {
@@ -185,6 +189,21 @@ func checkSpec(o Observed) *Rejection {
 		}
 	}
 	return nil
+}
+
+// toolPresent rejects a tool that the operator's images do not have.
+func toolPresent(o Observed) *Rejection {
+	t := o.Benchmark.Spec.Tool
+	switch {
+	case len(o.BenchTools) == 0, slices.Contains(o.BenchTools, string(t)), t.OfSfnettest() && o.SfnettestImage != "":
+		return nil
+	}
+	var hint string
+	if t.OfSfnettest() {
+		hint = "set --sfnettest-image of the manager, or "
+	}
+	return rejectf(v1alpha1.ReasonCellUnsupported, "spec.tool: the bench image has no %s, only %s (--bench-tools of the manager): %suse a bench image that has it, or another tool",
+		t, strings.Join(o.BenchTools, ", "), hint)
 }
 
 // maxCells is the number of cells that fit in a status, for all variants together; a captured cell counts twice.

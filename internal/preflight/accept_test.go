@@ -89,6 +89,58 @@ func tainted(effect corev1.TaintEffect) func(*corev1.Node) {
 
 const vf = "amd.com/sf_vf"
 
+// The operator accepts no tool that its images do not have.
+func TestToolPresent(t *testing.T) {
+	cases := map[string]struct {
+		tool  v1alpha1.Tool
+		tools []string
+		image string
+		// want are parts of the message; empty: it is accepted.
+		want []string
+	}{
+		"all tools":                       {tool: v1alpha1.ToolSfntPingpong},
+		"this tool":                       {tool: v1alpha1.ToolSfntStream, tools: []string{"pinger", "sfnt-stream"}},
+		"the tools of another image":      {tool: v1alpha1.ToolSfntPingpong, tools: []string{"pinger"}, image: "onload/sfnettest@sha256:0f"},
+		"another tool of AMD":             {tool: v1alpha1.ToolSfntPingpong, tools: []string{"pinger", "sfnt-stream"}, want: []string{"has no sfnt-pingpong, only pinger, sfnt-stream", "set --sfnettest-image"}},
+		"another image has no such tool":  {tool: v1alpha1.ToolSockperf, tools: []string{"pinger"}, image: "onload/sfnettest@sha256:0f", want: []string{"spec.tool: the bench image has no sockperf, only pinger (--bench-tools of the manager): use a bench image"}},
+		"the pinger is no different case": {tool: v1alpha1.ToolPinger, tools: []string{"netperf"}, want: []string{"has no pinger"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := asking(good("a"), good("b"))
+			o.Benchmark.Spec.Tool, o.BenchTools, o.SfnettestImage = c.tool, c.tools, c.image
+			got := toolPresent(o)
+			if (got == nil) != (c.want == nil) {
+				t.Fatalf("got %v, want %q", got, c.want)
+			}
+			for _, want := range c.want {
+				if got.Reason != v1alpha1.ReasonCellUnsupported || !strings.Contains(got.Message, want) {
+					t.Errorf("got %v, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
+// A kubelet that does not mount images is named before the run.
+func TestNotesOfImageVolumes(t *testing.T) {
+	for version, want := range map[string]bool{"v1.31.4": true, "v1.34.0+rke2r1": true, "v1.35.0": false, "v1.36.3": false, "v2.0.0": false, "": false} {
+		o := asking(good("a"), good("b"), good("c"))
+		o.Benchmark.Spec.Tool, o.SfnettestImage = v1alpha1.ToolSfntPingpong, "onload/sfnettest@sha256:0f"
+		for i := range o.Nodes[1:] { // c is not measured
+			o.Nodes[1+i].Status.NodeInfo.KubeletVersion = version
+		}
+		got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: 2, Server: 2})
+		if want && (len(got) != 1 || !strings.Contains(got[0], "node b has kubelet "+version)) || !want && len(got) > 0 {
+			t.Errorf("%s: got %q, want a note: %t", version, got, want)
+		}
+		o.Benchmark.Spec.Tool = v1alpha1.ToolPinger
+		if got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: 2, Server: 2}); len(got) > 0 {
+			t.Errorf("%s: the pinger needs no image volume: %q", version, got)
+		}
+	}
+}
+
 func TestAccept(t *testing.T) {
 	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) func(*Observed) {
 		return func(o *Observed) {

@@ -33,6 +33,13 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 		add("placement.cpus is %s: on nodes with SMT other pods may use the other thread of a core (SMTSiblings), and kubelets with full-pcpus-only reject such pods; an even number avoids both",
 			strings.Join(odd, " and "))
 	}
+	for _, n := range o.Nodes {
+		measured := n.Name == pair.ClientNode || n.Name == pair.ServerNode
+		if measured && o.SfnettestImage != "" && o.Benchmark.Spec.Tool.OfSfnettest() && !mountsImages(n) {
+			add("node %s has kubelet %s, which mounts --sfnettest-image only with feature gate ImageVolume, and not before v1.33: upgrade it, or use a bench image that has %s",
+				n.Name, n.Status.NodeInfo.KubeletVersion, o.Benchmark.Spec.Tool)
+		}
+	}
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		matters, away := false, false
 		for _, end := range ends {
@@ -57,6 +64,13 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 		}
 	}
 	return notes
+}
+
+// mountsImages reports whether the version of a node's kubelet mounts images as volumes by default. A version that cannot be read does.
+func mountsImages(n corev1.Node) bool {
+	var minor int
+	_, err := fmt.Sscanf(n.Status.NodeInfo.KubeletVersion, "v1.%d", &minor)
+	return err != nil || minor >= 35
 }
 
 // labelled reports whether a node has a label with this value.

@@ -160,6 +160,9 @@ var Keys = []Key{
 	{"facts.omitted", false, "number of facts that were left out because there were too many"},
 }
 
+// KeyFrequency names the frequencies of Path.
+const KeyFrequency = "cpu.mhz"
+
 // DeltaKeys are the keys of Evidence.Deltas: the growth of the kernel's counters while the endpoint's tools ran, from before a
 // tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
 var DeltaKeys = []Key{
@@ -174,6 +177,7 @@ var DeltaKeys = []Key{
 	{Name: "cpu.irq-ms", Meaning: "time of the CPU in interrupts"},
 	{Name: "cpu.softirq-ms", Meaning: "time of the CPU in softirqs"},
 	{Name: "cpu.cstate.*", Meaning: "cpu.cstate.NAME: how often the CPU entered an idle state"},
+	{Name: KeyFrequency, Meaning: "frequency of the CPU in MHz before and after each cell, by the time of dependent additions; not among Deltas"},
 	{Name: "cpu.thermal-throttles", Meaning: "how often the CPU's core was slowed because it was hot"},
 	{Name: "cgroup.throttled", Meaning: "periods at whose end a cgroup that the endpoint sees had used up its CPU time"},
 	{Name: "cgroup.throttled-us", Meaning: "time that these cgroups were stopped for that"},

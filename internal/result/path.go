@@ -1,7 +1,9 @@
 package result
 
-// Path is an agent's record of the path of one cell's messages: through the kernel, or past it. Everything is read before and
-// after the cell, never during it.
+import "fmt"
+
+// Path is an agent's record of one cell: of the path of its messages, through the kernel or past it, and of the CPU. Everything is
+// read before and after the cell, never during it.
 type Path struct {
 	// Cell is the name of the cell.
 	Cell string `json:"cell"`
@@ -15,6 +17,42 @@ type Path struct {
 	Ended *Look `json:"ended,omitempty"`
 	// Banner is the version that Onload's library printed on the tool's standard error; empty if it printed no version.
 	Banner string `json:"banner,omitempty"`
+	// MHzBefore and MHzAfter are the frequencies at which the measuring CPU executed additions for a millisecond, just before the
+	// cell's process started and just after it had ended; 0 if unknown. They do not show the frequency in between.
+	MHzBefore int32 `json:"mhzBefore,omitempty"`
+	MHzAfter  int32 `json:"mhzAfter,omitempty"`
+}
+
+// Frequency returns what is unusual about the CPU in the cells of an endpoint, compared with those of another result of the same role:
+// the kernel slowed it because it was hot, or its frequency differed by more than 5 %. It returns the first cell with a
+// difference; empty if there is none. A virtual machine does not control the frequency, so that only throttling counts there.
+func Frequency(first, d Document) string {
+	for _, p := range d.Evidence.Paths {
+		if n := p.Grown[PathThrottled]; n > 0 {
+			return fmt.Sprintf("%s, %s: the kernel slowed the %s's CPU %d times because it was hot", d.Run, p.Cell, d.Role, n)
+		}
+	}
+	const bare = "no"
+	if first.Evidence.Facts["cpu.hypervisor"] != bare || d.Evidence.Facts["cpu.hypervisor"] != bare {
+		return ""
+	}
+	for _, p := range d.Evidence.Paths {
+		if apart(p.MHzBefore, p.MHzAfter) {
+			return fmt.Sprintf("%s, %s: the %s's CPU ran at %d MHz before the cell and at %d MHz after it", d.Run, p.Cell, d.Role, p.MHzBefore, p.MHzAfter)
+		}
+		for _, q := range first.Evidence.Paths {
+			if q.Cell == p.Cell && apart(q.MHzAfter, p.MHzAfter) {
+				return fmt.Sprintf("%s: the %s's CPU ran at %d MHz after the cell in %s, and at %d MHz in %s", p.Cell, d.Role, q.MHzAfter, first.Run, p.MHzAfter, d.Run)
+			}
+		}
+	}
+	return ""
+}
+
+// apart reports whether two frequencies that are known differ by more than 5 %.
+func apart(a, b int32) bool {
+	low, high := int64(min(a, b)), int64(max(a, b))
+	return low > 0 && 20*(high-low) > low
 }
 
 // Look is an agent's observation of a process.
@@ -46,6 +84,8 @@ const (
 	PathNICOut = "nic.out"
 	// PathLocal is the number of packets that arrived over the loopback interface; absent if that is the measured interface.
 	PathLocal = "lo.in"
+	// PathThrottled is how often the kernel slowed the measuring CPU's core because it was hot.
+	PathThrottled = "cpu.throttled"
 	// PathStackIn and PathStackOut are events of the Onload stacks of the tool's server that still existed.
 	PathStackIn  = "stack.in"
 	PathStackOut = "stack.out"

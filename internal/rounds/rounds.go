@@ -4,6 +4,7 @@
 package rounds
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -33,6 +34,11 @@ type Collection struct {
 	Simulated bool
 	// Incomplete describes the first incomplete capture, and Reduced the first result that was reduced; empty if there is none.
 	Incomplete, Reduced string
+	// Frequency describes the first run whose CPU was throttled, or ran at another frequency than in the first run; empty if there is
+	// none.
+	Frequency string
+	// first is the first run that was added, of any variant, without its measurements.
+	first *result.Stored
 	// Merges is true if the cells have the merged samples of all rounds, which take 140 KiB of memory per cell.
 	Merges bool
 	tools  toolWarnings
@@ -159,6 +165,7 @@ func (c *Collection) Add(run result.Stored) error {
 	v.Runs++
 	c.Simulated = c.Simulated || result.SameKernel(run.Client.Evidence, run.Server.Evidence)
 	c.note(run)
+	c.compareFrequency(run)
 	v.prove(c.Spec, run)
 	for _, cell := range v.Cells {
 		measured, captured := run.Cell(cell.Name)
@@ -170,6 +177,17 @@ func (c *Collection) Add(run result.Stored) error {
 		}
 	}
 	return nil
+}
+
+// compareFrequency compares the frequencies of the CPUs in a run with those in the first run.
+func (c *Collection) compareFrequency(run result.Stored) {
+	if c.first == nil {
+		lean := run.WithoutMeasurements()
+		c.first = &lean
+	}
+	if c.Frequency == "" {
+		c.Frequency = cmp.Or(result.Frequency(c.first.Client, run.Client), result.Frequency(c.first.Server, run.Server))
+	}
 }
 
 // prove adds a run's proof, and whether its conditions equal the first run's.

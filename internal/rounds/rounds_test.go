@@ -77,3 +77,34 @@ func TestAddLeavesOutOtherVariants(t *testing.T) {
 		t.Errorf("%d runs, %v", c.Runs, err)
 	}
 }
+
+// The frequencies of all runs, also of other variants, are compared with those of the first run.
+func TestFrequency(t *testing.T) {
+	run := func(variant string, client, server int32) result.Stored {
+		s := stored(result.Cell{Own: &tool.Own{}})
+		s.Client.Run, s.Server.Run, s.Client.Variant, s.Server.Variant = variant+"-run", variant+"-run", variant, variant
+		for d, mhz := range map[*result.Document]int32{&s.Client: client, &s.Server: server} {
+			d.Evidence.Facts = map[string]string{"cpu.hypervisor": "no"}
+			d.Evidence.Paths = []result.Path{{Cell: "tcp-64", MHzBefore: mhz, MHzAfter: mhz}}
+		}
+		return s
+	}
+	spec := spec
+	spec.Variants = []v1alpha1.Variant{{Name: "a"}, {Name: "b"}}
+	for name, c := range map[string]struct {
+		runs []result.Stored
+		want string
+	}{
+		"equal":           {runs: []result.Stored{run("a", 4800, 3000), run("b", 4800, 3000)}},
+		"another variant": {runs: []result.Stored{run("a", 4800, 3000), run("b", 4800, 3200), run("a", 3000, 3000)}, want: "tcp-64: the server's CPU ran at 3000 MHz after the cell in a-run, and at 3200 MHz in b-run"},
+		"another round":   {runs: []result.Stored{run("a", 4800, 3000), run("a", 3900, 3000)}, want: "tcp-64: the client's CPU ran at 4800 MHz after the cell in a-run, and at 3900 MHz in a-run"},
+	} {
+		collected, err := Of(spec, c.runs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if collected.Frequency != c.want {
+			t.Errorf("%s: got %q, want %q", name, collected.Frequency, c.want)
+		}
+	}
+}

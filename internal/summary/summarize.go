@@ -172,6 +172,7 @@ func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Wa
 	add(v1alpha1.WarningCaptureIncomplete, c.Incomplete)
 	add(v1alpha1.WarningResolutionReduced, c.Reduced)
 	add(v1alpha1.WarningTool, c.ToolWarnings())
+	add(v1alpha1.WarningFrequencyDiffers, c.Frequency)
 	for _, v := range c.Variants {
 		add(v1alpha1.WarningEvidenceDiffers, v.Unequal)
 	}

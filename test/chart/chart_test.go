@@ -224,12 +224,13 @@ func TestImages(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	all := render(t, "benchImage.pullPolicy=Always", "benchmarks.serviceAccountName=bench", "benchmarks.allowHostNetwork=true", "benchmarks.allowPacketCapture=true",
+	sfnettest := "onload/sfnettest@sha256:" + strings.Repeat("0a", 32)
+	all := render(t, "benchImage.pullPolicy=Always", "benchImage.tools={pinger,netperf}", "benchImage.sfnettestImage="+sfnettest, "benchmarks.serviceAccountName=bench", "benchmarks.allowHostNetwork=true", "benchmarks.allowPacketCapture=true",
 		"benchmarks.networkNamespaces={nets,more}", "benchmarks.maxOccupation=2h", "benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "metrics.certificate.secretName=s", "health.port=9081", "log.level=debug",
 		"log.encoder=console", "gates.enabled=false", "extraArgs={--leader-elect=false}")
 	d := deployment(t, all)
 	want := []string{
-		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--bench-service-account=bench", "--gates=false", "--allow-host-network", "--allow-packet-capture",
+		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--bench-tools=pinger,netperf", "--sfnettest-image=" + sfnettest, "--bench-service-account=bench", "--gates=false", "--allow-host-network", "--allow-packet-capture",
 		"--network-namespaces=nets,more", "--max-occupation=2h", "--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--serving-cert-dir=/serving-cert", "--health-probe-bind-address=:9081",
 		"--zap-log-level=debug", "--zap-encoder=console", "--leader-elect=false",
 	}
@@ -507,7 +508,7 @@ func TestArtifactHubKnowsTheCRDs(t *testing.T) {
 		}
 		got = append(got, "tailgate.dev_"+strings.TrimSuffix(l.Name, ".tailgate.dev")+".yaml")
 	}
-	want, err := filepath.Glob(filepath.Join(chart, "files", "crd", "tailgate.dev_*.yaml"))
+	want, err := filepath.Glob(filepath.Join(chart, "files", "crd", "bases", "tailgate.dev_*.yaml"))
 	if err != nil || len(want) == 0 {
 		t.Fatal("no CRDs: ", err)
 	}

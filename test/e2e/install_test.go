@@ -117,7 +117,7 @@ func manifests(ctx context.Context) (file, chart string, values []string) {
 	values = []string{"resources.requests.cpu=null"}
 	dist := os.Getenv("E2E_RELEASE")
 	if dist == "" {
-		build := exec.CommandContext(ctx, "make", "manifests", "IMAGE=localhost/tailgate:dev", "BENCH_IMAGE=localhost/tailgate-bench:dev")
+		build := exec.CommandContext(ctx, "make", "build-installer", "IMG=localhost/tailgate:dev")
 		build.Dir, build.Stdout, build.Stderr = root, GinkgoWriter, GinkgoWriter
 		Expect(build.Run()).To(Succeed())
 		return filepath.Join(root, "bin", "install.yaml"), "config/helm",

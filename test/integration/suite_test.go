@@ -60,10 +60,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	environment = &envtest.Environment{
 		CRDInstallOptions: envtest.CRDInstallOptions{
 			Paths: []string{
-				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencybenchmarks.yaml"),
-				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencymatrices.yaml"),
-				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencygates.yaml"),
-				filepath.Join("..", "..", "config", "crd", "tailgate.dev_latencyverifications.yaml"),
+				filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencybenchmarks.yaml"),
+				filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencymatrices.yaml"),
+				filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencygates.yaml"),
+				filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencyverifications.yaml"),
 			},
 			ErrorIfPathMissing: true,
 		},

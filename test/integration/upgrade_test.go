@@ -22,7 +22,7 @@ import (
 // earlierCRDs returns the CRDs without the newest field of benchmarks. No version of this API was published yet.
 func earlierCRDs() []byte {
 	GinkgoHelper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "tailgate.dev_*.yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_*.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(files).NotTo(BeEmpty())
 	var all []byte

@@ -46,13 +46,13 @@ type Options struct {
 	// CacheDir keeps the bench image's root file system.
 	CacheDir string
 	// SFNetTestDir is a folder with a prebuilt sfnt-pingpong, and optionally sfnt-stream, for the bench image.
-	// Empty: the image does not contain them.
+	// Empty: the image does not contain them. The image of a release has those of their source instead.
 	SFNetTestDir string
 	// Log receives a line for each slow step.
 	Log io.Writer
 	// Arch is the CPU architecture of the images.
 	Arch string
-	// Release records the version of the repository in the Go programs.
+	// Release records the version of the repository in the Go programs, and adds the sfnt tools with their license and source.
 	Release bool
 	// Labels are added to the images.
 	Labels map[string]string
@@ -239,7 +239,13 @@ func pauseLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 // benchLayers returns the layers of the bench image. The layer that changes least is first: the packages, the sfnt tools if there
 // are any, the pinger, the agent.
 func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
-	sfnt, err := sfntTools(o.SFNetTestDir)
+	var sfnt []file
+	var err error
+	if o.Release {
+		sfnt, err = sfnettest(ctx, o, sfnettestURL, sfnettestCommit)
+	} else {
+		sfnt, err = sfntTools(o.SFNetTestDir)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +269,8 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := requireRuns(inside, o.Arch, slices.Concat(sfnt, ping)...); err != nil {
+	programs := slices.DeleteFunc(slices.Concat(sfnt, ping), func(f file) bool { return f.mode != 0o755 })
+	if err := requireRuns(inside, o.Arch, programs...); err != nil {
 		return nil, err
 	}
 	layers := []v1.Layer{base}

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,6 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
 )
 
 const root = "../../.."
@@ -250,6 +254,101 @@ func TestSfntTools(t *testing.T) {
 	}
 }
 
+// TestSfnettest compiles a stand-in of the source of the sfnt tools, which it fetches from a repository on this machine.
+func TestSfnettest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it may fetch a compiler")
+	}
+	o, err := DefaultOptions(root, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Toolchain(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	repository := t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		command := exec.Command("git", append([]string{"-C", repository, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		command.Env = environment.Tool("GIT_COMMITTER_DATE=2026-01-01T00:00:00Z", "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z")
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, output)
+		}
+		return strings.TrimSpace(string(output))
+	}
+	if err := os.MkdirAll(filepath.Join(repository, "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"LICENSE":        "the license\n",
+		"src/main.c":     "const char *version = VERSION; int main(void) { return 0; }\n",
+		"src/Makefile":   "CFLAGS += -g\nall: sfnt-pingpong sfnt-stream\nsfnt-%: main.c\n\t$(CC) $(CFLAGS) -DVERSION='\"$(SFNT_VERSION) $*\"' -o $@ $<\n\t$(AR) -V > /dev/null\n",
+		".gitattributes": "* text=auto\n",
+	} {
+		if err := os.WriteFile(filepath.Join(repository, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("init", "--quiet")
+	git("add", "--all")
+	git("commit", "--quiet", "--message=a")
+	commit := git("rev-parse", "HEAD")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	linkToolchain(t, o)
+
+	if _, err := sfnettest(t.Context(), o, repository, strings.Repeat("0", 40)); err == nil || !strings.Contains(err.Error(), "fetching the source of the sfnt tools") {
+		t.Errorf("a commit that does not exist: %v", err)
+	}
+	files, err := sfnettest(t.Context(), o, repository, commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := sfnettest(t.Context(), o, repository, commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i, f := range files {
+		got = append(got, fmt.Sprintf("%s %o", f.path, f.mode))
+		if !bytes.Equal(f.data, again[i].data) {
+			t.Errorf("%s is another one, compiled in another folder", f.path)
+		}
+	}
+	want := []string{
+		"/usr/local/bin/sfnt-pingpong 755", "/usr/local/bin/sfnt-stream 755",
+		"/usr/share/doc/sfnettest/LICENSE 644", "/usr/share/doc/sfnettest/SOURCE 644", "/usr/share/doc/sfnettest/source.tar 644",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	if !bytes.Contains(files[0].data, []byte(sfnettestVersion+" pingpong")) || string(files[2].data) != "the license\n" ||
+		!bytes.Contains(files[3].data, []byte(sfnettestCommit)) || !bytes.Contains(files[4].data, []byte("int main(void)")) {
+		t.Error("the files are not those of the source")
+	}
+}
+
+// linkToolchain makes the toolchain known in the cache folder of a test.
+func linkToolchain(t *testing.T, o Options) {
+	t.Helper()
+	cache, err := cached.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	folders, err := filepath.Glob(filepath.Join(filepath.Dir(o.CacheDir), "toolchain-*-for-"+o.Arch+"-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if err := os.Symlink(folder, filepath.Join(cache, filepath.Base(folder))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestBuildRefusesUnknownNames(t *testing.T) {
 	if _, err := Build(t.Context(), Options{}, "manger"); err == nil || !strings.Contains(err.Error(), `"manger"`) {
 		t.Errorf("error = %v, want one with the name", err)
@@ -296,6 +395,8 @@ func TestDockerfilesSayTheSame(t *testing.T) {
 			}
 			for _, want := range []string{
 				"\nFROM debian:" + suite, "Components: " + components + "/", "COPY bench-image/packages.txt /tmp/packages.txt",
+				"git fetch --quiet --depth=1 --no-tags " + sfnettestURL + " " + sfnettestCommit + " ", "SFNT_VERSION=" + sfnettestVersion + " ",
+				"COPY --from=sfnettest /doc-sfnettest/ " + sfnettestDoc + "\n", "COPY bench-image/sfnettest-SOURCE " + sfnettestDoc + "SOURCE\n",
 				"xargs apt-get install", "COPY --from=pinger /tailgate-pinger /usr/local/bin/" + pinger.Program + "\n",
 			} {
 				if !strings.Contains(text, want) {

@@ -25,23 +25,24 @@ import (
 
 // A target is how programs for an architecture are compiled on a machine of another architecture.
 type target struct {
-	compiler string
+	// prefix begins the names of the compiler's programs.
+	prefix   string
 	packages []string
 }
 
 var targets = map[string]target{
-	"amd64": {"x86_64-linux-gnu-gcc", []string{"gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"}},
-	"arm64": {"aarch64-linux-gnu-gcc", []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user-static"}},
+	"amd64": {"x86_64-linux-gnu-", []string{"gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"}},
+	"arm64": {"aarch64-linux-gnu-", []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user-static"}},
 }
 
-// Toolchain returns a folder that is the root file system of a compiler: make, and Debian's compiler and C library of the bench
+// Toolchain returns a folder that is the root file system of a compiler: make, the programs that makefiles use, and Debian's compiler and C library of the bench
 // image's suite, for the architecture of the options. For another architecture than that of this machine, it also has an emulator.
 func Toolchain(ctx context.Context, o Options) (string, error) {
-	packages := []string{"gcc", "libc6-dev", "make", "dash"}
+	packages := []string{"gcc", "libc6-dev", "make", "dash", "coreutils", "findutils", "sed"}
 	if o.Arch != runtime.GOARCH {
 		packages = append(packages, targets[o.Arch].packages...)
 	}
-	name := fmt.Sprintf("toolchain-%s-%s-for-%s-1", suite, runtime.GOARCH, o.Arch)
+	name := fmt.Sprintf("toolchain-%s-%s-for-%s-2", suite, runtime.GOARCH, o.Arch)
 	return cached.Folder(ctx, name, func(tmp string) error {
 		fmt.Fprintf(o.Log, "fetching the compiler of Debian %s (once, 50 to 150 MB)\n", suite)
 		err := Mmdebstrap(ctx, o, "--variant=extract", "--architectures="+runtime.GOARCH, "--format=directory",
@@ -54,27 +55,40 @@ func Toolchain(ctx context.Context, o Options) (string, error) {
 }
 
 // Compile compiles the target of the pinger's Makefile that is named like the file at path, for the architecture of the
-// options, and writes it to path. The compiler runs with the toolchain as its root, so that nothing of this machine gets into the
-// program: neither its C library nor the variables of its environment.
+// options, and writes it to path.
 func Compile(ctx context.Context, o Options, path string) error {
+	name := filepath.Base(path)
+	built, err := compile(ctx, o, filepath.Join(o.Root, "bench-image", "pinger"), func(inside, prefix string) []string {
+		return []string{"-C", inside, "CC=" + prefix + "gcc", "PROGRAM=" + inside + "/" + pinger.Program, inside + "/" + name}
+	}, name)
+	if err != nil {
+		return fmt.Errorf("compiling the pinger: %w", err)
+	}
+	return os.WriteFile(path, built[0], 0o755)
+}
+
+// compile runs make on a copy of a folder with sources and returns the contents of the named files there. arguments returns the
+// arguments of make for the folder inside the toolchain and the prefix of the names of the compiler's programs. The compiler runs with
+// the toolchain as its root, so that nothing of this machine gets into a program: neither its C library nor the variables of its
+// environment.
+func compile(ctx context.Context, o Options, source string, arguments func(inside, prefix string) []string, names ...string) ([][]byte, error) {
 	root, err := Toolchain(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	compiler := "gcc"
+	prefix := ""
 	if o.Arch != runtime.GOARCH {
-		compiler = targets[o.Arch].compiler
+		prefix = targets[o.Arch].prefix
 	}
-	dir, err := os.MkdirTemp(filepath.Join(root, "tmp"), "pinger-")
+	dir, err := os.MkdirTemp(filepath.Join(root, "tmp"), "build-")
 	if err != nil {
-		return fmt.Errorf("making a folder to compile in: %w", err)
+		return nil, fmt.Errorf("making a folder to compile in: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.CopyFS(filepath.Join(dir, "src"), os.DirFS(filepath.Join(o.Root, "bench-image", "pinger"))); err != nil {
-		return fmt.Errorf("copying the pinger's sources: %w", err)
+	if err := os.CopyFS(filepath.Join(dir, "src"), os.DirFS(source)); err != nil {
+		return nil, fmt.Errorf("copying the sources: %w", err)
 	}
-	inside := "/tmp/" + filepath.Base(dir) + "/"
-	make := exec.CommandContext(ctx, "/usr/bin/make", "-C", inside+"src", "CC="+compiler, "PROGRAM="+inside+pinger.Program, inside+filepath.Base(path))
+	make := exec.CommandContext(ctx, "/usr/bin/make", arguments("/tmp/"+filepath.Base(dir)+"/src", prefix)...)
 	make.Dir, make.Env = "/", []string{"PATH=/usr/bin:/bin"}
 	make.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
 	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
@@ -83,13 +97,17 @@ func Compile(ctx context.Context, o Options, path string) error {
 		make.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: gid, Size: 1}}
 	}
 	if output, err := make.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling the pinger for %s in %s: %w: %s", o.Arch, root, err, bytes.TrimSpace(output))
+		return nil, fmt.Errorf("for %s in %s: %w: %s", o.Arch, root, err, bytes.TrimSpace(output))
 	}
-	program, err := os.ReadFile(filepath.Join(dir, filepath.Base(path)))
-	if err != nil {
-		return fmt.Errorf("reading the pinger: %w", err)
+	var built [][]byte
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, "src", name))
+		if err != nil {
+			return nil, fmt.Errorf("reading what was compiled: %w", err)
+		}
+		built = append(built, data)
 	}
-	return os.WriteFile(path, program, 0o755)
+	return built, nil
 }
 
 // Release builds an image for each architecture and writes one archive with all of them, an OCI image layout, to path. ref is the
@@ -103,15 +121,37 @@ func Release(ctx context.Context, o Options, image, ref, path string, architectu
 	for _, arch := range architectures {
 		one := o
 		one.Arch = arch
-		if arch != "amd64" {
-			one.SFNetTestDir = "" // the tools in it are for amd64
-		}
 		made, err := r.image(ctx, one)
 		if err != nil {
 			return v1.Hash{}, err
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
 	}
+	return writeIndex(index, ref, path)
+}
+
+// Tools writes an image that has only these programs, by the path in the image, like AMD's image of the sfnt tools, for this machine's
+// architecture, to path. Pods mount it, and never run it. It returns what Release returns.
+func Tools(programs map[string][]byte, ref, path string) (v1.Hash, error) {
+	var files []file
+	for name, data := range programs {
+		files = append(files, file{path: name, mode: 0o755, data: data})
+	}
+	layer, err := fileLayer(files...)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	image, err := recipe{}.assemble(Options{Arch: runtime.GOARCH}, []v1.Layer{layer})
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}}})
+	return writeIndex(index, ref, path)
+}
+
+// writeIndex writes the images of an index to path, as an archive of an OCI image layout, and returns the digest of the index.
+func writeIndex(index v1.ImageIndex, ref, path string) (v1.Hash, error) {
 	dir, err := os.MkdirTemp("", "tailgate-layout-")
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("making a folder for the image layout: %w", err)

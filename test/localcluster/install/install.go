@@ -126,7 +126,11 @@ patches:
     - {op: add, path: /spec/template/metadata/annotations/tailgate.dev~1image-digest, value: %q}
 `
 
-// withDigest writes a temporary kustomization of an overlay with the digest of the manager's image and returns its folder.
+// withoutSfnettest tells the manager that the bench image of the local cluster has no sfnt tools.
+const withoutSfnettest = "    - {op: add, path: /spec/template/spec/containers/0/args/-, value: \"--bench-tools=pinger,netperf,sockperf\"}\n"
+
+// withDigest writes a temporary kustomization of an overlay with the digest of the manager's image, and the tools of the bench image
+// if these are not all, and returns its folder.
 func withDigest(overlay, digest string) (string, error) {
 	dir, err := os.MkdirTemp("", "tailgate-install-")
 	if err != nil {
@@ -142,7 +146,11 @@ func withDigest(overlay, digest string) (string, error) {
 		relative, err = filepath.Rel(realDir, overlay)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, digestOverlay, relative, digest), 0o600)
+		text := fmt.Sprintf(digestOverlay, relative, digest)
+		if os.Getenv("SFNETTEST_BIN") == "" {
+			text += withoutSfnettest
+		}
+		err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600)
 	}
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))

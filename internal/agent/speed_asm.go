@@ -1,0 +1,7 @@
+//go:build amd64 || arm64
+
+package agent
+
+// additions does at least n additions of registers, each of which needs the sum of the one before: one a cycle, on every CPU. Additions
+// of constants would not do, because some CPUs join them.
+func additions(n int64)
