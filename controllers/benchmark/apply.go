@@ -125,7 +125,7 @@ func (w *world) acceptance() string {
 	}
 	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
 	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes, Claimed: w.accepted.Claimed}, *b.Status.Pair, b.CPUs())
-	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec), unproved), "; ")
+	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, w.accepted.Profiles), unproved), "; ")
 }
 
 // note records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.

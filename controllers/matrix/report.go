@@ -133,7 +133,7 @@ func (w *world) acceptance(leftOut string) string {
 	if leftOut != "" {
 		message += "; left out: " + leftOut
 	}
-	return strings.Join(slices.Insert(preflight.Foreknown(w.matrix.Spec.Template.Spec), 0, message), "; ")
+	return strings.Join(slices.Insert(preflight.Foreknown(w.matrix.Spec.Template.Spec, nil), 0, message), "; ")
 }
 
 // succeeds returns condition Succeeded.

@@ -154,7 +154,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 		return Planned{}, err
 	}
 	planned := planOf(b, m, observed)
-	notes = append(notes, preflight.Foreknown(b.Spec)...)
+	notes = append(notes, preflight.Foreknown(b.Spec, observed.Profiles)...)
 	if m == nil && planned.Obstacle == nil {
 		notes = append(notes, preflight.Notes(observed, planned.Slots[0][0], preflight.CPUs(observed))...)
 	}

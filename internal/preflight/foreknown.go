@@ -2,9 +2,10 @@ package preflight
 
 import (
 	"fmt"
-	"slices"
+	"strconv"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -13,8 +14,9 @@ import (
 const usualMTU = 1500
 
 // Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
-// carried out: the traffic that Onload does not carry although a variant requests it.
-func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
+// carried out: the traffic that Onload does not carry although a variant requests it, and settings that Onload will not understand.
+// The profiles are those of Observed, as far as they were read.
+func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile) []string {
 	var all []string
 	for _, v := range plan.Variants(spec) {
 		if v.Acceleration.Type != v1alpha1.AccelerationOnload {
@@ -40,13 +42,32 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec) []string {
 			add("%sdatagrams of more than %d bytes need several packets (MTU %d), which Onload does not receive itself, so that the proof will be Partly",
 				unless, mtu-tool.DatagramHeaders, mtu)
 		}
-		off := func(name string) bool { return slices.Contains(v.Env, v1alpha1.EnvVar{Name: name, Value: "0"}) }
-		if stream && off("EF_TCP") || datagrams && off("EF_UDP") {
-			add("its env disables Onload (EF_TCP=0 or EF_UDP=0), so that the proof will be Failed")
+		settings := settingsOf(v, profiles[v.Name])
+		is := func(name string, zero bool) bool {
+			n, err := strconv.Atoi(settings[name])
+			return err == nil && (n == 0) == zero
+		}
+		if stream && is("EF_TCP", true) || datagrams && is("EF_UDP", true) || is("EF_DONT_ACCELERATE", false) {
+			add("its profile or env disables Onload (EF_TCP, EF_UDP or EF_DONT_ACCELERATE), so that the proof will be Failed")
+		}
+		for _, e := range v.Env {
+			if onload.Misread(e.Name, e.Value) {
+				add("env %s: %.80q is not a decimal number, so that Onload will ignore it or read 0", e.Name, e.Value)
+			}
 		}
 		if v.Capture == v1alpha1.CaptureServer {
 			add("capture sees only packets of the kernel, not those of Onload")
 		}
 	}
 	return all
+}
+
+// settingsOf returns the settings of a variant with Onload. Those of its ConfigMap are missing if it was not read.
+func settingsOf(v v1alpha1.Variant, p *Profile) map[string]string {
+	var data map[string]string
+	if p != nil {
+		data = p.Data
+	}
+	settings, _ := onload.Environment(v, data) // a profile that is not valid is refused before
+	return settings
 }
