@@ -188,6 +188,8 @@ type testCase struct {
 	occupied bool
 	// noisy sends datagrams between other sockets of the server's network namespace meanwhile.
 	noisy bool
+	// host has the proof take the network for that of the hosts, whose counters are those of all processes.
+	host bool
 	// plane is a program that runs instead of Onload's control plane.
 	plane string
 	// truth is the path of the messages at both ends.
@@ -274,6 +276,7 @@ var cases = []testCase{
 	{name: "no library", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, noLibrary: true, fails: v1alpha1.OutcomeAccelerationFailed, words: library},
 	{name: "unknown setting", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, settings: []string{"EF_NO_SUCH=1"}, fails: v1alpha1.OutcomeAccelerationFailed, words: "EF_NO_SUCH"},
 	{name: "datagrams of another process", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, noisy: true, truth: accelerated},
+	{name: "datagrams of another process, the host's network", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, noisy: true, host: true, truth: accelerated},
 	{name: "EF_UDP is no number", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, settings: []string{"EF_UDP=yes"}, truth: accelerated},
 	{name: "no control plane", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, plane: "/nonexistent", fails: v1alpha1.OutcomeAccelerationFailed, words: "its control plane does not run"},
 	{name: "no control plane, UDP", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, plane: "/nonexistent", fails: v1alpha1.OutcomeAccelerationFailed, words: "its control plane does not run"},
