@@ -179,8 +179,11 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	if err != nil {
 		return result.Cell{}, e.lost(err)
 	}
-	if err := cmp.Or(e.ranWithout(p), a.ranWithout()); err != nil {
+	if err := e.ranWithout(p); err != nil {
 		return result.Cell{}, err
+	}
+	if a.Error != "" && !a.Worked {
+		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
 	}
 
 	recorder := result.NewRecorder()
@@ -195,12 +198,15 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
 		StartedAt: started, FinishedAt: finished, Start: measurement.Start, Own: measurement.Own, Bandwidth: measurement.Bandwidth,
 		Attribution: measurement.Attribution, Intervals: measurement.Intervals, Accelerated: measurement.Accelerated,
-		Lost: measurement.Lost, Figures: measurement.Figures, Warnings: append(measurement.Warnings, e.warnings(p)...),
+		Lost: measurement.Lost, Figures: measurement.Figures, Warnings: measurement.Warnings,
 	}
 	if measured.Histogram, err = histogram(recorder, measurement.Sums); err != nil {
 		return result.Cell{}, err
 	}
 	measured.Histogram.Unrecorded = measurement.Unrecorded
+	for _, said := range onload.Warnings(p.stderr.Bytes()) {
+		measured.Warnings = append(measured.Warnings, "Onload: "+line(said, maxValue))
+	}
 	if s := measurement.ActualStart; s != nil {
 		actual := result.NewRecorder()
 		for _, b := range s.RTT {
@@ -248,7 +254,7 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	if !byItself {
 		return nil, e.explained(p, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
 	}
-	if p.signal() != 0 {
+	if p.exitCode() < 0 {
 		return nil, e.explained(p, fail(v1alpha1.OutcomeToolFailed, "%s, %s: the tool %s: %s", e.Task.Tool, cell.Name, p.ending(), cmp.Or(p.lastWords(), "it printed nothing")))
 	}
 	return p, nil
@@ -264,14 +270,6 @@ func present(program string) error {
 
 func (e *endpoint) lost(err error) error {
 	return fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v%s", err, e.noCarrier(";"))
-}
-
-// ranWithout returns why the tool's server ran without Onload although it worked.
-func (a answer) ranWithout() error {
-	if a.Error == "" || a.Worked {
-		return nil
-	}
-	return fail(a.Reason, "server: %s", a.Error)
 }
 
 // withServer adds the last line of the tool's server to a failure at the client. If Onload failed at the server, that is

@@ -134,7 +134,7 @@ func TestOnloadExplains(t *testing.T) {
 
 // The tool's server may take longer to listen than Onload waits for its control plane.
 func TestListenLimit(t *testing.T) {
-	for timeout, want := range map[string]time.Duration{"10": 20 * time.Second, "0": 10 * time.Second, "-1": 70 * time.Second, "99999": 70 * time.Second, "": 10 * time.Second, "x": 10 * time.Second} {
+	for timeout, want := range map[string]time.Duration{"10": 20 * time.Second, "0": 10 * time.Second, "-1": 70 * time.Second, "999": 70 * time.Second, "99999": 70 * time.Second, "": 70 * time.Second} {
 		e := &endpoint{Agent: &Agent{Task: plan.Task{Acceleration: v1alpha1.AccelerationOnload}, Root: fakeRoot(t, map[string]string{planeParameter: timeout + "\n"}).root}}
 		if got := e.listenLimit(); got != want {
 			t.Errorf("%q: %s, want %s", timeout, got, want)

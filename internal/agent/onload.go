@@ -190,17 +190,9 @@ func (e *endpoint) lookEnded(p *process) {
 	p.stackEvents = map[string]int64{}
 	for _, id := range (host{root: e.Root}).stacks(p.cmd.Process.Pid, p.stackEvents) {
 		if out, err := dumpStack(id, "dump"); err == nil {
-			addSockets(p.stackEvents, onload.SocketPackets(out, p.protocol))
+			onload.AddSockets(p.stackEvents, out, p.protocol)
 		}
 	}
-}
-
-// addSockets adds the packets of a stack's sockets to the counters of a path.
-func addSockets(grown map[string]int64, n onload.Packets) {
-	grown[result.PathSocketIn] += n.StackIn
-	grown[result.PathSocketOut] += n.StackOut
-	grown[result.PathSocketKernelIn] += n.KernelIn
-	grown[result.PathSocketKernelOut] += n.KernelOut
 }
 
 // lookAtStack gathers the facts about the stack of the tool's server, once, before its client starts: some servers end with
@@ -318,24 +310,24 @@ func (e *endpoint) ranWithout(p *process) error {
 	return e.onloadFailure(p)
 }
 
-// The control plane's start, for which Onload waits when it makes the first stack of a network namespace.
+// planeParameter is the time in seconds for which Onload waits for its control plane when it makes the first stack of a network
+// namespace: 10 by default, and without a limit if it is negative. maxPlaneWait bounds it.
 const (
 	planeParameter = "sys/module/onload/parameters/cplane_init_timeout"
 	maxPlaneWait   = time.Minute
 )
 
-// listenLimit returns how long the tool's server may take to listen: with Onload, longer than Onload waits for its control plane
-// (10 s by default, without a limit if it is negative), so that Onload itself can say what is missing.
+// listenLimit returns how long the tool's server may take to listen: with Onload, longer than Onload waits, so that Onload itself
+// can say what is missing.
 func (e *endpoint) listenLimit() time.Duration {
-	seconds, err := strconv.Atoi(host{root: e.Root}.read(planeParameter))
-	switch wait := time.Duration(seconds) * time.Second; {
-	case !e.accelerated() || err != nil:
+	seconds, err := strconv.ParseUint(host{root: e.Root}.read(planeParameter), 10, 16)
+	switch {
+	case !e.accelerated():
 		return listenTimeout
-	case seconds < 0 || wait > maxPlaneWait:
+	case err != nil: // negative, or not known
 		return listenTimeout + maxPlaneWait
-	default:
-		return listenTimeout + wait
 	}
+	return listenTimeout + min(time.Duration(seconds)*time.Second, maxPlaneWait)
 }
 
 // deviceTrouble returns why Onload's device cannot be opened, as far as the agent can see.
@@ -364,16 +356,4 @@ func (e *endpoint) elsewhere() string {
 		}
 	}
 	return ""
-}
-
-// warnings returns what Onload says about a tool that it accelerates.
-func (e *endpoint) warnings(p *process) []string {
-	if !e.accelerated() {
-		return nil
-	}
-	var all []string
-	for _, said := range onload.Warnings(p.stderr.Bytes()) {
-		all = append(all, "Onload: "+line(said, maxValue))
-	}
-	return all
 }

@@ -137,24 +137,16 @@ func (p *process) ended() bool {
 // exitCode returns the exit code of a process that ended, or -1 if it was killed.
 func (p *process) exitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// signal returns the signal that killed a process that ended; 0 if none did.
-func (p *process) signal() syscall.Signal {
-	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return status.Signal()
-	}
-	return 0
-}
-
 // ending describes how a process ended, as the end of a sentence.
 func (p *process) ending() string {
-	switch s := p.signal(); s {
-	case 0:
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case !ok || !status.Signaled():
 		return fmt.Sprintf("ended with exit code %d", p.exitCode())
-	case syscall.SIGSYS:
+	case status.Signal() == syscall.SIGSYS:
 		return "was killed by SIGSYS: the pod's seccomp profile forbids a system call"
-	default:
-		return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(s), s)
 	}
+	return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(status.Signal()), status.Signal())
 }
 
 // switches returns the voluntary and involuntary context switches of a process that ended.

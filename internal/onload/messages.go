@@ -7,16 +7,12 @@ import (
 )
 
 const (
-	remedyModule  = "check that the node has the module (lsmod), and that the pod's resource provides /dev/onload, which every user may open"
-	remedyBuild   = "use the library of the module's version, and load the modules again after an upgrade"
-	remedyNIC     = "attach an interface, which is up, of a NIC that Onload supports and whose driver was loaded before Onload's module"
-	remedyVI      = "end other processes that use Onload on the node, and their orphaned stacks (onload_stackdump lists both), or share a stack"
-	remedyMemory  = "free memory of the node, because its kernel allocates the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (pods.hugepages) for its receive queues"
-	remedyPages   = "give the endpoint huge pages of 2Mi (pods.hugepages), and the node more of them (vm.nr_hugepages)"
-	remedyPlane   = "the module starts it with the program that `kubectl tailgate doctor` shows (crictl with AMD's operator), which must exist on the node: check the node's kernel log"
-	remedyLog     = "check the kernel's log of the node"
-	remedyLibrary = "set acceleration.onload.library to where the Onload resource mounts the library"
-	remedyImage   = "use a bench image with the C library of the image from which Onload's library comes, or a library that was built for the bench image's"
+	remedyBuild  = "use the library of the module's version, and load the modules again after an upgrade"
+	remedyVI     = "end other processes that use Onload on the node, and their orphaned stacks (onload_stackdump lists both), or share a stack"
+	remedyMemory = "free memory of the node, because its kernel allocates the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (pods.hugepages) for its receive queues"
+	remedyPages  = "give the endpoint huge pages of 2Mi (pods.hugepages), and the node more of them (vm.nr_hugepages)"
+	remedyPlane  = "the module starts it with the program that `kubectl tailgate doctor` shows (crictl with AMD's operator), which must exist on the node: check the node's kernel log"
+	remedyLog    = "check the kernel's log of the node"
 )
 
 func failed(why, remedy string) *Failure {
@@ -29,20 +25,19 @@ func unavailable(why, remedy string) *Failure {
 
 // The reasons why a tool could not use Onload. Another attempt may succeed only if something is unavailable.
 var (
-	notPreloaded  = &Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "the dynamic linker cannot preload the library", Remedy: remedyLibrary, Missing: true}
+	notPreloaded  = &Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "the dynamic linker cannot preload the library", Remedy: "set acceleration.onload.library to where the Onload resource mounts the library", Missing: true}
 	otherMachine  = failed("the library is for another architecture", "use the 64-bit library of the node's architecture")
-	otherCLibrary = failed("the library needs another C library than the image has", remedyImage)
+	otherCLibrary = failed("the library needs another C library than the image has", "use a bench image with the C library of the image from which Onload's library comes, or a library that was built for the bench image's")
 	noDependency  = failed("the image lacks a library that a preloaded library needs", "use a bench image that has it, or remove what else is preloaded")
 
-	otherVersion = failed("library and kernel module are of different versions", remedyBuild)
-	otherBuild   = failed("library and kernel module are of different builds", remedyBuild)
+	otherVersion = failed("library and kernel module are of different versions or builds", remedyBuild)
 	otherPlane   = failed("library and control plane are of different versions", remedyBuild)
 	noPlane      = failed("its control plane does not run on the node", remedyPlane)
 	noProgram    = failed("its control plane does not run on the node: the module found no server, or could not start its program", remedyPlane)
 	latePlane    = failed("its control plane does not run on the node: its program exited, or was not ready in time (cplane_init_timeout)", remedyPlane)
 
-	noDevice   = &Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: remedyModule, Device: true}
-	noNIC      = failed("no NIC that it can use", remedyNIC)
+	noDevice   = &Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: "check that the node has the module (lsmod), and that the pod's resource provides /dev/onload, which every user may open", Device: true}
+	noNIC      = failed("no NIC that it can use", "attach an interface, which is up, of a NIC that Onload supports and whose driver was loaded before Onload's module")
 	notAllowed = failed("the NIC, its firmware or licence, or the XDP program that Onload attaches to another NIC does not permit a stack",
 		"check the kernel's log of the node; no right of the pod changes it")
 	notSupported = failed("the NIC or the kernel does not support what a stack needs",
@@ -112,20 +107,16 @@ var messages = []message{
 	says(`object '(?P<library>[^']*)' from LD_PRELOAD cannot be preloaded \(wrong ELF class`, cause, otherMachine, nil),
 	says(`object '(?P<library>[^']*)' from LD_PRELOAD cannot be preloaded`, cause, notPreloaded, nil),
 	says("version `[^']*' not found \\(required by (?P<library>[^)]*)\\)", cause, otherCLibrary, nil),
-	says(`Error relocating (?P<library>[^:]*): `, cause, otherCLibrary, nil),
-	says(`symbol lookup error: (?P<library>[^:]*): undefined symbol`, cause, otherCLibrary, nil),
+	says(`(?:Error relocating|symbol lookup error:) (?P<library>[^:]*): `, cause, otherCLibrary, nil),
 	says(`error while loading shared libraries: `, cause, noDependency, nil),
 
-	says(`Driver/Library version mismatch`, cause, otherVersion, nil),
-	says(`Driver/Library debug build mismatch`, cause, otherBuild, nil),
-	says(`data structure layout mismatch between kernel and user level`, cause, otherVersion, nil),
+	says(`Driver/Library version mismatch|Driver/Library debug build mismatch|data structure layout mismatch between kernel and user`, cause, otherVersion, nil),
 	says(`cplane interface mismatch`, cause, otherPlane, nil),
 	says(`failed to get local control plane handle: `+errno, cause, noPlane, ofPlane),
 	says(`failed to mmap (cplane MIBs|fwd part|fwd_rw part)`, cause, planeEnded, nil),
-	says(`failed to get init_net control plane handle`, warning, nil, nil),
-	says(`failed to select control plane instance`, warning, nil, nil),
-	says(`ci_netif_init: failed to open driver handle`, warning, nil, nil),
-	says(`support for containers will be limited`, warning, nil, nil),
+	// The control plane of the node's own network namespace is not needed.
+	says(`failed to get init_net control plane handle|failed to select control plane instance|ci_netif_init: failed to open driver handle|`+
+		`support for containers will be limited`, warning, nil, nil),
 
 	says(`Failed to open /dev/onload`, cause, noDevice, nil),
 	says(`failed to open driver \(`+errno, cause, noDevice, ofDevice),
@@ -134,8 +125,7 @@ var messages = []message{
 	says(`stack '.*' not ready after`, cause, notReady, nil),
 	says(`ci_tcp_helper_stack_attach `+errno, cause, noStack, ofStack),
 
-	says(`alloc_efct_resources failed rc=`+errno, cause, noQueue, ofQueues),
-	says(`restore_efct_resources `+errno, cause, noQueue, ofQueues),
+	says(`(?:alloc_efct_resources failed rc=|restore_efct_resources )`+errno, cause, noQueue, ofQueues),
 	says(`Expected shrub controller to use interrupts`, cause, badSettings, nil),
 	says(`Failed to allocate huge pages`, cause, noPages, nil),
 	says(`Insufficient packet buffers`, cause, noMemory, nil),
@@ -143,46 +133,25 @@ var messages = []message{
 	says(`rxq_limit=\d+ is too small`, cause, fewPackets, nil),
 	says(`Failed to mmap packet buffer for .*EACCES`, cause, otherUser, nil),
 	says(`mmap\(0x[0-9a-f]+\) failed for pkt set \d+ (?:rc=|\()`+errno, cause, notMapped, ofMemory),
-	says(`oo_resource_mmap for pkt set \d+ failed \(`+errno, cause, notMapped, ofMemory),
-	says(`oo_resource_mmap `+errno, cause, notMapped, ofMemory),
-	says(`netif.*: OS failure \(memory low!\)`, cause, noMemory, nil),
-	says(`socket: failed to allocate epi`, cause, noMemory, nil),
-	says(`: out of memory \((?:alien|epoll|pipe|sock)_`, cause, noMemory, nil),
+	says(`oo_resource_mmap (?:for pkt set \d+ failed \()?`+errno, cause, notMapped, ofMemory),
+	says(`netif.*: OS failure \(memory low!\)|socket: failed to allocate epi|: out of memory \((?:alien|epoll|pipe|sock)_`, cause, noMemory, nil),
 	says(`out of socket buffers`, cause, noSockets, nil),
 	says(`CRITICAL: mprotect`, cause, noExecmod, nil),
 	says(`Process will likely crash now`, consequence, noExecmod, nil),
 
-	says(`netif_tcp_helper_build failed rc=`+errno, consequence, notMapped, ofMemory),
-	says(`netif_tcp_helper_build `+errno, consequence, notMapped, ofMemory),
+	says(`netif_tcp_helper_build (?:failed rc=)?`+errno, consequence, notMapped, ofMemory),
 	says(`netif_tcp_helper_restore returned `+errno, consequence, noStack, ofStack),
 	says(`Failed to map packets!`, consequence, notMapped, nil),
-	says(`failed to (?:construct|create) netif \(`+errno, consequence, noStack, ofStack),
-	says(`ci_tcp_helper_sock_attach .* failed `+errno, consequence, noStack, ofStack),
-	says(`citp_tcp_ep_acquire_fd .* failed `+errno, consequence, noStack, ofStack),
-	says(`citp_netif_recreate_probed failed! \(`+errno, consequence, noStack, ofStack),
+	says(`(?:failed to (?:construct|create) netif|citp_netif_recreate_probed failed!) \(`+errno, consequence, noStack, ofStack),
+	says(`(?:ci_tcp_helper_sock_attach|citp_tcp_ep_acquire_fd) .* failed `+errno, consequence, noStack, ofStack),
 	says(`(?:tcp|udp)_ep_ctor failed`, consequence, noStack, nil),
 	says(`failed \(errno:`+errno+`.*\) - PASSING TO OS`, consequence, noStack, ofStack),
 
-	says(`Unknown option "EF_`, warning, nil, nil),
-	says(`citp: bad option '`, warning, nil, nil),
-	says(`Invalid option (?:detected|for EF_VALIDATE_ENV)`, warning, nil, nil),
-	says(`config: .*(?:larger than maximum|smaller than minimum|is rounded up)`, warning, nil, nil),
-	says(`EF_INT_DRIVEN=0 and EF_UL_EPOLL=0 are not compatible`, warning, nil, nil),
-	says(`EF_[A-Z_]+ is deprecated`, warning, nil, nil),
-	says(`EF_TPH_MODE found, but SDCI support is not compiled in`, warning, nil, nil),
-	says(`EF_STACK_PER_THREAD=1 cannot be used in scalable filters mode`, warning, nil, nil),
-	says(`EF_SHARED_RXQ_NUM is outside expected range`, warning, nil, nil),
-	says(`Can't set EF_FDTABLE_SIZE=`, warning, nil, nil),
-	says(`RX ring fill level reduced`, warning, nil, nil),
-	says(`Prefaulting only allocated`, warning, nil, nil),
-	says(`use of .* with this adapter is likely`, warning, nil, nil),
-	says(`No space in active wild table`, warning, nil, nil),
-	says(`Socket caching is not supported`, warning, nil, nil),
-	says(`can only be cached if EF_UL_EPOLL=3`, warning, nil, nil),
-	says(`handover of TCP sockets in an epoll set is only supported`, warning, nil, nil),
-	says(`RLIMIT_(?:AS|NOFILE): .* requested`, warning, nil, nil),
-	says(`RCVBUFFORCE|SNDBUFFORCE`, warning, nil, nil),
-	says(`Failed to get TX complete events`, warning, nil, nil),
-	says(`runtime error [0-9a-f]+ detected in`, warning, nil, nil),
-	says(`measured cpu_khz not stable|Failed to query cpu_khz`, warning, nil, nil),
+	// What Onload says about settings, and about sockets and surroundings, although it goes on.
+	says(`Unknown option "EF_|citp: bad option '|Invalid option (?:detected|for EF_VALIDATE_ENV)|EF_\w+ is deprecated|Can't set EF_FDTABLE_SIZE=|`+
+		`config: .*(?:larger than maximum|smaller than minimum|is rounded up)|EF_INT_DRIVEN=0 and EF_UL_EPOLL=0 are not compatible|`+
+		`EF_TPH_MODE found, but SDCI|EF_STACK_PER_THREAD=1 cannot be used|EF_SHARED_RXQ_NUM is outside|can only be cached if EF_UL_EPOLL=3`, warning, nil, nil),
+	says(`RX ring fill level reduced|Prefaulting only allocated|use of .* with this adapter is likely|No space in active wild table|`+
+		`Socket caching is not supported|handover of TCP sockets in an epoll set|RLIMIT_(?:AS|NOFILE): .* requested|SO_(?:RCV|SND)BUFFORCE|`+
+		`Failed to get TX complete events|runtime error [0-9a-f]+ detected in|measured cpu_khz not stable|Failed to query cpu_khz`, warning, nil, nil),
 }

@@ -42,7 +42,11 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile)
 			add("%sdatagrams of more than %d bytes need several packets (MTU %d), which Onload does not receive itself, so that the proof will be Partly",
 				unless, mtu-tool.DatagramHeaders, mtu)
 		}
-		settings := settingsOf(v, profiles[v.Name])
+		var profile map[string]string
+		if p := profiles[v.Name]; p != nil {
+			profile = p.Data
+		}
+		settings, _ := onload.Environment(v, profile) // a profile that is not valid is refused before
 		is := func(name string, zero bool) bool {
 			n, err := strconv.Atoi(settings[name])
 			return err == nil && (n == 0) == zero
@@ -60,14 +64,4 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile)
 		}
 	}
 	return all
-}
-
-// settingsOf returns the settings of a variant with Onload. Those of its ConfigMap are missing if it was not read.
-func settingsOf(v v1alpha1.Variant, p *Profile) map[string]string {
-	var data map[string]string
-	if p != nil {
-		data = p.Data
-	}
-	settings, _ := onload.Environment(v, data) // a profile that is not valid is refused before
-	return settings
 }
