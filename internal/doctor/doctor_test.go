@@ -418,7 +418,10 @@ func TestChecks(t *testing.T) {
 		{"a VF of firmware that has none", changes{factOnA("nic.firmware-variant", "ultra-low-latency")}, false, "interface", sfVF.Name, Warning, "ultra-low-latency"},
 		{"slow interrupts", changes{factOnA("nic.coalesce.rx-usecs", "60"), factOnA("nic.coalesce.adaptive-rx", "1")}, false, "interface", sfVF.Name, Warning, "60 µs, adaptively"},
 
-		{"no library", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library = "" })}, false, "onload", onloads, Error, "no library"},
+		{"no library", changes{lookOnA(KindOnload, func(l *Look) {
+			l.Inspection.Onload.Library, l.Inspection.Onload.Preload = "", "/opt/onload/usr/lib64/libonload.so"
+		})}, false, "onload", onloads, Error, "no library"},
+		{"a library of the image's", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library, l.Inspection.Onload.Preload = "", "" })}, false, "onload", onloads, Warning, "no library"},
 		{"no module", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Devices = nil })}, false, "onload", onloads, Error, "no /dev/onload"},
 		{"a control plane of the runtime's", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.ControlPlane = "/usr/bin/crictl" })}, false, "onload", onloads, Good,
 			"control plane by /usr/bin/crictl, which the node has to have"},
