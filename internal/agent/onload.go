@@ -190,7 +190,7 @@ func (e *endpoint) lookEnded(p *process) {
 	p.stackEvents = map[string]int64{}
 	for _, id := range (host{root: e.Root}).stacks(p.cmd.Process.Pid, p.stackEvents) {
 		if out, err := dumpStack(id, "dump"); err == nil {
-			onload.AddSockets(p.stackEvents, out, p.protocol)
+			addSockets(p.stackEvents, out, p.protocol)
 		}
 	}
 }

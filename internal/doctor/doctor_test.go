@@ -383,6 +383,7 @@ func TestChecks(t *testing.T) {
 		{"a virtual machine", changes{factOnA("cpu.hypervisor", "yes")}, false, "hypervisor", "", Warning, "virtual machine (Supermicro"},
 		{"a machine that does not tell", changes{factOnA("cpu.hypervisor", "")}, false, "hypervisor", "", "", ""},
 		{"Onload without huge pages", changes{allocatableOnA("hugepages-2Mi", "0")}, false, "hugepages", "", Warning, "none"},
+		{"Onload without huge pages, a node that was not seen", changes{allocatableOnA("hugepages-2Mi", "0"), onA(func(n *Node) { n.Looks = nil })}, false, "hugepages", "", Warning, "none"},
 		{"no huge pages and no Onload", changes{allocatableOnA("hugepages-2Mi", "0"), func(o *Observed) { o.Onload = "" }}, false, "hugepages", "", Good, "none"},
 
 		{"NICs", nil, false, "nics", "", Good, "0000:65:00.0 1924:0b03 sfc, NUMA node 0, 4 of 16 VFs"},

@@ -235,11 +235,12 @@ func hugepages(o Observed, n Node) []Line {
 		onload = n.Node.Status.Allocatable[corev1.ResourceName(o.Onload)]
 	}
 	remedy := "reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and request them in spec.pods.hugepages"
-	if i := slices.IndexFunc(n.seen().NICs, func(c result.NIC) bool { return c.Driver == driverX3 }); i >= 0 && onload.Sign() > 0 {
+	i := n.seen()
+	switch {
+	case onload.Sign() > 0 && i != nil && slices.ContainsFunc(i.NICs, func(c result.NIC) bool { return c.Driver == driverX3 }):
 		return advice{"runs with Onload fail on an X3, whose receive queues need at least two huge pages of 2 MiB each", remedy}.
-			err(check, "", "none, and %s is an X3", n.seen().NICs[i].PCIAddress)
-	}
-	if onload.Sign() > 0 {
+			err(check, "", "none, and it has an X3")
+	case onload.Sign() > 0:
 		return advice{"Onload's packet buffers are in small pages: more misses in the translation caches of the IOMMU and the CPU", remedy}.
 			warn(check, "", "none")
 	}

@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"regexp"
-	"strconv"
 	"strings"
-
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // prefix matches the beginning of a line that Onload prints on standard error, such as oo:sfnt-pingpong[9773]: Using Onload
@@ -122,50 +118,4 @@ func StackInterfaces(dump []byte) []string {
 		}
 	}
 	return all
-}
-
-// The lines of a socket in onload_stackdump's dump: its heading (citp_waitable_dump2 in waitable.c), and the counters of UDP
-// (ci_udp_state_dump in udp.c) and TCP (ci_tcp_state_dump in tcp_debug.c), whose number of packets is hexadecimal. A connection
-// of a stack also sends through it: TCP counts only received packets, but each message has an answer.
-var (
-	socket   = regexp.MustCompile(`^(\S+) \d+:\d+(?: |$)`)
-	counters = map[string][]counter{
-		"UDP": {
-			{regexp.MustCompile(`^  rcv: .*\btot_pkts=(\d+)`), 10, []string{result.PathSocketIn}}, {regexp.MustCompile(`^  rcv: os=(\d+)`), 10, []string{result.PathSocketKernelIn}},
-			{regexp.MustCompile(`^  snd: .*\bul=(\d+)`), 10, []string{result.PathSocketOut}}, {regexp.MustCompile(`^  snd: .*\bos=(\d+)`), 10, []string{result.PathSocketKernelOut}},
-		},
-		"TCP": {{regexp.MustCompile(`^  rcv: .*\btot_pkts=([0-9a-f]+)`), 16, []string{result.PathSocketIn, result.PathSocketOut}}},
-	}
-)
-
-// counter is a number in a line of a socket, in a base, and the counters of a path to which it belongs.
-type counter struct {
-	pattern *regexp.Regexp
-	base    int
-	names   []string
-}
-
-// AddSockets adds the packets of all sockets of a protocol in a stack to the counters of a path, from the output of
-// onload_stackdump.
-func AddSockets(grown map[string]int64, dump []byte, protocol v1alpha1.Protocol) {
-	wanted, kind := "UDP", ""
-	if protocol == v1alpha1.ProtocolTCP {
-		wanted = "TCP"
-	}
-	for line := range strings.Lines(string(dump)) {
-		if found := socket.FindStringSubmatch(line); found != nil {
-			kind = found[1]
-		}
-		if kind != wanted {
-			continue
-		}
-		for _, c := range counters[kind] {
-			if found := c.pattern.FindStringSubmatch(line); found != nil {
-				n, _ := strconv.ParseInt(found[1], c.base, 40) // the largest number, if it is beyond its range
-				for _, name := range c.names {
-					grown[name] += n
-				}
-			}
-		}
-	}
 }
