@@ -302,6 +302,8 @@ const (
 	WarningRedirected = "Redirected"
 	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown.
 	WarningPodChanged = "PodChanged"
+	// WarningOnloadVersions surfaces when Onload's library and its kernel module have different versions.
+	WarningOnloadVersions = "OnloadVersionsDiffer"
 	// WarningMessagesLost surfaces when messages were sent and not answered; they are not in the percentiles.
 	WarningMessagesLost = "MessagesLost"
 	// WarningTooFewSamples surfaces when there are too few samples for highestPercentile.

@@ -2,12 +2,11 @@ package agent
 
 import (
 	"maps"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
@@ -46,7 +45,7 @@ func environment(container []string, task plan.Task) []string {
 
 // withoutOnload removes Onload's library from a list of libraries to preload, which are separated by colons or spaces.
 func withoutOnload(list string) string {
-	return strings.Join(slices.DeleteFunc(preloads(list), isOnload), ":")
+	return strings.Join(slices.DeleteFunc(preloads(list), onload.IsLibrary), ":")
 }
 
 // preloads returns the libraries in LD_PRELOAD, or in a line of /etc/ld.so.preload.
@@ -59,28 +58,9 @@ func preloads(list string) []string {
 func (h host) preloadFile() string {
 	for l := range strings.Lines(h.read("etc/ld.so.preload")) {
 		for _, path := range preloads(strings.TrimSpace(l)) {
-			if isOnload(path) {
+			if onload.IsLibrary(path) {
 				return path
 			}
-		}
-	}
-	return ""
-}
-
-// onloadName matches the names of Onload's library: libcitransport0.so when it is built, and libonload.so when it is installed,
-// also with a version. Other libraries of the vendor have a name after libonload_: libonload_ext.so, whose functions call it, and
-// libonload_zf.so, which is TCPDirect.
-var onloadName = regexp.MustCompile(`^lib(?:citransport.*|onload(?:[.-].*)?)$`)
-
-// isOnload reports whether a path is that of Onload's library.
-func isOnload(path string) bool { return onloadName.MatchString(filepath.Base(path)) }
-
-// notPreloaded returns the dynamic linker's complaint about a library that it could not preload, from the standard error of
-// a tool; empty if there is none. The tool then runs without the library.
-func notPreloaded(stderr []byte) string {
-	for l := range strings.Lines(string(stderr)) {
-		if strings.Contains(l, preloadVariable) && strings.Contains(l, "cannot be preloaded") {
-			return line(l, maxValue)
 		}
 	}
 	return ""

@@ -63,21 +63,3 @@ func TestPreloadFile(t *testing.T) {
 		}
 	}
 }
-
-func TestNotPreloaded(t *testing.T) {
-	// The message of glibc 2.36.
-	const complaint = "ERROR: ld.so: object '/x/libonload.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored."
-	cases := map[string]struct{ stderr, want string }{
-		"nothing":            {},
-		"a missing library":  {complaint + "\n", complaint},
-		"among other words":  {"hello\n" + complaint + "\nERROR: at sfnt\n", complaint},
-		"a word of the tool": {"# LD_PRELOAD=/x/libonload.so\nsfnt-pingpong: server: waiting\n", ""},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := notPreloaded([]byte(c.stderr)); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -51,11 +53,11 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 		e.logf("%s: %d samples", cell.Name, measured.Histogram.Count)
 	}
 	if _, err := l.ask(request{Verb: verbDone}); err != nil {
-		return result.Document{}, lost(err)
+		return result.Document{}, e.lost(err)
 	}
 	if e.Task.SendResult {
 		if err := e.takeResult(l); err != nil {
-			return result.Document{}, lost(err)
+			return result.Document{}, e.lost(err)
 		}
 	}
 	e.conclude(&document.Evidence)
@@ -178,7 +180,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 
 	a, err := l.ask(request{Verb: verbPrepare, Cell: cell.Name})
 	if err != nil {
-		return result.Cell{}, lost(err)
+		return result.Cell{}, e.lost(err)
 	}
 	if a.Error != "" {
 		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
@@ -193,12 +195,18 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, withServer(failed, a)
 	}
 	if err != nil {
-		return result.Cell{}, lost(err)
+		return result.Cell{}, e.lost(err)
+	}
+	if err := e.ranWithout(p); err != nil {
+		return result.Cell{}, err
+	}
+	if a.Error != "" && !a.Worked {
+		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
 	}
 
 	recorder := result.NewRecorder()
 	measurement, err := e.driver.Parse(cell, tool.Output{
-		Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
+		Stdout: p.stdout.Bytes(), Stderr: onload.Quiet(p.stderr.Bytes()), ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
 	}, recorder.RecordN)
 	if err != nil {
@@ -214,6 +222,9 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, err
 	}
 	measured.Histogram.Unrecorded = measurement.Unrecorded
+	for _, said := range onload.Warnings(p.stderr.Bytes()) {
+		measured.Warnings = append(measured.Warnings, "Onload: "+line(said, maxValue))
+	}
 	if s := measurement.ActualStart; s != nil {
 		actual := result.NewRecorder()
 		for _, b := range s.RTT {
@@ -258,11 +269,11 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	}
 	byItself := p.wait(ctx)
 	e.account(p, cell.Name, l)
-	if e.accelerated() && notPreloaded(p.stderr.Bytes()) != "" {
-		return nil, e.notAccelerated(p)
-	}
 	if !byItself {
 		return nil, e.explained(p, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
+	}
+	if p.exitCode() < 0 {
+		return nil, e.explained(p, fail(v1alpha1.OutcomeToolFailed, "%s, %s: the tool %s: %s", e.Task.Tool, cell.Name, p.ending(), cmp.Or(p.lastWords(), "it printed nothing")))
 	}
 	return p, nil
 }
@@ -275,8 +286,8 @@ func present(program string) error {
 	return nil
 }
 
-func lost(err error) error {
-	return fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v", err)
+func (e *endpoint) lost(err error) error {
+	return fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v%s", err, e.noCarrier(";"))
 }
 
 // withServer adds the last line of the tool's server to a failure at the client. If Onload failed at the server, that is

@@ -35,6 +35,8 @@ type request struct {
 type answer struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Worked is true, in the answer to end, if Error is no reason to end the run of a client that measured.
+	Worked bool `json:"worked,omitempty"`
 	// Note is the last line that the tool's server printed, in the answer to end.
 	Note string `json:"note,omitempty"`
 	// Said holds the last maxSaid bytes that an interrupted tool's server printed, in the answer to end; it is absent for

@@ -134,7 +134,7 @@ func (h host) onload(environ []string) result.Onload {
 		}
 	}
 	for _, path := range libraries {
-		if filepath.IsAbs(path) && isOnload(path) && h.exists(path) {
+		if filepath.IsAbs(path) && onload.IsLibrary(path) && h.exists(path) {
 			o.Library = path
 			break
 		}

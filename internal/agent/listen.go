@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	// listenTimeout bounds how long a tool's server may take to listen.
+	// listenTimeout bounds how long a tool's server may take to listen, apart from Onload's control plane.
 	listenTimeout = 10 * time.Second
 	// listenPoll is the time between two checks.
 	listenPoll = 10 * time.Millisecond
@@ -24,8 +25,8 @@ const (
 
 // awaitListening waits until a socket is bound to a port. It reads the kernel's tables and never connects: a
 // tool takes the first connection for its client.
-func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol, port int) error {
-	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol, port int, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(listenPoll)
 	defer tick.Stop()
@@ -35,10 +36,10 @@ func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol,
 		}
 		select {
 		case <-p.done:
-			return fail(v1alpha1.OutcomeToolFailed, "the tool's server ended with exit code %d before it listened: %s", p.exitCode(), p.lastWords())
+			return fail(v1alpha1.OutcomeToolFailed, "the tool's server %s before it listened: %s", p.ending(), p.lastWords())
 		case <-ctx.Done():
 			p.kill() // its output is complete only then
-			return fail(v1alpha1.OutcomeToolFailed, "the tool's server does not listen on %s port %d after %s: %s", protocol, port, listenTimeout, p.lastWords())
+			return fail(v1alpha1.OutcomeToolFailed, "the tool's server does not listen on %s port %d after %s: %s", protocol, port, limit, cmp.Or(p.lastWords(), "it printed nothing"))
 		case <-tick.C:
 		}
 	}

@@ -113,21 +113,21 @@ func TestIsListening(t *testing.T) {
 func TestAwaitListening(t *testing.T) {
 	t.Run("a tool that listens", func(t *testing.T) {
 		p := startTool(t, asTool("echo", toolAddress))
-		if err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, plan.ToolPort); err != nil {
+		if err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, plan.ToolPort, listenTimeout); err != nil {
 			t.Errorf("got %v", err)
 		}
 		p.end(0)
 	})
 	t.Run("a tool that ends before it listens", func(t *testing.T) {
 		p := startTool(t, asTool("fail", "bind: address already in use"))
-		err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, plan.ToolPort)
+		err := awaitListening(context.Background(), p, v1alpha1.ProtocolTCP, plan.ToolPort, listenTimeout)
 		wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "exit code 3", "address already in use")
 	})
 	t.Run("a tool that never listens", func(t *testing.T) {
 		p := startTool(t, asTool("sleep"))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		err := awaitListening(ctx, p, v1alpha1.ProtocolTCP, plan.ToolPort)
+		err := awaitListening(ctx, p, v1alpha1.ProtocolTCP, plan.ToolPort, listenTimeout)
 		wantOutcome(t, err, v1alpha1.OutcomeToolFailed, "does not listen")
 		if !p.ended() {
 			t.Error("it still runs")

@@ -116,7 +116,7 @@ func mappedOnload(maps io.Reader) (string, error) {
 		err = nil
 		// 7f3a1c000000-7f3a1c021000 r-xp 00001000 08:01 4711                       /usr/lib64/libonload.so
 		_, path, found := strings.Cut(lines.Text(), " /")
-		if path = "/" + strings.TrimSuffix(path, " (deleted)"); found && isOnload(path) {
+		if path = "/" + strings.TrimSuffix(path, " (deleted)"); found && onload.IsLibrary(path) {
 			return line(path, maxValue), nil
 		}
 	}
@@ -188,7 +188,11 @@ func (e *endpoint) lookEnded(p *process) {
 	}
 	p.path.Ended = host{root: e.Root}.look(p.cmd.Process.Pid, p.protocol)
 	p.stackEvents = map[string]int64{}
-	host{root: e.Root}.stacks(p.cmd.Process.Pid, p.stackEvents)
+	for _, id := range (host{root: e.Root}).stacks(p.cmd.Process.Pid, p.stackEvents) {
+		if out, err := dumpStack(id, "dump"); err == nil {
+			addSockets(p.stackEvents, out, p.protocol)
+		}
+	}
 }
 
 // lookAtStack gathers the facts about the stack of the tool's server, once, before its client starts: some servers end with
@@ -200,7 +204,7 @@ func (e *endpoint) lookAtStack(p *process) {
 	}
 }
 
-// stackdump is a program of Onload. It prints the settings of a stack to a process that has the user ID of the stack's
+// stackdump is a program of Onload. It prints the settings and sockets of a stack to a process that has the user ID of the stack's
 // creator. AMD's device plugin does not mount it: the bench image must contain the version of the module.
 const (
 	stackdump        = "onload_stackdump"
@@ -211,32 +215,41 @@ const (
 // could not be read.
 func stackFacts(id int) facts {
 	f := facts{}
-	program, err := exec.LookPath(stackdump)
-	if err != nil {
+	out, err := dumpStack(id, "netif", "opts")
+	changed, all := onload.StackSettings(out)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
 		f.set("onload.stack-settings", "not read: the bench image has no "+stackdump)
 		return f
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stackdumpTimeout)
-	defer cancel()
-	var out capped
-	cmd := exec.CommandContext(ctx, program, "--nopids", strconv.Itoa(id), "netif", "opts")
-	// It refuses to run with Onload, which the device plugin preloads into the container.
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(os.Environ(), plan.Task{}), &out, &out, outputGrace
-	err = cmd.Run()
-	changed, all := onload.StackSettings(out.Bytes())
-	if err == nil && all == 0 {
+	case err == nil && all == 0:
 		err = errors.New("it printed no settings")
 	}
 	if err != nil {
-		f.set("onload.stack-settings", fmt.Sprintf("not read: %s: %v: %s", stackdump, err, out.String()))
+		f.set("onload.stack-settings", fmt.Sprintf("not read: %s: %v: %s", stackdump, err, out))
 		return f
 	}
-	f.set("onload.stack-interfaces", strings.Join(onload.StackInterfaces(out.Bytes()), ", "))
+	f.set("onload.stack-interfaces", strings.Join(onload.StackInterfaces(out), ", "))
 	f.set("onload.stack-settings", fmt.Sprintf("%d read, %d not the default", all, len(changed)))
 	for name, value := range changed {
 		f.set("onload.stack."+name, value)
 	}
 	return f
+}
+
+// dumpStack returns what the program prints about a stack.
+func dumpStack(id int, operations ...string) ([]byte, error) {
+	program, err := exec.LookPath(stackdump)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stackdumpTimeout)
+	defer cancel()
+	var out capped
+	cmd := exec.CommandContext(ctx, program, append([]string{"--nopids", strconv.Itoa(id)}, operations...)...)
+	// It refuses to run with Onload, which the device plugin preloads into the container.
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(os.Environ(), plan.Task{}), &out, &out, outputGrace
+	err = cmd.Run()
+	return out.Bytes(), err
 }
 
 // unknownSettings returns the variables of a task that Onload's library does not know. The library knows those whose names
@@ -277,13 +290,44 @@ func (e *endpoint) onloadFailure(p *process) error {
 	if !e.accelerated() {
 		return nil
 	}
-	if words := notPreloaded(p.stderr.Bytes()); words != "" {
-		return fail(v1alpha1.OutcomeAccelerationFailed, "%s ran without Onload: %s%s", e.Task.Tool, words, e.elsewhere())
+	f, ok := onload.Explain(p.stderr.Bytes())
+	if !ok {
+		return nil
 	}
-	if f, ok := onload.Explain(p.stderr.Bytes()); ok {
-		return fail(f.Outcome, "%s could not use Onload: %s; %s (Onload: %s)", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(f), f.Why), f.Remedy, line(f.Words, maxValue))
+	remedy := f.Remedy
+	if f.Missing {
+		remedy = cmp.Or(e.elsewhere(), remedy)
 	}
-	return nil
+	return fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(f), f.Why), line(f.Words, maxValue), remedy)
+}
+
+// ranWithout returns why a tool that worked did not use Onload: with its control plane missing, for example, Onload leaves all
+// sockets to the kernel. It is nil if a stack was made, or if EF_NO_FAIL asks for the kernel's sockets in this case.
+func (e *endpoint) ranWithout(p *process) error {
+	if onload.Banner(p.stderr.Bytes()) != "" || e.Task.Env["EF_NO_FAIL"] != "0" {
+		return nil
+	}
+	return e.onloadFailure(p)
+}
+
+// planeParameter is the time in seconds for which Onload waits for its control plane when it makes the first stack of a network
+// namespace: 10 by default, and without a limit if it is negative. maxPlaneWait bounds it.
+const (
+	planeParameter = "sys/module/onload/parameters/cplane_init_timeout"
+	maxPlaneWait   = time.Minute
+)
+
+// listenLimit returns how long the tool's server may take to listen: with Onload, longer than Onload waits, so that Onload itself
+// can say what is missing.
+func (e *endpoint) listenLimit() time.Duration {
+	seconds, err := strconv.ParseUint(host{root: e.Root}.read(planeParameter), 10, 16)
+	switch {
+	case !e.accelerated():
+		return listenTimeout
+	case err != nil: // negative, or not known
+		return listenTimeout + maxPlaneWait
+	}
+	return listenTimeout + min(time.Duration(seconds)*time.Second, maxPlaneWait)
 }
 
 // deviceTrouble returns why Onload's device cannot be opened, as far as the agent can see.
@@ -303,13 +347,13 @@ func (h host) deviceTrouble(f onload.Failure) string {
 }
 
 // elsewhere returns advice for an error message: where the container has Onload's library, if the task expects it
-// elsewhere.
+// elsewhere; empty if it has none.
 func (e *endpoint) elsewhere() string {
 	h := host{root: e.Root}
 	for _, path := range preloads(os.Getenv(preloadVariable)) {
-		if isOnload(path) && path != e.Task.Library && h.exists(path) {
-			return "; the device plugin mounted " + path + ": set acceleration.onload.library to it"
+		if onload.IsLibrary(path) && path != e.Task.Library && h.exists(path) {
+			return "the device plugin mounted " + path + ": set acceleration.onload.library to it"
 		}
 	}
-	return "; set acceleration.onload.library to where the Onload resource mounts the library"
+	return ""
 }

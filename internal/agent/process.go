@@ -139,6 +139,18 @@ func (p *process) ended() bool {
 // exitCode returns the exit code of a process that ended, or -1 if it was killed.
 func (p *process) exitCode() int { return p.cmd.ProcessState.ExitCode() }
 
+// ending describes how a process ended, as the end of a sentence.
+func (p *process) ending() string {
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case !ok || !status.Signaled():
+		return fmt.Sprintf("ended with exit code %d", p.exitCode())
+	case status.Signal() == syscall.SIGSYS:
+		return "was killed by SIGSYS: the pod's seccomp profile forbids a system call"
+	}
+	return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(status.Signal()), status.Signal())
+}
+
 // switches returns the voluntary and involuntary context switches of a process that ended.
 func (p *process) switches() (voluntary, involuntary int64) {
 	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {

@@ -64,7 +64,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	document := e.document(address.String())
 	if err := e.answerAll(ctx, l, target); err != nil {
 		if ctx.Err() != nil {
-			return result.Document{}, fmt.Errorf("serving: %w", ctx.Err())
+			return result.Document{}, fmt.Errorf("serving: %w%s", ctx.Err(), e.noCarrier(";"))
 		}
 		return result.Document{}, err
 	}
@@ -160,7 +160,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	for {
 		var r request
 		if err := l.receive(&r); err != nil {
-			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v", err)
+			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v%s", err, e.noCarrier(";"))
 		}
 		var a answer
 		switch r.Verb {
@@ -185,6 +185,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 				e.account(running, r.Cell, l)
 				a.Note = line(running.lastWords(), maxWords)
 				a.refuse(e.onloadFailure(running))
+				a.Worked = a.Error != "" && e.ranWithout(running) == nil
 				if running.interrupt {
 					said := running.stdout.Bytes()
 					a.Said = append([]byte{}, said[max(0, len(said)-maxSaid):]...)
@@ -203,7 +204,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			return fail(v1alpha1.OutcomeAgentFailed, "the client requested %.40q: do both ends have the same version?", r.Verb)
 		}
 		if err := l.send(a); err != nil {
-			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v", err)
+			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v%s", err, e.noCarrier(";"))
 		}
 		if r.Verb == verbDone {
 			return nil
@@ -239,7 +240,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port); err != nil {
+		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port, e.listenLimit()); err != nil {
 			p.end(0)
 			return nil, nil, e.explained(p, err)
 		}

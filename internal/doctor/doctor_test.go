@@ -383,6 +383,7 @@ func TestChecks(t *testing.T) {
 		{"a virtual machine", changes{factOnA("cpu.hypervisor", "yes")}, false, "hypervisor", "", Warning, "virtual machine (Supermicro"},
 		{"a machine that does not tell", changes{factOnA("cpu.hypervisor", "")}, false, "hypervisor", "", "", ""},
 		{"Onload without huge pages", changes{allocatableOnA("hugepages-2Mi", "0")}, false, "hugepages", "", Warning, "none"},
+		{"Onload without huge pages, a node that was not seen", changes{allocatableOnA("hugepages-2Mi", "0"), onA(func(n *Node) { n.Looks = nil })}, false, "hugepages", "", Warning, "none"},
 		{"no huge pages and no Onload", changes{allocatableOnA("hugepages-2Mi", "0"), func(o *Observed) { o.Onload = "" }}, false, "hugepages", "", Good, "none"},
 
 		{"NICs", nil, false, "nics", "", Good, "0000:65:00.0 1924:0b03 sfc, NUMA node 0, 4 of 16 VFs"},
@@ -419,7 +420,10 @@ func TestChecks(t *testing.T) {
 		{"a VF of firmware that has none", changes{factOnA("nic.firmware-variant", "ultra-low-latency")}, false, "interface", sfVF.Name, Warning, "ultra-low-latency"},
 		{"slow interrupts", changes{factOnA("nic.coalesce.rx-usecs", "60"), factOnA("nic.coalesce.adaptive-rx", "1")}, false, "interface", sfVF.Name, Warning, "60 µs, adaptively"},
 
-		{"no library", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library = "" })}, false, "onload", onloads, Error, "no library"},
+		{"no library", changes{lookOnA(KindOnload, func(l *Look) {
+			l.Inspection.Onload.Library, l.Inspection.Onload.Preload = "", "/opt/onload/usr/lib64/libonload.so"
+		})}, false, "onload", onloads, Error, "no library"},
+		{"a library of the image's", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Library, l.Inspection.Onload.Preload = "", "" })}, false, "onload", onloads, Warning, "no library"},
 		{"no module", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Devices = nil })}, false, "onload", onloads, Error, "no /dev/onload"},
 		{"a control plane of the runtime's", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.ControlPlane = "/usr/bin/crictl" })}, false, "onload", onloads, Good,
 			"control plane by /usr/bin/crictl, which the node has to have"},

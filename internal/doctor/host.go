@@ -214,6 +214,9 @@ func hypervisor(_ Observed, n Node) []Line {
 	return nil
 }
 
+// driverX3 is the kernel's driver of AMD's X3.
+const driverX3 = "xilinx_efct"
+
 // hugepages checks the huge pages, which Onload uses.
 func hugepages(o Observed, n Node) []Line {
 	const check = "hugepages"
@@ -231,9 +234,14 @@ func hugepages(o Observed, n Node) []Line {
 	if o.Onload != "" {
 		onload = n.Node.Status.Allocatable[corev1.ResourceName(o.Onload)]
 	}
-	if onload.Sign() > 0 {
-		return advice{"Onload's packet buffers are in small pages: more misses in the translation caches of the IOMMU and the CPU",
-			"reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and request them in spec.pods.hugepages"}.
+	remedy := "reserve huge pages of 2Mi (vm.nr_hugepages), restart the kubelet, and request them in spec.pods.hugepages"
+	i := n.seen()
+	switch {
+	case onload.Sign() > 0 && i != nil && slices.ContainsFunc(i.NICs, func(c result.NIC) bool { return c.Driver == driverX3 }):
+		return advice{"runs with Onload fail on an X3, whose receive queues need at least two huge pages of 2 MiB each", remedy}.
+			err(check, "", "none, and it has an X3")
+	case onload.Sign() > 0:
+		return advice{"Onload's packet buffers are in small pages: more misses in the translation caches of the IOMMU and the CPU", remedy}.
 			warn(check, "", "none")
 	}
 	return good(check, "", "none; only Onload uses them")

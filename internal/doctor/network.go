@@ -283,6 +283,10 @@ func onload(o Observed, n Node) []Line {
 		module = "module " + v
 	}
 	switch {
+	case has.Library == "" && has.Preload == "" && len(has.Devices) > 0:
+		return advice{"benchmarks fail unless the bench image has the library (acceleration.onload.source: Image), or acceleration.onload.library names where the plugin mounts it",
+			"set one of the two in the benchmarks, or let the device plugin mount the library (Onload resource: devicePlugin.setPreload or mountOnload)"}.
+			warn(check, o.Onload, "the pod had %s, and no library of Onload at the plugin's default path", strings.Join(has.Devices, " "))
 	case has.Library == "":
 		bad.remedy = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.onload.library if it is mounted elsewhere, or use acceleration.onload.source: Image with an image that has it"
 		return bad.err(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)

@@ -6,8 +6,8 @@ import (
 )
 
 // OptOutLabels returns the labels that, with OptOutAnnotations, ask admission webhooks not to add anything to a pod that
-// takes CPUs or changes its network: the proxies of Istio, Kuma, Linkerd and Consul, the collector of OpenTelemetry, and
-// everything that Datadog's admission controller injects. They also ask meshes that redirect a pod's traffic without a container
+// takes CPUs or changes its network: the proxies of Istio, Kuma, Linkerd and Consul, the collector of OpenTelemetry, the
+// agent of Dynatrace, and everything that Datadog's admission controller injects. They also ask meshes that redirect a pod's traffic without a container
 // to leave it alone: Istio's ambient mode from 1.23 on, and Kmesh, read the label of the mode. They have no effect in a namespace
 // without injection or redirection.
 func OptOutLabels() map[string]string {
@@ -27,6 +27,7 @@ func OptOutAnnotations() map[string]string {
 		"linkerd.io/inject":                   "disabled",
 		"consul.hashicorp.com/connect-inject": "false",
 		"sidecar.opentelemetry.io/inject":     "false",
+		"oneagent.dynatrace.com/inject":       "false",
 	}
 }
 

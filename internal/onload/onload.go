@@ -141,6 +141,11 @@ var texts = []string{
 // number matches what Onload reads as a number. It takes any other text for 0, or ignores it, without failing.
 var number = regexp.MustCompile(`^ *[+-]?[0-9]+ *$`)
 
+// Misread reports whether a variable is a setting of Onload whose value Onload takes for 0, or ignores, without failing.
+func Misread(name, value string) bool {
+	return settingName.MatchString(name) && value != "" && !slices.Contains(texts, name) && !number.MatchString(value)
+}
+
 // validate returns an error if there are too many settings, or for the first key, in order of names, that is not a valid
 // setting of Onload.
 func validate(settings map[string]string) error {
@@ -156,7 +161,7 @@ func validate(settings map[string]string) error {
 			return fmt.Errorf("the value of %s has %d bytes; give at most %d", name, len(value), MaxValue)
 		case strings.ContainsFunc(value, unicode.IsControl):
 			return fmt.Errorf("the value of %s, %.80q, has a line break or another control character; give one line", name, value)
-		case value != "" && !slices.Contains(texts, name) && !number.MatchString(value):
+		case Misread(name, value):
 			return fmt.Errorf("the value of %s, %.80q, is not a decimal number, so that Onload would ignore it or read 0; "+
 				"correct it, or set a variable of this name in the variant's env", name, value)
 		}

@@ -1,22 +1,11 @@
 package onload
 
 import (
+	"bytes"
 	"cmp"
 	"regexp"
 	"strings"
-
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
-
-// Failure is a reason why a tool could not use Onload.
-type Failure struct {
-	// Outcome is AccelerationFailed, or ResourceUnavailable if another attempt may succeed.
-	Outcome string
-	// Why is the reason, Remedy the advice, and Words the text that Onload printed.
-	Why, Remedy, Words string
-	// Device is true when Onload's device could not be opened.
-	Device bool
-}
 
 // prefix matches the beginning of a line that Onload prints on standard error, such as oo:sfnt-pingpong[9773]: Using Onload
 // 9.0.2 [3]. With EF_LOG_THREAD and EF_LOG_TIMESTAMPS, hexadecimal and decimal numbers precede it. Messages of the device have the
@@ -50,6 +39,17 @@ func Chatter(line string) bool {
 		}
 	}
 	return setting.MatchString(said)
+}
+
+// Quiet returns standard error without the lines that Onload always prints: the rest is what the tool and Onload have to say.
+func Quiet(stderr []byte) []byte {
+	var rest []byte
+	for line := range bytes.Lines(stderr) {
+		if !Chatter(string(line)) {
+			rest = append(rest, line...)
+		}
+	}
+	return rest
 }
 
 // Banner returns the version in Onload's banner, which the library prints when it makes a stack or begins to use one; empty if
@@ -118,57 +118,4 @@ func StackInterfaces(dump []byte) []string {
 		}
 	}
 	return all
-}
-
-const (
-	remedyModule = "check that the node has the module (lsmod), and that the pod's resource provides /dev/onload, which every user may open"
-	remedyBuild  = "use the library of the module's version, and load the modules again after an upgrade"
-	remedyNIC    = "attach an interface, which is up, of a NIC that Onload supports and whose driver was loaded before Onload's module"
-	remedyVI     = "end other processes that use Onload on the node, and their orphaned stacks (onload_stackdump lists both), or share a stack"
-	remedyMemory = "free memory of the node, because its kernel allocates the stack; on an X3 or X4 give the endpoint huge pages of 2Mi (pods.hugepages) for its receive queues"
-	remedyPlane  = "check the kernel's log of the node: the module starts the control plane with the program that `kubectl tailgate doctor` shows, which is crictl with AMD's operator and must exist on the node"
-	remedyAny    = "check the kernel's log of the node"
-)
-
-// known lists the failures by parts of Onload's messages, as its sources have them (ci_log in src/lib/transport). Numbers
-// are values of errno.
-var known = []struct {
-	says string
-	Failure
-}{
-	{"Driver/Library version mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and kernel module are of different versions", Remedy: remedyBuild}},
-	{"Driver/Library debug build mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and kernel module are of different builds", Remedy: remedyBuild}},
-	{"cplane interface mismatch", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "library and control plane are of different versions", Remedy: remedyBuild}},
-	{"control plane handle", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its control plane does not run on the node", Remedy: remedyPlane}},
-	{"failed to select control plane instance", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its control plane does not run on the node", Remedy: remedyPlane}},
-	{"Failed to open /dev/onload", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: remedyModule, Device: true}},
-	{"failed to open driver", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "its device cannot be opened", Remedy: remedyModule, Device: true}},
-	{": ENODEV.", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "no NIC that it can use", Remedy: remedyNIC}},
-	{"Failed to allocate stack (rc=-1)", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "the pod may not make a stack", Remedy: remedyAny}},
-	{"Failed to allocate stack (rc=-16)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no virtual interface of the NIC is left", Remedy: remedyVI}},
-	{"Failed to allocate stack (rc=-28)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "the NIC has no room for another stack, or the pod has no huge pages for it", Remedy: remedyVI + "; " + remedyMemory}},
-	{"Failed to allocate stack (rc=-12)", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for a stack", Remedy: remedyMemory}},
-	{"Failed to allocate stack", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "a stack cannot be made", Remedy: remedyAny}},
-	{"alloc_efct_resources failed", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no huge pages for receive queues", Remedy: remedyMemory}},
-	{"Failed to allocate huge pages", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no huge pages, which EF_USE_HUGE_PAGES=2 demands", Remedy: remedyMemory}},
-	{"Insufficient packet buffers", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for packets", Remedy: remedyMemory}},
-	{"Failed to map packets", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "no memory for packets", Remedy: remedyMemory}},
-	{"oo_resource_mmap", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "a stack's memory cannot be mapped", Remedy: remedyMemory}},
-	{"netif_tcp_helper_build failed", Failure{Outcome: v1alpha1.OutcomeResourceUnavailable, Why: "a stack's memory cannot be mapped", Remedy: remedyMemory}},
-	{"Unknown option \"EF_", Failure{Outcome: v1alpha1.OutcomeAccelerationFailed, Why: "a setting that it does not know", Remedy: "correct the profile or env"}},
-}
-
-// Explain finds the reason why a tool could not use Onload in the standard error of the tool. ok is false if nothing there
-// says that it could not.
-func Explain(stderr []byte) (failure Failure, ok bool) {
-	for _, k := range known {
-		for line := range strings.Lines(string(stderr)) {
-			if strings.Contains(line, k.says) {
-				k.Words, _ = words(line)
-				k.Words = cmp.Or(k.Words, k.says)
-				return k.Failure, true
-			}
-		}
-	}
-	return Failure{}, false
 }

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -14,8 +15,8 @@ import (
 const usualMTU = 1500
 
 // Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
-// carried out: the traffic that Onload does not carry although a variant requests it, and how Onload polls and sends. The
-// profiles are those of Observed; nothing is said about settings in a ConfigMap that was not looked up.
+// carried out: the traffic that Onload does not carry although a variant requests it, settings that Onload will not understand, and how
+// Onload polls and sends. The profiles are those of Observed; nothing is said about settings in a ConfigMap that was not looked up.
 func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile) []string {
 	var all, switched []string
 	for _, v := range plan.Variants(spec) {
@@ -52,7 +53,7 @@ func settings(v v1alpha1.Variant, profile *Profile) (env map[string]string, know
 	return env, known && err == nil
 }
 
-// carried lists the messages of a variant that Onload does not carry, or that a capture does not see.
+// carried lists the messages of a variant that Onload does not carry, or that a capture does not see, and settings without sense.
 func carried(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, env map[string]string) []string {
 	var all []string
 	mtu, unless := v.Network.MTU(), ""
@@ -72,8 +73,17 @@ func carried(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, env map[str
 		all = append(all, fmt.Sprintf("%sdatagrams of more than %d bytes need several packets (MTU %d), which Onload does not receive itself, so that the proof will be Partly",
 			unless, mtu-tool.DatagramHeaders, mtu))
 	}
-	if stream && env["EF_TCP"] == "0" || datagrams && env["EF_UDP"] == "0" {
-		all = append(all, "its settings disable Onload (EF_TCP=0 or EF_UDP=0), so that the proof will be Failed")
+	is := func(name string, zero bool) bool {
+		n, err := strconv.Atoi(env[name])
+		return err == nil && (n == 0) == zero
+	}
+	if stream && is("EF_TCP", true) || datagrams && is("EF_UDP", true) || is("EF_DONT_ACCELERATE", false) {
+		all = append(all, "its profile or env disables Onload (EF_TCP, EF_UDP or EF_DONT_ACCELERATE), so that the proof will be Failed")
+	}
+	for _, e := range v.Env {
+		if onload.Misread(e.Name, e.Value) {
+			all = append(all, fmt.Sprintf("env %s: %.80q is not a decimal number, so that Onload will ignore it or read 0", e.Name, e.Value))
+		}
 	}
 	if v.Capture == v1alpha1.CaptureServer {
 		all = append(all, "capture sees only packets of the kernel, not those of Onload")

@@ -66,7 +66,11 @@ func onload(e endpoint) finding {
 			return unknown(expected, w.inCell(), advice)
 		}
 	}
-	return proved(expected, fmt.Sprintf("in all %d cells; module %s; %s", len(ways), orNotKnown(e.own.Facts["module.onload.version"]), ways[0].inCell()))
+	module := orNotKnown(e.own.Facts["module.onload.version"])
+	if module == e.path(e.cells[0]).Banner {
+		return proved(expected, fmt.Sprintf("in all %d cells; %s", len(ways), ways[0].inCell()))
+	}
+	return proved(expected, fmt.Sprintf("in all %d cells; module %s; %s", len(ways), module, ways[0].inCell()))
 }
 
 // kernel checks, if the kernel's stack was requested, that no message bypassed it and that nothing else interfered.
@@ -105,6 +109,18 @@ func kernel(e endpoint) finding {
 		return proved(expected, "no library of Onload in any process")
 	}
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
+}
+
+// otherVersion describes that Onload's library and its kernel module have different versions, which Onload accepts as long as their
+// interfaces are alike; empty if they do not, or if one is not known.
+func (e endpoint) otherVersion() string {
+	module := e.own.Facts["module.onload.version"]
+	for _, p := range e.own.Paths {
+		if e.variant.Acceleration.Type == v1alpha1.AccelerationOnload && module != "" && p.Banner != "" && p.Banner != module {
+			return fmt.Sprintf("Onload's library has version %s, and its kernel module %s; use one version of both", p.Banner, module)
+		}
+	}
+	return ""
 }
 
 // replaced describes where Onload's library was seen, whichever way the messages went; empty if it was not seen.

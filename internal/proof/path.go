@@ -98,6 +98,19 @@ type direction struct {
 	through, beyond float64
 	// few is true if there are too few messages to distinguish them from stray packets.
 	few bool
+	// exact is true if the tool's own sockets were counted, so that traffic of other processes does not matter.
+	exact bool
+}
+
+// ofSockets replaces the counters of the namespace by those of the tool's own sockets, if Onload counted all messages there.
+func (d direction) ofSockets(p result.Path, stack, kernel string) direction {
+	through, bypassed := p.Grown[kernel], p.Grown[stack]
+	if d.messages == 0 || through+bypassed < d.messages {
+		return d
+	}
+	d.exact = true
+	d.through, d.beyond, d.few = share(through, d.messages, strayPackets)
+	return d
 }
 
 // newDirection compares counters with a load. A datagram counts once, however many packets it needs. TCP may join messages in
@@ -142,8 +155,10 @@ func share(counted, load, stray int64) (through, beyond float64, few bool) {
 func (e endpoint) directions(c result.Cell, p result.Path) []direction {
 	in, out := loads(c, e.role)
 	both := []direction{
-		newDirection("sent", c, p, out, result.PathUDPOut, result.PathTCPOut, result.PathIPOut),
-		newDirection("received", c, p, in, result.PathUDPIn, result.PathTCPIn, result.PathIPIn),
+		newDirection("sent", c, p, out, result.PathUDPOut, result.PathTCPOut, result.PathIPOut).
+			ofSockets(p, result.PathSocketOut, result.PathSocketKernelOut),
+		newDirection("received", c, p, in, result.PathUDPIn, result.PathTCPIn, result.PathIPIn).
+			ofSockets(p, result.PathSocketIn, result.PathSocketKernelIn),
 	}
 	return slices.DeleteFunc(both, func(d direction) bool { return d.load == load{} })
 }
@@ -170,16 +185,20 @@ func (e endpoint) way(c result.Cell) CellWay {
 		w.Why = "the number of messages is unknown"
 		return w
 	}
-	least, most, few, through := 1.0, 0.0, false, 0.0
+	least, most, few, through, exact := 1.0, 0.0, false, 0.0, true
 	for _, d := range directions {
-		if !d.known {
+		if !d.known && !d.exact {
 			w.Why = "the counters of the kernel could not be read"
 			return w
 		}
 		least, most, few = math.Min(least, d.through), math.Max(most, d.beyond), few || d.few
 		through += d.through / float64(len(directions))
+		exact = exact && d.exact
 	}
-	shared, repeated := e.network().Type == v1alpha1.NetworkHost, e.repeated(c, p)
+	shared, repeated, others := e.network().Type == v1alpha1.NetworkHost && !exact, "", ""
+	if !exact {
+		repeated, others = e.repeated(c, p), e.others(c, p, directions)
+	}
 	switch {
 	case most <= mostStray && !few:
 		w.Bypassed = 1
@@ -187,6 +206,8 @@ func (e endpoint) way(c result.Cell) CellWay {
 	case shared:
 		// Traffic of other processes makes the share that bypassed the kernel look smaller, never larger.
 		w.Bypassed, w.Why = 1-through, "the counters of the host's network are those of all its processes"
+	case others != "" && !few:
+		w.Why = others
 	case repeated != "":
 		w.Way, w.Bypassed, w.Why = Repeated, 0, repeated
 	case least >= leastThrough:
@@ -197,7 +218,32 @@ func (e endpoint) way(c result.Cell) CellWay {
 		w.Way, w.Bypassed = Partly, 1-through
 		w.Why = fmt.Sprintf("%.0f %% of the messages bypassed the kernel (%s)%s", math.Floor(100*w.Bypassed), perDirection(directions), e.fragments(c))
 	}
+	if w.Way != Accelerated && p.Said != "" {
+		w.Why += "; Onload was not used: " + p.Said
+	}
 	return w
+}
+
+// others describes why the kernel's counters do not decide about Onload: they contain the traffic of other processes in the network
+// namespace, or may do so. It is empty if they decide. Datagrams above the MTU reach the stack, and then go through the kernel.
+func (e endpoint) others(c result.Cell, p result.Path, directions []direction) string {
+	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload || len(directions) < 2 || e.fragments(c) != "" {
+		return ""
+	}
+	sent, received := directions[0], directions[1]
+	const remedy = ", so that other processes have traffic in the network namespace: stop them; with onload_stackdump in the bench image, the server's own sockets are counted"
+	if n := sent.messages; n > 0 && p.Grown[result.PathStackOut] >= n && p.Grown[result.PathStackIn] >= n {
+		return fmt.Sprintf("the stack sent and received all messages, but the kernel carried packets, too (%d sent, %d received)%s", sent.kernel, received.kernel, remedy)
+	}
+	local := p.Grown[result.PathLocal]
+	if c.Protocol != v1alpha1.ProtocolTCP && local > 0 && sent.through >= leastThrough && float64(sent.kernel-local) < leastThrough*float64(sent.messages) {
+		return fmt.Sprintf("%d of the %d datagrams that the kernel sent went over the loopback interface%s", local, sent.kernel, remedy)
+	}
+	if sent.through < leastThrough && received.through < leastThrough {
+		return fmt.Sprintf("the kernel carried some packets (%d sent, %d received): a part of the messages, or the traffic of other processes in the network namespace; "+
+			"stop these; with onload_stackdump in the bench image, the server's own sockets are counted", sent.kernel, received.kernel)
+	}
+	return ""
 }
 
 // accelerated completes the judgement of a cell whose messages bypassed the kernel.
@@ -209,34 +255,38 @@ func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
 	case word == tool.AccelerationNo || word == tool.AccelerationAbsent:
 		w.Why = "the messages bypassed the kernel, but the tool reports that its socket is not one of Onload's"
 	case len(e.supporting(c, p)) == 0:
-		w.Why = "the messages bypassed the kernel, but there is no evidence of Onload"
+		w.Why = "the messages bypassed the kernel, but there is no evidence of Onload apart from what the tool reports"
 	default:
 		w.Way, w.Why = Accelerated, "all messages bypassed the kernel"
 	}
 }
 
 // supporting returns the evidence of Onload itself, apart from the kernel's counters. The interface also counts packets that
-// bypassed the kernel, if its driver shows them.
+// bypassed the kernel, if its driver shows them. Numbers of packets are those sent and received. The longest texts are the last,
+// because a line may be cut.
 func (e endpoint) supporting(c result.Cell, p result.Path) []string {
 	var all []string
 	in, out := loads(c, e.role)
 	nicIn, knownIn := known(p, result.PathNICIn)
 	nicOut, knownOut := known(p, result.PathNICOut)
 	if knownIn && knownOut && nicIn >= packets(c, in) && nicOut >= packets(c, out) {
-		all = append(all, fmt.Sprintf("interface %d sent, %d received", nicOut, nicIn))
+		all = append(all, fmt.Sprintf("interface %d/%d", nicOut, nicIn))
+	}
+	if n := p.Grown[result.PathSocketIn] + p.Grown[result.PathSocketOut]; n > 0 && n >= in.messages+out.messages-p.Grown[result.PathSocketKernelIn]-p.Grown[result.PathSocketKernelOut] {
+		all = append(all, fmt.Sprintf("sockets of the stack %d/%d", p.Grown[result.PathSocketOut], p.Grown[result.PathSocketIn]))
 	}
 	stackIn := p.Grown[result.PathStackIn]
 	if stackIn > 0 && stackIn >= packets(c, in)/2 {
-		all = append(all, fmt.Sprintf("stack %d sent, %d received", p.Grown[result.PathStackOut], stackIn))
+		all = append(all, fmt.Sprintf("stack %d/%d", p.Grown[result.PathStackOut], stackIn))
 	}
-	if p.Begun != nil && p.Begun.Library != "" {
-		all = append(all, "library "+p.Begun.Library)
+	if p.Ended != nil && p.Ended.Onload > 0 {
+		all = append(all, fmt.Sprintf("%d of %d sockets Onload's at the end", p.Ended.Onload, p.Ended.Sockets))
 	}
 	if p.Banner != "" {
 		all = append(all, "banner "+p.Banner)
 	}
-	if p.Ended != nil && p.Ended.Onload > 0 {
-		all = append(all, fmt.Sprintf("%d of %d sockets Onload's at the end", p.Ended.Onload, p.Ended.Sockets))
+	if p.Begun != nil && p.Begun.Library != "" {
+		all = append(all, "library "+p.Begun.Library)
 	}
 	return all
 }
@@ -265,14 +315,13 @@ func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction
 		}
 		all = append(all, "kernel "+strings.Join(kernel, ", ")+" of "+of)
 	}
-	all = append(all, e.supporting(c, p)...)
-	if p.Begun != nil && p.Begun.Library == "" {
-		all = append(all, "no library in the tool's server")
-	}
 	if word := e.word(c); word != "" {
 		all = append(all, "the tool reports "+string(word))
 	}
-	return all
+	if p.Begun != nil && p.Begun.Library == "" {
+		all = append(all, "no library in the tool's server")
+	}
+	return append(all, e.supporting(c, p)...)
 }
 
 // perDirection formats the share of the messages that bypassed the kernel in each direction.

@@ -48,6 +48,10 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 		}
 	}
 	for _, e := range endpoints(spec, v, run) {
+		if found := e.otherVersion(); found != "" {
+			warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningOnloadVersions, Message: text.Shorten(
+				fmt.Sprintf("in %s, %s on %s: %s", run.Client.Run, e.role, e.own.Node, found), maxMessage)}})
+		}
 		for _, c := range chain {
 			f := c.run(e)
 			var reason string

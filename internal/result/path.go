@@ -17,6 +17,8 @@ type Path struct {
 	Ended *Look `json:"ended,omitempty"`
 	// Banner is the version that Onload's library printed on the tool's standard error; empty if it printed no version.
 	Banner string `json:"banner,omitempty"`
+	// Said is why the tool could not use Onload, as Onload explains it on the tool's standard error; empty if it does not.
+	Said string `json:"said,omitempty"`
 	// MHzBefore and MHzAfter are the frequencies at which the measuring CPU executed additions for a millisecond, just before the
 	// cell's process started and just after it had ended; 0 if unknown. They do not show the frequency in between.
 	MHzBefore int32 `json:"mhzBefore,omitempty"`
@@ -89,4 +91,10 @@ const (
 	// PathStackIn and PathStackOut are events of the Onload stacks of the tool's server that still existed.
 	PathStackIn  = "stack.in"
 	PathStackOut = "stack.out"
+	// PathSocketIn and PathSocketOut are the packets that the sockets of the tool's server exchanged through Onload's stack, and
+	// PathSocketKernelIn and PathSocketKernelOut those through the kernel on behalf of these sockets, according to Onload.
+	PathSocketIn        = "socket.in"
+	PathSocketOut       = "socket.out"
+	PathSocketKernelIn  = "socket.kernel-in"
+	PathSocketKernelOut = "socket.kernel-out"
 )

@@ -387,8 +387,13 @@ static bool open_path(struct link *l, const struct request *r, struct path *p, b
 	return false;
 }
 
+// kept holds the sockets of the last cell. They stay open until the next cell or the end of the server, so that Onload's counters of
+// them can still be read.
+static struct path kept = {-1, -1};
+
 // run_cell serves one cell. It returns false when the client is gone.
 static bool run_cell(struct link *l, const struct request *r) {
+	path_close(&kept);
 	struct path p = {-1, -1};
 	bool alive, spin = server.options->spin;
 	if (!open_path(l, r, &p, &alive)) {
@@ -413,7 +418,7 @@ static bool run_cell(struct link *l, const struct request *r) {
 	}
 	counters_read(&after);
 	int64_t resent = r->protocol == TCP ? retransmits(p.in) : -1;
-	path_close(&p);
+	kept = p;
 	char line[64];
 	return link_line(l, line, sizeof line, IDLE_SECONDS) && strcmp(line, "END") == 0 && report(l, &before, &after, fast, resent);
 }

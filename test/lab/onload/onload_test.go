@@ -8,10 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,6 +186,12 @@ type testCase struct {
 	noLibrary bool
 	// occupied runs while another process at the server's end has the only stack that the NIC supports.
 	occupied bool
+	// noisy sends datagrams between other sockets of the server's network namespace meanwhile.
+	noisy bool
+	// host has the proof take the network for that of the hosts, whose counters are those of all processes.
+	host bool
+	// plane is a program that runs instead of Onload's control plane.
+	plane string
 	// truth is the path of the messages at both ends.
 	truth string
 	// fails is the reason of the run's failure, and words a part of its message.
@@ -266,6 +275,12 @@ var cases = []testCase{
 	{name: "device that only root may open, EF_NO_FAIL=1", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, closed: true, settings: []string{"EF_NO_FAIL=1"}, truth: kernel},
 	{name: "no library", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, noLibrary: true, fails: v1alpha1.OutcomeAccelerationFailed, words: library},
 	{name: "unknown setting", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, settings: []string{"EF_NO_SUCH=1"}, fails: v1alpha1.OutcomeAccelerationFailed, words: "EF_NO_SUCH"},
+	{name: "datagrams of another process", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, noisy: true, truth: accelerated},
+	{name: "datagrams of another process, the host's network", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, noisy: true, host: true, truth: accelerated},
+	{name: "EF_UDP is no number", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, settings: []string{"EF_UDP=yes"}, truth: accelerated},
+	{name: "no control plane", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, plane: "/nonexistent", fails: v1alpha1.OutcomeAccelerationFailed, words: "its control plane does not run"},
+	{name: "no control plane, UDP", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, plane: "/nonexistent", fails: v1alpha1.OutcomeAccelerationFailed, words: "its control plane does not run"},
+	{name: "a control plane that exits", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, plane: "/sbin/onload_stackdump", fails: v1alpha1.OutcomeAccelerationFailed, words: "its program exited"},
 	{name: "no room for a stack", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, occupied: true, fails: v1alpha1.OutcomeResourceUnavailable, words: "no virtual interface"},
 }
 
@@ -284,16 +299,45 @@ func TestCases(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			endStacks(t)
 			c.prepare(t)
-			var most [2]packets
-			var dumped error
-			o := c.run(t, func(o *outcome) { most, dumped = watch(o, c.protocols[0]) })
-			if dumped != nil {
-				t.Error(dumped)
+			for attempt := 1; ; attempt++ {
+				var most [2]packets
+				var dumped error
+				o := c.run(t, func(o *outcome) { most, dumped = watch(o, c.protocols[0]) })
+				if why := c.unsettled(o, most); why != "" && attempt < attempts {
+					t.Logf("attempt %d says nothing about Onload: %s", attempt, why)
+					endStacks(t)
+					continue
+				}
+				if dumped != nil {
+					t.Error(dumped)
+				}
+				c.judge(t, o, most)
+				c.record(t, o)
+				return
 			}
-			c.judge(t, o, most)
-			c.record(t, o)
 		})
 	}
+}
+
+// attempts is the maximum number of runs of a case.
+const attempts = 3
+
+// unsettled returns why a run neither confirms nor refutes the proof; empty if it does. A busy machine exchanges few messages, so that
+// no dump shows the sockets of an end, and loses datagrams or does not reach a rate, so that a tool fails.
+func (c testCase) unsettled(o *outcome, most [2]packets) string {
+	if c.fails != "" {
+		return ""
+	}
+	if o.stored == nil {
+		reason, message := o.failure()
+		return reason + ": " + message
+	}
+	for i, e := range o.ends {
+		if c.truth != kernel && most[i] == (packets{}) {
+			return "no dump shows the sockets of the " + e.role
+		}
+	}
+	return ""
 }
 
 // prepare prepares the files and devices of a case's pods.
@@ -321,6 +365,74 @@ func (c *testCase) prepare(t *testing.T) {
 	}
 	if c.occupied {
 		occupy(t)
+	}
+	if c.noisy {
+		makeNoise(t)
+	}
+	if c.plane != "" {
+		replacePlane(t, c.plane)
+	}
+}
+
+// makeNoise sends datagrams over the loopback interface at the server's end until the test ends.
+func makeNoise(t *testing.T) {
+	t.Helper()
+	var conn net.PacketConn
+	if err := spaces[v1alpha1.RoleServer].In(func() (err error) {
+		conn, err = net.ListenPacket("udp", "127.0.0.1:0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	send := func() error {
+		_, err := conn.WriteTo([]byte("noise"), conn.LocalAddr())
+		return err
+	}
+	if err := send(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		buffer := make([]byte, 16)
+		for send() == nil {
+			if _, _, err := conn.ReadFrom(buffer); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+}
+
+// replacePlane ends the control planes, and makes Onload start another program instead until the test ends.
+func replacePlane(t *testing.T, program string) {
+	t.Helper()
+	const parameter = "/sys/module/onload/parameters/cplane_server_path"
+	before, err := os.ReadFile(parameter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(parameter, []byte(program), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(parameter, before, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	endStacks(t)
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		comm, _ := os.ReadFile(name) // of a process that has ended meanwhile
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if err != nil || strings.TrimSpace(string(comm)) != "onload_cp_serve" {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Logf("ending a control plane: %v", err)
+		}
 	}
 }
 

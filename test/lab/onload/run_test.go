@@ -135,6 +135,9 @@ func (c testCase) measure(t *testing.T, b *v1alpha1.LatencyBenchmark, run plan.R
 	if o.ends[0].word.Reason == "" && o.ends[1].word.Reason == "" {
 		stored := lab.Store(t, o.ends[0].Running, o.ends[1].Running)
 		o.stored = &stored
+		if c.host {
+			run.Variant.Network = &v1alpha1.Network{Type: v1alpha1.NetworkHost}
+		}
 		o.proofs[0], o.proofs[1] = proof.Endpoints(b.Spec, run.Variant, stored)
 	}
 	return o
