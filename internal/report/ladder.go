@@ -64,48 +64,48 @@ func (s Series) ladder(w io.Writer) error {
 		return err
 	}
 	var lines [][]string
-	line := func(name string, value func(Column) string) {
+	line := func(name string, value func(Column) (us, events string)) {
 		values := []string{name}
 		for _, c := range columns {
-			values = append(values, value(c))
+			us, events := value(c)
+			values = append(values, us, events)
 		}
 		lines = append(lines, values)
 	}
-	line("PERCENTILE", func(c Column) string {
+	line("PERCENTILE", func(c Column) (string, string) {
 		if c.Round == 0 {
-			return "ALL"
+			return "ALL", "EVENTS"
 		}
-		return fmt.Sprintf("ROUND %d", c.Round)
+		return fmt.Sprintf("ROUND %d", c.Round), "EVENTS"
 	})
-	line("MIN", func(c Column) string { return s.extreme(c, c.Min) })
+	line("MIN", func(c Column) (string, string) { return s.extreme(c, c.Min) })
 	for _, p := range stats.Ladder() {
-		line(strings.TrimPrefix(p.Name, "p")+"%", func(c Column) string { return s.step(c, p) })
+		line(strings.TrimPrefix(p.Name, "p")+"%", func(c Column) (string, string) { return s.step(c, p) })
 	}
-	line("MAX", func(c Column) string { return s.extreme(c, c.Max) })
-	line("SAMPLES", func(c Column) string { return fmt.Sprint(c.Count) })
-	line("LOST", func(c Column) string { return fmt.Sprint(c.Lost + c.OverRange) })
+	line("MAX", func(c Column) (string, string) { return s.extreme(c, c.Max) })
+	line("LOST", func(c Column) (string, string) { return "-", fmt.Sprint(c.Lost + c.OverRange) })
 	if err := writeLines(w, fmt.Sprintf("variant %s (%s), %s: %s, µs", s.Variant.Name, Ways(s.Variant), s.Cell, s.Counts()), lines); err != nil {
 		return fmt.Errorf("writing the ladder: %w", err)
 	}
 	return nil
 }
 
-// step formats a percentile, or the reason why there is none.
-func (s Series) step(c Column, p stats.Percentile) string {
+// step formats a percentile with the number of samples up to it, or the reason why there is none.
+func (s Series) step(c Column, p stats.Percentile) (us, events string) {
 	switch r := c.Percentile(p, c.Lost); {
 	case r.Lost:
-		return "lost"
+		return "lost", "-"
 	case r.Needs > 0:
-		return fmt.Sprintf("needs %d", r.Needs)
+		return fmt.Sprintf("needs %d", r.Needs), "-"
 	default:
-		return micros(s.Shown(r.Ns))
+		return micros(s.Shown(r.Ns)), fmt.Sprint(c.UpTo(r.Ns))
 	}
 }
 
-// extreme formats the smallest or the largest sample; a dash if there are no samples.
-func (s Series) extreme(c Column, ns int64) string {
+// extreme formats the smallest or the largest sample with the number of samples up to it; a dash if there are no samples.
+func (s Series) extreme(c Column, ns int64) (us, events string) {
 	if c.Count+c.OverRange == 0 {
-		return "-"
+		return "-", "0"
 	}
-	return micros(s.Shown(ns))
+	return micros(s.Shown(ns)), fmt.Sprint(c.UpTo(ns))
 }

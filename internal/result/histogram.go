@@ -122,6 +122,17 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 	return r
 }
 
+// UpTo returns the number of samples in the buckets up to the bucket that contains a latency, in nanoseconds.
+func (d Distribution) UpTo(ns int64) int64 {
+	var n int64
+	for _, b := range d.Buckets {
+		if b.Low <= ns {
+			n += b.Count
+		}
+	}
+	return n
+}
+
 // Merge decodes histograms and combines them, with the fewest digits of any of them. The error wraps ErrCorrupt if the buckets
 // of a histogram contradict its other fields.
 func Merge(hs ...Histogram) (Distribution, error) {

@@ -17,12 +17,12 @@ func TestExperimentOverlays(t *testing.T) {
 	ways := []string{"host-kernel", "host-onload", "pf-kernel", "pf-onload", "vf-kernel", "vf-onload", "ipvlan-kernel", "ipvlan-onload"}
 	variants := map[string]map[string][]string{
 		"x2": {
-			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"},
-			"networks": {"host", "pf-1500", "pf-9000", "vf-1500", "vf-9000", "pod"},
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"}, "multi-hour-10000": {"host-onload", "pf-onload", "vf-onload"},
+			"networks": {"host-1500", "host-9000", "pf-1500", "pf-9000", "vf-1500", "vf-9000", "macvlan-1500", "macvlan-9000", "pod"},
 		},
 		"x4": {
-			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"},
-			"networks": {"host", "pf-1500", "pf-9000", "vf-1500", "pod"},
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": {"host-onload", "pf-onload", "vf-onload"}, "multi-hour-10000": {"host-onload", "pf-onload", "vf-onload"},
+			"networks": {"host-1500", "host-9000", "pf-1500", "pf-9000", "vf-1500", "macvlan-1500", "macvlan-9000", "pod"},
 		},
 	}
 	for nic, want := range variants {
