@@ -7,10 +7,12 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/imported"
 )
 
 // newExport returns the verb that keeps results outside the cluster.
@@ -56,6 +58,9 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 	var all []export.Benchmark
 	var names []string
 	for _, arg := range args {
+		if strings.HasPrefix(arg, imported.Published+"/") {
+			return fmt.Errorf("%s is part of this command and needs no export: name it in place of one", arg)
+		}
 		m, err := e.loadWhole(ctx, arg)
 		if err != nil {
 			return err

@@ -39,8 +39,10 @@ func networks(w io.Writer, s sheet) error {
 			}
 		}
 	}
-	if err := g.writeNICs(w, s.runs); err != nil {
-		return fmt.Errorf("writing the NICs: %w", err)
+	if result.Imported(s.runs) == "" { // Nobody observed the interfaces of an imported result.
+		if err := g.writeNICs(w, s.runs); err != nil {
+			return fmt.Errorf("writing the NICs: %w", err)
+		}
 	}
 	notes(w, "", append(g.notes, warningLines(s.benchmark)...))
 	return nil

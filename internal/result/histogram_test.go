@@ -364,7 +364,7 @@ func TestHistogramOfTwelveHours(t *testing.T) {
 	}
 	d, err := Merge(h, h, h)
 	if err != nil || d.Count != rounds*each*1_000 || d.Min != 4_000 || d.UpTo(4_000) != 2*rounds*each || // 4,000 and 4,001 ns share a bucket.
-		 len(h.Encoded) > 8<<10 {
+		len(h.Encoded) > 8<<10 {
 		t.Errorf("%d samples, %d up to the smallest, in %d bytes: %v", d.Count, d.UpTo(4_000), len(h.Encoded), err)
 	}
 	p999999, _ := stats.Named("p99.9999")
