@@ -130,7 +130,7 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 		c.addNotes(p, baseline, candidate, before, after)
 		for _, a := range of(after, p.candidate) {
 			b := named(before, p.baseline, a.Name)
-			if b == nil {
+			if b == nil && (baseline.imported() || candidate.imported()) {
 				b = c.ofUnknownSize(before, p.baseline, a)
 			}
 			if b != nil && len(b.Rounds) > 0 && len(a.Rounds) > 0 {
@@ -183,12 +183,12 @@ func captures(s Side) bool {
 	})
 }
 
-// ofUnknownSize returns the cell of an imported baseline that has the kind, the protocol and the rate of a cell, if the message size of
+// ofUnknownSize returns the captured cell of the baseline that has the protocol and the rate of a captured cell, if the message size of
 // one of them was not published, and notes it. It returns nil if there is none.
 func (c *Comparison) ofUnknownSize(before []verdict.Cell, variant string, a verdict.Cell) *verdict.Cell {
 	for _, b := range of(before, variant) {
-		kind := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
-		if kind(a) && kind(b) && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond && (a.MessageSize == 0) != (b.MessageSize == 0) {
+		captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
+		if captured(a) && captured(b) && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond && (a.MessageSize == 0) != (b.MessageSize == 0) {
 			c.Notes = append(c.Notes, fmt.Sprintf("%s is compared with %s, whose message size was not published", a.Name, b.Name))
 			return &b
 		}

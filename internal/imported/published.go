@@ -147,4 +147,3 @@ func (r *Result) addNetworks(content []byte) error {
 	}
 	return nil
 }
-
