@@ -55,10 +55,10 @@ func newPublished() *cobra.Command {
 
 // importer is an invocation of the verb import.
 type importer struct {
-	dir, name, tool, latencyType, protocol, unit string
-	size, rate                                   int32
-	each, overwrite                              bool
-	notes                                        []string
+	dir, name, tool, latencyType, protocol string
+	size, rate                             int32
+	each, overwrite                        bool
+	notes                                  []string
 }
 
 // newImport returns the verb that turns the output of a tool into an export.
@@ -70,7 +70,6 @@ func newImport() *cobra.Command {
 		Long: "Turn the output of a tool on a machine without Kubernetes into an export, each FILE into a round:\n\n" +
 			"  sfnt-pingpong's table     the whole output, with its lines that begin with #\n" +
 			"  HdrHistogram log (.hlog)  nanoseconds with three significant digits; an interval is a round with --each-interval\n" +
-			"  percentiles (.hgrm)       in --unit; only percentiles that the file states, or encloses to 1 %, are kept\n" +
 			"  list of samples           one number of nanoseconds a line, such as sfnt-pingpong's raw files (--raw)\n\n" +
 			"For all but the first, name what was measured: --tool, --latency-type, --protocol, --size and, in an open loop, --rate.\n" +
 			"get, compare and report read the result by its path. No agent observed the measurement, so that nothing proves it, and\n" +
@@ -87,7 +86,6 @@ func newImport() *cobra.Command {
 	f.StringVar(&i.tool, "tool", "", "tool that measured")
 	f.StringVar(&i.latencyType, "latency-type", "", "what the latencies count: RTT, or HalfRTT for half a round trip")
 	f.StringVar(&i.protocol, "protocol", "", "TCP, UDP or Multicast")
-	f.StringVar(&i.unit, "unit", "", "unit of a .hgrm: ns, us or ms")
 	f.Int32Var(&i.size, "size", -1, "message size in bytes")
 	f.Int32Var(&i.rate, "rate", 0, "messages a second of an open loop; 0 for ping-pong")
 	f.BoolVar(&i.each, "each-interval", false, "take each interval of a .hlog as a round")
@@ -181,7 +179,7 @@ func (i *importer) add(r *imported.Result, v *imported.Variant, file string) err
 	case bytes.Contains(begin, []byte("%ile")):
 		return i.addSfnt(r, v, whole)
 	case bytes.Contains(begin, []byte("TotalCount")):
-		return i.addPercentiles(r, v, whole)
+		return errors.New("a percentile distribution does not have the samples: import the histogram log (.hlog) of the same measurement")
 	}
 	c, err := i.cell(r)
 	if err != nil {
@@ -200,7 +198,7 @@ func (i *importer) add(r *imported.Result, v *imported.Variant, file string) err
 	return err
 }
 
-// largestTable is the largest size of a table or a percentile distribution, in bytes.
+// largestTable is the largest size of a table, in bytes.
 const largestTable = 1 << 20
 
 func (i *importer) addSfnt(r *imported.Result, v *imported.Variant, in io.Reader) error {
@@ -220,23 +218,6 @@ func (i *importer) addSfnt(r *imported.Result, v *imported.Variant, in io.Reader
 	}
 	r.LatencyType, r.Tool, v.Rounds = kind, v1alpha1.ToolSfntPingpong, append(v.Rounds, round)
 	return nil
-}
-
-func (i *importer) addPercentiles(r *imported.Result, v *imported.Variant, in io.Reader) error {
-	unit := map[string]float64{"ns": 1, "us": 1e3, "ms": 1e6}[i.unit]
-	c, err := i.cell(r)
-	if err == nil && unit == 0 {
-		err = fmt.Errorf("--unit: %q is not ns, us or ms", i.unit)
-	}
-	if err != nil {
-		return err
-	}
-	content, err := io.ReadAll(io.LimitReader(in, largestTable))
-	if err == nil {
-		c.Own, err = imported.Percentiles(content, unit, 0, r.LatencyType)
-	}
-	v.Rounds = append(v.Rounds, imported.Round{c})
-	return err
 }
 
 // cell returns the cell that the flags name.

@@ -80,11 +80,10 @@ func TestImport(t *testing.T) {
 	if code, _, stderr := run(raw...); code != 0 {
 		t.Fatalf("exit code %d, %q", code, stderr)
 	}
-	// The log of an export becomes the same export again, and its percentiles are the same to their step.
+	// The log of an export becomes the same export again.
 	histograms := filepath.Join(dir, "raw", "histograms", "default", "tcp-1.")
 	for _, args := range [][]string{
 		{"import", histograms + "hlog", "--name", "again-hlog", "--latency-type", "RTT", "--each-interval"},
-		{"import", histograms + "hgrm", "--name", "again-hgrm", "--latency-type", "HalfRTT", "--unit", "us"},
 	} {
 		if code, _, stderr := run(append(args, cell...)...); code != 0 {
 			t.Fatalf("exit code %d, %q", code, stderr)
@@ -137,7 +136,7 @@ func TestImportRefuses(t *testing.T) {
 		"a rate that the tool has not": {[]string{samples, "--name", "x", "--tool", "netperf", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1", "--rate", "9"}, "spec.workload.ratesPerSecond"},
 		"another latency type":         {[]string{sweep, "--name", "x", "--latency-type", "RTT"}, "--latency-type: it reports HalfRTT, not RTT"},
 		"a table of another tool":      {[]string{sweep, "--name", "x", "--tool", "pinger"}, "--tool: it is of sfnt-pingpong"},
-		"percentiles without a unit":   {[]string{percentiles, "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "--unit: "},
+		"a percentile distribution":    {[]string{percentiles, "--name", "x"}, "import the histogram log (.hlog)"},
 		"a note without a value":       {[]string{sweep, "--name", "x", "--note", "hardware"}, "spec.notes"},
 		"text":                         {[]string{file("text", "hello\n"), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "line 1"},
 	} {

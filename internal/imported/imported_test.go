@@ -58,7 +58,7 @@ func TestPublishedSweeps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := files.ReadFile("published/" + e.Variants[plan.DefaultVariant][0])
+		content, err := files.ReadFile("published/" + e.File)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,53 +280,11 @@ func TestHistogramLog(t *testing.T) {
 	}
 }
 
-const distribution = `       Value     Percentile TotalCount 1/(1-Percentile)
-
-      10.000 0.0 1 1.00
-      20.000 0.5 500 2.00
-      30.000 0.8875 890 9.9
-      30.100 0.9125 913 10
-      40.000 0.95 950 20.0
-      90.000 1.0 1000
-#[Mean    =       22.500, StdDeviation   =        3.000]
-`
-
-// Percentiles that the distribution does not state are kept only if two of its lines enclose them to 1 %.
-func TestPercentiles(t *testing.T) {
-	own, err := Percentiles([]byte(distribution), 1_000, 0, v1alpha1.LatencyHalfRTT)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := &tool.Own{Count: 1000, MeanNs: 45_000, MinNs: 20_000, MaxNs: 180_000, StdDevNs: 6_000, StepNs: 2, Ladder: []tool.OwnPercentile{
-		{Name: Smallest, Ns: 20_000, Range: tool.Range{LowNs: 20_000, HighNs: 20_000}, Events: 1},
-		{Name: v1alpha1.P50, Ns: 40_000, Range: tool.Range{LowNs: 39_999, HighNs: 40_001}, Events: 500},
-		{Name: v1alpha1.P90, Ns: 60_200, Range: tool.Range{LowNs: 59_999, HighNs: 60_201}, Events: 913},
-		{Name: v1alpha1.P95, Ns: 80_000, Range: tool.Range{LowNs: 79_999, HighNs: 80_001}, Events: 950},
-	}}
-	if diff := cmp.Diff(want, own); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for old, text := range map[string][2]string{
-		"0.5 500":    {"0.5 1001", "line 5"},
-		"20.000":     {"31.000", "line 5"},
-		"0.8875":     {"0.4", "line 5"},
-		"90.000 1.0": {"90.000 0.99", "does not end with 100 %"},
-		"40.000":     {"4e99", "line 7"},
-		"22.500":     {"99999999999", "line 9"},
-	} {
-		_, err := Percentiles([]byte(strings.Replace(distribution, old, text[0], 1)), 1_000, 0, v1alpha1.LatencyRTT)
-		if err == nil || !strings.Contains(err.Error(), text[1]) {
-			t.Errorf("%s instead of %s: got %v, want %q", text[0], old, err, text[1])
-		}
-	}
-}
-
 // Whatever a file contains, the parsers return a result that can be stored and read, or an error.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(table))
 	f.Add([]byte("1000\n2000\n"))
 	f.Add([]byte(log(f, 1, 60_000_000_000, 3, []int64{1000, 2000})))
-	f.Add([]byte("10.0 0.0 1\n20.0 0.5 5\n30.0 1.0 10\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		cell := result.Cell{Cell: tool.Cell{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}}
 		var rounds []Round
@@ -340,9 +298,6 @@ func FuzzParse(f *testing.F) {
 		if all, err := HistogramLog(bytes.NewReader(content), v1alpha1.LatencyHalfRTT, false); err == nil {
 			cell.Histogram = all[0]
 			rounds = append(rounds, Round{cell})
-		}
-		if own, err := Percentiles(content, 1, 0, v1alpha1.LatencyHalfRTT); err == nil {
-			rounds = append(rounds, Round{{Cell: cell.Cell, Own: own}})
 		}
 		for _, round := range rounds {
 			b, err := Result{

@@ -2,20 +2,16 @@ package imported
 
 import (
 	"bufio"
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
@@ -145,94 +141,4 @@ func HistogramLog(r io.Reader, kind v1alpha1.LatencyType, each bool) ([]result.H
 	}
 	h, err := recorder.Histogram()
 	return []result.Histogram{h}, err
-}
-
-// point is a line of a percentile distribution: a share of the samples, their largest latency, and their number.
-type point struct {
-	share      float64
-	ns, events int64
-}
-
-// moments is the line with the mean and the standard deviation.
-var moments = regexp.MustCompile(`^#\[Mean\s*=\s*([0-9.]+), StdDeviation\s*=\s*([0-9.]+)\]`)
-
-// Percentiles reads a percentile distribution (.hgrm), whose unit has a number of nanoseconds. It keeps the percentiles that the
-// distribution states, or encloses to 1 %. A step of 0 is that of the last decimal.
-func Percentiles(text []byte, unit float64, step int64, kind v1alpha1.LatencyType) (*tool.Own, error) {
-	own := &tool.Own{}
-	var points []point
-	scale := func(text string) (float64, error) {
-		v, err := strconv.ParseFloat(text, 64)
-		if v *= unit * float64(factorOf(kind)); err != nil || !(v >= 0 && v <= longest) {
-			return 0, fmt.Errorf("%.40q is not a latency from 0 to 60 s", text)
-		}
-		return v, nil
-	}
-	for number, line := range strings.Split(string(bytes.TrimSpace(text)), "\n") {
-		line = strings.TrimSpace(line)
-		if m := moments.FindStringSubmatch(line); m != nil {
-			mean, err := scale(m[1])
-			deviation, other := scale(m[2])
-			if err := errors.Join(err, other); err != nil {
-				return nil, fmt.Errorf("line %d: %w", number+1, err)
-			}
-			own.MeanNs, own.StdDevNs = mean, int64(math.Round(deviation))
-		}
-		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[0][0] < '0' || fields[0][0] > '9' {
-			continue
-		}
-		value, err := scale(fields[0])
-		share, noShare := strconv.ParseFloat(fields[1], 64)
-		events, noEvents := strconv.ParseInt(fields[2], 10, 64)
-		p := point{share, int64(math.Round(value)), events}
-		last := point{}
-		if len(points) > 0 {
-			last = points[len(points)-1]
-		}
-		if errors.Join(err, noShare, noEvents) != nil || !(share >= last.share && share <= 1) || p.ns < last.ns || p.events < last.events || events < 1 {
-			return nil, fmt.Errorf("line %d: %.80q is not a higher percentile than the line before", number+1, line)
-		}
-		_, decimals, _ := strings.Cut(fields[0], ".")
-		own.StepNs = max(own.StepNs, 1, int64(unit*math.Pow10(-len(decimals)))*factorOf(kind))
-		points = append(points, p)
-	}
-	if len(points) < 2 || points[len(points)-1].share != 1 {
-		return nil, errors.New("it does not end with 100 %: import the whole file")
-	}
-	first, last := points[0], points[len(points)-1]
-	own.Count, own.MaxNs, own.MinNs = last.events, last.ns, 0
-	if first.share == 0 {
-		own.MinNs = first.ns
-	}
-	own.StepNs = cmp.Or(step, own.StepNs)
-	own.Ladder = ladder(points, own.StepNs)
-	return own, nil
-}
-
-// Smallest is the name of the smallest latency in a ladder.
-const Smallest v1alpha1.Percentile = "p0"
-
-// ladder returns the percentiles that the points state, or enclose to 1 %.
-func ladder(points []point, step int64) []tool.OwnPercentile {
-	var all []tool.OwnPercentile
-	if first := points[0]; first.share == 0 {
-		all = append(all, tool.OwnPercentile{Name: Smallest, Ns: first.ns, Range: tool.Range{LowNs: first.ns, HighNs: first.ns}, Events: first.events})
-	}
-	for _, p := range stats.Ladder() {
-		share := float64(p.Num) / float64(p.Den)
-		i := slices.IndexFunc(points, func(at point) bool { return at.share >= share-1e-12 })
-		at := points[i]
-		low := at.ns
-		if i > 0 && at.share > share+1e-12 {
-			low = points[i-1].ns
-		}
-		if at.ns < 1 || at.ns-low > at.ns/100 || i == 0 && at.share > share+1e-12 {
-			continue
-		}
-		all = append(all, tool.OwnPercentile{
-			Name: v1alpha1.Percentile(p.Name), Ns: at.ns, Range: tool.Range{LowNs: max(low-step/2, 0), HighNs: at.ns + step/2}, Events: at.events,
-		})
-	}
-	return all
 }

@@ -1,6 +1,7 @@
 package imported
 
 import (
+	"bytes"
 	"embed"
 	"encoding/csv"
 	"errors"
@@ -9,13 +10,13 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -36,14 +37,13 @@ type Entry struct {
 	At          time.Time            `json:"at"`
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// RatePerSecond, StepNanoseconds and InToOut describe distributions.
-	RatePerSecond   int32 `json:"ratePerSecond"`
-	StepNanoseconds int64 `json:"stepNanoseconds"`
-	InToOut         bool  `json:"inToOut"`
+	// RatePerSecond and InToOut describe ladders.
+	RatePerSecond int32 `json:"ratePerSecond"`
+	InToOut       bool  `json:"inToOut"`
 	// Notes describe the hardware and the limits.
 	Notes map[string]string `json:"notes"`
-	// Variants holds a file for each round of each variant. A file of several variants has no variant.
-	Variants map[string][]string `json:"variants"`
+	// File has the figures.
+	File string `json:"file"`
 }
 
 // Entries returns the published results.
@@ -67,22 +67,15 @@ func Named(name string) (export.Benchmark, error) {
 		return export.Benchmark{}, fmt.Errorf("%w: %s/%.80s; `kubectl tailgate published` lists them", ErrNotPublished, Published, name)
 	}
 	e := all[i]
-	r := Result{Namespace: Published, Name: e.Name, Source: e.Source, At: e.At, Tool: e.Tool, LatencyType: e.LatencyType, InToOut: e.InToOut}
-	r.Notes = Notes(e.Notes)
-	for _, variant := range slices.Sorted(maps.Keys(e.Variants)) {
-		v := Variant{Name: variant}
-		for _, file := range e.Variants[variant] {
-			content, err := files.ReadFile(path.Join("published", file))
-			if err == nil {
-				err = e.add(&r, &v, content)
-			}
-			if err != nil {
-				return export.Benchmark{}, fmt.Errorf("%s: %w", file, err)
-			}
-		}
-		if len(v.Rounds) > 0 {
-			r.Variants = append(r.Variants, v)
-		}
+	r := Result{
+		Namespace: Published, Name: e.Name, Source: e.Source, At: e.At, Notes: Notes(e.Notes), Tool: e.Tool, LatencyType: e.LatencyType, InToOut: e.InToOut,
+	}
+	content, err := files.ReadFile(path.Join("published", e.File))
+	if err == nil {
+		err = e.read(&r, content)
+	}
+	if err != nil {
+		return export.Benchmark{}, fmt.Errorf("%s: %w", e.File, err)
 	}
 	return r.Benchmark()
 }
@@ -96,18 +89,23 @@ func Notes(of map[string]string) []v1alpha1.Note {
 	return all
 }
 
-// add reads a file of a variant.
-func (e Entry) add(r *Result, v *Variant, content []byte) error {
-	switch e.Tool {
-	case v1alpha1.ToolSfntPingpong:
+// read adds the figures of the file.
+func (e Entry) read(r *Result, content []byte) error {
+	if e.Tool == v1alpha1.ToolSfntPingpong {
 		round, kind, err := Sfnt(content)
-		r.LatencyType, v.Rounds = kind, append(v.Rounds, round)
+		r.LatencyType, r.Variants = kind, []Variant{{Name: plan.DefaultVariant, Rounds: []Round{round}}}
 		return err
-	case v1alpha1.ToolNetperf:
-		return r.addNetworks(content)
 	}
-	own, err := Percentiles(content, 1_000, e.StepNanoseconds, e.LatencyType)
-	v.Rounds = append(v.Rounds, Round{{Cell: tool.Cell{Protocol: v1alpha1.ProtocolTCP, RatePerSecond: e.RatePerSecond}, Own: own}})
+	add := r.addLadder
+	if e.Tool == v1alpha1.ToolNetperf {
+		add = r.addNetwork
+	}
+	rows, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
+	for _, row := range rows[min(1, len(rows)):] {
+		if err == nil {
+			err = add(row, e.RatePerSecond)
+		}
+	}
 	return err
 }
 
@@ -117,33 +115,71 @@ const (
 	streamSize = 1 << 20
 )
 
-// addNetworks reads a table of variant, MTU, protocol, mean latency in µs, and bandwidth in Mb/s.
-func (r *Result) addNetworks(content []byte) error {
-	rows, err := csv.NewReader(strings.NewReader(string(content))).ReadAll()
+// addNetwork adds a row of variant, protocol, MTU, mean latency in µs, and bandwidth in Mb/s.
+func (r *Result) addNetwork(row []string, _ int32) error {
+	n, err := numbers(row[2:])
 	if err != nil {
 		return err
 	}
-	for _, row := range rows[1:] {
-		var n [3]int
-		for i, text := range []string{row[1], row[3], row[4]} {
-			if n[i], err = strconv.Atoi(text); err != nil {
-				return err
-			}
-		}
-		protocol := v1alpha1.Protocol(row[2])
-		i := slices.IndexFunc(r.Variants, func(v Variant) bool { return v.Name == row[0] })
-		if i < 0 {
-			i = len(r.Variants)
-			r.Variants = append(r.Variants, Variant{Name: row[0], MTU: int32(n[0]), Rounds: []Round{nil}})
-		}
-		size, bits := int32(streamSize), float64(n[2])*1e6
-		if protocol == v1alpha1.ProtocolUDP {
-			size = tool.MaxDatagram
-		}
-		round := &r.Variants[i].Rounds[0]
-		*round = append(*round,
-			result.Cell{Cell: tool.Cell{Protocol: protocol, MessageSize: pingSize}, Own: &tool.Own{MeanNs: float64(n[1]) * 1_000, StepNs: 1_000}},
-			result.Cell{Cell: tool.Cell{Protocol: protocol, MessageSize: size, Stream: true}, Bandwidth: &tool.Bandwidth{BitsPerSecond: bits, SentBitsPerSecond: bits}})
+	v := r.variant(row[0], 1)
+	v.MTU = int32(n[0])
+	protocol, size, bits := v1alpha1.Protocol(row[1]), int32(streamSize), float64(n[2])*1e6
+	if protocol == v1alpha1.ProtocolUDP {
+		size = tool.MaxDatagram
 	}
+	v.Rounds[0] = append(v.Rounds[0],
+		result.Cell{Cell: tool.Cell{Protocol: protocol, MessageSize: pingSize}, Own: &tool.Own{MeanNs: float64(n[1]) * 1_000, StepNs: 1_000}},
+		result.Cell{Cell: tool.Cell{Protocol: protocol, MessageSize: size, Stream: true}, Bandwidth: &tool.Bandwidth{BitsPerSecond: bits, SentBitsPerSecond: bits}})
 	return nil
+}
+
+// addLadder adds a row of variant, percentile, round, latency in whole µs, and events up to it. p0 is the smallest latency.
+func (r *Result) addLadder(row []string, rate int32) error {
+	n, err := numbers(row[2:])
+	if err != nil {
+		return err
+	}
+	round := &r.variant(row[0], int(n[0])).Rounds[n[0]-1]
+	if len(*round) == 0 {
+		*round = Round{{Cell: tool.Cell{Protocol: v1alpha1.ProtocolTCP, RatePerSecond: rate}, Own: &tool.Own{StepNs: 1_000}}}
+	}
+	own, ns := (*round)[0].Own, n[1]*1_000
+	if row[1] == "max" {
+		own.MaxNs, own.Count = ns, n[2]
+		return nil
+	}
+	if row[1] == "p0" {
+		own.MinNs = ns
+	}
+	own.Ladder = append(own.Ladder, tool.OwnPercentile{
+		Name: v1alpha1.Percentile(row[1]), Ns: ns, Range: tool.Range{LowNs: ns - own.StepNs/2, HighNs: ns + own.StepNs/2}, Events: n[2],
+	})
+	return nil
+}
+
+// variant returns the variant with a name, with at least a number of rounds.
+func (r *Result) variant(name string, rounds int) *Variant {
+	i := slices.IndexFunc(r.Variants, func(v Variant) bool { return v.Name == name })
+	if i < 0 {
+		i = len(r.Variants)
+		r.Variants = append(r.Variants, Variant{Name: name})
+	}
+	v := &r.Variants[i]
+	for len(v.Rounds) < rounds {
+		v.Rounds = append(v.Rounds, nil)
+	}
+	return v
+}
+
+// numbers reads positive integers.
+func numbers(texts []string) ([]int64, error) {
+	var all []int64
+	for _, text := range texts {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is not a positive integer", text)
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }
