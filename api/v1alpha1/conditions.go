@@ -264,6 +264,8 @@ const (
 	// WarningSimulatedNIC surfaces when both endpoints ran on one kernel: the numbers are real timings of
 	// virtual Ethernet, or of NICs of one machine, not of a wire between two machines.
 	WarningSimulatedNIC = "SimulatedNIC"
+	// WarningImported surfaces when a result was published or imported: no agent measured it, and nothing proves where and how.
+	WarningImported = "Imported"
 	// WarningEmulatedNIC surfaces when the NIC of an endpoint is a device that QEMU emulates, or a virtio device: the numbers
 	// are real timings of software, not of a NIC and a wire.
 	WarningEmulatedNIC = "EmulatedNIC"

@@ -23,22 +23,26 @@ func newCompare(c *cluster) *cobra.Command {
 	var form string
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "compare BASELINE CANDIDATE",
-		Short: "Compare the results of two LatencyBenchmarks, or of two variants",
-		Long: "Compare the results of two LatencyBenchmarks, or of two variants, each NAME or NAME/VARIANT, from their stored\n" +
-			"histograms, after verifying their digests. To compare results of another cluster or of another time, use the PATH of\n" +
-			"an export, which begins with ./ or /, instead of NAME.\n\n" +
+		Use:   "compare BASELINE CANDIDATE...",
+		Short: "Compare the results of LatencyBenchmarks, or of variants, with a baseline",
+		Long: "Compare the results of LatencyBenchmarks, or of variants, each NAME or NAME/VARIANT, from their stored histograms,\n" +
+			"after verifying their digests. To compare results of another cluster or of another time, use the PATH of an export,\n" +
+			"which begins with ./ or /, instead of NAME, or published/NAME for a published result (kubectl tailgate published).\n" +
+			"Several candidates are in one table for each metric, with a row for each cell.\n\n" +
+			"Nothing proves a published or imported result: the figures describe it, and no verdict follows. With too few rounds\n" +
+			"for an interval, only the ratio is shown. Results of different tools are refused.\n\n" +
 			"The output starts with the conditions that differ although they must be equal for results to be comparable, the notes\n" +
 			"that differ and, with --all, the other conditions that differ. For each cell that both results have, it then shows the\n" +
 			"median rounds, and the median of the ratios of all candidate rounds to all baseline rounds with its 95 % interval\n" +
 			"(exact Mann-Whitney). A ~ replaces the ratio if the difference is not significant; of twenty comparisons of equal\n" +
 			"distributions, one may be significant by chance.",
 		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown\n" +
-			"  " + name + " compare ./results/before after",
-		Args:              takes("the names of two LatencyBenchmarks", 2, 2),
-		ValidArgsFunction: c.completeResults(2, benchmarks),
+			"  " + name + " compare ./results/before after\n" +
+			"  " + name + " compare published/sfnt-e5-2620v4-ull sweep/pf-onload sweep/vf-onload",
+		Args:              takes("the names of two LatencyBenchmarks", 2, mostReported),
+		ValidArgsFunction: c.completeResults(mostReported, benchmarks),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := comparison(cmd.Context(), c, args[0], args[1], form, all)
+			text, err := comparison(cmd.Context(), c, args, form, all)
 			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
@@ -48,33 +52,41 @@ func newCompare(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// comparison returns the comparison of two benchmarks, or variants, in a format.
-func comparison(ctx context.Context, c *cluster, baseline, candidate, form string, all bool) ([]byte, error) {
+// comparison returns the comparisons of benchmarks, or variants, with the first of them, in a format.
+func comparison(ctx context.Context, c *cluster, names []string, form string, all bool) ([]byte, error) {
 	if err := oneOf("--output", form, compareForms()); err != nil {
 		return nil, err
 	}
-	var sides [2]compare.Side
+	var sides []compare.Side
 	var notes []string
-	for i, arg := range []string{baseline, candidate} {
+	for _, arg := range names {
 		side, note, err := c.sideOf(ctx, arg)
 		if err != nil {
 			return nil, err
 		}
-		sides[i] = side
+		sides = append(sides, side)
 		if note != "" && !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}
 	}
-	compared, err := compare.Compare(sides[0], sides[1])
-	if err != nil {
-		return nil, err
-	}
-	compared.Notes = append(notes, compared.Notes...)
-	if !all {
-		compared = compared.WithoutExplaining()
+	var compared []compare.Comparison
+	for _, candidate := range sides[1:] {
+		one, err := compare.Compare(sides[0], candidate)
+		if err != nil {
+			return nil, err
+		}
+		one.Notes = append(slices.Clone(notes), one.Notes...)
+		if !all {
+			one = one.WithoutExplaining()
+		}
+		if len(compared) > 0 && compared[0].LatencyType != one.LatencyType {
+			return nil, fmt.Errorf("latencyType: %s is of %s and %s of %s, which one table cannot show: compare each with the baseline alone",
+				compared[0].Candidate, compared[0].LatencyType, one.Candidate, one.LatencyType)
+		}
+		compared = append(compared, one)
 	}
 	var out bytes.Buffer
-	if err := compare.Forms()[slices.Index(compareForms(), form)].Write(&out, compared); err != nil {
+	if err := compare.Forms()[slices.Index(compareForms(), form)].Write(&out, compared...); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

@@ -86,7 +86,7 @@ func TestCompareRefuses(t *testing.T) {
 		change func(*apiServer)
 		want   []string
 	}{
-		"one name":                 {args: []string{"sweep"}, want: []string{"the names of two LatencyBenchmarks", "compare BASELINE CANDIDATE"}},
+		"one name":                 {args: []string{"sweep"}, want: []string{"the names of two LatencyBenchmarks", "compare BASELINE CANDIDATE..."}},
 		"an unknown format":        {args: []string{"sweep", "after", "-o", "html"}, want: []string{`--output: unknown format "html"`, "table, json, csv, markdown"}},
 		"an unknown name":          {args: []string{"sweep", "swoop"}, want: []string{"no LatencyBenchmark swoop"}},
 		"an unknown variant":       {args: []string{"sweep", "after/vf"}, want: []string{"no such variant: after/vf; there are default"}},
@@ -98,6 +98,17 @@ func TestCompareRefuses(t *testing.T) {
 			args: []string{"sweep", "after"}, want: []string{"after-r1", "corrupt result"},
 			change: func(s *apiServer) {
 				s.configMaps[types.NamespacedName{Namespace: "perf", Name: "after-r1"}].BinaryData[result.KeyServer][20] ^= 1
+			},
+		},
+		"another tool": {
+			args: []string{"published/netperf-sparc-t7-1/native-1500", "sweep"},
+			want: []string{"nothing to compare: tool: published/netperf-sparc-t7-1/native-1500 was measured by netperf and sweep by ", "measure both with the same tool"},
+		},
+		"an unknown published result": {args: []string{"published/x", "sweep"}, want: []string{"no such published result: published/x", "kubectl tailgate published"}},
+		"candidates of two latency types": {
+			args: []string{"sweep", "sweep", "after"}, want: []string{"latencyType: sweep is of HalfRTT and after of RTT", "compare each with the baseline alone"},
+			change: func(s *apiServer) {
+				s.benchmarks[types.NamespacedName{Namespace: "perf", Name: "after"}].Spec.LatencyType = v1alpha1.LatencyRTT
 			},
 		},
 		"nothing in common": {

@@ -7,11 +7,13 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -94,6 +96,9 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 	var all []export.Benchmark
 	var names []string
 	for _, arg := range args {
+		if strings.HasPrefix(arg, imported.Published+"/") {
+			return fmt.Errorf("%s is part of this command and needs no export: name it in place of one", arg)
+		}
 		m, err := e.loadWhole(ctx, arg)
 		if err != nil {
 			return err

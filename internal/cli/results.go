@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
@@ -29,6 +30,9 @@ func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error
 			return export.Benchmark{}, err
 		}
 		return export.ReadDir(ctx, dir)
+	}
+	if published, ok := strings.CutPrefix(arg, imported.Published+"/"); ok {
+		return imported.Named(published)
 	}
 	of, err := parseMeasured(arg)
 	if err != nil {
@@ -111,6 +115,10 @@ func cutVariant(arg string) (name, variant string, err error) {
 			return asPath(parent), filepath.Base(arg), nil
 		}
 		return arg, "", nil
+	}
+	if published, ok := strings.CutPrefix(arg, imported.Published+"/"); ok {
+		name, variant, _ := strings.Cut(published, "/")
+		return imported.Published + "/" + name, variant, nil
 	}
 	name, variant, hasVariant := strings.Cut(arg, "/")
 	if matrices.is(name) && variant != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
@@ -54,8 +55,9 @@ type Comparison struct {
 	Notes   []string `json:"notes,omitempty"`
 	Figures []Figure `json:"figures"`
 
-	// ends is the number of endpoints that were compared for differences.
-	ends int
+	// ends is the number of endpoints that were compared for differences; imported is true if a side was not measured by Tailgate.
+	ends     int
+	imported bool
 }
 
 // Difference is a condition that was not the same on both sides.
@@ -80,6 +82,9 @@ const (
 	ShownNothing Shown = ""
 	ShownLower   Shown = "Lower"
 	ShownHigher  Shown = "Higher"
+	// ShownRatio is for a published or imported result with too few rounds for an interval: the ratio describes the two values, and
+	// whether they differ by chance is not known.
+	ShownRatio Shown = "RatioOnly"
 )
 
 // Figure is one metric of one cell.
@@ -116,12 +121,19 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
+	if err := unlike(baseline, candidate); err != nil {
+		return Comparison{}, err
+	}
 	before, after := judge.Cells(baseline.Results), judge.Cells(candidate.Results)
 	for _, p := range pairs {
 		c.addDifferences(p, len(pairs) > 1, baseline.Results, candidate.Results)
 		c.addNotes(p, baseline, candidate, before, after)
 		for _, a := range of(after, p.candidate) {
-			if b := named(before, p.baseline, a.Name); b != nil && len(b.Rounds) > 0 && len(a.Rounds) > 0 {
+			b := named(before, p.baseline, a.Name)
+			if b == nil && (baseline.imported() || candidate.imported()) {
+				b = c.ofUnknownSize(before, p.baseline, a)
+			}
+			if b != nil && len(b.Rounds) > 0 && len(a.Rounds) > 0 {
 				c.addFigures(*b, a)
 			}
 		}
@@ -129,12 +141,59 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	if b, a := baseline.Results.Spec.LatencyType, c.LatencyType; b != a {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s is of type %s: its latencies are given as %s, like those of %s", c.Baseline, b, a, c.Candidate))
 	}
+	for _, side := range []Side{baseline, candidate} {
+		for _, n := range side.Results.Spec.Notes {
+			if side.imported() && strings.HasPrefix(n.Name, "caveat") {
+				c.Notes = append(c.Notes, fmt.Sprintf("%s: %s: %s", side.Name, n.Name, n.Value))
+			}
+		}
+	}
+	c.imported = baseline.imported() || candidate.imported()
+	for i := range c.Figures {
+		if f := &c.Figures[i]; c.imported && f.Shown == ShownNothing && f.Lower == nil && f.Upper == nil && f.Ratio != nil {
+			f.Shown, f.Lacks = ShownRatio, ""
+		}
+	}
 	c.addNotesOfUsers(baseline.Results.Spec.Notes, candidate.Results.Spec.Notes)
 	slices.SortStableFunc(c.Differences, func(x, y Difference) int { return result.CompareKeys(x.Key, y.Key) })
 	if len(c.Figures) == 0 {
 		return Comparison{}, fmt.Errorf("%w: %s and %s have no measured cell in common", ErrNothingInCommon, baseline.Name, candidate.Name)
 	}
 	return c, nil
+}
+
+// imported reports whether no agent measured a side.
+func (s Side) imported() bool {
+	return slices.ContainsFunc(s.Results.Variants, func(v *rounds.Variant) bool { return v.First != nil && v.First.Client.Imported != "" })
+}
+
+// unlike returns an error for results of two tools, which time other things. Packets of a server are captured in the same way whichever
+// program is the client.
+func unlike(baseline, candidate Side) error {
+	b, a := baseline.Results.Spec.Tool, candidate.Results.Spec.Tool
+	if b == a || captures(baseline) && captures(candidate) {
+		return nil
+	}
+	return fmt.Errorf("%w: tool: %s was measured by %s and %s by %s; measure both with the same tool", ErrNothingInCommon, baseline.Name, b, candidate.Name, a)
+}
+
+func captures(s Side) bool {
+	return slices.ContainsFunc(s.Results.Variants, func(v *rounds.Variant) bool {
+		return slices.ContainsFunc(v.Cells, func(c *rounds.Cell) bool { return len(c.Captured.Found()) > 0 })
+	})
+}
+
+// ofUnknownSize returns the captured cell of the baseline that has the protocol and the rate of a captured cell, if the message size of
+// one of them was not published, and notes it. It returns nil if there is none.
+func (c *Comparison) ofUnknownSize(before []verdict.Cell, variant string, a verdict.Cell) *verdict.Cell {
+	for _, b := range of(before, variant) {
+		captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
+		if captured(a) && captured(b) && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond && (a.MessageSize == 0) != (b.MessageSize == 0) {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s is compared with %s, whose message size was not published", a.Name, b.Name))
+			return &b
+		}
+	}
+	return nil
 }
 
 // WithoutExplaining omits the differences that do not prevent a comparison, except notes.
@@ -202,8 +261,8 @@ func variantsOf(s Side) ([]string, error) {
 // runs; addNotes reports runs that were not measured under equal conditions.
 func (c *Comparison) addDifferences(p pair, several bool, before, after judge.Results) {
 	b, a := before.Variant(p.baseline).First, after.Variant(p.candidate).First
-	if b == nil || a == nil {
-		return
+	if b == nil || a == nil || b.Client.Imported != "" || a.Client.Imported != "" {
+		return // Of an imported result nothing was observed.
 	}
 	for _, ends := range [][2]result.Document{{b.Client, a.Client}, {b.Server, a.Server}} {
 		c.ends++

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -384,6 +385,80 @@ func TestForms(t *testing.T) {
 				}
 				golden.Check(t, name+".txt", got.String())
 			})
+		}
+	}
+}
+
+// Several candidates are in one table for each metric; conditions that must be equal and are not are named below it.
+func TestSeveral(t *testing.T) {
+	other := func(r *result.Stored) { r.Client.Evidence.Kernel, r.Server.Evidence.Kernel = "6.6.0", "6.6.0" }
+	var all []Comparison
+	for name, begins := range map[string][]int64{"one": {20_010, 24_110, 20_190, 24_290, 24_410}, "two": quick} {
+		c, err := Compare(side(t, "before", spec(), quick), side(t, name, spec(), begins, map[string]func(*result.Stored){"one": other, "two": func(*result.Stored) {}}[name]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c.WithoutExplaining())
+	}
+	slices.SortFunc(all, func(a, b Comparison) int { return strings.Compare(a.Candidate, b.Candidate) })
+	for _, f := range Forms() {
+		var got bytes.Buffer
+		if err := f.Write(&got, all...); err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, f.Name+"-several.txt", got.String())
+	}
+}
+
+// Results of two tools are not compared, but packets of servers are; an imported side has only a ratio, and no conditions.
+func TestUnlikeAndImported(t *testing.T) {
+	of := func(tool v1alpha1.Tool, name string, changes ...func(*result.Stored)) Side {
+		s := spec()
+		s.Tool = tool
+		return side(t, name, s, quick[:1], changes...)
+	}
+	if _, err := Compare(of(v1alpha1.ToolPinger, "a"), of(v1alpha1.ToolSockperf, "b")); !errors.Is(err, ErrNothingInCommon) || !strings.Contains(err.Error(), "tool: a was measured by pinger and b by sockperf") {
+		t.Errorf("two tools: %v", err)
+	}
+	published := func(r *result.Stored) {
+		r.Client.Imported, r.Client.Evidence = "a table", result.Evidence{}
+		r.Client.Cells[0].Histogram, r.Client.Cells[0].Own = result.Histogram{}, &tool.Own{Count: 5000, MeanNs: 20_000, P50Ns: 20_000, StepNs: 2}
+	}
+	c, err := Compare(of(v1alpha1.ToolPinger, "paper", published), of(v1alpha1.ToolPinger, "mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Differences) != 0 || !strings.Contains(strings.Join(c.Notes, "\n"), "paper: Imported: not measured by Tailgate") || strings.Contains(c.title(), "equal") {
+		t.Errorf("%s has differences %v, notes %q", c.title(), c.Differences, c.Notes)
+	}
+	for _, f := range c.Figures {
+		if want := f.Metric == v1alpha1.MetricMean || f.Metric == v1alpha1.MetricP50; (f.Shown == ShownRatio) != want {
+			t.Errorf("%s shows %q, %v", f.Metric, f.Shown, f.Ratio)
+		}
+	}
+}
+
+// A captured cell of an imported side whose message size was not published is compared with one of its rate. A size of 0 that was
+// measured is a size.
+func TestUnknownSize(t *testing.T) {
+	of := func(name, source string, size, rate int32) Side {
+		s := spec()
+		s.Capture, s.Workload.MessageSizes, s.Workload.RatesPerSecond = v1alpha1.CaptureServer, []int32{size}, []int32{rate}
+		return side(t, name, s, quick, func(r *result.Stored) {
+			r.Client.Imported, r.Server.Evidence.AgentCPU = source, 4
+			r.Server.Captured = []result.Captured{{Cell: r.Client.Cells[0].Name, Histogram: r.Client.Cells[0].Histogram}}
+		})
+	}
+	c, err := Compare(of("paper", "a table", 0, 1000), of("mine", "", 256, 1000))
+	if err != nil || len(c.Figures) == 0 || c.Figures[0].Cell != "tcp-256-at-1000-captured" ||
+		!strings.Contains(strings.Join(c.Notes, "\n"), "tcp-256-at-1000-captured is compared with tcp-0-at-1000-captured, whose message size was not published") {
+		t.Errorf("got %v, %v", c.Notes, err)
+	}
+	for name, baseline := range map[string]Side{
+		"another rate": of("paper", "a table", 0, 2000), "another size": of("paper", "a table", 128, 1000), "measured": of("before", "", 0, 1000),
+	} {
+		if _, err := Compare(baseline, of("mine", "", 256, 1000)); !errors.Is(err, ErrNothingInCommon) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

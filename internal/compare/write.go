@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/text"
@@ -21,29 +22,37 @@ import (
 // Form is a layout in which a comparison is written.
 type Form struct {
 	// Name is the name by which users request the form.
-	Name  string
-	Write func(io.Writer, Comparison) error
+	Name string
+	// Write writes one comparison, or several with the same baseline.
+	Write func(io.Writer, ...Comparison) error
 }
 
 // Forms returns all layouts, the one for terminals first.
 func Forms() []Form {
-	json := func(w io.Writer, c Comparison) error { return report.WriteJSON(w, c) }
+	json := func(w io.Writer, all ...Comparison) error {
+		if len(all) == 1 {
+			return report.WriteJSON(w, all[0])
+		}
+		return report.WriteJSON(w, all)
+	}
 	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"markdown", Markdown}}
 }
 
 // CSV writes the figures, a line for each, as plain numbers. It omits the differences between the conditions.
-func CSV(w io.Writer, c Comparison) error {
+func CSV(w io.Writer, all ...Comparison) error {
 	out := csv.NewWriter(w)
 	lines := [][]string{{
 		"baseline", "candidate", "baseline_variant", "candidate_variant", "cell", "metric", "unit", "baseline_rounds", "candidate_rounds",
 		"baseline_value", "candidate_value", "ratio", "lower", "upper", "shown", "lacks",
 	}}
-	for _, f := range c.Figures {
-		lines = append(lines, []string{
-			c.Baseline, c.Candidate, f.BaselineVariant, f.CandidateVariant, f.Cell, string(f.Metric), f.Unit,
-			strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), integer(f.Baseline), integer(f.Candidate),
-			decimal(f.Ratio), decimal(f.Lower), decimal(f.Upper), string(f.Shown), f.Lacks,
-		})
+	for _, c := range all {
+		for _, f := range c.Figures {
+			lines = append(lines, []string{
+				c.Baseline, c.Candidate, f.BaselineVariant, f.CandidateVariant, f.Cell, string(f.Metric), f.Unit,
+				strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), integer(f.Baseline), integer(f.Candidate),
+				decimal(f.Ratio), decimal(f.Lower), decimal(f.Upper), string(f.Shown), f.Lacks,
+			})
+		}
 	}
 	return out.WriteAll(lines)
 }
@@ -170,7 +179,7 @@ func condition(value string) string { return cmp.Or(text.Printable(value, mostSh
 // title names the compared benchmarks and says how many differences are omitted.
 func (c Comparison) title() string {
 	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.LatencyType)
-	if !slices.ContainsFunc(c.Differences, func(d Difference) bool { return !d.Note }) {
+	if !c.imported && !slices.ContainsFunc(c.Differences, func(d Difference) bool { return !d.Note }) {
 		title += ", under conditions that are equal where they must be"
 	}
 	if c.Explaining > 0 {
@@ -179,11 +188,88 @@ func (c Comparison) title() string {
 	return title
 }
 
+// sheet is what the forms for people write: a title, tables, and the limits of the figures.
+type sheet struct {
+	title string
+	grids []grid
+	notes []string
+}
+
+// sheetOf returns the tables of a comparison. Several comparisons have one table for each metric: a row for each cell, and two columns
+// for each candidate, its value, and its ratio to the baseline with the interval.
+func sheetOf(all []Comparison) sheet {
+	if len(all) == 1 {
+		return sheet{all[0].title(), all[0].grids(), all[0].Notes}
+	}
+	out := sheet{title: fmt.Sprintf("%d results against %s", len(all), all[0].Baseline)}
+	legend := grid{"CANDIDATES", [][]string{{"NUMBER", "CANDIDATE", "LATENCIES"}}}
+	of := map[v1alpha1.Metric]int{}
+	rows := map[[2]string]int{}
+	for i, c := range all {
+		legend.rows = append(legend.rows, []string{fmt.Sprint(i + 1), c.Candidate, string(c.LatencyType)})
+		if unequal := c.unequal(); unequal != "" {
+			out.notes = append(out.notes, fmt.Sprintf("%s: conditions that must be equal differ from the baseline's: %s; compare the two alone to see them", c.Candidate, unequal))
+		}
+		for _, note := range c.Notes {
+			if !slices.Contains(out.notes, note) {
+				out.notes = append(out.notes, note)
+			}
+		}
+		for _, f := range c.Figures {
+			at, known := of[f.Metric]
+			if !known {
+				at = len(out.grids)
+				of[f.Metric] = at
+				out.grids = append(out.grids, grid{string(f.Metric), [][]string{{"CELL", "BASELINE"}}})
+				for k := range all {
+					out.grids[at].rows[0] = append(out.grids[at].rows[0], fmt.Sprint(k+1), fmt.Sprintf("RATIO %d", k+1))
+				}
+			}
+			out.grids[at].add(rows, f, i, len(all))
+		}
+	}
+	out.grids = append([]grid{legend}, out.grids...)
+	return out
+}
+
+// unequal lists the conditions that differ although they must be equal.
+func (c Comparison) unequal() string {
+	var keys []string
+	for _, d := range c.Differences {
+		if d.Fingerprint {
+			keys = append(keys, d.Key)
+		}
+	}
+	return text.List(keys, 6, ", ")
+}
+
+// add adds a figure of the comparison i of several. rows holds the numbers of the rows by metric and label.
+func (g *grid) add(rows map[[2]string]int, f Figure, i, several int) {
+	texts := f.Row()
+	label := f.Cell
+	if f.CandidateVariant == f.BaselineVariant && f.CandidateVariant != plan.DefaultVariant {
+		label = f.CandidateVariant + " " + f.Cell
+	}
+	key := [2]string{string(f.Metric), label}
+	at, known := rows[key]
+	if !known {
+		at = len(g.rows)
+		rows[key] = at
+		g.rows = append(g.rows, append([]string{label, texts[1]}, slices.Repeat([]string{"-"}, 2*several)...))
+	}
+	row := g.rows[at]
+	row[2+2*i], row[3+2*i] = texts[2], texts[3]
+	if texts[4] != "-" {
+		row[3+2*i] += " " + texts[4]
+	}
+}
+
 // Table writes a comparison for people: the differences between the conditions, then a table for each cell, then the limits
-// of the figures.
-func Table(w io.Writer, c Comparison) error {
-	fmt.Fprintln(w, c.title())
-	for _, g := range c.grids() {
+// of the figures; see sheetOf for several.
+func Table(w io.Writer, all ...Comparison) error {
+	s := sheetOf(all)
+	fmt.Fprintln(w, s.title)
+	for _, g := range s.grids {
 		fmt.Fprintf(w, "\n%s\n", g.heading)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, row := range g.rows {
@@ -193,7 +279,7 @@ func Table(w io.Writer, c Comparison) error {
 			return fmt.Errorf("writing the comparison: %w", err)
 		}
 	}
-	for i, note := range c.Notes {
+	for i, note := range s.notes {
 		if i == 0 {
 			fmt.Fprintln(w)
 		}
@@ -203,11 +289,12 @@ func Table(w io.Writer, c Comparison) error {
 }
 
 // Markdown writes the same as Table in Markdown.
-func Markdown(w io.Writer, c Comparison) error {
-	fmt.Fprintf(w, "## %s\n", report.Escape(c.title()))
-	for _, g := range c.grids() {
+func Markdown(w io.Writer, all ...Comparison) error {
+	s := sheetOf(all)
+	fmt.Fprintf(w, "## %s\n", report.Escape(s.title))
+	for _, g := range s.grids {
 		report.MarkdownTable(w, g.heading, g.rows, report.AlignLeft)
 	}
-	report.MarkdownList(w, c.Notes)
+	report.MarkdownList(w, s.notes)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/summary"
@@ -72,6 +73,9 @@ func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 	}
 	computed := summary.Summarize(collected)
 	manifest, err := manifestOf(b)
+	if source := result.Imported(b.Runs); source != "" {
+		manifest = "# Not measured by Tailgate: " + source + "\n"
+	}
 	if err != nil {
 		return benchmark{}, err
 	}
@@ -111,6 +115,7 @@ func factsOf(b export.Benchmark) [][2]string {
 		toolText += " " + e[0].ToolVersion
 	}
 	add("Tool", toolText)
+	add("Source", result.Imported(b.Runs))
 	if p := status.Pair; p != nil {
 		add("Nodes", p.ClientNode+" to "+p.ServerNode)
 	}
@@ -122,6 +127,12 @@ func factsOf(b export.Benchmark) [][2]string {
 		latencyType = "round trip (RTT)"
 	}
 	add("Latency", latencyType)
+	if result.Imported(b.Runs) != "" {
+		for _, n := range spec.Notes {
+			add(n.Name, n.Value)
+		}
+		return facts
+	}
 	if len(b.Runs) > 0 {
 		add("Runs", fmt.Sprintf("%d of %d: %s", len(b.Runs), len(plan.Runs(b.Object)), plural(int(plan.Rounds(b.Object)), "round")))
 	} else {

@@ -130,6 +130,8 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 			row.Cell = f.CandidateVariant + " " + f.Cell
 		}
 		switch {
+		case f.Shown == compare.ShownRatio:
+			row.Shown = "same"
 		case f.Shown != compare.ShownNothing && (f.Shown == compare.ShownLower) == (f.Metric == v1alpha1.MetricThroughput):
 			row.Shown = "worse"
 		case f.Shown != compare.ShownNothing:

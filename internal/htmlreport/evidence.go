@@ -87,7 +87,7 @@ func newEvidence(all []export.Benchmark, names []string) *evidence {
 		numbers := plan.RoundNumbers(b.Object)
 		for _, v := range plan.Variants(b.Object.Spec) {
 			own := result.OfVariant(b.Runs, v.Name)
-			if len(own) == 0 {
+			if len(own) == 0 || result.Imported(own) != "" {
 				continue
 			}
 			client := column{evidenceColumn: evidenceColumn{lineName(names, i, b, v.Name), v1alpha1.RoleClient}}

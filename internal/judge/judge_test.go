@@ -57,6 +57,7 @@ func TestGate(t *testing.T) {
 	}
 	told := only(func(c *result.Cell) { c.Accelerated.Server = "Absent" })
 	boot := func(s *result.Stored) { s.Client.Evidence.BootID = "earlier" }
+	imported := func(s *result.Stored) { s.Client.Imported, s.Server.Imported = "a table", "a table" }
 	oneKernel := func(s *result.Stored) { s.Server.Evidence.BootID = s.Client.Evidence.BootID }
 	// The capture has a CPU of its own.
 	apart := func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }
@@ -76,12 +77,15 @@ func TestGate(t *testing.T) {
 		// message holds parts of the message of the verdict.
 		message []string
 	}{
-		"as quick as the baseline":    {against(), five(t, spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
-		"slower than the baseline":    {against(), five(t, spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
-		"a simulated NIC is reported": {against(), five(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
-		"another boot is comparable":  {against(), five(t, spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
-		"a limit needs no baseline":   {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
-		"a limit on half round trips": {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
+		"as quick as the baseline":      {against(), five(t, spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
+		"slower than the baseline":      {against(), five(t, spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
+		"a simulated NIC is reported":   {against(), five(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
+		"a baseline that was imported":  {against("*"), five(t, spec(), "x", of(quick)), before(imported), "Inconclusive", "Imported", []string{"nothing proves it"}},
+		"a candidate that was imported": {against("*"), five(t, spec(), "x", of(quick), imported), before(), "Inconclusive", "Imported", []string{"nothing proves it"}},
+		"both were imported":            {against("*"), five(t, spec(), "x", of(quick), imported), before(imported), "Inconclusive", "Imported", nil},
+		"another boot is comparable":    {against(), five(t, spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
+		"a limit needs no baseline":     {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
+		"a limit on half round trips":   {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
 		"a kernel that was not named": {against(), five(t, spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
 			[]string{`before-default-r1 and x-default-r1`, `at the client's end: kernel.release "5.15.0", then "6.1.0"`, "ignoreDifferences"}},
 		"a kernel that was named":                  {against("kernel.release"), five(t, spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},

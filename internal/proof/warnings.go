@@ -37,6 +37,10 @@ const EmulatedBoard = "1af4:"
 // client's, if both ends have it and both or neither of the warnings block. A run on a simulated or an emulated NIC also has a
 // warning about that.
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
+	if source := cmp.Or(run.Client.Imported, run.Server.Imported); source != "" {
+		return []Warning{{Blocks: true, Warning: v1alpha1.Warning{Reason: v1alpha1.WarningImported, Message: text.Shorten(
+			"not measured by Tailgate, so that nothing proves it and no verdict can be based on it: "+source, maxMessage)}}}
+	}
 	var warnings []Warning
 	if result.SameKernel(run.Client.Evidence, run.Server.Evidence) {
 		warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet, or of NICs of one machine, not of a wire between two machines"}})

@@ -138,6 +138,9 @@ func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha
 // title names the benchmark and says how many of its runs were measured.
 func (s sheet) title() string {
 	b := s.benchmark
+	if source := result.Imported(s.runs); source != "" {
+		return fmt.Sprintf("%s/%s: %s, %s", b.Namespace, b.Name, b.Spec.Tool, source)
+	}
 	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
 }
 

@@ -245,6 +245,13 @@ func TestFormNetworks(t *testing.T) {
 			runs[i].Client.Evidence.MTU, runs[i].Server.Evidence.MTU = 9000, 9000
 		}
 	}
+	for i := range runs { // The pod network is on another NIC.
+		for _, e := range []result.Evidence{runs[i].Client.Evidence, runs[i].Server.Evidence} {
+			if e.Facts["nic.port"] = "0000:3b:00.0"; runs[i].Client.Variant == "pod" {
+				e.Facts["nic.port"], e.Facts["nic.speed"] = "0000:05:00.0", "1000"
+			}
+		}
+	}
 	got := printed(t, "networks", b, runs)
 	golden.Check(t, "networks.txt", got)
 	for protocol, methods := range published {
@@ -329,9 +336,9 @@ func TestFormLadder(t *testing.T) {
 					if !ok || strings.Contains(line, "needs") {
 						continue
 					}
-					us, err := strconv.ParseFloat(fields[1+round], 64)
-					if err != nil || math.Round(us) != want {
-						t.Errorf("%s, round %d, %s: %q, published %.0f", variant, round+1, fields[0], fields[1+round], want)
+					us, err := strconv.ParseFloat(fields[1+2*round], 64)
+					if err != nil || math.Round(us) != want.us || fields[2+2*round] != fmt.Sprint(want.events) {
+						t.Errorf("%s, round %d, %s: %q, published %+v", variant, round+1, fields[0], fields[1+2*round:3+2*round], want)
 					}
 					compared++
 				}
@@ -348,10 +355,16 @@ type publishedRound struct {
 	steps []struct{ ns, events int64 }
 }
 
-// line returns the value that our ladder must have in a line, in microseconds. A percentile of ours is the smallest latency
+// step is a latency in microseconds, and the number of events up to it.
+type step struct {
+	us     float64
+	events int64
+}
+
+// line returns the value and the events that our ladder must have in a line. A percentile of ours is the smallest latency
 // that at least this share of the events does not exceed. The published ladders round the rank to the nearest instead:
 // 2154538 of 2154560 events took up to 84 µs, which is 99.9989 % and was published as 99.999 %.
-func (p publishedRound) line(name string) (us float64, ok bool) {
+func (p publishedRound) line(name string) (_ step, ok bool) {
 	last := p.steps[len(p.steps)-1]
 	var rank float64
 	switch percent, err := strconv.ParseFloat(strings.TrimSuffix(name, "%"), 64); {
@@ -360,16 +373,16 @@ func (p publishedRound) line(name string) (us float64, ok bool) {
 	case name == "MAX":
 		rank = float64(last.events)
 	case err != nil:
-		return 0, false
+		return step{}, false
 	default:
 		rank = math.Ceil(percent / 100 * float64(last.events))
 	}
-	for _, step := range p.steps {
-		if float64(step.events) >= rank {
-			return float64(step.ns) / 1_000, true
+	for _, s := range p.steps {
+		if float64(s.events) >= rank {
+			return step{float64(s.ns) / 1_000, s.events}, true
 		}
 	}
-	return 0, false
+	return step{}, false
 }
 
 // histogram returns a histogram with the published number of events up to each of the published latencies.

@@ -39,8 +39,43 @@ func networks(w io.Writer, s sheet) error {
 			}
 		}
 	}
+	if result.Imported(s.runs) == "" { // Nobody observed the interfaces of an imported result.
+		if err := g.writeNICs(w, s.runs); err != nil {
+			return fmt.Errorf("writing the NICs: %w", err)
+		}
+	}
 	notes(w, "", append(g.notes, warningLines(s.benchmark)...))
 	return nil
+}
+
+// writeNICs prints what each row was measured over at each end, and notes if the rows of an end are of several ports.
+func (g *grid) writeNICs(w io.Writer, runs []result.Stored) error {
+	lines := [][]string{{"NETWORK", "END", "INTERFACE", "DRIVER", "Mb/s", "PORT"}}
+	ports := map[string][]string{}
+	for _, v := range g.variants {
+		for _, run := range result.OfVariant(runs, v.name) {
+			for _, d := range []result.Document{run.Client, run.Server} {
+				e := d.Evidence
+				port := orDash(e.Facts["nic.port"])
+				line := []string{v.row, d.Role, orDash(e.Interface), orDash(e.Driver), orDash(e.Facts["nic.speed"]), port}
+				if slices.ContainsFunc(lines, func(known []string) bool { return slices.Equal(known, line) }) {
+					continue
+				}
+				lines = append(lines, line)
+				if !slices.Contains(ports[d.Role], port) {
+					ports[d.Role] = append(ports[d.Role], port)
+				}
+			}
+		}
+	}
+	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
+		if all := ports[role]; len(all) > 1 {
+			g.notes = append(g.notes, fmt.Sprintf(
+				"the rows of the %s are of several NICs or ports (%s; - is an interface without a known NIC): a difference between them may be that of the NIC, its link or its cable",
+				role, strings.Join(all, ", ")))
+		}
+	}
+	return writeLines(w, "interface of each network", lines)
 }
 
 // grid holds the contents of the tables.

@@ -78,7 +78,7 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 				fromActual.add(round, *c.ActualStart, c.Lost)
 			}
 		}
-		if whole != nil {
+		if whole != nil && whole.Own == nil {
 			captured.add(round, whole.Histogram, whole.Unanswered)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
@@ -43,7 +44,12 @@ func sfnt(w io.Writer, s sheet) error {
 // sfntHeader writes what was measured, on which endpoints, and the titles of the columns.
 func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "# %s\n", s.title())
-	fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, s.ways(first))
+	if result.Imported(s.runs) == "" {
+		fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, s.ways(first))
+	}
+	for _, line := range noted(s.benchmark.Spec.Notes) {
+		fmt.Fprintf(w, "# %s\n", line)
+	}
 	fmt.Fprintf(w, "# protocol: %s\n", strings.ToLower(string(first.Protocol)))
 	if first.RatePerSecond > 0 {
 		fmt.Fprintf(w, "# rate: %d messages a second, counted%s\n", first.RatePerSecond, countedFrom(first.CountedFrom))

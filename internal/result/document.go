@@ -21,6 +21,8 @@ type Document struct {
 	Variant string `json:"variant"`
 	Attempt int32  `json:"attempt"`
 	Role    string `json:"role"`
+	// Imported names the source of a result that no agent measured; empty for the report of an agent. Nothing proves such a result.
+	Imported string `json:"imported,omitempty"`
 	// Evidence is what the agent observed.
 	Evidence Evidence `json:"evidence"`
 	// Cells are the measurements; only the client has them.
@@ -39,6 +41,8 @@ type Captured struct {
 	Cell string `json:"cell"`
 	// Histogram contains the times in nanoseconds; empty if Incomplete.
 	Histogram Histogram `json:"histogram"`
+	// Own contains the published percentiles of an imported result, which has no histogram.
+	Own *tool.Own `json:"own,omitempty"`
 	// Incomplete says why samples are missing; the remaining samples are then dropped. It is empty if the capture is complete.
 	Incomplete string `json:"incomplete,omitempty"`
 	// Packets is the number of captured packets, and Drops the number of packets that were lost for lack of buffer space.

@@ -122,6 +122,41 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 	return r
 }
 
+// RecordEncoded adds the samples of an encoded HdrHistogram of another program, each multiplied by factor. It refuses a histogram
+// whose buckets are not those of a recorder: 1 ns at the lowest, with three significant digits.
+func RecordEncoded(r *Recorder, encoded string, factor int64) error {
+	header, err := readHeader(encoded)
+	if err != nil {
+		return err
+	}
+	if header.Least != lowest || header.Figures != digits || header.Most > 1<<50 || len(encoded) > maxEncoded {
+		return fmt.Errorf("its histogram is of %d to %d with %d digits: record nanoseconds from 1 with %d significant digits",
+			header.Least, header.Most, header.Figures, digits)
+	}
+	decoded, err := hdr.DecodePacked([]byte(encoded))
+	if err != nil {
+		return fmt.Errorf("reading its histogram: %w", err)
+	}
+	for ns, count := range decoded.ForEachBucket {
+		if count > (math.MaxInt64-r.sum)/max(ns*factor, 1) || count > math.MaxInt64-r.overRange {
+			return fmt.Errorf("its histogram has %d samples, which is more than can be added", decoded.TotalCount())
+		}
+		r.RecordN(ns*factor, count)
+	}
+	return nil
+}
+
+// UpTo returns the number of samples in the buckets up to the bucket that contains a latency, in nanoseconds.
+func (d Distribution) UpTo(ns int64) int64 {
+	var n int64
+	for _, b := range d.Buckets {
+		if b.Low <= ns {
+			n += b.Count
+		}
+	}
+	return n
+}
+
 // Merge decodes histograms and combines them, with the fewest digits of any of them. The error wraps ErrCorrupt if the buckets
 // of a histogram contradict its other fields.
 func Merge(hs ...Histogram) (Distribution, error) {
@@ -240,22 +275,33 @@ func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	return decoded, nil
 }
 
-// checkHeader checks the range and the resolution, which bound the library's memory, before anything else is expanded.
-func (h Histogram) checkHeader() error {
-	compressed := base64.NewDecoder(base64.StdEncoding, strings.NewReader(h.Encoded))
+// header is the beginning of an encoded histogram, which is compressed.
+type header struct {
+	Cookie, Length, Offset, Figures int32
+	Least, Most                     int64
+}
+
+// readHeader reads the header of an encoded histogram.
+func readHeader(encoded string) (h header, err error) {
+	compressed := base64.NewDecoder(base64.StdEncoding, strings.NewReader(encoded))
 	if _, err := io.CopyN(io.Discard, compressed, 8); err != nil {
-		return fmt.Errorf("reading its header: %w", err)
+		return h, fmt.Errorf("reading its header: %w", err)
 	}
 	z, err := zlib.NewReader(compressed)
+	if err == nil {
+		err = binary.Read(z, binary.BigEndian, &h)
+	}
 	if err != nil {
-		return fmt.Errorf("reading its header: %w", err)
+		return h, fmt.Errorf("reading its header: %w", err)
 	}
-	var header struct {
-		Cookie, Length, Offset, Figures int32
-		Least, Most                     int64
-	}
-	if err := binary.Read(z, binary.BigEndian, &header); err != nil {
-		return fmt.Errorf("reading its header: %w", err)
+	return h, nil
+}
+
+// checkHeader checks the range and the resolution, which bound the library's memory, before anything else is expanded.
+func (h Histogram) checkHeader() error {
+	header, err := readHeader(h.Encoded)
+	if err != nil {
+		return err
 	}
 	if header.Least != lowest || header.Most != highest || header.Figures != digits && header.Figures != fewerDigits {
 		return fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d or %d",

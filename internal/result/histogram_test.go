@@ -349,3 +349,26 @@ func BenchmarkMillionSamples(b *testing.B) {
 		}
 	}
 }
+
+// Twelve hours at 50,000 messages a second, the longest duration: the counts stay exact, and the size of the histogram is that of
+// its buckets.
+func TestHistogramOfTwelveHours(t *testing.T) {
+	const each, rounds = 12 * 3600 * 50_000 / 1_000, 3
+	r := NewRecorder()
+	for i := range int64(1_000) {
+		r.RecordN(4_000+i*i, each)
+	}
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Merge(h, h, h)
+	if err != nil || d.Count != rounds*each*1_000 || d.Min != 4_000 || d.UpTo(4_000) != 2*rounds*each || // 4,000 and 4,001 ns share a bucket.
+		len(h.Encoded) > 8<<10 {
+		t.Errorf("%d samples, %d up to the smallest, in %d bytes: %v", d.Count, d.UpTo(4_000), len(h.Encoded), err)
+	}
+	p999999, _ := stats.Named("p99.9999")
+	if got := d.Percentile(p999999, 0); got.Needs != 0 || got.Ns < 1_000_000 {
+		t.Errorf("p99.9999 is %+v", got)
+	}
+}

@@ -189,6 +189,14 @@ func (s Stored) WithoutMeasurements() Stored {
 	return s
 }
 
+// Imported returns the source of runs that no agent measured; empty if one did.
+func Imported(runs []Stored) string {
+	if len(runs) == 0 {
+		return ""
+	}
+	return runs[0].Client.Imported
+}
+
 // Cell returns a run's data about a cell: the client's measurement, and the server's capture if it is complete; nil for data
 // that the run does not have. All readers of stored results use it to find a cell.
 func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {

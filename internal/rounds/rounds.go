@@ -241,7 +241,9 @@ func (r *Rounds) measure(c *result.Cell) error {
 func (r *Rounds) capture(c *result.Captured) error {
 	round := Round{}
 	if c != nil {
-		round = Round{Found: true, Lost: c.Unanswered}
+		round = Round{Found: true, Lost: c.Unanswered, Own: c.Own}
+	}
+	if c != nil && c.Own == nil {
 		if err := r.merge(&round, c.Histogram); err != nil {
 			return err
 		}

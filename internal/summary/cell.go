@@ -80,7 +80,12 @@ func summarizeCaptured(variant string, of *rounds.Cell) (cell, bool) {
 	for _, r := range each {
 		line.Lost += r.Lost
 	}
-	distribution(&line, each, of.Captured.Merged(), func(ns int64) int64 { return ns })
+	identity := func(ns int64) int64 { return ns }
+	if each[0].Own != nil {
+		ownStatistics(&line, each, identity)
+	} else {
+		distribution(&line, each, of.Captured.Merged(), identity)
+	}
 	return line, true
 }
 
@@ -153,7 +158,7 @@ func median(sorted []int64) int64 { return sorted[(len(sorted)-1)/2] }
 // ownStatistics sets the statistics that a tool without samples reports itself: the mean over all round trips, and otherwise
 // the median over the rounds, because percentiles of rounds cannot be merged.
 func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
-	var sum float64
+	var sum, weights float64
 	var least, most, deviations []int64
 	of := map[v1alpha1.Percentile][]int64{}
 	observed := map[v1alpha1.Percentile][]stats.Observation{}
@@ -168,20 +173,21 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 			continue
 		}
 		line.Samples += c.Own.Count
-		sum += c.Own.MeanNs * float64(c.Own.Count)
+		weight := float64(max(c.Own.Count, 1)) // A publication may give a mean without the number of samples.
+		sum, weights = sum+c.Own.MeanNs*weight, weights+weight
 		line.StepNanoseconds = max(line.StepNanoseconds, shown(c.Own.StepNs))
 		least, most, deviations = known(least, c.Own.MinNs), known(most, c.Own.MaxNs), known(deviations, c.Own.StdDevNs)
 		for _, p := range c.Own.Percentiles() {
 			of[p.Name] = known(of[p.Name], p.Ns)
 			line.StepNanoseconds = max(line.StepNanoseconds, shown(decade(p.HighNs-p.LowNs)))
 			// The tool's percentiles do not include lost messages, and cannot be corrected for them.
-			if named, _ := stats.Named(string(p.Name)); c.Lost == 0 && named.Eligible(c.Own.Count) {
+			if named, known := stats.Named(string(p.Name)); known && c.Lost == 0 && named.Eligible(c.Own.Count) {
 				observed[p.Name] = append(observed[p.Name], stats.Within(p.LowNs, p.Ns, p.HighNs))
 			}
 		}
 	}
-	if line.Samples > 0 {
-		line.MeanNanoseconds = new(shown(int64(math.Round(sum / float64(line.Samples)))))
+	if sum > 0 {
+		line.MeanNanoseconds = new(shown(int64(math.Round(sum / weights))))
 	}
 	if len(least) > 0 {
 		line.MinNanoseconds = new(slices.Min(least))

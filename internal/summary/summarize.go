@@ -53,6 +53,9 @@ func Summarize(c *rounds.Collection) Summary {
 				add(line)
 			}
 		}
+		if v.Last.Client.Imported != "" {
+			continue // Nobody observed its endpoints.
+		}
 		client, server := v.Proof.Lines()
 		s.Endpoints = append(s.Endpoints, endpoint(v.Last.Client, client), endpoint(v.Last.Server, server))
 	}

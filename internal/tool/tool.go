@@ -180,6 +180,8 @@ type Own struct {
 	Ranges [3]Range `json:"ranges,omitzero"`
 	// StepNs is the step of the clock with which the tool timed each round trip, such as 1000 for whole microseconds.
 	StepNs int64 `json:"stepNs"`
+	// Ladder holds all percentiles of a result that was not measured by Tailgate, in ascending order, instead of the fields above.
+	Ladder []OwnPercentile `json:"ladder,omitempty"`
 }
 
 // Range is where a value lies, in nanoseconds, both ends inclusive.
@@ -190,14 +192,16 @@ type Range struct {
 
 // OwnPercentile is a percentile that a tool computed, in nanoseconds, with the range in which the true one lies.
 type OwnPercentile struct {
-	Name v1alpha1.Percentile
-	Ns   int64
+	Name v1alpha1.Percentile `json:"name"`
+	Ns   int64               `json:"ns"`
 	Range
+	// Events is the number of samples up to the percentile; 0 if it was not reported.
+	Events int64 `json:"events,omitempty"`
 }
 
 // Percentiles returns the percentiles that the tool reported, in ascending order.
 func (o Own) Percentiles() []OwnPercentile {
-	var all []OwnPercentile
+	all := slices.Clone(o.Ladder)
 	for i, p := range []OwnPercentile{
 		{Name: v1alpha1.P50, Ns: o.P50Ns}, {Name: v1alpha1.P90, Ns: o.P90Ns}, {Name: v1alpha1.P99, Ns: o.P99Ns},
 	} {

@@ -52,6 +52,10 @@ func TestDriver(t *testing.T) {
 	if hour := cellOf("TCP", 64, time.Hour, 0); d.Memory(hour) != d.Memory(c) || d.Memory(c) > 32<<20 {
 		t.Errorf("memory %d and %d: it must not grow with time", d.Memory(hour), d.Memory(c))
 	}
+	// The sample of runs of hours may be raised to the longest duration without more memory.
+	if hours := cellOf("TCP", 256, 12*time.Hour, 0); d.Memory(at(50_000, hours)) != d.Memory(at(50_000, cellOf("TCP", 256, time.Second, 0))) {
+		t.Errorf("12 hours take %d bytes, a second %d", d.Memory(at(50_000, hours)), d.Memory(at(50_000, c)))
+	}
 	if d.Deadline(at(23000, c)) != 42*time.Second {
 		t.Errorf("deadline %s", d.Deadline(at(23000, c)))
 	}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/imported"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
+)
+
+// newPublished returns the verb that lists published results.
+func newPublished() *cobra.Command {
+	return &cobra.Command{
+		Use:   "published",
+		Short: "List the published results that compare, get and report read as published/NAME",
+		Long: "List the published results that are part of this command, with their sources, hardware and caveats. get, compare, report\n" +
+			"and export read them as published/NAME; compare also takes published/NAME/VARIANT.",
+		Example: "  " + name + " published\n  " + name + " get published/ember-onload -o ladder",
+		Args:    takes("no arguments", 0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			entries, err := imported.Entries()
+			if err != nil {
+				return err
+			}
+			var out bytes.Buffer
+			for _, e := range entries {
+				fmt.Fprintf(&out, "%s/%s (%s)\n  %s\n", imported.Published, e.Name, e.Tool, e.Source)
+				t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+				for _, n := range imported.Notes(e.Notes) {
+					fmt.Fprintf(t, "  %s\t%s\n", n.Name, n.Value)
+				}
+				if err := t.Flush(); err != nil {
+					return err
+				}
+			}
+			return emit(cmd.OutOrStdout(), out.Bytes(), nil)
+		},
+	}
+}
+
+// importer is an invocation of the verb import.
+type importer struct {
+	dir, name, tool, latencyType, protocol string
+	size, rate                             int32
+	each, overwrite                        bool
+	notes                                  []string
+}
+
+// newImport returns the verb that turns the output of a tool into an export.
+func newImport() *cobra.Command {
+	i := &importer{}
+	cmd := &cobra.Command{
+		Use:   "import FILE... --name NAME -o DIR",
+		Short: "Turn the output of a tool on a machine without Kubernetes into an export",
+		Long: "Turn the output of a tool on a machine without Kubernetes into an export, each FILE into a round:\n\n" +
+			"  sfnt-pingpong's table     the whole output, with its lines that begin with #\n" +
+			"  HdrHistogram log (.hlog)  nanoseconds with three significant digits; an interval is a round with --each-interval\n" +
+			"  list of samples           one number of nanoseconds a line, such as sfnt-pingpong's raw files (--raw)\n\n" +
+			"For all but the first, name what was measured: --tool, --latency-type, --protocol, --size and, in an open loop, --rate.\n" +
+			"get, compare and report read the result by its path. No agent observed the measurement, so that nothing proves it, and\n" +
+			"no verdict can be based on it.",
+		Example: "  " + name + " import bare-1.txt bare-2.txt --name bare-metal -o results --note hardware='Xeon 6246, X2522'\n" +
+			"  " + name + " compare ./results/bare-metal sweep/vf-onload\n" +
+			"  " + name + " import run.hlog --name host --tool pinger --latency-type RTT --protocol TCP --size 64 --rate 10000 -o results",
+		Args: takes("the files to import", 1, mostRounds),
+		RunE: func(cmd *cobra.Command, args []string) error { return i.run(cmd.Context(), args, cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&i.dir, "output", "o", "", "directory that contains a subdirectory for each export")
+	f.StringVar(&i.name, "name", "", "name of the export")
+	f.StringVar(&i.tool, "tool", "", "tool that measured")
+	f.StringVar(&i.latencyType, "latency-type", "", "what the latencies count: RTT, or HalfRTT for half a round trip")
+	f.StringVar(&i.protocol, "protocol", "", "TCP, UDP or Multicast")
+	f.Int32Var(&i.size, "size", -1, "message size in bytes")
+	f.Int32Var(&i.rate, "rate", 0, "messages a second of an open loop; 0 for ping-pong")
+	f.BoolVar(&i.each, "each-interval", false, "take each interval of a .hlog as a round")
+	f.BoolVar(&i.overwrite, "overwrite", false, "replace an export of the same name")
+	f.StringArrayVar(&i.notes, "note", nil, "NAME=TEXT about the hardware, the settings or the limits; may be repeated")
+	return cmd
+}
+
+// mostRounds is the largest number of rounds of a benchmark, and mostRead the largest size of a file in bytes: 100 million samples.
+const (
+	mostRounds = 100
+	mostRead   = 1 << 30
+)
+
+func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) error {
+	if i.dir == "" || len(validation.IsDNS1123Subdomain(i.name)) > 0 {
+		return fmt.Errorf("--output and --name: name the directory to write to, and the export (letters, digits, - and .), not %q", i.name)
+	}
+	v := imported.Variant{Name: plan.DefaultVariant}
+	r := imported.Result{
+		Namespace: "imported", Name: i.name, Tool: v1alpha1.Tool(i.tool), LatencyType: v1alpha1.LatencyType(i.latencyType),
+		Source: "imported from " + strings.Join(args, ", "),
+	}
+	for _, n := range i.notes {
+		key, value, _ := strings.Cut(n, "=")
+		r.Notes = append(r.Notes, v1alpha1.Note{Name: key, Value: value})
+	}
+	for _, file := range args {
+		if err := i.add(&r, &v, file); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	if len(v.Rounds) > mostRounds {
+		return fmt.Errorf("--each-interval: there are %d intervals, and a benchmark has at most %d rounds", len(v.Rounds), mostRounds)
+	}
+	r.Variants = []imported.Variant{v}
+	b, err := r.Benchmark()
+	if err != nil {
+		return err
+	}
+	if err := readable(ctx, b); err != nil {
+		return err
+	}
+	dir := filepath.Join(i.dir, i.name)
+	written, err := export.Write(dir, b, i.overwrite)
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	return say(stdout, "%d rounds of %s in %s, manifest.json has SHA-256 %s\n", len(b.Runs), b.Object.Spec.Tool, asPath(dir), written.ManifestSHA256)
+}
+
+// readable returns the reason why an export of the benchmark could not be read: what the definition of the kind does not allow.
+func readable(ctx context.Context, b export.Benchmark) error {
+	dir, err := os.MkdirTemp("", "tailgate-import-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	dir = filepath.Join(dir, b.Object.Name)
+	if _, err := export.Write(dir, b, false); err != nil {
+		return err
+	}
+	_, err = export.ReadDir(ctx, dir)
+	return err
+}
+
+// add adds the rounds of a file.
+func (i *importer) add(r *imported.Result, v *imported.Variant, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || info.Size() > mostRead:
+		return fmt.Errorf("it is no file of at most %d bytes: import a part of it", mostRead)
+	}
+	if r.At.Before(info.ModTime()) {
+		r.At = info.ModTime()
+	}
+	begin := make([]byte, 64<<10)
+	n, err := io.ReadFull(f, begin)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	whole := io.MultiReader(bytes.NewReader(begin[:n]), io.LimitReader(f, mostRead))
+	switch begin = begin[:n]; {
+	case bytes.Contains(begin, []byte("%ile")):
+		return i.addSfnt(r, v, whole)
+	case bytes.Contains(begin, []byte("TotalCount")):
+		return errors.New("a percentile distribution does not have the samples: import the histogram log (.hlog) of the same measurement")
+	}
+	c, err := i.cell(r)
+	if err != nil {
+		return err
+	}
+	var histograms []result.Histogram
+	if bytes.HasPrefix(begin, []byte("#")) || bytes.HasPrefix(begin, []byte(`"`)) {
+		histograms, err = imported.HistogramLog(whole, r.LatencyType, i.each)
+	} else {
+		histograms = make([]result.Histogram, 1)
+		histograms[0], err = imported.Nanoseconds(whole, r.LatencyType)
+	}
+	for _, c.Histogram = range histograms {
+		v.Rounds = append(v.Rounds, imported.Round{c})
+	}
+	return err
+}
+
+// largestTable is the largest size of a table, in bytes.
+const largestTable = 1 << 20
+
+func (i *importer) addSfnt(r *imported.Result, v *imported.Variant, in io.Reader) error {
+	content, err := io.ReadAll(io.LimitReader(in, largestTable))
+	if err != nil {
+		return err
+	}
+	round, kind, err := imported.Sfnt(content)
+	if err != nil {
+		return err
+	}
+	if r.LatencyType != "" && r.LatencyType != kind {
+		return fmt.Errorf("--latency-type: it reports %s, not %s; remove the flag, and import files of one type together", kind, r.LatencyType)
+	}
+	if r.Tool != "" && r.Tool != v1alpha1.ToolSfntPingpong {
+		return fmt.Errorf("--tool: it is of %s, not of %s; remove the flag", v1alpha1.ToolSfntPingpong, r.Tool)
+	}
+	r.LatencyType, r.Tool, v.Rounds = kind, v1alpha1.ToolSfntPingpong, append(v.Rounds, round)
+	return nil
+}
+
+// cell returns the cell that the flags name.
+func (i *importer) cell(r *imported.Result) (result.Cell, error) {
+	c := tool.Cell{Protocol: v1alpha1.Protocol(i.protocol), MessageSize: i.size, RatePerSecond: i.rate}
+	d, err := all.Registry().Get(v1alpha1.Tool(i.tool))
+	switch {
+	case err != nil:
+		err = fmt.Errorf("--tool: %q is none of the tools that Tailgate has: %s", i.tool, "pinger, sfnt-pingpong, sfnt-stream, netperf, sockperf")
+	case i.latencyType != string(v1alpha1.LatencyRTT) && i.latencyType != string(v1alpha1.LatencyHalfRTT):
+		err = fmt.Errorf("--latency-type: %q is neither RTT nor HalfRTT (half a round trip); the file does not tell", i.latencyType)
+	case i.size < 0 || i.rate < 0:
+		err = errors.New("--size and --rate: give the message size in bytes, and for an open loop the messages a second")
+	case r.Tool != "" && r.Tool != d.Name():
+		err = fmt.Errorf("--tool: a file before is of %s; import them apart", r.Tool)
+	}
+	return result.Cell{Cell: c}, err
+}

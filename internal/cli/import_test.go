@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/internal/compare"
+)
+
+// seeds is the directory with published tables.
+const seeds = "../imported/published/"
+
+// Several sweeps are in one table for each metric, with ratios to the first; the figures are those of the publication.
+func TestComparePublished(t *testing.T) {
+	names := []string{"compare", "published/sfnt-e5-2620v4-ull", "published/sfnt-e5-2620v4-full-feature", "published/sfnt-e5-2620v4-vm", "published/sfnt-gold-6246-vm"}
+	code, stdout, stderr := run(names...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d, it said %q", code, stderr)
+	}
+	for _, want := range []string{
+		"3 results against published/sfnt-e5-2620v4-ull\n", "\np50\n",
+		"  tcp-1      1.72µs    2.07µs   1.205    1.83µs   1.066    1.50µs   0.874\n", // 1719, 2071, 1833 and 1503 ns
+		"published/sfnt-e5-2620v4-vm: Imported: not measured by Tailgate, so that nothing proves it and no verdict can be based on it: ",
+		"published/sfnt-e5-2620v4-vm: caveat-ctpio: this table is with CTPIO (EF_CTPIO_SWITCH_BYPASS=1)",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	code, stdout, stderr = run(append(names, "-o", "json")...)
+	var got []compare.Comparison
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || len(got) != 3 {
+		t.Fatalf("exit code %d, %q, %v: %d comparisons", code, stderr, err, len(got))
+	}
+	for _, c := range got {
+		if len(c.Figures) != 17*3 {
+			t.Errorf("%s: %d figures, want mean, p50 and p99 of 17 sizes", c.Candidate, len(c.Figures))
+		}
+		for _, f := range c.Figures {
+			if f.Shown != compare.ShownRatio || f.Lower != nil || f.Upper != nil {
+				t.Errorf("%s, %s of %s: a single sweep shows %q with [%v, %v]", c.Candidate, f.Metric, f.Cell, f.Shown, f.Lower, f.Upper)
+			}
+		}
+	}
+	for _, form := range []string{"csv", "markdown"} {
+		if code, stdout, stderr := run(append(names, "-o", form)...); code != 0 || !strings.Contains(stdout, "1.20") {
+			t.Errorf("%s: exit code %d, it said %q and printed\n%s", form, code, stderr, stdout)
+		}
+	}
+}
+
+// The imported sweeps are rounds. With four on each side there is an interval.
+func TestImport(t *testing.T) {
+	dir := t.TempDir()
+	slow, fast := seeds+"sfnt-e5-2620v4-full-feature.txt", seeds+"sfnt-e5-2620v4-ull.txt"
+	for name, file := range map[string]string{"slow": slow, "fast": fast} {
+		code, stdout, stderr := run("import", file, file, file, file, "--name", name, "-o", dir, "--note", "hardware=Xeon E5, SFC9250")
+		if code != 0 || !strings.Contains(stdout, "4 rounds of sfnt-pingpong in ") || stderr != "" {
+			t.Fatalf("exit code %d, it printed %q and said %q", code, stdout, stderr)
+		}
+	}
+	code, stdout, stderr := run("compare", filepath.Join(dir, "fast"), filepath.Join(dir, "slow"))
+	for _, want := range []string{"tcp-1 of default, 4 rounds against 4", "p50     1.72µs    2.07µs     1.205  [1.20", "fast: Imported: "} {
+		if !strings.Contains(stdout, want) || code != 0 {
+			t.Fatalf("exit code %d, it said %q; no %q in\n%s", code, stderr, want, stdout)
+		}
+	}
+	if code, stdout, _ := run("gate", filepath.Join(dir, "fast")); code != exitInconclusive {
+		t.Errorf("gate exits with %d and prints %q", code, stdout)
+	}
+	samples := filepath.Join(dir, "samples.dat")
+	if err := os.WriteFile(samples, []byte(strings.Repeat("1500\n1600\n", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cell := []string{"--tool", "sfnt-pingpong", "--protocol", "TCP", "--size", "1", "-o", dir}
+	raw := append([]string{"import", samples, "--name", "raw", "--latency-type", "HalfRTT"}, cell...)
+	if code, _, stderr := run(raw...); code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	// The log of an export becomes the same export again.
+	histograms := filepath.Join(dir, "raw", "histograms", "default", "tcp-1.")
+	for _, args := range [][]string{
+		{"import", histograms + "hlog", "--name", "again-hlog", "--latency-type", "RTT", "--each-interval"},
+	} {
+		if code, _, stderr := run(append(args, cell...)...); code != 0 {
+			t.Fatalf("exit code %d, %q", code, stderr)
+		}
+		code, stdout, stderr := run("compare", filepath.Join(dir, "raw"), filepath.Join(dir, args[3]), "-o", "csv")
+		for _, metric := range []string{"mean", "p50", "p90", "p99"} {
+			_, line, _ := strings.Cut(stdout, ",tcp-1,"+metric+",Nanoseconds,1,1,")
+			line, _, _ = strings.Cut(line, "\n")
+			fields := strings.Split(line, ",")
+			if code != 0 || fields[0] != fields[1] || fields[0] == "" {
+				t.Errorf("%s, %s: exit code %d, %q, %q", args[3], metric, code, stderr, line)
+			}
+		}
+	}
+	if code, _, stderr := run(raw...); code != 1 || !strings.Contains(stderr, "exists") {
+		t.Errorf("a second import: exit code %d, %q", code, stderr)
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	samples, sweep := file("samples.dat", "1500\n"), seeds+"sfnt-e5-2620v4-ull.txt"
+	percentiles := file("x.hgrm", "Value Percentile TotalCount\n\n1.0 0.0 1\n2.0 1.0 9\n")
+	huge := file("huge.dat", "1\n")
+	if err := os.Truncate(huge, mostRead+1); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no file":                      {[]string{}, "the files to import"},
+		"a file that does not exist":   {[]string{"nowhere.txt", "--name", "x"}, "nowhere.txt"},
+		"a directory":                  {[]string{dir, "--name", "x"}, "it is no file of at most"},
+		"a file that is too large":     {[]string{huge, "--name", "x"}, "import a part of it"},
+		"no name":                      {[]string{sweep}, "--output and --name"},
+		"a name that leaves":           {[]string{sweep, "--name", "../x"}, "--output and --name"},
+		"no tool":                      {[]string{samples, "--name", "x", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "--tool: "},
+		"an unknown tool":              {[]string{samples, "--name", "x", "--tool", "iperf3"}, `--tool: "iperf3"`},
+		"no latency type":              {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--size", "1"}, "--latency-type: "},
+		"no size":                      {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--latency-type", "RTT"}, "--size and --rate"},
+		"no protocol":                  {[]string{samples, "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--size", "1"}, "spec.workload.protocols"},
+		"a rate that the tool has not": {[]string{samples, "--name", "x", "--tool", "netperf", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1", "--rate", "9"}, "spec.workload.ratesPerSecond"},
+		"another latency type":         {[]string{sweep, "--name", "x", "--latency-type", "RTT"}, "--latency-type: it reports HalfRTT, not RTT"},
+		"a table of another tool":      {[]string{sweep, "--name", "x", "--tool", "pinger"}, "--tool: it is of sfnt-pingpong"},
+		"a percentile distribution":    {[]string{percentiles, "--name", "x"}, "import the histogram log (.hlog)"},
+		"a note without a value":       {[]string{sweep, "--name", "x", "--note", "hardware"}, "spec.notes"},
+		"text":                         {[]string{file("text", "hello\n"), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "line 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			code, stdout, stderr := run(append([]string{"import", "-o", out}, c.args...)...)
+			if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit code %d, it printed %q and said %q; want 1 and one line with %q", code, stdout, stderr, c.want)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Errorf("it wrote %s", out)
+			}
+		})
+	}
+}
+
+func TestPublished(t *testing.T) {
+	code, stdout, stderr := run("published")
+	if code != 0 || strings.Count(stdout, "published/") != 8 || !strings.Contains(stdout, "caveat-ctpio") || !strings.Contains(stdout, "SPARC T7-1") {
+		t.Errorf("exit code %d, it said %q and printed\n%s", code, stderr, stdout)
+	}
+	if code, _, stderr := run("export", "published/ember-onload", "-o", t.TempDir()); code != 1 || !strings.Contains(stderr, "needs no export") {
+		t.Errorf("export: exit code %d, %q", code, stderr)
+	}
+}

@@ -1,0 +1,144 @@
+// Package imported gives results that no agent measured the form of an export: published tables, which are embedded, and the output
+// of tools on machines without Kubernetes. A result keeps what its source has and nothing else: percentiles stay percentiles.
+//
+// Its documents name the source (result.Document.Imported). Nothing proves such a result, so that it can be printed and compared,
+// and no verdict can be based on it.
+package imported
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// Result is a result that no agent measured.
+type Result struct {
+	Namespace, Name string
+	// Source says in a few words where the result is from, At when it was measured or published.
+	Source string
+	At     time.Time
+	// Notes describe its hardware and its limits.
+	Notes []v1alpha1.Note
+	Tool  v1alpha1.Tool
+	// LatencyType is the interval in which the latencies are shown; the cells have whole round trips.
+	LatencyType v1alpha1.LatencyType
+	// InToOut is true if the latencies are those of the server, from IN to OUT, and not round trips.
+	InToOut  bool
+	Variants []Variant
+}
+
+// Variant holds the rounds of one variant, in order. Its name is plan.DefaultVariant if there is no other.
+type Variant struct {
+	Name string
+	// MTU is that of the network, in bytes; 0 if it is not known.
+	MTU    int32
+	Rounds []Round
+}
+
+// Round holds the cells of a round, which have the protocol, the message size and the rate of their traffic.
+type Round []result.Cell
+
+// Benchmark returns the result as a complete benchmark with stored runs.
+func (r Result) Benchmark() (export.Benchmark, error) {
+	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, UID: "imported"}, Spec: r.spec()}
+	b.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonComplete, Message: r.Source,
+		LastTransitionTime: metav1.NewTime(r.At.UTC().Truncate(time.Second)),
+	}}
+	all := export.Benchmark{Object: b}
+	for _, run := range plan.Runs(b) {
+		v := r.Variants[slices.IndexFunc(r.Variants, func(v Variant) bool { return v.Name == run.Variant.Name })]
+		if int(run.Round) > len(v.Rounds) {
+			continue
+		}
+		stored, err := r.run(run, v)
+		if err != nil {
+			return export.Benchmark{}, fmt.Errorf("%s: %w", run.Name, err)
+		}
+		all.Runs = append(all.Runs, stored)
+		b.Status.Stored = append(b.Status.Stored, stored.Named(run.Name))
+	}
+	return all, nil
+}
+
+// spec returns the spec that a benchmark with these cells would have.
+func (r Result) spec() v1alpha1.LatencyBenchmarkSpec {
+	end := func() *v1alpha1.EndpointPlacement {
+		return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "unknown"}}
+	}
+	s := v1alpha1.LatencyBenchmarkSpec{
+		Tool: r.Tool, LatencyType: r.LatencyType, Notes: r.Notes, Network: v1alpha1.Network{Type: v1alpha1.NetworkHost},
+		Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), Client: end(), Server: end()},
+	}
+	if r.InToOut {
+		s.Capture = v1alpha1.CaptureServer
+	}
+	w := &s.Workload
+	for _, v := range r.Variants {
+		s.Rounds = max(s.Rounds, int32(len(v.Rounds)))
+		if v.Name != plan.DefaultVariant {
+			s.Variants = append(s.Variants, v1alpha1.Variant{Name: v.Name})
+		}
+		for _, c := range slices.Concat(v.Rounds...) {
+			if stream := (v1alpha1.Stream{Protocol: c.Protocol, MessageSize: c.MessageSize}); c.Stream {
+				w.Streams = with(w.Streams, stream)
+				continue
+			}
+			w.Protocols, w.MessageSizes = with(w.Protocols, c.Protocol), with(w.MessageSizes, c.MessageSize)
+			if c.RatePerSecond > 0 {
+				w.RatesPerSecond = with(w.RatesPerSecond, c.RatePerSecond)
+			}
+		}
+	}
+	return s
+}
+
+// with returns a list that has a value.
+func with[T comparable](all []T, value T) []T {
+	if slices.Contains(all, value) {
+		return all
+	}
+	return append(all, value)
+}
+
+// run returns the stored run of a variant in a round.
+func (r Result) run(run plan.Run, v Variant) (result.Stored, error) {
+	var ends [2]result.Framed
+	for i, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
+		d := result.Document{
+			Version: result.Version, Run: run.Name, Variant: run.Variant.Name, Attempt: 1, Role: role, Imported: r.Source,
+			Evidence: result.Evidence{MTU: v.MTU},
+		}
+		for _, c := range v.Rounds[run.Round-1] {
+			of := slices.IndexFunc(run.Cells, func(p tool.Cell) bool {
+				return p.Protocol == c.Protocol && p.MessageSize == c.MessageSize && p.RatePerSecond == c.RatePerSecond && p.Stream == c.Stream
+			})
+			c.Cell, c.Tool, c.StartedAt, c.FinishedAt = run.Cells[of], string(r.Tool), r.At, r.At
+			switch {
+			case r.InToOut && role == v1alpha1.RoleServer:
+				d.Captured = append(d.Captured, result.Captured{Cell: c.Name, Histogram: c.Histogram, Own: c.Own})
+			case !r.InToOut && role == v1alpha1.RoleClient:
+				d.Cells = append(d.Cells, c)
+			}
+		}
+		var log bytes.Buffer
+		err := result.WriteFrame(&log, d)
+		if err == nil {
+			ends[i], err = result.ReadFrame(&log)
+		}
+		if err != nil {
+			return result.Stored{}, err
+		}
+	}
+	return result.NewStored(ends[0], ends[1], result.Seen{}, result.Seen{})
+}
