@@ -38,11 +38,11 @@ func (r *Reconciler) lookExport(ctx context.Context, namespace string, c *compar
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting ConfigMap %s: %w", c.export.ConfigMapName, err)
 	}
-	if err != nil || !found.DeletionTimestamp.IsZero() {
+	if found.UID == "" || !found.DeletionTimestamp.IsZero() {
 		c.missing = noExport(c.export.ConfigMapName)
-		return nil
+	} else {
+		c.held = versionOf(found)
 	}
-	c.held = versionOf(found)
 	return nil
 }
 

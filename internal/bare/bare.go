@@ -74,6 +74,9 @@ func Run(ctx context.Context, args []string, key string, tools tool.Registry, st
 		if err := e.driver.Validate(cell); err != nil {
 			return fmt.Errorf("-f %s: spec.workload: %w", e.file, err)
 		}
+		if n := e.driver.CPUs(cell); e.role == v1alpha1.RoleClient && n > len(e.cpus) {
+			return fmt.Errorf("--cpus: %s needs %d CPUs at the client's end for %s, and has %s", e.driver.Name(), n, cell.Name, e.cpuList)
+		}
 	}
 	if e.host, err = os.Hostname(); err != nil {
 		return fmt.Errorf("reading the name of the host: %w", err)

@@ -62,6 +62,7 @@ func TestRefuses(t *testing.T) {
 		"no CPUs":                 {server("-f", good, "--cpus", ""), `--cpus: "" is not a list of CPUs`},
 		"CPUs that are not":       {server("-f", good, "--cpus", "3-1"), `--cpus: "3-1" is not`},
 		"a name":                  {server("-f", good, "--server", "host"), `--server: "host" is not an IP address`},
+		"too few CPUs":            {client("-o", dir, "-f", file("rate", strings.Replace(strings.Replace(given, "pinger", "sockperf", 1), `"wait"`, `"ratesPerSecond":[500],"wait"`, 1))), "--cpus: sockperf needs 2 CPUs"},
 		"no directory":            {client(), "-o: name the directory"},
 		"an export that is there": {client("-o", dir), "exists; remove it"},
 		"too large":               {server("-f", file("large", strings.Repeat(" ", maxFile+1))), "at most 3 MiB"},

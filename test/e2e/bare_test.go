@@ -125,11 +125,14 @@ var _ = Describe("A baseline of another environment", Label("measurement"), need
 			By("two hosts, with " + string(tool))
 			of := get(ctx, b)
 			of.Name, of.Spec.Tool = "hosts-"+string(tool), tool
+			if tool != b.Spec.Tool {
+				pingPong(&of.Spec) // At a rate, sockperf needs two CPUs at the client's end.
+			}
 			path := measureHosts(ctx, of)
 			table := tailgate(ctx, "get", path)
 			GinkgoWriter.Println(table)
 			// Nothing on this machine keeps other processes off the CPUs: it is said, and no verdict relies on it.
-			Expect(table).To(And(ContainSubstring("tcp-64-at-500"), ContainSubstring("? CPUsExclusive    Unknown"), MatchRegexp(`MTU +Proved`)))
+			Expect(table).To(And(ContainSubstring("tcp-64"), ContainSubstring("? CPUsExclusive    Unknown"), MatchRegexp(`MTU +Proved`)))
 			Expect(tailgate(ctx, "compare", path, b.Name)).To(ContainSubstring("CPUsNotExclusive: "))
 			got = compareWith(ctx, b, path, "hosts-"+string(tool))
 			says := fmt.Sprint(got.Status, " ", got.Reason, ": ", got.Message)
