@@ -150,9 +150,6 @@ func inContainer(t *testing.T, test string) (string, error) {
 	return string(out), err
 }
 
-// helper is set for a test in a container or in a process of its own.
-const helper = "LOCALCLUSTER_TEST_HELPER"
-
 // TestProcessesLeaveTheRootOfATree enables the controllers in a container, whose processes are in the root of its tree, and undoes it.
 func TestProcessesLeaveTheRootOfATree(t *testing.T) {
 	if os.Getenv(helper) != "" {

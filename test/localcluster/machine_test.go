@@ -128,6 +128,9 @@ func TestEnd(t *testing.T) {
 	ends.Delete(t.Name())
 }
 
+// helper is set for a test in a container or in a process of its own.
+const helper = "LOCALCLUSTER_TEST_HELPER"
+
 // TestKilledProcessHasReleasedItsPort kills a process with much memory, in whose last thread the kernel frees this memory before it closes
 // the socket.
 func TestKilledProcessHasReleasedItsPort(t *testing.T) {
