@@ -68,6 +68,7 @@ type (
 		Type       string  `json:"type"`
 		Master     string  `json:"master"`
 		Mode       string  `json:"mode"`
+		MTU        int     `json:"mtu"`
 		IPAM       cniIPAM `json:"ipam"`
 	}
 )

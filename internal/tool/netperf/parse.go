@@ -142,7 +142,7 @@ func (r *report) nanoseconds(name string) int64 {
 func (r *report) elapsed(c tool.Cell, clocks tool.Clocks, spare time.Duration) (float64, error) {
 	seconds := r.float("ELAPSED_TIME")
 	if r.err != nil {
-		return 0, nil
+		return 0, nil //nolint:nilerr // The report keeps its first error, which its reader returns.
 	}
 	if clocks.Wall > 0 {
 		// Its clock was right, so that a late end is the path's.
