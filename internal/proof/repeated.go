@@ -28,6 +28,10 @@ const (
 	// warmPings is the most messages of one byte in the warm-up of sfnt-pingpong itself, which takes 500 ms: no kernel's path is faster
 	// than 10 µs. They matter beside messages that take longer.
 	warmPings = 50_000
+	// fastestPath is the shortest round trip on a kernel's path. It bounds the warm-up of a cell with less than fewMessages messages: the
+	// shortest of a few round trips on a busy machine can be many times as long.
+	fastestPath = 10 * time.Microsecond
+	fewMessages = 100
 )
 
 // mostSent returns how many messages a cell's ends can have sent at most in one direction, of which n were counted. The warm-up is
@@ -41,6 +45,9 @@ func mostSent(c result.Cell, n int64) float64 {
 	shortest := c.Histogram.MinNs
 	if c.Own != nil {
 		shortest = c.Own.MinNs
+	}
+	if n < fewMessages {
+		shortest = min(shortest, int64(fastestPath))
 	}
 	switch rest := ran - c.Duration; {
 	case c.OpenLoop():
