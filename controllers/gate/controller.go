@@ -207,7 +207,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 }
 
 // leave takes a node that is being deleted off the gate's verifications: it cannot be made the gate's again. One that failed still
-// counts, because its deletion shows nothing about what made it fail.
+// counts, because its deletion does not remove what made it fail.
 func (s *survey) leave(own map[string]*v1alpha1.LatencyVerification, node *corev1.Node) {
 	if v := own[node.Name]; v != nil && v.Status.State == v1alpha1.VerificationFailed {
 		s.leaving = append(s.leaving, v)

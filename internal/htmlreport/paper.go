@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Nobody can scroll on paper, and browsers cut what is wider than the sheet: a wide table is divided into tables that fit on A4.
+// A reader cannot scroll on paper, and browsers cut what is wider than the sheet: a wide table is divided into tables that fit on A4.
 // Widths are in points, estimated from above for the print style.
 const (
 	// paperWidth is the width of A4 without margins, 527, with a reserve for other fonts.

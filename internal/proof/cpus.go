@@ -71,7 +71,7 @@ func cpusExclusive(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// bareCPUs checks that no other process of a host without Kubernetes runs on the endpoint's CPUs, unless somebody put it there: the
+// bareCPUs checks that no other process of a host without Kubernetes runs on the endpoint's CPUs, unless a user put it there: the
 // scheduler leaves them alone, or they are a scheduling partition. Cgroup version 1 has no partitions that exclude other cgroups.
 func (e endpoint) bareCPUs(expected, found string) finding {
 	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)

@@ -39,7 +39,7 @@ func networks(w io.Writer, s sheet) error {
 			}
 		}
 	}
-	if result.Imported(s.runs) == "" { // Nobody observed the interfaces of an imported result.
+	if result.Imported(s.runs) == "" { // No agent observed the interfaces of an imported result.
 		if err := g.writeNICs(w, s.runs); err != nil {
 			return fmt.Errorf("writing the NICs: %w", err)
 		}

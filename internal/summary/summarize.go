@@ -54,7 +54,7 @@ func Summarize(c *rounds.Collection) Summary {
 			}
 		}
 		if v.Last.Client.Imported != "" {
-			continue // Nobody observed its endpoints.
+			continue // No agent observed its endpoints.
 		}
 		client, server := v.Proof.Lines()
 		s.Endpoints = append(s.Endpoints, endpoint(v.Last.Client, client), endpoint(v.Last.Server, server))

@@ -131,7 +131,7 @@ func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, rec
 }
 
 // head returns how much of the run the log lacks at its beginning, at most: this much of the warm-up is over when the log begins. It
-// is read from the report, because builds differ: 3.6 to 3.8 on arm64 leave nothing out. Nothing is known of it if hardly any message
+// is read from the report, because builds differ: 3.6 to 3.8 on arm64 leave nothing out. It is unknown if hardly any message
 // is missing, because the end of the run may be silent.
 func (r *report) head() time.Duration {
 	if r.sent-r.due < 3 {
