@@ -439,6 +439,10 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		after := &corev1.Node{}
 		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(before), after) }).WithTimeout(time.Minute).Should(Succeed())
 		Expect(exitCode(ctx)).To(Equal(2), "at once")
+		// A DRA driver's pod ends with its Node. The local driver is a process: without a restart it would publish its devices
+		// with the UID of the deleted Node, and the garbage collector would delete them each time.
+		Expect(localcluster.KillProcess(ctx, options, "dradriver-"+away)).To(Succeed())
+		Expect(localcluster.StartProcess(ctx, options, "dradriver-"+away)).To(Succeed())
 		Expect(after.UID).NotTo(Equal(before.UID))
 		Expect(after.Labels).NotTo(HaveKey(gated))
 		Eventually(published).WithArguments(ctx, away).WithTimeout(soon).Should(Equal(heldBack))
