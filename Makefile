@@ -240,7 +240,7 @@ build-installer: ## Write bin/install.yaml, all in one file, for IMG and BENCH_I
 	mkdir -p bin
 	$(DEFAULT) > bin/install.yaml
 	$(HELM) package config/helm --destination bin $(CHART_FLAGS)
-	go run ./hack/olm bin/install.yaml "$(or $(VERSION),$$(sed -n 's/^appVersion: //p' config/helm/Chart.yaml))" bin/bundle
+	hack/olm.sh bin/install.yaml "$(or $(VERSION),$$(sed -n 's/^appVersion: //p' config/helm/Chart.yaml))" bin/bundle
 
 .PHONY: release
 release: export GOFLAGS := # A release depends only on the commit.
