@@ -1,7 +1,7 @@
 // Command images builds the project's container images without a container engine or a registry and prints the paths of
 // their archives, ready for `ctr images import`:
 //
-//	go run ./hack/images [-out DIR] [manager] [bench] [pause] [labcomponents]
+//	go run ./test/cmd/images [-out DIR] [manager] [bench] [pause] [labcomponents]
 //
 // Without names it builds all of them. SFNETTEST_BIN names a folder with prebuilt sfnt tools for the bench image.
 package main

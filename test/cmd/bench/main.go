@@ -4,7 +4,7 @@
 // bench image's packages. While they measure, a request of the kernel's power management (pm_qos) keeps idle CPUs from sleeping,
 // as hosts for low latency are set up: waking a CPU would take longer than the tools differ by. As root:
 //
-//	SFNETTEST_BIN=/path/to/folder go run ./hack/bench
+//	SFNETTEST_BIN=/path/to/folder go run ./test/cmd/bench
 //
 // With -rounds 30 -turns 3 -tools sfnt-pingpong, the interval of that comparison is narrower.
 //
