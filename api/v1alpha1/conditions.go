@@ -171,7 +171,7 @@ const (
 	// OutcomeSuspended surfaces when spec.suspend ended the attempt. The attempt does not count as failed: the run keeps its
 	// number of retries.
 	OutcomeSuspended = "Suspended"
-	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
+	// OutcomeImagePullFailed surfaces when the bench image, or that with the tools, could not be pulled in time.
 	OutcomeImagePullFailed = "ImagePullFailed"
 	// OutcomePodRefused surfaces when the API server refused a pod, or the Secret that its pods share: a quota, a Pod
 	// Security Standard, a LimitRange, a webhook that denies or does not answer.

@@ -39,8 +39,9 @@ type Criteria struct {
 	// kernel.release when an upgrade changes the kernel, at most 32. One * matches any text, as in kernel.* or
 	// cell.*.duration, except for the firmware variant of a NIC, the type of its function, its distance from the CPU, and the
 	// acceleration of a socket: nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END must be written in
-	// full. The key capture means that packets were captured on one side only. Any other difference makes the comparison
-	// Inconclusive, and the message names it.
+	// full. The key capture means that packets were captured on one side only, and kernelUpgrade what another kernel of a
+	// distribution changes by itself, such as its version, mitigations, microcode and drivers. Any other difference makes the
+	// comparison Inconclusive, and the message names it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -50,6 +51,9 @@ type Criteria struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9_./]*([*][-A-Za-z0-9_./]*)?$`
 	IgnoreDifferences []string `json:"ignoreDifferences,omitempty"`
 }
+
+// IgnoreKernelUpgrade is the name in ignoreDifferences of what another kernel of a distribution changes by itself.
+const IgnoreKernelUpgrade = "kernelUpgrade"
 
 // Metric is the metric of each round that a rule limits.
 // +kubebuilder:validation:Enum=min;mean;p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;max;stddev;lost;throughput

@@ -121,6 +121,7 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 24)",message="spec.workload.messageSizes: sfnt-stream needs at least 24 bytes (its own header takes them); use larger sizes, or pinger"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || (has(self.placement.client) && has(self.placement.client.cpus) ? self.placement.client.cpus >= 2 : !has(self.placement.cpus) || self.placement.cpus >= 2)",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; set 2 or more, or set client.cpus"
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
+// +kubebuilder:validation:XValidation:rule="!has(self.workload.lossAfter) || self.tool == 'pinger' && self.workload.protocols.exists(p, p != 'TCP')",message="spec.workload.lossAfter: only pinger has this setting, for UDP and Multicast; use it, or remove lossAfter"
 // +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf reports only p50, p90 and p99; use one of these, or pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.criteria) || !has(self.criteria.extendRounds) || (self.rounds + self.criteria.extendRounds) * self.variants.size() <= 400",message="spec.criteria.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
@@ -399,6 +400,14 @@ type Workload struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('60s')",message="must be a duration from 0s to 60s, such as 500ms"
 	Warmup metav1.Duration `json:"warmup,omitempty"`
+
+	// lossAfter is the time after which the pinger gives up a datagram without an answer and counts it as lost, 10ms to 10s; default
+	// 1s. In ping-pong mode nothing is sent in this time.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s))+$') && duration(self) >= duration('10ms') && duration(self) <= duration('10s')",message="must be a duration from 10ms to 10s, such as 100ms"
+	LossAfter metav1.Duration `json:"lossAfter,omitzero"`
 }
 
 // Stream is a bandwidth test.
@@ -739,6 +748,7 @@ type StoredResult struct {
 // +kubebuilder:selectablefield:JSONPath=`.status.completionTime`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.latencyType`
 // +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.summary.p50`
 // +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.summary.p99`
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict.outcome`
@@ -747,7 +757,6 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="P50-ns",type=integer,JSONPath=`.status.summary.p50Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="P99-ns",type=integer,JSONPath=`.status.summary.p99Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="P99.9-ns",type=integer,JSONPath=`.status.summary.p999Nanoseconds`,priority=1
-// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.latencyType`,priority=1
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.type`,priority=1
 // +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.status.pair.clientNode`,priority=1

@@ -115,7 +115,7 @@ func TestCompletion(t *testing.T) {
 		"two of them":                     {[]string{"compare", "sweep", ""}, benchmarks},
 		"and more of them":                {[]string{"compare", "sweep", "mesh", ""}, benchmarks},
 		"gates too, as many as one likes": {[]string{"gate", "sweep", "mesh", ""}, benchmarks + mesh + "lgate/upgrade\n"},
-		"a format":                        {[]string{"compare", "-o", ""}, "table\njson\ncsv\nmarkdown\n"},
+		"a format":                        {[]string{"compare", "-o", ""}, "table\njson\ncsv\nmarkdown\nignoreDifferences\n"},
 		"nothing for a verb with a file":  {[]string{"run", ""}, ""},
 	}
 	for name, c := range cases {

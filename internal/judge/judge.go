@@ -47,7 +47,7 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 		}
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d.Key) }
+			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d) }
 			of, own := baseline.Variant(c.Variant), candidate.Variant(c.Variant)
 			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
 		}
@@ -56,7 +56,7 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 			c := &in.Candidate[i]
 			of, own := candidate.Variant(gate.Baseline.Variant), candidate.Variant(c.Variant)
 			matters := func(d result.Difference) bool {
-				return d.BetweenRounds() && !ignored(gate, d.Key) && !intended(d, of, own)
+				return d.BetweenRounds() && !ignored(gate, d) && !intended(d, of, own)
 			}
 			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
 		}

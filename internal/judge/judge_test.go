@@ -52,6 +52,17 @@ func TestGate(t *testing.T) {
 		return &r
 	}
 	kernel := func(s *result.Stored) { s.Client.Evidence.Kernel, s.Server.Evidence.Kernel = "5.15.0", "5.15.0" }
+	fact := func(key, value string) func(*result.Stored) {
+		return func(s *result.Stored) { s.Client.Evidence.Facts[key], s.Server.Evidence.Facts[key] = value, value }
+	}
+	upgraded := func(s *result.Stored) {
+		for key, value := range map[string]string{
+			"kernel.version": "#2 SMP", "cpu.microcode": "0x2", "cpu.vulnerability.its": "Mitigation: Aligned branch/return thunks",
+			"module.sfc.version": "6.0", "nic.driver-version": "6.0", "nic.feature.tx-gso-list": "off", "nic.threaded": "0",
+		} {
+			fact(key, value)(s)
+		}
+	}
 	firmware := func(s *result.Stored) {
 		s.Server.Evidence.Facts["nic.firmware-variant"], s.Server.Evidence.Facts["nic.ring.rx"] = "full-feature", "512"
 	}
@@ -88,8 +99,16 @@ func TestGate(t *testing.T) {
 		"a limit on half round trips":   {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
 		"a kernel that was not named": {against(), five(t, spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
 			[]string{`before-default-r1 and x-default-r1`, `at the client's end: kernel.release "5.15.0", then "6.1.0"`, "ignoreDifferences"}},
-		"a kernel that was named":                  {against("kernel.release"), five(t, spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
-		"a kernel that a pattern names":            {against("kernel.*"), five(t, spec(), "x", of(slow)), before(kernel), "Fail", "BeyondLimit", nil},
+		"a kernel that was named":                 {against("kernel.release"), five(t, spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
+		"a kernel that a pattern names":           {against("kernel.*"), five(t, spec(), "x", of(slow)), before(kernel), "Fail", "BeyondLimit", nil},
+		"a kernel upgrade and what comes with it": {against("kernelUpgrade"), five(t, spec(), "x", of(slow), upgraded), before(kernel), "Fail", "BeyondLimit", nil},
+		"a kernel upgrade that changes a C-state": {against("kernelUpgrade"), five(t, spec(), "x", of(quick), upgraded, fact("cpu.cstates", "POLL C6")), before(kernel),
+			"Inconclusive", "EvidenceDiffers", []string{`cpu.cstates absent, then "POLL C6"`, "compare -o ignoreDifferences"}},
+		"a kernel upgrade and another offload": {against("kernelUpgrade"), five(t, spec(), "x", of(quick), upgraded, fact("nic.feature.rx-lro", "on")),
+			before(kernel, fact("nic.feature.rx-lro", "off")), "Inconclusive", "EvidenceDiffers", []string{"nic.feature.rx-lro"}},
+		"a kernel upgrade and another argument": {against("kernelUpgrade"), five(t, spec(), "x", of(quick), upgraded, fact("kernel.arg.mitigations", "off")), before(kernel),
+			"Inconclusive", "EvidenceDiffers", []string{"kernel.arg.mitigations"}},
+		"what comes with a kernel, not named":      {against("kernel.*"), five(t, spec(), "x", of(quick), upgraded), before(kernel), "Inconclusive", "EvidenceDiffers", []string{"cpu.microcode"}},
 		"a pattern does not name firmware":         {against("nic.*"), five(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.firmware-variant "full-feature", then absent`}},
 		"firmware named, but not the rings":        {against("nic.firmware-variant"), five(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.ring.rx "512"`}},
 		"firmware and rings named":                 {against("nic.ring.*", "nic.firmware-variant"), five(t, spec(), "x", of(quick)), before(firmware), "Pass", "WithinLimit", nil},

@@ -176,6 +176,9 @@ func Cells(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant) []tool.Cell {
 			if protocol == v1alpha1.ProtocolMulticast {
 				c.MulticastGroup = w.MulticastGroup
 			}
+			if protocol != v1alpha1.ProtocolTCP {
+				c.LossAfter = w.LossAfter.Duration
+			}
 			name := fmt.Sprintf("%s-%d", strings.ToLower(string(protocol)), size)
 			if len(w.RatesPerSecond) == 0 {
 				add(name, c)
