@@ -169,8 +169,8 @@ type VerificationResult struct {
 
 // Setback is a step that did not succeed, with the time of the next attempt.
 type Setback struct {
-	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused or HoldPodEnded of a hold pod, NodeRefused,
-	// NodeWriteDropped or NodeContested of a mark.
+	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused, HoldPodEnded or HoldPodReplaced of a
+	// hold pod, NodeRefused, NodeWriteDropped or NodeContested of a mark.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and what to do.
@@ -207,6 +207,17 @@ type MarkSetback struct {
 	Mark NodeMark `json:"mark"`
 	// reason is NodeRefused, NodeWriteDropped or NodeContested.
 	Setback `json:",inline"`
+}
+
+// HoldPod is the hold pod of a node, as the API server created it.
+type HoldPod struct {
+	// uid of the Pod.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// image of its container.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
 }
 
 // AbsentKey is a key of the identity that the node does not report now.
@@ -312,6 +323,9 @@ type LatencyVerificationStatus struct {
 	// setback is the reason why the node could not be measured; absent if there is none.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`
+	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.
+	// +optional
+	HoldPod *HoldPod `json:"holdPod,omitempty"`
 	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
 	// +optional
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`

@@ -201,7 +201,7 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 			if err != nil {
 				return 0, err
 			}
-			if pod != nil && metav1.IsControlledBy(pod, v) {
+			if ownsHoldPod(v, pod) {
 				if err := controllers.Delete(ctx, r.Client, pod); err != nil {
 					return 0, err
 				}
