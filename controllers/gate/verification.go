@@ -145,8 +145,8 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 		}
 	}
 	// A user may write any text into the annotation; the client fails for a text that cannot be a name.
-	if name := v.Annotations[v1alpha1.AnnotationAccept]; find(v.Status.History, name) != nil {
-		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, name); err != nil {
+	if result := acceptable(v); result != nil {
+		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
 		}
 	}
