@@ -294,11 +294,14 @@ func unfinished(w *world) step {
 	case active != nil:
 		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
 	case accepted != nil && accepted.Status == metav1.ConditionFalse:
-		limit := patience
+		limit, since := patience, accepted.LastTransitionTime.Time
+		if since.After(w.now) {
+			since = progress(w)
+		}
 		if accepted.Reason == v1alpha1.ReasonDevicePluginUnavailable { // for which the benchmark itself waits as long
 			limit = pluginPatience
 		}
-		return waits(w, accepted.LastTransitionTime.Time, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
+		return waits(w, since, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
 	case accepted != nil:
 		return waits(w, progress(w), queuePatience, v1alpha1.ReasonNoProgress, message)
 	}
@@ -309,7 +312,8 @@ func unfinished(w *world) step {
 func progress(w *world) time.Time {
 	last := w.verification.Status.Benchmark.StartTime.Time
 	note := func(t time.Time) {
-		if t.After(last) {
+		// The clock of the manager that wrote it may have been ahead.
+		if t.After(last) && !t.After(w.now) {
 			last = t
 		}
 	}

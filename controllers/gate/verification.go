@@ -75,6 +75,8 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	old := v.DeepCopy()
+	controllers.SettleTimes(&v.Status, r.Clock.Now())
 	world, gates, err := r.observe(ctx, v)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -96,7 +98,6 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	case eventGone:
 		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	}
-	old := v.DeepCopy()
 	if v.Status, err = world.next(s); err != nil {
 		return ctrl.Result{}, err
 	}
