@@ -205,7 +205,7 @@ type Baseline struct {
 	// benchmarkRef names another benchmark of the same namespace, whose stored results are compared cell by cell with the
 	// same variant. The verdict is updated when they change. Until that benchmark is complete, it is Inconclusive.
 	// +optional
-	BenchmarkRef *ObjectName `json:"benchmarkRef,omitempty"`
+	BenchmarkRef *BenchmarkReference `json:"benchmarkRef,omitempty"`
 
 	// variant is another variant of the same benchmark. Cells with the same traffic are compared. Rules with maxIncrease or
 	// maxDecrease do not select the cells of this variant. The evidence may differ where the specs of the two variants differ.
@@ -240,7 +240,12 @@ func (c *Criteria) baseline() Baseline {
 }
 
 // BaselineBenchmark returns the name of the LatencyBenchmark that the criteria, which may be nil, compare with; empty if they name none.
-func (c *Criteria) BaselineBenchmark() string { return c.baseline().BenchmarkRef.name() }
+func (c *Criteria) BaselineBenchmark() string {
+	if ref := c.baseline().BenchmarkRef; ref != nil {
+		return ref.Name
+	}
+	return ""
+}
 
 // BaselineMatrix returns the name of the LatencyMatrix that the criteria, which may be nil, compare with; empty if they name none.
 func (c *Criteria) BaselineMatrix() string { return c.baseline().MatrixRef.name() }
@@ -281,6 +286,16 @@ type ExportedBaseline struct {
 	// +required
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	SHA256 string `json:"sha256"`
+}
+
+// BenchmarkReference names a LatencyBenchmark.
+type BenchmarkReference struct {
+	ObjectName `json:",inline"`
+	// uid is its UID: another benchmark of the name is not the one that is meant. The template of a LatencyGate must set it, because
+	// editors of the namespace can delete a benchmark and create another one of its name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid,omitempty"`
 }
 
 // ObjectName names an object.

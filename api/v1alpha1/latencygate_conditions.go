@@ -49,6 +49,9 @@ const (
 	ReasonHoldPodRefused = "HoldPodRefused"
 	// ReasonHoldPodEnded surfaces when a hold pod does not keep running: its node evicts or rejects it.
 	ReasonHoldPodEnded = "HoldPodEnded"
+	// ReasonHoldPodReplaced surfaces when the operator deleted a pod with the name of a hold pod, because it did not create it or
+	// another client changed it.
+	ReasonHoldPodReplaced = "HoldPodReplaced"
 	// ReasonVerificationRefused surfaces when the API server refuses to create the LatencyVerification of a node, or to write its
 	// status: a webhook denies it or does not answer.
 	ReasonVerificationRefused = "VerificationRefused"

@@ -42,7 +42,7 @@ const (
 const (
 	// AnnotationVerify, with any value, makes the node unverified, so that it is measured again.
 	AnnotationVerify = "tailgate.dev/verify"
-	// AnnotationAccept names a benchmark of status.history: its results become the node's new baseline, whatever its
+	// AnnotationAccept names a benchmark of status.history, as NAME or NAME/UID: its results become the node's new baseline, whatever its
 	// verdict was, and the node is verified. The benchmark must be complete, and the node must not have changed since.
 	AnnotationAccept = "tailgate.dev/accept"
 )
@@ -113,14 +113,28 @@ type VerificationBenchmark struct {
 	StartTime metav1.Time `json:"startTime"`
 }
 
+// ResultPin identifies a result. A name does not: another object can have it later.
+type ResultPin struct {
+	// uid of the LatencyBenchmark.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// specSHA256 is the digest of its spec without the priority, in hex.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	SpecSHA256 string `json:"specSHA256,omitempty"`
+	// storedSHA256 is the digest of its status.stored, which has the digests of its stored results, in hex.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	StoredSHA256 string `json:"storedSHA256,omitempty"`
+}
+
 // AcceptedResult is a result that the next ones of the node are compared with.
 type AcceptedResult struct {
 	// benchmark is the name of the LatencyBenchmark that has it, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
-	// uid of that LatencyBenchmark. A benchmark with the same name and another uid is not a baseline.
-	// +kubebuilder:validation:MaxLength=64
-	UID string `json:"uid"`
+	// ResultPin identifies it: a benchmark with the same name and another uid is not a baseline.
+	ResultPin `json:",inline"`
 	// acceptanceTime is when the result was accepted.
 	AcceptanceTime metav1.Time `json:"acceptanceTime"`
 	// by is Pass or Hand.
@@ -152,6 +166,8 @@ type VerificationResult struct {
 	// benchmark is the name of the LatencyBenchmark, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
+	// ResultPin identifies it: only this result can be accepted.
+	ResultPin `json:",inline"`
 	// completionTime is when its outcome was recorded.
 	CompletionTime metav1.Time `json:"completionTime"`
 	// outcome is Pass, Fail or Inconclusive.
@@ -169,8 +185,8 @@ type VerificationResult struct {
 
 // Setback is a step that did not succeed, with the time of the next attempt.
 type Setback struct {
-	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused or HoldPodEnded of a hold pod, NodeRefused,
-	// NodeWriteDropped or NodeContested of a mark.
+	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused, HoldPodEnded or HoldPodReplaced of a
+	// hold pod, NodeRefused, NodeWriteDropped or NodeContested of a mark.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and what to do.
@@ -207,6 +223,17 @@ type MarkSetback struct {
 	Mark NodeMark `json:"mark"`
 	// reason is NodeRefused, NodeWriteDropped or NodeContested.
 	Setback `json:",inline"`
+}
+
+// HoldPod is the hold pod of a node, as the API server created it.
+type HoldPod struct {
+	// uid of the Pod.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// image of its container.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
 }
 
 // AbsentKey is a key of the identity that the node does not report now.
@@ -312,6 +339,9 @@ type LatencyVerificationStatus struct {
 	// setback is the reason why the node could not be measured; absent if there is none.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`
+	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.
+	// +optional
+	HoldPod *HoldPod `json:"holdPod,omitempty"`
 	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
 	// +optional
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`

@@ -242,15 +242,20 @@ func unreachable(w *world) (step, bool) {
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
 		}
 	}
-	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.StartTime.Time)
+	held, limit := w.now.Sub(active.StartTime.Time), w.deadline()
+	if held > limit { // Before the occupation: the clock may have been behind when the attempt began.
+		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
+	}
+	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + held
 	if w.settings.MaxOccupation > 0 && used > w.settings.MaxOccupation {
 		return conclude(v1alpha1.OutcomeOccupationExceeded, occupied(w, used)), true
 	}
-	limit := plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
-	if w.now.Sub(active.StartTime.Time) > limit {
-		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
-	}
 	return step{}, false
+}
+
+// deadline returns how long the active attempt may take.
+func (w *world) deadline() time.Duration {
+	return plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
 }
 
 // occupied returns the message that a benchmark held its nodes for too long.

@@ -174,9 +174,19 @@ func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
-	b.Status.OccupiedSeconds += int64(w.now.Sub(b.Status.Active.StartTime.Time).Seconds())
+	b.Status.OccupiedSeconds += int64(w.occupation().Seconds())
 	b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
 	b.Status.Active = nil
+}
+
+// occupation returns how long the active attempt held its nodes: at most its deadline and the time to remove its pods, because the clock
+// may have been corrected meanwhile.
+func (w *world) occupation() time.Duration {
+	held := w.now.Sub(w.benchmark.Status.Active.StartTime.Time)
+	if w.driver == nil {
+		return held
+	}
+	return min(held, w.deadline()+removeTimeout)
 }
 
 // setOutcome records how the active attempt ended.

@@ -143,6 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if b.Finished() {
 		old := b.DeepCopy()
+		controllers.SettleTimes(&b.Status, r.Clock.Now())
 		left, err := r.left(ctx, b)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -189,6 +190,7 @@ func situationOf(b *v1alpha1.LatencyBenchmark) situation {
 // advance takes one step of a benchmark, whose object is the one in the API before and after. It returns when to look again if nothing happens.
 func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
 	old := b.DeepCopy()
+	controllers.SettleTimes(&b.Status, r.Clock.Now())
 	world, err := r.observe(ctx, b, false)
 	if err != nil {
 		return 0, err

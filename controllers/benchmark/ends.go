@@ -94,10 +94,10 @@ func (w *world) since(seen *metav1.MicroTime) time.Duration {
 }
 
 // pendingFor returns how long ago a pod of the attempt was created: by the API server's clock, but not before the claim, whose
-// time is from the operator's clock.
+// time is from the operator's clock. If the two clocks disagree so that it was created in the future, the claim counts.
 func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	since := p.CreationTimestamp.Time
-	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) {
+	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) || since.After(w.now) {
 		since = claimed
 	}
 	return w.now.Sub(since)

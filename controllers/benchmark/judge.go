@@ -115,7 +115,8 @@ func inconclusive(v *v1alpha1.Verdict) string {
 type compared struct {
 	// benchmark is the baseline. If it does not exist, it has no UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// gate is the LatencyGate that has accepted it, and uid its UID; empty if the criteria name the benchmark itself.
+	// gate is the LatencyGate that has accepted it; empty if the criteria name the benchmark itself. uid is its UID, if gate or criteria
+	// say which it is.
 	gate, uid string
 	// missing is why there is no baseline; empty if the benchmark, or the ConfigMap of the export, exists.
 	missing string
@@ -153,6 +154,9 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 	}
 	if key.Name == "" {
 		return nil, nil
+	}
+	if ref := b.Spec.Criteria.Baseline.BenchmarkRef; ref != nil {
+		c.uid = ref.UID
 	}
 	if err := r.Live.Get(ctx, key, c.benchmark); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)

@@ -271,7 +271,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		w.kept = keptBy(cm, *active.Collected)
 	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p == nil || p.Status.Phase != corev1.PodPending || w.now.Sub(p.CreationTimestamp.Time) < quietStart {
+		if p == nil || p.Status.Phase != corev1.PodPending || w.pendingFor(p) < quietStart {
 			continue
 		}
 		list := &corev1.EventList{}

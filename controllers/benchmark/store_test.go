@@ -181,7 +181,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 			judged := func() string {
 				t.Helper()
 				v, err := r.Judge(t.Context(), after, &v1alpha1.Criteria{
-					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},
+					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 					Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
 				})
 				if err != nil {

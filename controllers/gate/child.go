@@ -109,7 +109,9 @@ func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer st
 
 // compareWith makes an accepted result the baseline of the criteria of a node that is measured with a peer.
 func compareWith(gate *v1alpha1.Criteria, accepted v1alpha1.AcceptedResult, peer string) {
-	gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: accepted.Benchmark}}
+	gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{
+		ObjectName: v1alpha1.ObjectName{Name: accepted.Benchmark}, UID: accepted.UID,
+	}}
 	if accepted.Peer != peer && !slices.Contains(gate.IgnoreDifferences, keyNode) {
 		// The client's node is the same, by its name, so that only the peer's node can differ.
 		gate.IgnoreDifferences = append(gate.IgnoreDifferences, keyNode)
@@ -120,4 +122,14 @@ func compareWith(gate *v1alpha1.Criteria, accepted v1alpha1.AcceptedResult, peer
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	spec.Priority = 0
 	return controllers.Digest(spec)
+}
+
+// pinOf returns what identifies the results of a benchmark.
+func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
+	spec, err := specDigest(b.Spec)
+	if err != nil {
+		return v1alpha1.ResultPin{}, err
+	}
+	stored, err := controllers.Digest(b.Status.Stored)
+	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
 }

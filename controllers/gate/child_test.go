@@ -14,8 +14,8 @@ import (
 
 func TestBenchmarkOf(t *testing.T) {
 	increase, limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}}
-	against := func(name string) *v1alpha1.Baseline {
-		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: name}}
+	against := func(name, uid string) *v1alpha1.Baseline {
+		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}, UID: uid}}
 	}
 	nothing := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.First = nil, nil }
 	cases := map[string]struct {
@@ -25,17 +25,19 @@ func TestBenchmarkOf(t *testing.T) {
 		want         *v1alpha1.Criteria
 	}{
 		"against the accepted result, with its peer": {nil, nil, "b",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3", "uid-3"), IgnoreDifferences: []string{"kernel.*"}}},
 		"against it, with another peer": {nil, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3", "uid-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
 		"with another peer, that being ignored": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.IgnoreDifferences = []string{"node"} }, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"node"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3", "uid-3"), IgnoreDifferences: []string{"node"}}},
 		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}},
 		"nothing at all to hold to": {func(g *v1alpha1.LatencyGate) {
 			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
 		}, nothing, "b", nil},
-		"a baseline of its own": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Baseline = against("golden") }, nothing, "b",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("golden"), IgnoreDifferences: []string{"kernel.*"}}},
+		"a baseline of its own": {func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Spec.Criteria.Baseline = against("golden", "uid-golden")
+		}, nothing, "b",
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("golden", "uid-golden"), IgnoreDifferences: []string{"kernel.*"}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

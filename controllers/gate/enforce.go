@@ -112,7 +112,7 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if needed(v.Status, b.Name) || numberOf(b.Name) > v.Status.Number {
+		if needed(v.Status, string(b.UID)) || numberOf(b.Name) > v.Status.Number {
 			continue
 		}
 		if err := controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -122,10 +122,10 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 	return nil
 }
 
-// needed reports whether a status names a benchmark.
-func needed(s v1alpha1.LatencyVerificationStatus, name string) bool {
-	return s.Benchmark != nil && s.Benchmark.Name == name || s.Accepted != nil && s.Accepted.Benchmark == name ||
-		s.First != nil && s.First.Benchmark == name || find(s.History, name) != nil
+// needed reports whether a status refers to a benchmark with a UID: another one of the same name is not needed.
+func needed(s v1alpha1.LatencyVerificationStatus, uid string) bool {
+	return s.Benchmark != nil && s.Benchmark.UID == uid || s.Accepted != nil && s.Accepted.UID == uid ||
+		s.First != nil && s.First.UID == uid || slices.ContainsFunc(s.History, func(r v1alpha1.VerificationResult) bool { return r.UID == uid })
 }
 
 // numberOf returns the number at the end of a benchmark's name; 0 if there is none.
@@ -201,7 +201,7 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 			if err != nil {
 				return 0, err
 			}
-			if pod != nil && metav1.IsControlledBy(pod, v) {
+			if ownsHoldPod(v, pod) {
 				if err := controllers.Delete(ctx, r.Client, pod); err != nil {
 					return 0, err
 				}

@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -197,12 +198,17 @@ func changed(w *world, current map[string]string, found []v1alpha1.IdentityChang
 }
 
 // accept returns the step for a result that a user wants to accept.
-func accept(w *world, name string, current map[string]string) step {
+func accept(w *world, value string, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
 		return step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
 	}
+	name, uid, _ := strings.Cut(value, "/")
 	result := find(w.verification.Status.History, name)
 	digest, err := controllers.Digest(current)
+	var is v1alpha1.ResultPin
+	if err == nil && w.named != nil {
+		is, err = pinOf(w.named)
+	}
 	switch {
 	case err != nil:
 		return refuse("%v", err)
@@ -210,12 +216,22 @@ func accept(w *world, name string, current map[string]string) step {
 		return refuse("%q is not among the benchmarks of status.history: only a finished result of this node can be accepted", text.Shorten(name, 64))
 	case w.named == nil || !metav1.IsControlledBy(w.named, w.verification):
 		return refuse("LatencyBenchmark %s does not exist any more", name)
+	case uid != "" && uid != result.UID:
+		return refuse("the result of LatencyBenchmark %s in status.history has UID %s, and not %s", name, result.UID, text.Shorten(uid, 64))
+	case is != result.ResultPin:
+		return refuse("LatencyBenchmark %s is not the one whose result is in status.history: it was created again, edited, or its stored results changed", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
 		return refuse("LatencyBenchmark %s is not complete: only a complete result can be accepted", name)
 	case result.IdentitySHA256 != digest:
 		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: annotation %s", name, v1alpha1.AnnotationVerify)
 	}
 	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, result.Outcome)}
+}
+
+// acceptable returns the entry of a history that the annotation of a verification names; nil if there is none.
+func acceptable(v *v1alpha1.LatencyVerification) *v1alpha1.VerificationResult {
+	name, _, _ := strings.Cut(v.Annotations[v1alpha1.AnnotationAccept], "/")
+	return find(v.Status.History, name)
 }
 
 // find returns the entry of a benchmark in a history; nil if there is none.
@@ -278,11 +294,14 @@ func unfinished(w *world) step {
 	case active != nil:
 		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
 	case accepted != nil && accepted.Status == metav1.ConditionFalse:
-		limit := patience
+		limit, since := patience, accepted.LastTransitionTime.Time
+		if since.After(w.now) {
+			since = progress(w)
+		}
 		if accepted.Reason == v1alpha1.ReasonDevicePluginUnavailable { // for which the benchmark itself waits as long
 			limit = pluginPatience
 		}
-		return waits(w, accepted.LastTransitionTime.Time, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
+		return waits(w, since, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
 	case accepted != nil:
 		return waits(w, progress(w), queuePatience, v1alpha1.ReasonNoProgress, message)
 	}
@@ -293,7 +312,8 @@ func unfinished(w *world) step {
 func progress(w *world) time.Time {
 	last := w.verification.Status.Benchmark.StartTime.Time
 	note := func(t time.Time) {
-		if t.After(last) {
+		// The clock of the manager that wrote it may have been ahead.
+		if t.After(last) && !t.After(w.now) {
 			last = t
 		}
 	}

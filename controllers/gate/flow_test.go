@@ -302,8 +302,12 @@ func TestAccept(t *testing.T) {
 		return func(w *world) {
 			w.verification.Annotations[v1alpha1.AnnotationAccept] = name
 			b := benchmarkOf(w.gate, w.verification, "b", 3)
-			b.Name, b.UID = name, "uid-3"
+			b.Name, b.UID = strings.Split(name, "/")[0], "uid-3"
+			b.Status.Stored = []v1alpha1.StoredResult{{Run: "up-a-3-r1-default", SHA256: "a", ServerSHA256: "b"}}
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
+			if result := find(w.verification.Status.History, b.Name); result != nil {
+				result.ResultPin = mustPin(b)
+			}
 			for _, change := range changes {
 				change(b)
 			}
@@ -332,6 +336,12 @@ func TestAccept(t *testing.T) {
 		"nothing":                                            {named(""), "not among"},
 		"one that does not exist any more":                   {all(named("up-a-3"), func(w *world) { w.named = nil }), "does not exist"},
 		"a benchmark of that name that another user created": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }), "does not exist"},
+		"one by its UID":                                     {named("up-a-3/uid-3"), ""},
+		"another than was shown":                             {named("up-a-3/uid-9"), "has UID uid-3, and not uid-9"},
+		"one that was deleted, and created again with the owner of the first": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.UID = "uid-evil" }), "is not the one whose result"},
+		"one of the first's UID whose spec was edited":                        {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.Spec.Rounds = 1 }), "is not the one whose result"},
+		"one whose stored results are others":                                 {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.Status.Stored[0].SHA256 = "c" }), "is not the one whose result"},
+		"one whose priority was changed":                                      {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.Spec.Priority = 9 }), ""},
 		"one that is not complete": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) {
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, ""))
 		}), "not complete"},
@@ -366,7 +376,7 @@ func TestAccept(t *testing.T) {
 				}
 				return
 			}
-			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", UID: "uid-3", AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
+			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", ResultPin: w.verification.Status.History[0].ResultPin, AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
 			if s.event != eventAccepted || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil || got.AcceptRefused != nil {
 				t.Errorf("got %s to %s: %s", s.event, got.State, s.message)
 			}
@@ -461,7 +471,7 @@ func TestNext(t *testing.T) {
 		w, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel", From: "6.0.0", To: "6.1.0"}}
 		})))
-		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", UID: "uid-4", AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
+		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", ResultPin: mustPin(w.benchmark), AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
 		}
@@ -512,7 +522,7 @@ func TestNext(t *testing.T) {
 		w, got := step(t, all(began(time.Hour), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
 		})))
-		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "up-a-4") || got.Lost != 0 || got.Retried != 0 {
+		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Lost != 0 || got.Retried != 0 {
 			t.Errorf("%+v", got)
 		}
 		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
@@ -551,7 +561,7 @@ func TestNext(t *testing.T) {
 		if len(got.History) != 1 || got.History[0].Benchmark != "up-a-4" {
 			t.Errorf("history %+v", got.History)
 		}
-		if !needed(got, "up-a-3") || !needed(got, "up-a-1") || needed(got, "up-a-2") {
+		if !needed(got, "uid-3") || !needed(got, "uid-1") || needed(got, "uid-2") || needed(got, "up-a-3") {
 			t.Error("the accepted and the first are kept, and others are not")
 		}
 	})

@@ -87,6 +87,34 @@ func probes(pod *corev1.Pod) []string {
 	return pod.Spec.Containers[0].ReadinessProbe.Exec.Command
 }
 
+// ownsHoldPod reports whether a pod is the verification's to delete: the recorded hold pod, or one whose owner it is. Anyone who may create pods
+// can write an owner, which therefore proves nothing else.
+func ownsHoldPod(v *v1alpha1.LatencyVerification, pod *corev1.Pod) bool {
+	return pod != nil && (metav1.IsControlledBy(pod, v) || v.Status.HoldPod != nil && v.Status.HoldPod.UID == string(pod.UID))
+}
+
+// forged returns why a pod with the name of the hold pod is not the one that the gate created, as it created it; empty if it is. Of the
+// spec of a pod, only the image can change so that another program decides whether the pod is ready.
+func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
+	recorded := v.Status.HoldPod
+	switch {
+	case recorded == nil || recorded.UID != string(pod.UID):
+		return "the operator did not create it, or could not record that it did"
+	case !metav1.IsControlledBy(pod, v):
+		return "another client removed its owner"
+	case !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == want.Spec.Containers[0].Name && c.Image == recorded.Image
+	}):
+		return "another client changed its image"
+	}
+	for _, key := range []string{v1alpha1.LabelHold, v1alpha1.LabelGate, v1alpha1.LabelNode} {
+		if pod.Labels[key] != want.Labels[key] {
+			return "another client changed its label " + key
+		}
+	}
+	return ""
+}
+
 // holdSettled is how long a hold pod must run before the setback of earlier hold pods that ended is cleared.
 const holdSettled = 10 * time.Minute
 
@@ -105,8 +133,9 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		return 0, err
 	}
 	if !asked {
-		v.Status.HoldPodSetback = nil
-		if pod != nil && metav1.IsControlledBy(pod, v) {
+		ours := ownsHoldPod(v, pod)
+		v.Status.HoldPod, v.Status.HoldPodSetback = nil, nil
+		if ours {
 			return 0, controllers.Delete(ctx, r.Client, pod)
 		}
 		return 0, nil
@@ -133,13 +162,17 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 			err = refused("created", err)
 			return again, err
 		}
-	case !metav1.IsControlledBy(pod, v):
+		v.Status.HoldPod = &v1alpha1.HoldPod{UID: string(want.UID), Image: want.Spec.Containers[0].Image}
+	case !ownsHoldPod(v, pod):
 		if again == 0 {
 			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s exists and does not belong to this gate; delete it", pod.Namespace, pod.Name))
 		}
 	case !pod.DeletionTimestamp.IsZero():
 	case pods.Ended(pod):
 		rest(v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("pod %s/%s ended: %s %s", pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message))
+		return again, controllers.Delete(ctx, r.Client, pod)
+	case forged(v, pod, want) != "":
+		rest(v1alpha1.ReasonHoldPodReplaced, fmt.Sprintf("pod %s/%s was deleted: %s", pod.Namespace, pod.Name, forged(v, pod, want)))
 		return again, controllers.Delete(ctx, r.Client, pod)
 	case again > 0 && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
 	case !slices.Equal(probes(pod), probes(want)):

@@ -250,11 +250,10 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	}
 	switch s.event {
 	case eventPassed:
-		status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
+		status.Accepted = w.accepted(status.History[0], v1alpha1.AcceptedByPass)
 		status.First = cmp.Or(status.First, status.Accepted)
 	case eventAccepted:
-		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
-		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
+		status.Accepted = w.accepted(*acceptable(w.verification), v1alpha1.AcceptedByHand)
 		status.First = status.Accepted
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
@@ -415,10 +414,11 @@ func (w *world) retention() *v1alpha1.Retention {
 		"spec.nodeSelector of LatencyGate %s does not select the node; state and baselines are kept until %s (spec.releaseAfter); to release it at once: kubectl delete latencyverifications.tailgate.dev %s", w.gate.Name)
 }
 
-// accepted returns a benchmark as the accepted result, with the present identity of the node.
-func (w *world) accepted(b *v1alpha1.LatencyBenchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
+// accepted returns a result of the history as the accepted one, with the present identity of the node.
+func (w *world) accepted(result v1alpha1.VerificationResult, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
 	return &v1alpha1.AcceptedResult{
-		Benchmark: b.Name, UID: string(b.UID), AcceptanceTime: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
+		Benchmark: result.Benchmark, ResultPin: result.ResultPin, AcceptanceTime: metav1.Time{Time: w.now}, By: by, Peer: result.Peer,
+		Identity: w.verification.Status.Identity,
 	}
 }
 
@@ -431,11 +431,15 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	if err != nil {
 		return err
 	}
+	pin, err := pinOf(w.benchmark)
+	if err != nil {
+		return err
+	}
 	status.LastMeasurementTime = &metav1.Time{Time: w.now}
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: status.Benchmark.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
-		Peer: status.Benchmark.Peer, IdentitySHA256: digest,
+		Peer: status.Benchmark.Peer, IdentitySHA256: digest, ResultPin: pin,
 	})
 	status.History = status.History[:min(len(status.History), int(w.gate.Spec.HistoryLimit))]
 	return nil

@@ -75,6 +75,8 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	old := v.DeepCopy()
+	controllers.SettleTimes(&v.Status, r.Clock.Now())
 	world, gates, err := r.observe(ctx, v)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -96,7 +98,6 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	case eventGone:
 		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	}
-	old := v.DeepCopy()
 	if v.Status, err = world.next(s); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -145,8 +146,8 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 		}
 	}
 	// A user may write any text into the annotation; the client fails for a text that cannot be a name.
-	if name := v.Annotations[v1alpha1.AnnotationAccept]; find(v.Status.History, name) != nil {
-		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, name); err != nil {
+	if result := acceptable(v); result != nil {
+		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -82,11 +82,11 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 		Status: v1alpha1.LatencyVerificationStatus{
 			State: v1alpha1.VerificationVerified, Conditions: verifiedBecause(v1alpha1.ReasonPassed, "all 2 rules pass"), LastTransitionTime: at(time.Hour),
 			NodeUID: "uid-" + node, GateUID: "uid-gate", Identity: current, Number: 3, LastMeasurementTime: at(time.Hour),
-			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", AcceptanceTime: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
-			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", AcceptanceTime: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, AcceptanceTime: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
+			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", ResultPin: v1alpha1.ResultPin{UID: "uid-1"}, AcceptanceTime: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
 			History: []v1alpha1.VerificationResult{
-				{Benchmark: "up-" + node + "-3", CompletionTime: *at(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
-				{Benchmark: "up-" + node + "-2", CompletionTime: *at(2 * time.Hour), Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
+				{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, CompletionTime: *at(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
+				{Benchmark: "up-" + node + "-2", ResultPin: v1alpha1.ResultPin{UID: "uid-2"}, CompletionTime: *at(2 * time.Hour), Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
 			},
 		},
 	}
@@ -107,6 +107,14 @@ func mustDigest(value any) string {
 		panic(err)
 	}
 	return digest
+}
+
+func mustPin(b *v1alpha1.LatencyBenchmark) v1alpha1.ResultPin {
+	pin, err := pinOf(b)
+	if err != nil {
+		panic(err)
+	}
+	return pin
 }
 
 func makeWorld(changes ...func(*world)) *world {

@@ -74,6 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	old := m.DeepCopy()
+	controllers.SettleTimes(&m.Status, r.Clock.Now())
 	world, err := r.observe(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err

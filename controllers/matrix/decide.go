@@ -192,7 +192,7 @@ func (w *world) criteria(number int32) *v1alpha1.Criteria {
 		return own
 	}
 	criteria := *own
-	criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: w.baselineName(number)}}
+	criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: w.baselineName(number)}}}
 	return &criteria
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // newAccept returns the verb that makes a result the baseline of a node.
@@ -25,7 +27,7 @@ func newAccept(c *cluster) *cobra.Command {
 		Long: "Accept the result of a LatencyBenchmark that a LatencyGate created for a node, whatever its verdict. The result becomes\n" +
 			"the baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
 			"LatencyVerification GATE.NODE.\n\n" +
-			"The command waits until the operator has accepted or refused the result. It needs the rights to get and patch\n" +
+			"The command prints the result, and waits until the operator has accepted or refused the result. It needs the rights to get and patch\n" +
 			"latencyverifications (ClusterRole tailgate-gate-operate).",
 		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade.node-a upgrade-node-a-3",
@@ -95,21 +97,41 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 	for _, r := range v.Status.History {
 		known = append(known, r.Benchmark)
 	}
-	if !slices.Contains(known, benchmark) {
+	i := slices.Index(known, benchmark)
+	if i < 0 {
 		return fmt.Errorf("LatencyVerification %s has no result %s; it has %s", v.Name, benchmark, orNone(known))
 	}
-	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationAccept, benchmark, stderr)
+	result := v.Status.History[i]
+	if err := say(stdout, "%s", described(v, result)); err != nil {
+		return err
+	}
+	// The UID binds the request to the result that was just shown.
+	value := strings.TrimSuffix(benchmark+"/"+result.UID, "/")
+	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationAccept, value, stderr)
 	if err != nil {
 		return err
 	}
 	if !byHand(after, benchmark) {
-		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == benchmark {
+		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == value {
 			return fmt.Errorf("the operator refused it: %s", r.Message)
 		}
 		return fmt.Errorf("it is no longer accepted: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 	}
 	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
+
+// described returns a result, and the present identity of the node, as lines for the person who accepts it.
+func described(v *v1alpha1.LatencyVerification, r v1alpha1.VerificationResult) string {
+	var identity []string
+	for _, key := range slices.Sorted(maps.Keys(v.Status.Identity)) {
+		identity = append(identity, text.Printable(key+"="+v.Status.Identity[key], maxShown))
+	}
+	return fmt.Sprintf("%s: %s (%s) with peer %s, %s, UID %s\nnode %s: %s\n", r.Benchmark, r.Outcome, text.Printable(r.Reason, maxShown), r.Peer,
+		r.CompletionTime.UTC().Format(time.RFC3339), r.UID, v.Spec.NodeName, orNone(identity))
+}
+
+// maxShown is the largest length, in bytes, of a part of a result that is shown.
+const maxShown = 128
 
 // byHand reports whether a result was accepted manually and is the baseline.
 func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {

@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,8 +17,12 @@ func (s *apiServer) addVerification() *v1alpha1.LatencyVerification {
 		ObjectMeta: metav1.ObjectMeta{Name: "upgrade.node-a", UID: "v"},
 		Spec:       v1alpha1.LatencyVerificationSpec{GateName: "upgrade", NodeName: "node-a"},
 		Status: v1alpha1.LatencyVerificationStatus{
-			State:   v1alpha1.VerificationFailed,
-			History: []v1alpha1.VerificationResult{{Benchmark: "upgrade-node-a-2"}, {Benchmark: "upgrade-node-a-1"}},
+			State: v1alpha1.VerificationFailed,
+			History: []v1alpha1.VerificationResult{{Benchmark: "upgrade-node-a-2"}, {
+				Benchmark: "upgrade-node-a-1", ResultPin: v1alpha1.ResultPin{UID: "u1"}, Outcome: v1alpha1.VerdictFail, Reason: "Fail", Peer: "node-b",
+				CompletionTime: metav1.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC),
+			}},
+			Identity: map[string]string{"Kernel": "6.1.0\x1b[31m", "BootID": "b"},
 		},
 	}
 	s.verifications = map[string]*v1alpha1.LatencyVerification{v.Name: v}
@@ -35,11 +40,13 @@ func TestAccept(t *testing.T) {
 			s.operator = func(v *v1alpha1.LatencyVerification) {
 				asked = v.Annotations[v1alpha1.AnnotationAccept]
 				v.Status.State = v1alpha1.VerificationVerified
-				v.Status.Accepted = &v1alpha1.AcceptedResult{Benchmark: asked, By: v1alpha1.AcceptedByHand}
+				v.Status.Accepted = &v1alpha1.AcceptedResult{Benchmark: strings.TrimSuffix(asked, "/u1"), By: v1alpha1.AcceptedByHand}
 			}
 			args := append(append([]string{"accept"}, args...), "upgrade-node-a-1", "--kubeconfig", s.serve(t))
 			code, stdout, stderr := run(args...)
-			if code != 0 || stdout != "upgrade-node-a-1 accepted: node node-a is Verified\n" || asked != "upgrade-node-a-1" {
+			want := "upgrade-node-a-1: Fail (Fail) with peer node-b, 2026-05-04T12:00:00Z, UID u1\nnode node-a: BootID=b, Kernel=6.1.0\uFFFD[31m\n" +
+				"upgrade-node-a-1 accepted: node node-a is Verified\n"
+			if code != 0 || stdout != want || asked != "upgrade-node-a-1/u1" {
 				t.Fatalf("exit code %d, %q, it said %q; asked for %q", code, stdout, stderr, asked)
 			}
 			writes := len(s.written)
@@ -80,7 +87,7 @@ func TestAcceptRefuses(t *testing.T) {
 			args: []string{"accept", "upgrade", "node-a", "upgrade-node-a-1"},
 			change: func(s *apiServer) {
 				s.operator = func(v *v1alpha1.LatencyVerification) {
-					v.Status.AcceptRefused = &v1alpha1.AcceptRefusal{Benchmark: "upgrade-node-a-1", Message: "the node has changed"}
+					v.Status.AcceptRefused = &v1alpha1.AcceptRefusal{Benchmark: "upgrade-node-a-1/u1", Message: "the node has changed"}
 				}
 			},
 			want: []string{"refused it: the node has changed"}, wrote: true,
@@ -106,7 +113,15 @@ func TestAcceptRefuses(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			refused(t, append(c.args, "--kubeconfig", s.serve(t)), 1, c.want)
+			args := append(c.args, "--kubeconfig", s.serve(t))
+			if args[0] == "accept" && c.wrote { // It has shown the result.
+				code, _, stderr := run(args...)
+				if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want[0]) {
+					t.Errorf("exit code %d, it said %q", code, stderr)
+				}
+			} else {
+				refused(t, args, 1, c.want)
+			}
 			if (len(s.written) > 0) != c.wrote {
 				t.Errorf("it wrote %q", s.written)
 			}

@@ -44,7 +44,7 @@ func TestGate(t *testing.T) {
 	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
 	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 5500 * time.Nanosecond}}
 	against := func(ignore ...string) v1alpha1.Criteria {
-		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}, IgnoreDifferences: ignore}
+		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}, IgnoreDifferences: ignore}
 	}
 	of := func(h result.Histogram) map[string]result.Histogram { return map[string]result.Histogram{"default": h} }
 	before := func(change ...func(*result.Stored)) *Results {

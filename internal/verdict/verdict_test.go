@@ -85,7 +85,7 @@ func around(center int64, n int) []int64 {
 }
 
 func against(rules ...v1alpha1.Rule) v1alpha1.Criteria {
-	return v1alpha1.Criteria{Rules: rules, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}}
+	return v1alpha1.Criteria{Rules: rules, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}}
 }
 
 const (

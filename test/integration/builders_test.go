@@ -102,7 +102,7 @@ func (b *BenchmarkBuilder) Rule(r v1alpha1.Rule) *BenchmarkBuilder {
 
 // Against makes another benchmark the baseline.
 func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
-	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: benchmark}}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: benchmark}}}
 	return b
 }
 

@@ -1584,6 +1584,7 @@ spec:
 		Entry("no namespace", "small", "namespace: null", "{}", "spec.namespace", "Required value"),
 		Entry("a namespace that cannot exist", "small", "namespace: perf/up", "{}", "spec.namespace", "should match"),
 		Entry("no template", "small", "template: null", "{}", "spec.template", "Required value"),
+		Entry("a template whose fixed baseline any editor of the namespace can refill", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: golden}}}", "template.spec.criteria.baseline.benchmarkRef.uid", "another benchmark can have the name later"),
 		Entry("a template that compares with a matrix", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}", "template.spec.criteria.baseline.matrixRef", "use accepted"),
 		Entry("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.spec.placement.client", "must be {}"),
 		Entry("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {matchLabels: {a: b}}}, server: {}}", "template.spec.placement.client", "must be {}"),
