@@ -1021,27 +1021,29 @@ var _ = Describe("kured, simulated,", func() {
 	})
 })
 
+// as returns a client that impersonates a user with all rights.
+func as(user string) client.Client {
+	GinkgoHelper()
+	own := rest.CopyConfig(config)
+	own.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	c, err := client.New(own, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
+func policies(ctx SpecContext, namespace string) {
+	GinkgoHelper()
+	objects := objectsOf(readSample("admission.yaml", "latency: gated", gateLabel+": "+namespace, "fast-nodes", namespace,
+		"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
+	Expect(objects).To(HaveLen(4))
+	create(ctx, objects...)
+}
+
 var _ = Describe("The admission policies", func() {
 	const manager = "system:serviceaccount:tailgate-system:manager"
-	// as returns a client that impersonates a user with all rights.
-	as := func(user string) client.Client {
-		GinkgoHelper()
-		own := rest.CopyConfig(config)
-		own.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-		c, err := client.New(own, client.Options{Scheme: scheme})
-		Expect(err).NotTo(HaveOccurred())
-		return c
-	}
 	patch := func(ctx context.Context, c client.Client, o client.Object, data string, options ...client.PatchOption) error {
 		return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(data)), options...)
-	}
-	// policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
-	policies := func(ctx SpecContext, namespace string) {
-		GinkgoHelper()
-		objects := objectsOf(readSample("admission.yaml", "latency: gated", gateLabel+": "+namespace, "fast-nodes", namespace,
-			"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
-		Expect(objects).To(HaveLen(4))
-		create(ctx, objects...)
 	}
 
 	It("keep nodes cordoned, tainted and labelled while they are not verified, for all but the gate", func(ctx SpecContext) {
