@@ -521,7 +521,7 @@ var _ = Describe("The samples for upgrade tools", func() {
 	BeforeEach(installTools)
 
 	// The samples that are patches of objects of the tools.
-	patches := []string{"argocd.yaml", "hold-pod.yaml", "kured.yaml", "taint.yaml"}
+	patches := []string{"argocd.yaml", "hold-pod.yaml", "kmm.yaml", "kured.yaml", "taint.yaml"}
 
 	It("are taken by the API server, without a field that a tool does not have", func(ctx SpecContext) {
 		makeNamespace(ctx, "system-upgrade")
