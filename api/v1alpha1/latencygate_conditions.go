@@ -42,6 +42,12 @@ const (
 	ReasonNodeWriteDropped = "NodeWriteDropped"
 	// ReasonNodeContested surfaces when another client repeatedly changes a mark back.
 	ReasonNodeContested = "NodeContested"
+	// ReasonDevicesWithheld surfaces when the gate's own taint, or a cordon that its template tolerates, would unload a kernel module or
+	// keep a device plugin away from its nodes. A gate without nodes then takes none.
+	ReasonDevicesWithheld = "DevicesWithheld"
+	// ReasonTemplateTooLong surfaces when the template measures cordoned nodes for longer than the tool waits that cordons them. A gate
+	// without nodes then takes none.
+	ReasonTemplateTooLong = "TemplateTooLong"
 	// ReasonLabelMissing surfaces when no node of the gate has a label of spec.identity.labels: it is misspelt, or what sets it does not
 	// run, and a change is not noticed.
 	ReasonLabelMissing = "LabelMissing"

@@ -62,6 +62,8 @@ type Gates struct {
 	Clock clock.PassiveClock
 	// Refusals are those that the controller of the verifications met; nil if it shares none.
 	Refusals *Refusals
+
+	suppliers suppliers
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
@@ -71,6 +73,8 @@ type Gates struct {
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/finalizers,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kmm.sigs.x-k8s.io,resources=modules,verbs=list
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
@@ -97,7 +101,12 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	again, err := r.unsettled(ctx, all)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	next, memberErr := r.members(ctx, all)
+	next = controllers.Soonest(next, again)
 	chosen := choose(all.lineup)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
@@ -125,6 +134,8 @@ type survey struct {
 	invalid string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
 	refused string
+	// unsettled is condition Operational if the gate could never verify its nodes; nil if nothing is known.
+	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string
 	// leaving are the nodes that failed and are being deleted. Other nodes that are being deleted are not the gate's any more.
@@ -272,9 +283,12 @@ func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyG
 }
 
 // members creates a verification for each of the gate's nodes without one. It continues after an error, and returns the first one,
-// and when to continue.
+// and when to continue. A gate that could never verify nodes does not begin to hold them back.
 func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 	var first error
+	if s.unsettled != nil && len(s.lineup.verifications)+len(s.retained)+len(s.leaving) == 0 {
+		return 0, nil
+	}
 	for i, node := range s.missing {
 		if i == maxCreated {
 			return time.Millisecond, first

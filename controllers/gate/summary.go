@@ -124,6 +124,8 @@ func operational(s *survey, chosen choice) metav1.Condition {
 	switch {
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
+	case s.unsettled != nil:
+		return *s.unsettled
 	case s.refused != "":
 		return no(v1alpha1.ReasonVerificationRefused, "%s", text.Shorten(s.refused, 1024))
 	case len(troubled) > 0:

@@ -521,7 +521,7 @@ var _ = Describe("The samples for upgrade tools", func() {
 	BeforeEach(installTools)
 
 	// The samples that are patches of objects of the tools.
-	patches := []string{"argocd.yaml", "hold-pod.yaml", "kured.yaml", "taint.yaml"}
+	patches := []string{"argocd.yaml", "hold-pod.yaml", "kmm.yaml", "kured.yaml", "taint.yaml"}
 
 	It("are taken by the API server, without a field that a tool does not have", func(ctx SpecContext) {
 		makeNamespace(ctx, "system-upgrade")
@@ -1021,34 +1021,35 @@ var _ = Describe("kured, simulated,", func() {
 	})
 })
 
+// as returns a client that impersonates a user with all rights.
+func as(user string) client.Client {
+	GinkgoHelper()
+	own := rest.CopyConfig(config)
+	own.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	c, err := client.New(own, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
+func policies(ctx SpecContext, namespace string) {
+	GinkgoHelper()
+	objects := objectsOf(readSample("admission.yaml", `"latency"`, `"`+gateLabel+`"`, `"gated"`, `"`+namespace+`"`, "upgrade-fast-nodes", namespace+"-plan", "fast-nodes", namespace, "fast-workers", namespace,
+		"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
+	Expect(objects).To(HaveLen(6))
+	for _, o := range objects {
+		_, selects, err := unstructured.NestedMap(o.Object, "spec", "matchResources", "objectSelector")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(selects).To(BeFalse(), "whoever may change an object could take off the label of a selector")
+	}
+	create(ctx, objects...)
+}
+
 var _ = Describe("The admission policies", func() {
 	const manager = "system:serviceaccount:tailgate-system:manager"
-	// as returns a client that impersonates a user with all rights.
-	as := func(user string) client.Client {
-		GinkgoHelper()
-		own := rest.CopyConfig(config)
-		own.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-		c, err := client.New(own, client.Options{Scheme: scheme})
-		Expect(err).NotTo(HaveOccurred())
-		return c
-	}
 	patch := func(ctx context.Context, c client.Client, o client.Object, data string, options ...client.PatchOption) error {
 		return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(data)), options...)
 	}
-	// policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
-	policies := func(ctx SpecContext, namespace string) {
-		GinkgoHelper()
-		objects := objectsOf(readSample("admission.yaml", `"latency"`, `"`+gateLabel+`"`, `"gated"`, `"`+namespace+`"`, "upgrade-fast-nodes", namespace+"-plan", "fast-nodes", namespace, "fast-workers", namespace,
-			"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
-		Expect(objects).To(HaveLen(6))
-		for _, o := range objects {
-			_, selects, err := unstructured.NestedMap(o.Object, "spec", "matchResources", "objectSelector")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(selects).To(BeFalse(), "whoever may change an object could take off the label of a selector")
-		}
-		create(ctx, objects...)
-	}
-
 	It("keep nodes cordoned, tainted and labelled while they are not verified, for all but the gate", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		w := &World{Namespace: namespace}
