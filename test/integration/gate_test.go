@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -1482,7 +1483,9 @@ var _ = Describe("A rolling upgrade", func() {
 			return 9_800 + draw
 		})
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.MaxUnverified = 5, new(int32(1)) }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.MaxParallel, s.MaxUnverified = new(intstr.FromInt32(5)), new(int32(1))
+		}))
 		began := time.Now()
 		line := func(format string, args ...any) {
 			AddReportEntry(fmt.Sprintf("%5.1fs  %s", time.Since(began).Seconds(), fmt.Sprintf(format, args...)))
@@ -1655,7 +1658,7 @@ spec:
 		g := &v1alpha1.LatencyGate{}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), g)).To(Succeed())
 		Expect(g.Spec.Identity.Keys).To(HaveLen(6))
-		Expect(g.Spec.MaxParallel).To(BeEquivalentTo(1))
+		Expect(g.Spec.MaxParallel).To(HaveValue(Equal(intstr.FromString("10%"))))
 		Expect(g.Spec.HistoryLimit).To(BeEquivalentTo(3))
 		Expect(g.Spec.OnInconclusive.Action).To(Equal(v1alpha1.InconclusiveBlock))
 		Expect(g.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5), "as a benchmark's")
