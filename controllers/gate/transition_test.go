@@ -204,12 +204,12 @@ func TestAsFound(t *testing.T) {
 		"a new measurement is requested": {[]func(*world){found, func(w *world) {
 			w.verification.Annotations[v1alpha1.AnnotationVerify] = ""
 		}}, true},
-		"it failed":                  {[]func(*world){found, measured(metav1.ConditionFalse, v1alpha1.ReasonFail)}, true},
-		"another boot":               {[]func(*world){found, func(w *world) { w.node.Status.NodeInfo.BootID = "boot-2" }}, false},
-		"the Node is created again":  {[]func(*world){found, func(w *world) { w.node.UID = "other" }}, false},
-		"the Node is deleted":        {[]func(*world){found, func(w *world) { w.node = nil }}, false},
-		"the gate is created again":  {[]func(*world){func(w *world) { w.gate.UID = "other" }}, false},
-		"a change that was seen":     {[]func(*world){func(w *world) { w.verification.Status.State = v1alpha1.VerificationUnverified }}, false},
+		"it failed":                 {[]func(*world){found, measured(metav1.ConditionFalse, v1alpha1.ReasonFail)}, true},
+		"another boot":              {[]func(*world){found, func(w *world) { w.node.Status.NodeInfo.BootID = "boot-2" }}, false},
+		"the Node is created again": {[]func(*world){found, func(w *world) { w.node.UID = "other" }}, false},
+		"the Node is deleted":       {[]func(*world){found, func(w *world) { w.node = nil }}, false},
+		"the gate is created again": {[]func(*world){func(w *world) { w.gate.UID = "other" }}, false},
+		"a change that was seen":    {[]func(*world){func(w *world) { w.verification.Status.State = v1alpha1.VerificationUnverified }}, false},
 		"another machine of its name": {[]func(*world){found, func(w *world) {
 			w.node.UID, w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID = "other", "one", "two"
 		}}, false},

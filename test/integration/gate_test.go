@@ -453,6 +453,36 @@ func gateSays(ctx context.Context, g *v1alpha1.LatencyGate, conditionType string
 }
 
 var _ = Describe("A gate", func() {
+	It("holds back none of the nodes that it finds if it can measure none, and says so", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		}
+		node := func(name string) *corev1.Node {
+			n := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
+			return n
+		}
+		created := node(w.B).CreationTimestamp.Time
+		Eventually(time.Now).Should(BeTemporally(">", created.Add(time.Second))) // Times of creation are in whole seconds.
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(And(HavePrefix("False CannotSettle: none of the 2 nodes can be measured"), ContainSubstring("tainted with gpu")))
+		list := &v1alpha1.LatencyVerificationList{}
+		Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name})).To(Succeed())
+		Expect(list.Items).To(BeEmpty())
+		for _, name := range []string{w.A, w.B} {
+			Expect(node(name).Labels).NotTo(HaveKey(v1alpha1.NodeLabelVerified))
+		}
+		By("it measures them when it can")
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
+		}
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(time.Minute).Should(HavePrefix("True AllVerified"))
+	})
+
 	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
