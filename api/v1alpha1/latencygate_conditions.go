@@ -24,6 +24,9 @@ const (
 const (
 	// ReasonOperational surfaces when nothing prevents the work of the gate.
 	ReasonOperational = "Operational"
+	// ReasonCannotSettle surfaces when none of the nodes that were there before the gate can be measured until a user acts. The gate does
+	// not hold them back. Condition Ready is False.
+	ReasonCannotSettle = "CannotSettle"
 	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be parsed: the schedule causes no measurements.
 	ReasonScheduleInvalid = "ScheduleInvalid"
 	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be created: its namespace does not exist, a quota is

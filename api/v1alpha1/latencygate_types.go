@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // IdentityKey names a property of a node whose change makes a verified node unverified.
@@ -61,8 +62,31 @@ type GateTaint struct {
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
-// Enforcement lists what a gate sets in addition to the Node condition tailgate.dev/LatencyVerified, which it always sets.
+// EnforcementMode is which nodes a gate holds back.
+// +kubebuilder:validation:Enum=Enforce;EnforceChanges;Observe
+type EnforcementMode string
+
+// The modes.
+const (
+	// EnforcementAll holds back each node that is not verified.
+	EnforcementAll EnforcementMode = "Enforce"
+	// EnforcementChanges holds back a node that is not verified, unless it is as the gate found it.
+	EnforcementChanges EnforcementMode = "EnforceChanges"
+	// EnforcementNone holds back no node.
+	EnforcementNone EnforcementMode = "Observe"
+)
+
+// Enforcement lists what a gate sets in addition to the Node condition tailgate.dev/LatencyVerified, and which
+// nodes it holds back.
 type Enforcement struct {
+	// mode is Enforce (default), which holds back each node that is not verified; EnforceChanges, which does not hold back a node that is
+	// as the gate found it (status.asFound of its LatencyVerification), whatever its results are; or Observe, which holds back no node,
+	// and sets no condition, label or taint on a Node. In each mode, the gate measures all nodes, and its own conditions, its metrics
+	// and the LatencyVerifications report the results. A node that is not held back has a hold pod that is ready.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Mode EnforcementMode `json:"mode,omitempty"`
+
 	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
 	// +optional
 	Label *GateLabel `json:"label,omitempty"`
@@ -209,12 +233,14 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
-	// maxParallel is the number of nodes that are measured at once, each with its own peer, 1 to 100; default 1.
+	// maxParallel is how many nodes are measured at once: a number, 1 to 100, or a percentage of the gate's nodes, rounded up; default
+	// 10%. Each has its own peer: no node is part of two measurements at once, so that at most half of the nodes are measured at once
+	// if they are also the peers.
 	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
-	MaxParallel int32 `json:"maxParallel,omitempty"`
+	// +kubebuilder:default="10%"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number from 1 to 100, or a percentage from 1% to 100%, such as 10%"
+	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`
 
 	// onInconclusive is what the gate does after an Inconclusive verdict: Block or Retry.
 	// +optional
@@ -345,6 +371,16 @@ type LatencyGate struct {
 	// +optional
 	// +kubebuilder:default={}
 	Status LatencyGateStatus `json:"status,omitzero"`
+}
+
+// Parallel returns how many of a gate's nodes are measured at once: at least one.
+func (s *LatencyGateSpec) Parallel(nodes int) int {
+	limit := intstr.FromString("10%")
+	if s.MaxParallel != nil {
+		limit = *s.MaxParallel
+	}
+	n, _ := intstr.GetScaledValueFromIntOrPercent(&limit, nodes, true) // The API server refuses other texts, for which n is 0.
+	return max(1, n)
 }
 
 // LatencyGateList is a list of LatencyGates.

@@ -181,6 +181,18 @@ type VerificationResult struct {
 	// identitySHA256 is the digest of the node's identity when it was measured, in hex.
 	// +kubebuilder:validation:MaxLength=64
 	IdentitySHA256 string `json:"identitySHA256"`
+	// p50 is status.summary.p50 of the benchmark.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	P50 string `json:"p50,omitempty"`
+	// p99 is status.summary.p99 of the benchmark.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	P99 string `json:"p99,omitempty"`
+	// ratio is the highest estimate of a rule that compares latencies with the baseline, such as 1.04; absent if none does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Ratio string `json:"ratio,omitempty"`
 }
 
 // Setback is a step that did not succeed, with the time of the next attempt.
@@ -302,6 +314,10 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
+	// asFound is true while the node is as the gate found it: the Node is older than the gate, and its identity has not changed since the
+	// gate first saw it. With enforcement.mode EnforceChanges, such a node is not held back.
+	// +optional
+	AsFound bool `json:"asFound,omitempty"`
 	// absent are the keys of the identity that the node does not report now, for example because a device plugin, the container
 	// runtime or a labeller restarts. They keep their last values for 10 minutes, and the node is not measured meanwhile.
 	// +optional
@@ -403,8 +419,12 @@ type LatencyVerificationStatus struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].reason`
+// +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.history[0].p50`
+// +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.history[0].p99`
+// +kubebuilder:printcolumn:name="Ratio",type=string,JSONPath=`.status.history[0].ratio`
+// +kubebuilder:printcolumn:name="Measured",type=date,JSONPath=`.status.lastMeasurementTime`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.lastTransitionTime`
-// +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`
+// +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`,priority=1
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.accepted.benchmark`,priority=1
 // +kubebuilder:printcolumn:name="Retained",type=string,JSONPath=`.status.retained.reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].message`,priority=1

@@ -105,8 +105,11 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	next, memberErr := r.members(ctx, all)
-	next = controllers.Soonest(next, again)
+	next, memberErr := again, error(nil)
+	if all.settlesNever = all.never(); all.settlesNever == "" {
+		next, memberErr = r.members(ctx, all)
+		next = controllers.Soonest(next, again)
+	}
 	chosen := choose(all.lineup)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
@@ -130,6 +133,8 @@ type survey struct {
 	taken map[string][]string
 	// away is the number of verified nodes that are not ready.
 	away int32
+	// settlesNever is why the gate, which is new, holds no node back; see never.
+	settlesNever string
 	// invalid is the error in the schedule; empty if there is none.
 	invalid string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
@@ -178,15 +183,23 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	if err := r.observeHeldUp(ctx, s, measuring.Items); err != nil {
 		return nil, err
 	}
-	s.lineup.standing = standings(verifications.Items)
+	s.assign(gates.Items, nodes.Items, verifications.Items)
+	consult(s, now)
+	return s, nil
+}
+
+// assign finds the gate's nodes among all nodes of the cluster.
+func (s *survey) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications []v1alpha1.LatencyVerification) {
+	g := s.gate
+	s.lineup.standing = standings(verifications)
 	own := map[string]*v1alpha1.LatencyVerification{}
-	for i := range verifications.Items {
-		if v := &verifications.Items[i]; v.Spec.GateName == g.Name {
+	for i := range verifications {
+		if v := &verifications[i]; v.Spec.GateName == g.Name {
 			own[v.Spec.NodeName] = v
 		}
 	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for i := range nodes {
+		node := &nodes[i]
 		s.lineup.nodes[node.Name] = node
 		if !node.DeletionTimestamp.IsZero() {
 			s.leave(own, node)
@@ -195,7 +208,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		if !selects(g, node) {
 			continue
 		}
-		if owner := ownerOf(node, gates.Items); owner != nil && owner.Name != g.Name {
+		if owner := ownerOf(node, gates); owner != nil && owner.Name != g.Name {
 			s.taken[owner.Name] = append(s.taken[owner.Name], node.Name)
 			continue
 		}
@@ -213,8 +226,6 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		}
 	}
 	slices.SortFunc(s.missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	consult(s, now)
-	return s, nil
 }
 
 // leave takes a node that is being deleted off the gate's verifications: it cannot be made the gate's again. One that failed still

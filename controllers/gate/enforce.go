@@ -227,6 +227,7 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	}
 	if owner := ownerOf(node, gates); owner != nil {
 		heir := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(owner.Name, node.Name)}}
+		heir.Status.AsFound = older(node, owner)
 		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool { return o.Spec.GateName == owner.Name && !foreign(&o, owner) }); i >= 0 {
 			heir = &others[i]
 		}

@@ -45,7 +45,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			ReadinessGates:                []corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}},
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
-				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(v),
+				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(gate, v),
 				// No CPU: on a node that allocates whole CPUs, the smallest request would take a whole CPU from other pods.
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
@@ -62,12 +62,15 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 // the kernel that the container sees with the verified ones, if they are part of the identity: after a boot the kubelet
 // runs the container again, and it does not become ready, whether or not a manager runs. Neither changes while the container
 // runs, so that the probe need not run often.
-func probeOf(v *v1alpha1.LatencyVerification) *corev1.Probe {
+func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev1.Probe {
 	probe := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{pods.Agent, "unverified"}}},
 		PeriodSeconds: 3600,
 	}
-	if v.Status.State == v1alpha1.VerificationVerified {
+	switch {
+	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || v.Status.State != v1alpha1.VerificationVerified && !held(gate, v):
+		probe.Exec.Command[1] = "verified"
+	case v.Status.State == v1alpha1.VerificationVerified:
 		probe.Exec.Command[1] = "verified"
 		for _, key := range []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel} {
 			if value, ok := v.Status.Identity[string(key)]; ok {
@@ -180,14 +183,14 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		// node back.
 		var err error
 		if !v.Status.Free() {
-			err = r.holdCondition(ctx, pod, v)
+			err = r.holdCondition(ctx, pod, w.gate, v)
 		}
 		if err = cmp.Or(controllers.Delete(ctx, r.Client, pod), err); err != nil {
 			err = refused("deleted", err)
 		}
 		return again, err
 	default:
-		if err := r.holdCondition(ctx, pod, v); err != nil {
+		if err := r.holdCondition(ctx, pod, w.gate, v); err != nil {
 			err = refused("changed", err)
 			return again, err
 		}
@@ -215,10 +218,10 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 }
 
 // holdCondition sets the condition for which the pod's readiness waits.
-func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, v *v1alpha1.LatencyVerification) error {
+func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
 	status, reason := corev1.ConditionFalse, string(v.Status.State)
 	switch {
-	case v.Status.Free():
+	case v.Status.Free(), !held(gate, v):
 		status = corev1.ConditionTrue
 	case v.Status.State == v1alpha1.VerificationVerified:
 		reason = v1alpha1.ReasonNodeNotReady

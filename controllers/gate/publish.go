@@ -28,13 +28,28 @@ type publication struct {
 	taint *corev1.Taint
 }
 
-// publicationOf returns the marks for a verification. While the node waits and is measured, the condition says why it is held
+// held reports whether a gate holds back the node of a verification while it is not verified.
+func held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
+	mode := gate.Spec.Enforcement.Mode
+	return mode != v1alpha1.EnforcementNone && (mode != v1alpha1.EnforcementChanges || !v.Status.AsFound)
+}
+
+// older reports whether a node was there before a gate.
+func older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
+	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
+}
+
+// publicationOf returns the marks for a verification: none for a node that is not held back whatever its state, so that nothing
+// mistakes it for one that is. While the node waits and is measured, the condition says why it is held
 // back, but not how far the measurement is, which would need one more write.
 func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
 	status := v.Status
+	verified := status.State == v1alpha1.VerificationVerified
+	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !verified && !held(gate, v) {
+		return publication{}
+	}
 	p := publication{condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
 	see := "see kubectl get latencyverifications.tailgate.dev " + v.Name + " -o wide"
-	verified := status.State == v1alpha1.VerificationVerified
 	switch status.State {
 	case v1alpha1.VerificationVerified:
 		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Verified().Reason, see

@@ -105,7 +105,7 @@ type obstacle struct {
 // the slots that no other node waits for. It is deterministic, and its only side effect is to add the chosen nodes to l.busy.
 func choose(l lineup) choice {
 	c := choice{waiting: map[string]string{}}
-	free := int(l.gate.Spec.MaxParallel) - l.measuring
+	free := l.gate.Spec.Parallel(len(l.verifications)) - l.measuring
 	peers := l.peers()
 	var queue []*v1alpha1.LatencyVerification
 	for _, v := range l.verifications {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -62,7 +63,7 @@ func waitingSince(d time.Duration) func(*v1alpha1.LatencyVerification) {
 func TestChooseStarts(t *testing.T) {
 	waits, verified := waitingSince(time.Minute), in(v1alpha1.VerificationVerified)
 	parallel := func(n int32) func(*v1alpha1.LatencyGate) {
-		return func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = n }
+		return func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(n)) }
 	}
 	node := func(name string, change func(*corev1.Node)) func(*lineup) {
 		return func(l *lineup) { change(l.nodes[name]) }
@@ -232,7 +233,7 @@ func TestChooseDue(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = c.parallel })
+			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(c.parallel)) })
 			l := makeLineup(g, c.verifications...)
 			l.fired = ago(2 * time.Hour)
 			if c.change != nil {
@@ -280,7 +281,7 @@ func TestChooseKeepsNodesApart(t *testing.T) {
 					}
 					all = append(all, v)
 				}
-				got := choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = slots }), all...))
+				got := choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(slots)) }), all...))
 				seen := map[string]bool{}
 				for _, s := range got.starts {
 					for _, name := range []string{s.verification.Spec.NodeName, s.peer} {
@@ -380,7 +381,7 @@ func TestPeersInAnyOrder(t *testing.T) {
 			all = append(all, makeVerification(name, waitingSince(time.Minute)))
 		}
 		slices.Reverse(all)
-		got := fmt.Sprint(started(choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = 2 }), all...))))
+		got := fmt.Sprint(started(choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(2)) }), all...))))
 		if want == "" {
 			want = got
 		}

@@ -122,6 +122,8 @@ func operational(s *survey, chosen choice) metav1.Condition {
 	troubled := setbacks(slices.Concat(s.lineup.verifications, s.retained))
 	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.unmeasurable, chosen.overlong
 	switch {
+	case s.settlesNever != "":
+		return no(v1alpha1.ReasonCannotSettle, "none of the %d nodes can be measured, so that the gate does not hold them back; %s", len(s.missing), text.Shorten(s.settlesNever, 1024))
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
 	case s.unsettled != nil:
@@ -147,7 +149,14 @@ func operational(s *survey, chosen choice) metav1.Condition {
 	if missing := s.missingLabel(); missing != "" {
 		return no(v1alpha1.ReasonLabelMissing, "spec.identity.labels: no node of the gate has label %s, so that its change is not noticed; correct its name, or set it on the nodes", missing)
 	}
-	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, "the gate handles every selected node")
+	message := "the gate handles every selected node"
+	switch s.gate.Spec.Enforcement.Mode {
+	case v1alpha1.EnforcementNone:
+		message += "; it holds none back: spec.enforcement.mode is Observe"
+	case v1alpha1.EnforcementChanges:
+		message += "; it holds back only nodes that changed: spec.enforcement.mode is EnforceChanges"
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, message)
 }
 
 // missingLabel returns the first label of the identity that no node of the gate has; empty if there is none.

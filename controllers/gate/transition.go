@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -82,6 +83,7 @@ const (
 	fieldSetback       statusField = "setback"
 	fieldChanged       statusField = "changed"
 	fieldAcceptRefused statusField = "acceptRefused"
+	fieldAsFound       statusField = "asFound"
 	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, and markSetbacks, which is about the Node.
 	fieldAll statusField = "all but number, retained, markSetbacks"
 )
@@ -99,8 +101,8 @@ var transitions = []transition{
 	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
 		resets: slices.Concat(tries, []statusField{fieldAcceptRefused}), counts: fieldChanged},
 	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified, resets: []statusField{fieldAll}},
-	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
-	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
+	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused, fieldAsFound})},
+	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused, fieldAsFound})},
 	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 	{event: eventDue, when: "the schedule requests it", from: concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged})},
@@ -182,6 +184,8 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 		status.Changed = nil
 	case fieldAcceptRefused:
 		status.AcceptRefused = nil
+	case fieldAsFound:
+		status.AsFound = false
 	case fieldAll:
 		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks}
 	}
@@ -199,7 +203,7 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusFie
 	case fieldSuspectPeer:
 		status.SuspectPeer = h.suspect
 	case fieldChanged:
-		status.Changed = h.changed
+		status.Changed, status.AsFound = h.changed, status.AsFound && len(h.changed) == 0
 	case fieldSetback:
 		status.Setback = setback(status.Setback, h.reason, h.message, h.now)
 		if b := status.Benchmark; b != nil {
@@ -258,6 +262,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
 	if s.event.begins() {
+		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && older(w.node, w.gate)
 		if status.NodeUID != string(w.node.UID) {
 			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
 		}
@@ -439,10 +444,27 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: status.Benchmark.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
-		Peer: status.Benchmark.Peer, IdentitySHA256: digest, ResultPin: pin,
+		Peer: status.Benchmark.Peer, IdentitySHA256: digest, ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
 	})
+	if s := w.benchmark.Status.Summary; s != nil {
+		status.History[0].P50, status.History[0].P99 = s.P50, s.P99
+	}
 	status.History = status.History[:min(len(status.History), int(w.gate.Spec.HistoryLimit))]
 	return nil
+}
+
+// ratio returns the highest estimate of the rules that compare latencies with a baseline; empty if there is none.
+func ratio(verdict *v1alpha1.Verdict) string {
+	highest, found := 0.0, ""
+	if verdict == nil {
+		return found
+	}
+	for _, r := range verdict.Rules {
+		if value, err := strconv.ParseFloat(r.Estimate, 64); err == nil && r.Baseline != nil && r.Unit == "Nanoseconds" && value > highest {
+			highest, found = value, r.Estimate
+		}
+	}
+	return found
 }
 
 // reportedChecks are the checks of an endpoint's proof that describe its NIC and Onload.

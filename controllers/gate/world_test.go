@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -26,7 +27,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 	g := &v1alpha1.LatencyGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "uid-gate", CreationTimestamp: metav1.NewTime(ago(24 * time.Hour))},
 		Spec: v1alpha1.LatencyGateSpec{
-			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"role": "fast"}}, Namespace: "perf", MaxParallel: 1, HistoryLimit: 3,
+			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"role": "fast"}}, Namespace: "perf", MaxParallel: new(intstr.FromInt32(1)), HistoryLimit: 3,
 			ReleaseAfter: metav1.Duration{Duration: time.Hour},
 			Identity: v1alpha1.GateIdentity{
 				Keys:   []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel, v1alpha1.IdentityDevices},

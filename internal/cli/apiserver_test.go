@@ -182,8 +182,14 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		}
 		s.answer(w, http.StatusOK, list)
 	})
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		s.answer(w, http.StatusOK, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			s.refuse(w, apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		found := slices.DeleteFunc(slices.Clone(s.nodes), func(n corev1.Node) bool { return !selector.Matches(labels.Set(n.Labels)) })
+		s.answer(w, http.StatusOK, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: found})
 	})
 	for path, kind := range map[string][2]string{
 		"/api/v1/pods": {"v1", "PodList"}, "/apis/scheduling.k8s.io/v1/priorityclasses": {"scheduling.k8s.io/v1", "PriorityClassList"},

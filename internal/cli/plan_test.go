@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -327,5 +328,92 @@ func TestPlanOfTheSamples(t *testing.T) {
 	})
 	if err != nil || planned < 9 {
 		t.Errorf("%d samples, %v", planned, err)
+	}
+}
+
+// fleet is a gate that measures two nodes at once.
+const fleet = `
+apiVersion: tailgate.dev/v1alpha1
+kind: LatencyGate
+metadata: {name: up}
+spec:
+  nodeSelector: {matchLabels: {role: fast}}
+  namespace: gates
+  maxParallel: 2
+  template:
+    spec:
+      tool: pinger
+      workload: {protocols: [TCP], messageSizes: [64], duration: 2s, warmup: 0s}
+      rounds: 2
+      placement: {client: {}, server: {}}
+      criteria: {rules: [{metric: p99, maxIncrease: 10%}], baseline: {accepted: {}}}
+`
+
+// A plan of a gate shows its waves without a cluster, what it would hold back, and what its rules cannot decide.
+func TestPlanOfALatencyGate(t *testing.T) {
+	cases := map[string]struct {
+		spec   string
+		change func([]corev1.Node)
+		code   int
+		want   []string
+	}{
+		"four nodes, two at once": {"", func([]corev1.Node) {}, 0, []string{
+			"up: pinger, HalfRTT", "4 nodes, of which it would measure 4, and hold back 4 now: node-a, node-b, node-c, node-d",
+			"1     node-a to node-b, node-c to node-d", "2     node-b to ", "total measuring time 8s", "of each of 4 pairs in 2 slots",
+			"no rule has an absolute limit, so that the next result of 4 nodes without an accepted result is Inconclusive", "accept up -l SELECTOR",
+		}},
+		"mode Observe": {"  enforcement: {mode: Observe, taint: {effect: NoSchedule}}\n", func([]corev1.Node) {}, 0, []string{"and hold back 0 now: none"}},
+		"nodes that were there before": {"  enforcement: {mode: EnforceChanges}\n", func(nodes []corev1.Node) {
+			for i := range nodes[:3] {
+				nodes[i].CreationTimestamp = metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			}
+			nodes[3].CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
+		}, 0, []string{"hold back 1 now: node-d"}},
+		"a taint that the template does not tolerate": {"", func(nodes []corev1.Node) {
+			nodes[3].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+		}, 0, []string{"of which it would measure 3", "not measured: node-d: the node is tainted with gpu"}},
+		"one node": {"", func(nodes []corev1.Node) {
+			for i := range nodes[1:] {
+				nodes[i+1].Labels = nil
+			}
+		}, 1, []string{"hold back 0 now: none", "obstacle: node-a: there is no other node to measure it with", "CannotSettle", "LatencyGate up would not be accepted now"}},
+		"peers without CPUs": {"", func(nodes []corev1.Node) {
+			for i := range nodes {
+				nodes[i].Status.Allocatable["cpu"] = resource.MustParse("500m")
+			}
+		}, 1, []string{"whole CPUs", "InsufficientCPU"}},
+		"no node of the gate": {"", func(nodes []corev1.Node) {
+			for i := range nodes {
+				nodes[i].Labels = nil
+			}
+		}, 0, []string{"0 nodes, of which it would measure 0"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			nodes := makeNodes("node-a", "node-b", "node-c", "node-d")
+			for i := range nodes {
+				nodes[i].Labels = map[string]string{"role": "fast"}
+			}
+			c.change(nodes)
+			list, err := yaml.Marshal(corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: nodes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			for file, content := range map[string][]byte{"gate.yaml": []byte(strings.Replace(fleet, "  template:", c.spec+"  template:", 1)), "nodes.yaml": list} {
+				if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			code, stdout, stderr := run("plan", "-f", filepath.Join(dir, "gate.yaml"), "--nodes", filepath.Join(dir, "nodes.yaml"))
+			if code != c.code {
+				t.Errorf("exit code %d; it printed\n%s\nand said %q", code, stdout, stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout+stderr, want) {
+					t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+				}
+			}
+		})
 	}
 }

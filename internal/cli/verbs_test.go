@@ -110,7 +110,8 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a benchmark or a matrix":         {[]string{"get", ""}, benchmarks + mesh},
+		"a benchmark or a matrix":         {[]string{"export", ""}, benchmarks + mesh},
+		"or a gate":                       {[]string{"get", ""}, benchmarks + mesh + "lgate/upgrade\n"},
 		"and no second one":               {[]string{"get", "sweep", ""}, ""},
 		"two of them":                     {[]string{"compare", "sweep", ""}, benchmarks},
 		"and more of them":                {[]string{"compare", "sweep", "mesh", ""}, benchmarks},

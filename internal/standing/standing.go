@@ -114,6 +114,8 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 		s.Outcome = v1alpha1.VerdictPass
 	case passed.Status == metav1.ConditionFalse && passed.Reason != v1alpha1.ReasonTooManyUnverified:
 		s.Outcome = v1alpha1.VerdictFail
+	case operational != nil && operational.Reason == v1alpha1.ReasonCannotSettle:
+		s.Outcome, s.Reason, s.Message = v1alpha1.VerdictInconclusive, operational.Reason, operational.Message
 	case passed.Reason != v1alpha1.ReasonNoNodes && passed.Reason != v1alpha1.ReasonNodesNotReady && waiting == 0 && n.Measuring == 0:
 		s.Outcome = v1alpha1.VerdictInconclusive
 	default:

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -452,6 +453,36 @@ func gateSays(ctx context.Context, g *v1alpha1.LatencyGate, conditionType string
 }
 
 var _ = Describe("A gate", func() {
+	It("holds back none of the nodes that it finds if it can measure none, and says so", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		}
+		node := func(name string) *corev1.Node {
+			n := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
+			return n
+		}
+		created := node(w.B).CreationTimestamp.Time
+		Eventually(time.Now).Should(BeTemporally(">", created.Add(time.Second))) // Times of creation are in whole seconds.
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(And(HavePrefix("False CannotSettle: none of the 2 nodes can be measured"), ContainSubstring("tainted with gpu")))
+		list := &v1alpha1.LatencyVerificationList{}
+		Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name})).To(Succeed())
+		Expect(list.Items).To(BeEmpty())
+		for _, name := range []string{w.A, w.B} {
+			Expect(node(name).Labels).NotTo(HaveKey(v1alpha1.NodeLabelVerified))
+		}
+		By("it measures them when it can")
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
+		}
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(time.Minute).Should(HavePrefix("True AllVerified"))
+	})
+
 	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
@@ -1482,7 +1513,9 @@ var _ = Describe("A rolling upgrade", func() {
 			return 9_800 + draw
 		})
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.MaxUnverified = 5, new(int32(1)) }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.MaxParallel, s.MaxUnverified = new(intstr.FromInt32(5)), new(int32(1))
+		}))
 		began := time.Now()
 		line := func(format string, args ...any) {
 			AddReportEntry(fmt.Sprintf("%5.1fs  %s", time.Since(began).Seconds(), fmt.Sprintf(format, args...)))
@@ -1656,7 +1689,7 @@ spec:
 		g := &v1alpha1.LatencyGate{}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), g)).To(Succeed())
 		Expect(g.Spec.Identity.Keys).To(HaveLen(6))
-		Expect(g.Spec.MaxParallel).To(BeEquivalentTo(1))
+		Expect(g.Spec.MaxParallel).To(HaveValue(Equal(intstr.FromString("10%"))))
 		Expect(g.Spec.HistoryLimit).To(BeEquivalentTo(3))
 		Expect(g.Spec.OnInconclusive.Action).To(Equal(v1alpha1.InconclusiveBlock))
 		Expect(g.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5), "as a benchmark's")

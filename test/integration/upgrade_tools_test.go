@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -732,7 +733,7 @@ var _ = Describe("kubectl wait and the gate's command", func() {
 		Eventually(codes).Should(Receive(Equal(0)))
 		Eventually(codes).Should(Receive(Equal(0)))
 		By("a spec that the operator has not looked at yet, which only the command knows")
-		g.Spec.MaxParallel++
+		g.Spec.MaxParallel = new(intstr.FromInt32(2))
 		Expect(k8s.Update(ctx, g)).To(Succeed())
 		expect(3, "1s")
 		By("another gate, for which it has no right")
@@ -794,7 +795,7 @@ var _ = Describe("Verdicts over HTTP", func() {
 		Expect(k8s.Status().Update(ctx, b)).To(Succeed())
 		expect("POST", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token, 412, verdicthttp.Inconclusive, "Inconclusive")
 		By("a spec that the operator has not looked at yet")
-		g.Spec.MaxParallel++
+		g.Spec.MaxParallel = new(intstr.FromInt32(2))
 		Expect(k8s.Update(ctx, g)).To(Succeed())
 		expect("POST", gate, reader.Token, 412, verdicthttp.Pending, "NotObserved")
 		By("metrics, for which the right to a verdict is none")
@@ -1274,7 +1275,7 @@ var _ = Describe("The admission policies", func() {
 		By("a gate that has passed, but not as it is now")
 		say(ctx, g, metav1.ConditionTrue, v1alpha1.ReasonAllVerified, allVerified)
 		Eventually(unpause).Should(Succeed())
-		g.Spec.MaxParallel++
+		g.Spec.MaxParallel = new(intstr.FromInt32(2))
 		Expect(k8s.Update(ctx, g)).To(Succeed())
 		Eventually(unpause).Should(MatchError(ContainSubstring("LatencyGate " + namespace + " has not passed")))
 		By("a gate that has passed")
