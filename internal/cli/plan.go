@@ -92,10 +92,10 @@ type Planned struct {
 	// MeasuringSeconds is the pure measuring time of all runs, with warm-ups; pairs that are measured at the same time count
 	// once. It does not include the start and end of pods.
 	MeasuringSeconds float64 `json:"measuringSeconds"`
-	// ExtendRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; ExtendSeconds is their
+	// MoreRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; MoreSeconds is their
 	// measuring time.
-	ExtendRounds  int32   `json:"extendRounds,omitempty"`
-	ExtendSeconds float64 `json:"extendSeconds,omitempty"`
+	MoreRounds  int32   `json:"moreRounds,omitempty"`
+	MoreSeconds float64 `json:"moreSeconds,omitempty"`
 	// Notes are further remarks on the plan.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -273,10 +273,8 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 		p.Runs = append(p.Runs, run)
 	}
 	p.MeasuringSeconds = (total * times).Seconds()
-	if b.Spec.Criteria != nil && b.Status.ExtendedRounds == 0 {
-		p.ExtendRounds = b.Spec.Criteria.ExtendRounds
-		p.ExtendSeconds = (total * times * time.Duration(p.ExtendRounds) / time.Duration(plan.Rounds(b))).Seconds()
-	}
+	p.MoreRounds = max(0, plan.MaxRounds(b.Spec)-plan.Rounds(b))
+	p.MoreSeconds = (total * times * time.Duration(p.MoreRounds) / time.Duration(plan.Rounds(b))).Seconds()
 	return p
 }
 
@@ -356,8 +354,8 @@ func (p Planned) table(w io.Writer) error {
 		fmt.Fprintf(w, ", %d of each of %d pairs in %d slots", len(p.Runs), pairs, len(p.Slots))
 	}
 	fmt.Fprintln(w, ", without the start and end of the pods of each run")
-	if p.ExtendRounds > 0 {
-		fmt.Fprintf(w, "if the verdict is Inconclusive, %d more rounds, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
+	if p.MoreRounds > 0 {
+		fmt.Fprintf(w, "if the verdict is Inconclusive, %d more rounds, once: %s\n", p.MoreRounds, duration(p.MoreSeconds))
 	}
 	if p.LeftOut != "" {
 		fmt.Fprintf(w, "left out: %s\n", p.LeftOut)
