@@ -124,7 +124,8 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.lossAfter) || self.tool == 'pinger' && self.workload.protocols.exists(p, p != 'TCP')",message="spec.workload.lossAfter: only pinger has this setting, for UDP and Multicast; use it, or remove lossAfter"
 // +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf reports only p50, p90 and p99; use one of these, or pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
-// +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.criteria) || !has(self.criteria.extendRounds) || (self.rounds + self.criteria.extendRounds) * self.variants.size() <= 400",message="spec.criteria.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
+// +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.maxRounds) || self.maxRounds * self.variants.size() <= 400",message="spec.maxRounds: maxRounds times variants must be at most 400"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxRounds) || self.maxRounds >= self.rounds",message="spec.maxRounds: must be at least spec.rounds; the same number means that the rules are evaluated once"
 // +kubebuilder:validation:XValidation:rule="!has(self.criteria) || !has(self.criteria.baseline) || !has(self.criteria.baseline.variant) || has(self.variants) && self.variants.exists(v, v.name == self.criteria.baseline.variant)",message="spec.criteria.baseline.variant: must be one of spec.variants"
 // +kubebuilder:validation:XValidation:rule="!has(self.criteria) || self.criteria.rules.all(r, !has(r.variants) || r.variants.all(n, has(self.variants) ? self.variants.exists(v, v.name == n) : n == 'default'))",message="spec.criteria.rules: variants must be among spec.variants; without spec.variants there is one variant, named default"
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.protocol) || self.headline.protocol in self.workload.protocols",message="spec.headline.protocol: must be one of workload.protocols"
@@ -140,13 +141,21 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:default={}
 	Workload Workload `json:"workload,omitzero"`
 
-	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 5. The round is the unit of
-	// the statistics: more rounds, not longer rounds, make a comparison more precise.
+	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 6, the fewest with which an absolute
+	// limit can be decided. The round is the unit of the statistics: more rounds, not longer rounds, make a comparison more precise.
 	// +optional
-	// +kubebuilder:default=5
+	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Rounds int32 `json:"rounds,omitempty"`
+
+	// maxRounds is the number of rounds up to which a benchmark with criteria is measured, 1 to 100 and at least rounds; default 20, or
+	// rounds if that is more. If the verdict after rounds is Inconclusive and more rounds may decide it, the missing rounds are added once,
+	// and all rounds are judged together, for the last time. A benchmark that is complete measures no more rounds.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxRounds int32 `json:"maxRounds,omitempty"`
 
 	// placement selects the nodes of client and server, and their CPUs and memory.
 	// +optional
@@ -454,7 +463,7 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	CPUs *EndpointCPUs `json:"cpus,omitempty"`
 
-	// extendedRounds is the number of rounds that were added because the verdict of the planned rounds was Inconclusive. Rounds
+	// extendedRounds is the number of rounds that were added up to spec.maxRounds because the verdict of the planned rounds was Inconclusive. Rounds
 	// are added at most once.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

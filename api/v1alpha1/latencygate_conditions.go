@@ -130,8 +130,6 @@ const (
 	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified: a measurement with another peer
 	// shows which of the two is slow.
 	ReasonSecondPeer = "SecondPeer"
-	// ReasonRetry surfaces when nothing could be concluded, and onInconclusive asks for another measurement.
-	ReasonRetry = "Retry"
 	// ReasonBenchmarkDeleted surfaces when a user deleted the benchmark that measured the node. The gate creates it again
 	// twice; then this is a reason of state Inconclusive.
 	ReasonBenchmarkDeleted = "BenchmarkDeleted"

@@ -110,34 +110,6 @@ type GateLabel struct{}
 // GateHoldPod has the settings of the hold pods. It has none yet: write holdPod: {}.
 type GateHoldPod struct{}
 
-// InconclusiveAction is what a gate does after an Inconclusive verdict.
-// +kubebuilder:validation:Enum=Block;Retry
-type InconclusiveAction string
-
-// The actions.
-const (
-	// InconclusiveBlock keeps nodes unverified until a user acts.
-	InconclusiveBlock InconclusiveAction = "Block"
-	// InconclusiveRetry measures nodes again, a number of times, before that.
-	InconclusiveRetry InconclusiveAction = "Retry"
-)
-
-// OnInconclusive is what a gate does after an Inconclusive verdict, which is never a pass.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.action == 'Retry'",message="retries belongs to action Retry"
-type OnInconclusive struct {
-	// action is Block (default) or Retry.
-	// +optional
-	// +kubebuilder:default=Block
-	Action InconclusiveAction `json:"action,omitempty"`
-
-	// retries is how many times a node is measured again, 1 to 5; default 1.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=5
-	Retries int32 `json:"retries,omitempty"`
-}
-
 // LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and how nodes are held
 // back.
 //
@@ -241,11 +213,6 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number from 1 to 100, or a percentage from 1% to 100%, such as 10%"
 	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`
-
-	// onInconclusive is what the gate does after an Inconclusive verdict: Block or Retry.
-	// +optional
-	// +kubebuilder:default={}
-	OnInconclusive OnInconclusive `json:"onInconclusive,omitzero"`
 
 	// historyLimit is the number of benchmarks of each node that are kept, 1 to 10; default 3. The accepted benchmark and the first
 	// of its epoch are kept in addition.

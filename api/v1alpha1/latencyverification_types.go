@@ -339,10 +339,6 @@ type LatencyVerificationStatus struct {
 	// benchmark is the benchmark that measures the node now.
 	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
-	// retried is the number of repeated measurements since the node became unverified, because the verdict was Inconclusive.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Retried int32 `json:"retried,omitempty"`
 	// lost is the number of benchmarks since then that users deleted or edited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

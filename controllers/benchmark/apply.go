@@ -97,7 +97,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			}
 		}
 	case stepExtend:
-		b.Status.ExtendedRounds = b.Spec.Criteria.ExtendRounds
+		b.Status.ExtendedRounds = plan.MaxRounds(b.Spec) - b.Spec.Rounds
 	case stepComplete, stepFail:
 		b.Status.CompletionTime = &metav1.Time{Time: w.now}
 	}

@@ -23,7 +23,7 @@ func decideIdle(w *world) step {
 	run, last := next.run, next.last
 	if run == nil && w.undecided != "" {
 		return step{kind: stepExtend, reason: v1alpha1.ReasonQueued,
-			message: fmt.Sprintf("measuring %d more rounds, because %d rounds were not enough for a verdict: %s", b.Spec.Criteria.ExtendRounds, b.Spec.Rounds, w.undecided)}
+			message: fmt.Sprintf("measuring %d more rounds, because %d rounds were not enough for a verdict: %s", plan.MaxRounds(b.Spec)-b.Spec.Rounds, b.Spec.Rounds, w.undecided)}
 	}
 	if run == nil {
 		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}

@@ -243,9 +243,6 @@ type judgement struct {
 // judgement reads the results of both sides and judges them. Defects of the results are in the verdict; an error may
 // not occur again in another reconcile.
 func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
-	gate := b.Spec.Criteria.DeepCopy()
-	// The status records that the data are judged twice, even if the criteria have changed.
-	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
 	r.stored.reading.Lock()
 	defer r.stored.reading.Unlock()
 	candidate, err := r.candidateResults(ctx, b)
@@ -266,7 +263,7 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 		}
 		before = &results
 	}
-	j, err := judge.Gate(*gate, candidate, before)
+	j, err := judge.Gate(*b.Spec.Criteria, candidate, before)
 	if err != nil {
 		return judgement{status: unreadable(err)}, nil
 	}
@@ -335,10 +332,10 @@ func (r *Reconciler) baselineResults(ctx context.Context, b *v1alpha1.LatencyBen
 	return results, nil
 }
 
-// undecided returns the verdict's message if all planned runs are measured, the verdict is Inconclusive, the criteria
-// request more rounds in this case, and more rounds may decide. Otherwise it returns an empty string.
+// undecided returns the verdict's message if all planned runs are measured, and more rounds may decide. Otherwise it returns an empty
+// string.
 func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
-	if b.Spec.Criteria == nil || b.Spec.Criteria.ExtendRounds == 0 || b.Status.ExtendedRounds > 0 {
+	if plan.MaxRounds(b.Spec) <= plan.Rounds(b) {
 		return "", nil
 	}
 	baseline, err := r.baseline(ctx, b)

@@ -124,11 +124,11 @@ func few(t *testing.T) func(string, []tool.Cell) []result.Cell {
 	}
 }
 
-// small returns a benchmark of five rounds of one cell, complete and stored.
+// small returns a benchmark of six rounds of one cell, complete and stored.
 func small(t *testing.T, name string) (*v1alpha1.LatencyBenchmark, func(run string) map[string][]byte) {
 	b := makeWorld().benchmark
 	b.Name, b.UID = name, types.UID("uid-"+name)
-	b.Spec.Tool, b.Spec.Rounds, b.Spec.LatencyType = v1alpha1.ToolPinger, 5, v1alpha1.LatencyHalfRTT
+	b.Spec.Tool, b.Spec.Rounds, b.Spec.LatencyType = v1alpha1.ToolPinger, 6, v1alpha1.LatencyHalfRTT
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
 	content := documents(t, few(t), b)
 	store(b, content)
@@ -216,7 +216,7 @@ func TestSummarizeAfterJudge(t *testing.T) {
 		if err := r.summarize(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.Status.Results[0].Samples; got != 50_000 {
+		if got := b.Status.Results[0].Samples; got != 60_000 {
 			t.Errorf("%d samples in all rounds", got)
 		}
 	}

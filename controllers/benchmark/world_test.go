@@ -161,7 +161,7 @@ func withAttempt(run string, attempt int32, outcome string, ended time.Duration)
 
 // undecided gives the world criteria that request more rounds, and a verdict that needs them.
 func undecided(w *world) {
-	w.benchmark.Spec.Criteria = &v1alpha1.Criteria{ExtendRounds: 4}
+	w.benchmark.Spec.Criteria, w.benchmark.Spec.MaxRounds = &v1alpha1.Criteria{}, 6
 	w.undecided = "p99 is Inconclusive"
 }
 

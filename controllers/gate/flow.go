@@ -267,14 +267,14 @@ func measuring(w *world) step {
 	}
 	switch {
 	case passed.Status == metav1.ConditionTrue && w.replaced != "":
-		return inconclusive(w, v1alpha1.ReasonBaselineMissing, fmt.Sprintf("LatencyBenchmark %s, with which it was compared, is not the one that was accepted; accept another result: annotation %s",
+		return inconclusive(v1alpha1.ReasonBaselineMissing, fmt.Sprintf("LatencyBenchmark %s, with which it was compared, is not the one that was accepted; accept another result: annotation %s",
 			w.replaced, v1alpha1.AnnotationAccept))
 	case passed.Status == metav1.ConditionTrue:
 		return drift(w, passed.Message)
 	case passed.Status == metav1.ConditionFalse:
 		return failed(w, v1alpha1.ReasonFail, passed.Message)
 	default:
-		return inconclusive(w, passed.Reason, passed.Message)
+		return inconclusive(passed.Reason, passed.Message)
 	}
 }
 
@@ -363,7 +363,7 @@ func drift(w *world, message string) step {
 	case w.drift.Outcome == v1alpha1.VerdictFail:
 		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small regressions have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
 	default:
-		return inconclusive(w, v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed against the last accepted result, but not against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
+		return inconclusive(v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed against the last accepted result, but not against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
 	}
 }
 
@@ -387,12 +387,9 @@ func failed(w *world, reason, message string) step {
 	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
 }
 
-// inconclusive returns the step for a result from which nothing can be concluded.
-func inconclusive(w *world, reason, message string) step {
-	on := w.gate.Spec.OnInconclusive
-	if on.Action == v1alpha1.InconclusiveRetry && w.verification.Status.Retried < max(1, on.Retries) {
-		return step{event: eventRetry, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measuring again, because the result is inconclusive (%s): %s", reason, message)}
-	}
+// inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its
+// looks, and another one would add to its error.
+func inconclusive(reason, message string) step {
 	return step{event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
 

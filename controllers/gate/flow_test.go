@@ -37,12 +37,6 @@ func peerNotVerified(w *world) { w.verification.Status.Benchmark.PeerVerified = 
 
 func suspected(w *world) { w.verification.Status.SuspectPeer = "c" }
 
-func retrying(n int32) func(*world) {
-	return func(w *world) {
-		w.gate.Spec.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: n}
-	}
-}
-
 func drifted(outcome v1alpha1.VerdictOutcome) func(*world) {
 	return func(w *world) { w.drift = &v1alpha1.Verdict{Outcome: outcome, Message: "p99 grew by 12%"} }
 }
@@ -239,10 +233,7 @@ func TestDecide(t *testing.T) {
 		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
 		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), eventFailed, failedState, v1alpha1.ReasonFail, ""},
 		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
-		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
-		"retries without a number are one":             {all(unknown, retrying(0)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, ""},
-		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
-		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }, retrying(5)), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate latencyverifications.tailgate.dev up.a tailgate.dev/accept=up-a-4"},
+		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate latencyverifications.tailgate.dev up.a tailgate.dev/accept=up-a-4"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -462,8 +453,8 @@ func TestNext(t *testing.T) {
 		}
 	})
 	t.Run("a new verification forgets the last attempt and keeps the accepted result", func(t *testing.T) {
-		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried, s.Lost = 1, 1 })))
-		if got.Retried != 0 || got.Lost != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
+		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Lost = 1 })))
+		if got.Lost != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -496,13 +487,13 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a second peer is asked for once, and the first fail is in the history", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), peerNotVerified))
-		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.VerdictFail || got.Retried != 0 {
+		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.VerdictFail {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("a retry is counted", func(t *testing.T) {
-		_, got := step(t, all(measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), retrying(2)))
-		if got.Retried != 1 || got.Lost != 0 || got.History[0].Outcome != v1alpha1.VerdictInconclusive {
+	t.Run("an inconclusive result is not measured again", func(t *testing.T) {
+		_, got := step(t, measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive))
+		if got.State != v1alpha1.VerificationInconclusive || got.Lost != 0 || got.History[0].Outcome != v1alpha1.VerdictInconclusive {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -522,7 +513,7 @@ func TestNext(t *testing.T) {
 		w, got := step(t, all(began(time.Hour), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
 		})))
-		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Lost != 0 || got.Retried != 0 {
+		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Lost != 0 {
 			t.Errorf("%+v", got)
 		}
 		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}

@@ -47,7 +47,6 @@ const (
 	eventDue       nodeEvent = "ScheduleDue"
 	eventStarted   nodeEvent = "Started"
 	eventRefused   nodeEvent = "BenchmarkRefused"
-	eventRetry     nodeEvent = "Retry"
 	eventOtherPeer nodeEvent = "SecondPeer"
 	eventHeldUp    nodeEvent = "HeldUp"
 	eventLost      nodeEvent = "Lost"
@@ -77,7 +76,6 @@ type statusField string
 // The fields.
 const (
 	fieldBenchmark     statusField = "benchmark"
-	fieldRetried       statusField = "retried"
 	fieldLost          statusField = "lost"
 	fieldSuspectPeer   statusField = "suspectPeer"
 	fieldSetback       statusField = "setback"
@@ -93,7 +91,7 @@ var (
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
 	concluded      = []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
 	// tries are the fields that are cleared when a verification ends or begins.
-	tries = []statusField{fieldBenchmark, fieldRetried, fieldLost, fieldSuspectPeer, fieldSetback}
+	tries = []statusField{fieldBenchmark, fieldLost, fieldSuspectPeer, fieldSetback}
 )
 
 // transitions are all transitions; docs/gates.md shows this table.
@@ -112,13 +110,11 @@ var transitions = []transition{
 		resets: []statusField{fieldBenchmark}, counts: fieldSetback},
 	{event: eventLost, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark}, counts: fieldLost},
-	{event: eventRetry, when: "the verdict is Inconclusive, and a retry is left", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldRetried},
 	{event: eventOtherPeer, when: "the verdict is Fail, the peer is not verified, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []statusField{fieldChanged})},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, resets: tries},
-	{event: eventUndecided, when: "nothing can be concluded, and no retry is left", from: measuringOnly, to: v1alpha1.VerificationInconclusive, resets: tries},
+	{event: eventUndecided, when: "nothing can be concluded", from: measuringOnly, to: v1alpha1.VerificationInconclusive, resets: tries},
 	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified,
 		resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 }
@@ -172,8 +168,6 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	switch f {
 	case fieldBenchmark:
 		status.Benchmark = nil
-	case fieldRetried:
-		status.Retried = 0
 	case fieldLost:
 		status.Lost = 0
 	case fieldSuspectPeer:
@@ -196,8 +190,6 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusFie
 	switch f {
 	case fieldBenchmark:
 		status.Benchmark = h.benchmark
-	case fieldRetried:
-		status.Retried++
 	case fieldLost:
 		status.Lost++
 	case fieldSuspectPeer:

@@ -95,7 +95,6 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verd
 			merged.Outcome, decided = v.Outcome, child.Name+": "+v.Message
 		}
 		merged.Comparisons += v.Comparisons
-		merged.PassErrorOneIn, merged.FailErrorOneIn = v.PassErrorOneIn, v.FailErrorOneIn
 		for _, rule := range v.Rules {
 			rule.Message = text.Shorten(child.Name+": "+rule.Message, maxMessage)
 			at, ok := rules[rule.Rule]

@@ -81,8 +81,8 @@ func TestMerge(t *testing.T) {
 	if diff := cmp.Diff(want, got.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	if got.Comparisons != 4 || got.FailErrorOneIn != 20 || got.PassErrorOneIn != 20 {
-		t.Errorf("%d comparisons, errors one in %d and %d", got.Comparisons, got.PassErrorOneIn, got.FailErrorOneIn)
+	if got.Comparisons != 4 {
+		t.Errorf("%d comparisons", got.Comparisons)
 	}
 }
 

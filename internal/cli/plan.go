@@ -97,10 +97,10 @@ type Planned struct {
 	// MeasuringSeconds is the pure measuring time of all runs, with warm-ups; pairs that are measured at the same time count
 	// once. It does not include the start and end of pods.
 	MeasuringSeconds float64 `json:"measuringSeconds"`
-	// ExtendRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; ExtendSeconds is their
+	// MoreRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; MoreSeconds is their
 	// measuring time.
-	ExtendRounds  int32   `json:"extendRounds,omitempty"`
-	ExtendSeconds float64 `json:"extendSeconds,omitempty"`
+	MoreRounds  int32   `json:"moreRounds,omitempty"`
+	MoreSeconds float64 `json:"moreSeconds,omitempty"`
 	// Gate is set for a LatencyGate. Its slots are the nodes that it measures at the same time, as clients, with their peers.
 	Gate *PlannedGate `json:"gate,omitempty"`
 	// Notes are further remarks on the plan.
@@ -221,7 +221,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 		p.Slots = slices.Concat(p.Slots, out.Waves)
 	}
 	p.MeasuringSeconds *= float64(len(out.Waves))
-	p.ExtendSeconds *= float64(len(out.Waves))
+	p.MoreSeconds *= float64(len(out.Waves))
 	absolute := slices.ContainsFunc(of.Spec.Template.Spec.Criteria.Rules, func(r v1alpha1.Rule) bool { return !r.Compares() })
 	switch first := text.List(out.First, fewCells, ", "); {
 	case len(out.First) == 0:
@@ -349,10 +349,8 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 		p.Runs = append(p.Runs, run)
 	}
 	p.MeasuringSeconds = (total * times).Seconds()
-	if b.Spec.Criteria != nil && b.Status.ExtendedRounds == 0 {
-		p.ExtendRounds = b.Spec.Criteria.ExtendRounds
-		p.ExtendSeconds = (total * times * time.Duration(p.ExtendRounds) / time.Duration(plan.Rounds(b))).Seconds()
-	}
+	p.MoreRounds = max(0, plan.MaxRounds(b.Spec)-plan.Rounds(b))
+	p.MoreSeconds = (total * times * time.Duration(p.MoreRounds) / time.Duration(plan.Rounds(b))).Seconds()
 	return p
 }
 
@@ -441,8 +439,8 @@ func (p Planned) table(w io.Writer) error {
 		fmt.Fprintf(w, ", %d of each of %d pairs in %d slots", len(p.Runs), pairs, len(p.Slots))
 	}
 	fmt.Fprintln(w, ", without the start and end of the pods of each run")
-	if p.ExtendRounds > 0 {
-		fmt.Fprintf(w, "if the verdict is Inconclusive, %d more rounds, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
+	if p.MoreRounds > 0 {
+		fmt.Fprintf(w, "if the verdict is Inconclusive, %d more rounds, once: %s\n", p.MoreRounds, duration(p.MoreSeconds))
 	}
 	if p.LeftOut != "" {
 		fmt.Fprintf(w, "left out: %s\n", p.LeftOut)

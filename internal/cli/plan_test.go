@@ -63,7 +63,8 @@ spec:
   variants:
   - {name: pod}
   - {name: vf, wait: Spin, network: {type: VF, vf: {networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}}
-  criteria: {rules: [{metric: p99, maxLatency: 2us}], extendRounds: 4}
+  maxRounds: 6
+  criteria: {rules: [{metric: p99, maxLatency: 2us}]}
 `
 
 // mesh is all pairs of four nodes, two pairs at the same time.
@@ -170,7 +171,7 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n",
 		},
 		"conditions that only the operator knows": {
-			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "extendRounds: 4", "extendRounds: 0", 1),
+			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "maxRounds: 6", "maxRounds: 2", 1),
 			stdout: "variant pod needs an operator with --allow-host-network\nvariant pod needs an operator with --allow-packet-capture\n",
 		},
 	}

@@ -9,6 +9,7 @@ package judge
 
 import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
@@ -28,7 +29,7 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 	for _, rule := range gate.Rules {
 		metrics = append(metrics, rule.Metric)
 	}
-	in := verdict.Input{Gate: gate, Candidate: Cells(candidate, metrics...)}
+	in := verdict.Input{Gate: gate, Candidate: Cells(candidate, metrics...), Rounds: int(candidate.Spec.Rounds), MaxRounds: int(plan.MaxRounds(candidate.Spec))}
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
 	}

@@ -42,6 +42,18 @@ type Run struct {
 // not change the runs of the spec's rounds.
 func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Status.ExtendedRounds }
 
+// defaultMaxRounds is the number of rounds after which the rules are evaluated for the last time.
+const defaultMaxRounds = 20
+
+// MaxRounds returns the number of rounds after which the rules of a benchmark are evaluated for the last time: at least the spec's rounds,
+// and these without rules.
+func MaxRounds(spec v1alpha1.LatencyBenchmarkSpec) int32 {
+	if spec.Criteria == nil {
+		return spec.Rounds
+	}
+	return max(spec.Rounds, cmp.Or(spec.MaxRounds, defaultMaxRounds))
+}
+
 // Runs returns all runs of a benchmark in order: rounds outermost, with an order of variants that changes from round to round.
 func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	variants := Variants(b.Spec)

@@ -350,14 +350,11 @@ func networkNamespace(o Observed, v v1alpha1.Variant) *Rejection {
 // runOverhead is how long a run may occupy its nodes in addition to measuring, if nothing fails.
 const runOverhead = 30 * time.Second
 
-// occupation compares the time for which the whole plan occupies the nodes, including rounds that a gate may add, with the
+// occupation compares the time for which the whole plan occupies the nodes, including rounds that may be added, with the
 // operator's limit.
 func occupation(o Observed) *Rejection {
 	grown := o.Benchmark.DeepCopy()
-	grown.Status.ExtendedRounds = 0
-	if grown.Spec.Criteria != nil {
-		grown.Status.ExtendedRounds = grown.Spec.Criteria.ExtendRounds
-	}
+	grown.Status.ExtendedRounds = plan.MaxRounds(grown.Spec) - grown.Spec.Rounds
 	var need time.Duration
 	for _, run := range plan.Runs(grown) {
 		need += plan.MeasuringTime(run.Cells) + runOverhead

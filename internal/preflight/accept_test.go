@@ -426,7 +426,7 @@ func TestAccept(t *testing.T) {
 		},
 		"a plan that holds its nodes for too long": {
 			change: []func(*Observed){func(o *Observed) {
-				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Criteria, o.MaxOccupation = 10, &v1alpha1.Criteria{ExtendRounds: 10}, 10*time.Minute
+				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Criteria, o.MaxOccupation = 10, &v1alpha1.Criteria{}, 10*time.Minute
 			}},
 			wantReason:  v1alpha1.ReasonOccupationTooLong,
 			wantMessage: []string{"spec.workload", "10m0s", "--max-occupation"},

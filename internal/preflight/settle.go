@@ -33,7 +33,9 @@ type Supplier struct {
 func OfModule(m foreign.Module) Supplier {
 	return Supplier{
 		Name: "Module " + m.Namespace + "/" + m.Name, Module: true, Tolerations: m.Spec.Tolerations,
-		Selects: func(n *corev1.Node) bool { return labels.SelectorFromSet(m.Spec.Selector).Matches(labels.Set(n.Labels)) },
+		Selects: func(n *corev1.Node) bool {
+			return labels.SelectorFromSet(m.Spec.Selector).Matches(labels.Set(n.Labels))
+		},
 	}
 }
 
@@ -129,7 +131,7 @@ func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Sup
 // measuringTime returns how long the runs of a gate's benchmark measure, including warm-ups and the rounds that it may add.
 func measuringTime(gate *v1alpha1.LatencyGate) time.Duration {
 	b := &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Spec}
-	b.Status.ExtendedRounds = b.Spec.Criteria.ExtendRounds
+	b.Status.ExtendedRounds = plan.MaxRounds(b.Spec) - b.Spec.Rounds
 	var sum time.Duration
 	for _, r := range plan.Runs(b) {
 		sum += plan.MeasuringTime(r.Cells)

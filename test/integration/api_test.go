@@ -225,7 +225,8 @@ var _ = Describe("The API", func() {
 		Entry("an unknown variant as baseline", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: b}}}", "spec.criteria.baseline.variant", "one of spec.variants"),
 		Entry("a variant as baseline without variants", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {variant: default}"), "spec.criteria.baseline.variant", "one of spec.variants"),
 		Entry("a rule on an unknown variant", "{variants: [{name: a}], criteria: {rules: [{metric: p99, maxLatency: 5us, variants: [a, b]}]}}", "spec.criteria.rules", "among spec.variants"),
-		Entry("401 runs after an extension", "{rounds: 100, variants: [{name: a}, {name: b}, {name: c}], criteria: {rules: [{metric: p99, maxLatency: 5us}], extendRounds: 34}}", "spec.criteria.extendRounds", "at most 400"),
+		Entry("401 runs after an extension", "{rounds: 10, maxRounds: 100, variants: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}]}", "spec.maxRounds", "at most 400"),
+		Entry("fewer rounds at the second look than at the first", "{rounds: 10, maxRounds: 9}", "spec.maxRounds", "must be at least spec.rounds"),
 		Entry("an unknown end that captures", "capture: Client", "spec.capture", "supported values"),
 		Entry("a capture as a boolean", "capture: true", "spec.capture", "must be of type string"),
 		Entry("a headline of another protocol", "headline: {protocol: UDP}", "spec.headline.protocol", "one of workload.protocols"),
@@ -285,7 +286,7 @@ var _ = Describe("The API", func() {
 		Entry("latency limits in every unit", criteria("rules: [{metric: p99, maxLatency: 840ns}, {metric: p99, maxLatency: 2us}, {metric: p99, maxLatency: 2.5µs}, {metric: p99, maxLatency: 2.5μs}, {metric: mean, maxLatency: 1.75ms}, {metric: p50, maxLatency: 60s}]")),
 		Entry("limits of messages lost", rule("{metric: lost, maxMessages: 0}, {metric: lost, maxIncreaseMessages: 10}")),
 		Entry("limits of throughput", rule("{metric: throughput, minBitsPerSecond: 9000000000}, {metric: throughput, maxDecrease: 5%}")),
-		Entry("a tolerance with all that a gate has", criteria("rules: [{metric: p99, maxIncrease: 2.5%, variants: [default], protocols: [TCP], messageSizes: [64], cells: [tcp-64]}], baseline: {benchmarkRef: {name: b}}, extendRounds: 5, ignoreDifferences: [kernel.*, nic.firmware-variant, cell.*.duration, sysctl.net.ipv4.tcp_timestamps]")),
+		Entry("a tolerance with all that a gate has", criteria("rules: [{metric: p99, maxIncrease: 2.5%, variants: [default], protocols: [TCP], messageSizes: [64], cells: [tcp-64]}], baseline: {benchmarkRef: {name: b}}, ignoreDifferences: [kernel.*, nic.firmware-variant, cell.*.duration, sysctl.net.ipv4.tcp_timestamps]")),
 		Entry("a variant as baseline", "{variants: [{name: a}, {name: b}], criteria: {rules: [{metric: p99, maxIncrease: 5%, variants: [b]}], baseline: {variant: a}}}"),
 		Entry("sixty-four CPUs and a hundred rounds", "{rounds: 100, placement: {client: {}, server: {}, cpus: 64}}"),
 	)

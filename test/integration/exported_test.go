@@ -52,9 +52,9 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		w = NewWorld(ctx)
 		w.Kubelet.Auto(ctx)
 		w.Start()
-		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectSucceeded(ctx, before, "^True Complete")
-		after = w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).On(w.A, w.B).Rule(within("10%")).Against("before"))
+		after = w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(within("10%")).Against("before"))
 		ExpectPassed(ctx, after, "^True Pass")
 	})
 
@@ -92,7 +92,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 
 	It("of other evidence is not comparable unless the criteria say so", func(ctx SpecContext) {
 		w.Kubelet.Agents(func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = "full-feature" })
-		there := w.Create(ctx, MakeBenchmark(w.Namespace, "there").Rounds(5).On(w.A, w.B))
+		there := w.Create(ctx, MakeBenchmark(w.Namespace, "there").Rounds(6).On(w.A, w.B))
 		ExpectSucceeded(ctx, there, "^True Complete")
 		cm, sum := exportOf(ctx, there)
 		Expect(k8s.Create(ctx, cm)).To(Succeed())

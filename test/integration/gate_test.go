@@ -47,7 +47,7 @@ func MakeGate(namespace string) *GateBuilder {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: namespace}}, Namespace: namespace,
-			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(5).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
+			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(6).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
 			Enforcement: v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
 		},
 	}}
@@ -613,17 +613,16 @@ var _ = Describe("A gate", func() {
 		w.Patiently(ctx, w.Benchmark(w.A, 2), func() any { return condition(ctx, w.Benchmark(w.A, 2), v1alpha1.ConditionPassed) }, HavePrefix("False Fail"))
 	})
 
-	It("holds back a node with an Inconclusive verdict after the number of retries in its spec", func(ctx SpecContext) {
+	It("holds back a node with an Inconclusive verdict, and does not measure it again", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Spec.Rounds = 2
-			s.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 1}
+			s.Template.Spec.Rounds, s.Template.Spec.MaxRounds = 2, 2
 			s.MaxUnverified = new(int32(1))
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
-		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Inconclusive Inconclusive", "-1 Inconclusive Retry"}))
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("the rule needs at least 5 rounds"))
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Inconclusive Inconclusive"}))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("the rule needs at least 6 rounds"))
 		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
 		w.Stays(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
@@ -991,7 +990,7 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Rule(within("10%")).AgainstGate(w.Namespace))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(within("10%")).AgainstGate(w.Namespace))
 		By("no result yet, or one")
 		w.Expect(ctx, w.A, isVerified)
 		ExpectPassed(ctx, b, `^True Pass: .*over 5\+5 rounds`)
@@ -1006,13 +1005,13 @@ var _ = Describe("A gate", func() {
 		By("the deletion of the baseline, and another benchmark of its name")
 		Expect(k8s.Delete(ctx, first)).To(Succeed())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
-		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(5).On(w.A, w.B).Suspended())
+		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(6).On(w.A, w.B).Suspended())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
 		By("other criteria, which need the baseline")
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{within("20%")} })
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*"+first.Name+", does not exist")
 		By("a node of which nothing was accepted, and a gate that there is not")
-		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(5).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
+		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
 		ExpectPassed(ctx, reverse, "^Unknown BaselineMissing: .*LatencyGate "+w.Namespace+", has no accepted result of the client's node")
 	})
 
@@ -1218,7 +1217,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 	It("neither waits for nor uses a benchmark of a user with the name of its next one", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.SlowNode(w.A)
-		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(5).Rule(under("1s")).Free()
+		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(6).Rule(under("1s")).Free()
 		w.Create(ctx, forged)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{under("8us")} }))
@@ -1639,8 +1638,6 @@ spec:
 		Entry("an unknown effect", "small", "enforcement: {taint: {effect: PreferNoSchedule}}", "{}", "spec.enforcement.taint.effect", "supported values"),
 		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "greater than or equal to 1"),
 		Entry("a negative number of nodes", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),
-		Entry("retries of a gate that blocks", "small", "onInconclusive: {retries: 1}", "{}", "spec.onInconclusive", "belongs to action Retry"),
-		Entry("six retries", "small", "onInconclusive: {action: Retry, retries: 6}", "{}", "spec.onInconclusive.retries", "less than or equal to 5"),
 		Entry("no history", "small", "historyLimit: 0", "{}", "spec.historyLimit", "greater than or equal to 1"),
 	)
 
@@ -1691,8 +1688,7 @@ spec:
 		Expect(g.Spec.Identity.Keys).To(HaveLen(6))
 		Expect(g.Spec.MaxParallel).To(HaveValue(Equal(intstr.FromString("10%"))))
 		Expect(g.Spec.HistoryLimit).To(BeEquivalentTo(3))
-		Expect(g.Spec.OnInconclusive.Action).To(Equal(v1alpha1.InconclusiveBlock))
-		Expect(g.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5), "as a benchmark's")
+		Expect(g.Spec.Template.Spec.Rounds).To(BeEquivalentTo(6), "as a benchmark's")
 		g.Spec.Namespace = "kube-system"
 		Expect(k8s.Update(ctx, g)).To(MatchError(ContainSubstring("spec.namespace: Invalid value")))
 	})

@@ -782,7 +782,7 @@ var _ = Describe("Verdicts over HTTP", func() {
 			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": namespace, "name": "latency-reader"}},
 		}}
 		create(ctx, binding)
-		b := MakeBenchmark(namespace, "b").On("a", "b").Rounds(5).Rule(under("8us")).Obj()
+		b := MakeBenchmark(namespace, "b").On("a", "b").Rounds(6).Rule(under("8us")).Obj()
 		Expect(k8s.Create(ctx, b)).To(Succeed())
 		Eventually(func() int {
 			code, _ := ask("GET", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token)

@@ -196,7 +196,7 @@ var _ = Describe("A verdict", func() {
 	It("compares with another variant of the same rounds", func(ctx SpecContext) {
 		w.Start()
 		w.Kubelet.Agents(slower("x-late-"))
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
 		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+ .*over 5\+5 rounds: Fail, beyond maxIncrease 10%`)
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant = "late" })
 		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
@@ -204,12 +204,12 @@ var _ = Describe("A verdict", func() {
 
 	It("compares with another benchmark, and follows what becomes of that", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).On(w.A, w.B).Rule(within("10%")).Against("before"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(within("10%")).Against("before"))
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*LatencyBenchmark before, does not exist")
 		ExpectSucceeded(ctx, b, "^True Complete")
 		pods := len(w.Kubelet.Created())
 
-		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectPassed(ctx, b, "^Unknown BaselineNotComplete: .*is not finished")
 		ExpectPassed(ctx, b, `^True Pass: p90 of default/tcp-64: .*over 5\+5 rounds`)
 		Expect(w.Kubelet.Created()).To(HaveLen(pods+10), "only the baseline was measured")
@@ -227,7 +227,7 @@ var _ = Describe("A verdict", func() {
 			Expect(k8s.Delete(ctx, &cm)).To(Succeed())
 		}
 		w.Kubelet.Agents(func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = "full-feature" })
-		w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectPassed(ctx, b, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
 		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		By("the same with a pattern, and in full")
@@ -261,7 +261,7 @@ var _ = Describe("A verdict", func() {
 			// The manager dies after it has decided to extend the rounds, and before it has written that.
 			first := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.ExtendedRounds > 0 }))
 			w.Kubelet.Agents(slower(late...))
-			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).ExtendRounds(4))
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).MaxRounds(10))
 			Eventually(first.client.dead.Load).Should(BeTrue())
 			first.Stop()
 			Expect(w.Kubelet.Created()).To(HaveLen(12))
@@ -275,15 +275,16 @@ var _ = Describe("A verdict", func() {
 			ExpectPassed(ctx, b, passed)
 			status := Get(ctx, b).Status
 			Expect(status.ExtendedRounds).To(BeEquivalentTo(4))
-			Expect(status.Verdict.PassErrorOneIn).To(BeEquivalentTo(40), "each of two looks has half of the error")
+			Expect(status.Verdict.Looks).To(BeEquivalentTo(2))
+			Expect(status.Verdict.WrongOneIn).To(BeEquivalentTo(20), "each of two looks has 1 in 40")
 			Expect(attempts(ctx, b)).To(HaveLen(10))
 			for round := 1; round <= 10; round++ {
 				Expect(w.Kubelet.Created()).To(ContainElement(fmt.Sprintf("x-r%d-a1-client", round)))
 			}
-			By("and looked twice whatever the gate says afterwards")
-			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.ExtendRounds = 0 })
+			By("and does not look a third time, whatever the rules say afterwards")
+			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = under("6001ns") })
 			Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
-			Expect(Get(ctx, b).Status.Verdict.PassErrorOneIn).To(BeEquivalentTo(40))
+			Expect(Get(ctx, b).Status.Verdict.Looks).To(BeEquivalentTo(2))
 			Expect(w.Kubelet.Created()).To(HaveLen(20))
 		},
 		Entry("which decide", []string{"x-r2"}, "^True Pass"),
@@ -293,7 +294,7 @@ var _ = Describe("A verdict", func() {
 	It("that more rounds could not decide requests no rounds", func(ctx SpecContext) {
 		w.Start()
 		p99 := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 6 * time.Microsecond}}
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).ExtendRounds(10))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).MaxRounds(12))
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
 		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*has 2000 samples and p99 needs 10000 to be judged; measure longer")
 	})

@@ -257,9 +257,6 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// oneSide is the error probability of each end of an interval; both together give a 95 % interval.
-const oneSide stats.OneIn = 40
-
 // report prints a table and the ratios.
 func report(w io.Writer, chosen []mode, tools []benchTool, results map[contest][]paired) {
 	fmt.Fprintf(w, "%-10s %-14s %10s %10s %14s  (round trip, µs)\n", "mode", "tool", "min", "best p50", "median of p50")
@@ -300,7 +297,7 @@ func ratio(rounds []paired) string {
 		all = append(all, p.ours.p50/p.theirs.p50)
 	}
 	middle, interval := median(all), "too few rounds for an interval"
-	if k := stats.Sign(len(all), oneSide); k >= 0 {
+	if k := stats.Sign(len(all), stats.EachSide); k >= 0 {
 		interval = fmt.Sprintf("%s [%.3f, %.3f]", stats.Confidence, all[k], all[len(all)-1-k])
 	}
 	a, b := best(of(ours, rounds)), best(of(theirs, rounds))
