@@ -276,6 +276,10 @@ lint: ## Run the linters.
 	CGO_ENABLED=1 go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
 	$(TOOL) actionlint
 
+.PHONY: vulnerabilities
+vulnerabilities: ## Report known vulnerabilities in code that the programs reach; it needs the network.
+	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+
 .PHONY: verify
 verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.
 	@files=$$(gofmt -l api bench-image cmd config controllers hack internal test); \

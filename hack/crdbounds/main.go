@@ -37,7 +37,7 @@ func bound(file string) error {
 	if content, err = yaml.Marshal(crd); err != nil {
 		return err
 	}
-	return os.WriteFile(file, append([]byte("---\n"), content...), 0o644) //nolint:gosec // A file of the repository.
+	return os.WriteFile(file, append([]byte("---\n"), content...), 0o644)
 }
 
 // walk adds the bounds below a schema.
