@@ -60,7 +60,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 
 // Each lists objects live and visits them page by page, so that a large cluster's objects, or the largest ones that users can make,
 // are never in memory all at once. A page with more than maxPage bytes is read again in parts, if the reader's configuration is Bounded.
-func Each(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error, options ...client.ListOption) error {
+func Each(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,
+	options ...client.ListOption) error {
 	read, size, next := 0, fewObjects, ""
 	ctx = context.WithValue(ctx, boundedPage{}, &read)
 	for {

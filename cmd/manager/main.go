@@ -171,7 +171,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	mgr, err := ctrl.NewManager(controllers.Bounded(config), ctrl.Options{
-		Scheme:                 scheme,
+		Scheme: scheme,
 		// The manager's own servers have limits that those of controller-runtime do not have.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,

@@ -98,7 +98,8 @@ func parseManifest(content []byte) (manifest, error) {
 	total := int64(0)
 	for _, f := range m.Files {
 		if total += f.Bytes; f.Bytes < 0 || f.Bytes > maxFileBytes || total > maxTotalBytes {
-			return manifest{}, fmt.Errorf("%w: %s lists %.80q with %d bytes; a file has at most %d, and all together %d", ErrDamaged, manifestFile, f.Path, f.Bytes, maxFileBytes, maxTotalBytes)
+			return manifest{}, fmt.Errorf("%w: %s lists %.80q with %d bytes; a file has at most %d, and all together %d",
+				ErrDamaged, manifestFile, f.Path, f.Bytes, maxFileBytes, maxTotalBytes)
 		}
 		m.paths[f.Path] = f
 	}

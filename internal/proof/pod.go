@@ -27,7 +27,8 @@ func image(e endpoint) finding {
 	switch comparable := own != "" && peer != "" && (ownDigest == "") == (peerDigest == ""); {
 	case !comparable || e.own.Facts["cpu.model"] != e.peer.Facts["cpu.model"]:
 	case ownDigest != peerDigest || ownDigest == "" && own != peer:
-		return failed("the image of the other end, "+e.peerSeen.ImageID, e.seen.ImageID, "refer to the bench image by digest, and find out who changes benchmark pods")
+		return failed("the image of the other end, "+e.peerSeen.ImageID, e.seen.ImageID,
+			"refer to the bench image by digest, and find out who changes benchmark pods")
 	}
 	return noted(orNotKnown(e.seen.ImageID))
 }

@@ -213,7 +213,8 @@ func imageChanged(first, second result.Stored) string {
 		one, two result.Seen
 	}{{v1alpha1.RoleClient, first.ClientSeen, second.ClientSeen}, {v1alpha1.RoleServer, first.ServerSeen, second.ServerSeen}} {
 		if end.one.ImageID != end.two.ImageID && end.one.ImageID != "" && end.two.ImageID != "" {
-			return fmt.Sprintf("%s and %s did not run the same image at the %s's end: %s, then %s", first.Client.Run, second.Client.Run, end.role, end.one.ImageID, end.two.ImageID)
+			return fmt.Sprintf("%s and %s did not run the same image at the %s's end: %s, then %s",
+				first.Client.Run, second.Client.Run, end.role, end.one.ImageID, end.two.ImageID)
 		}
 	}
 	return ""

@@ -46,7 +46,8 @@ func token(r *http.Request) string {
 }
 
 // authorize asks the API server whether a user has a right.
-func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo, access authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo, access authorizationv1.SubjectAccessReviewSpec) (
+	bool, error) {
 	access.User, access.UID, access.Groups = user.Username, user.UID, user.Groups
 	access.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, value := range user.Extra {

@@ -224,12 +224,14 @@ func (h *Handler) metrics(next http.Handler) http.HandlerFunc {
 // unavailable returns the answer if the API server does not answer. Its error goes only to the log: the caller may not have the
 // right to read it.
 func unavailable(ctx context.Context, about Answer, doing string, err error) (int, Answer) {
-	log.FromContext(ctx).Error(err, "A request cannot be answered", "doing", doing, "kind", about.Kind, "namespace", about.Namespace, "name", about.Name)
+	log.FromContext(ctx).Error(err, "A request cannot be answered", "doing", doing,
+		"kind", about.Kind, "namespace", about.Namespace, "name", about.Name)
 	return http.StatusServiceUnavailable, unknown(about, ReasonUnavailable, doing+" failed; try again")
 }
 
 // admit returns 200 if the caller has a right, which right describes; otherwise the status code and the answer.
-func (h *Handler) admit(ctx context.Context, r *http.Request, about Answer, access authorizationv1.SubjectAccessReviewSpec, right string) (int, Answer) {
+func (h *Handler) admit(ctx context.Context, r *http.Request, about Answer, access authorizationv1.SubjectAccessReviewSpec, right string) (
+	int, Answer) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
 		return http.StatusMethodNotAllowed, unknown(about, ReasonMethodNotAllowed, "only GET, HEAD and POST are supported")
 	}
@@ -255,7 +257,8 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 	code, refused := h.admit(ctx, r, s.about, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: "get", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: s.resource,
 		Namespace: s.object.GetNamespace(), Name: s.object.GetName(),
-	}}, fmt.Sprintf("get %s.%s %s: ClusterRole tailgate-gate-reader has that right", s.resource, v1alpha1.GroupVersion.Group, s.object.GetName()))
+	}}, fmt.Sprintf("get %s.%s %s: ClusterRole tailgate-gate-reader has that right",
+		s.resource, v1alpha1.GroupVersion.Group, s.object.GetName()))
 	if code != http.StatusOK {
 		return code, refused
 	}
