@@ -260,6 +260,7 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 .PHONY: manifests
 manifests: ## Generate the CRDs and RBAC.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	go run ./hack/crdbounds config/crd/bases/*.yaml
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 
@@ -274,6 +275,10 @@ lint: ## Run the linters.
 	$(TOOL) golangci-lint run --build-tags e2e ./test/...
 	CGO_ENABLED=1 go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
 	$(TOOL) actionlint
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Report known vulnerabilities in code that the programs reach; it needs the network.
+	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 .PHONY: verify
 verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.

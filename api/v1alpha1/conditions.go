@@ -302,7 +302,7 @@ const (
 	// WarningRedirected surfaces when the kernel of an endpoint carried messages more than once: a proxy in the pod's network
 	// namespace, such as that of a mesh, sends them on.
 	WarningRedirected = "Redirected"
-	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown.
+	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown, or when the two pods had different images.
 	WarningPodChanged = "PodChanged"
 	// WarningOnloadVersions surfaces when Onload's library and its kernel module have different versions.
 	WarningOnloadVersions = "OnloadVersionsDiffer"

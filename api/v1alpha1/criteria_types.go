@@ -276,6 +276,7 @@ type ExportedBaseline struct {
 	// sha256 is the SHA-256 of the export's manifest.json, in hexadecimal, which `kubectl tailgate export` prints. It covers every
 	// byte that is read: a user who may write the ConfigMap can withhold the baseline, but cannot replace it.
 	// +required
+	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	SHA256 string `json:"sha256"`
 }

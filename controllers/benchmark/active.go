@@ -182,6 +182,8 @@ func ended(w *world) (step, bool) {
 	}
 	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
 	switch {
+	case startedAgain(w.server) || startedAgain(w.client):
+		return step{}, false // See unreachable.
 	case w.found, serverDone && clientDone:
 		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "collecting the result"}, true
 	case serverDone && w.client == nil:
@@ -239,7 +241,7 @@ func unreachable(w *world) (step, bool) {
 		case slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace:
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
 		case isLost(p):
-			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot, or did a user change the pod's image?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
 		}
 	}
 	held, limit := w.now.Sub(active.StartTime.Time), w.deadline()

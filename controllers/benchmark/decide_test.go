@@ -688,6 +688,14 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 			changes: on(active(time.Minute), withServer(running), withClient(waiting("ContainerCreating", ""), restarted)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a lost the container of the client"},
 		},
+		"a container that a user restarted with another image, and whose log has a result": {
+			changes: on(active(time.Minute), withServer(succeeded(0)), withClient(succeeded(0), restarted), func(w *world) { w.found = true }),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"lost the container of the client", "did a user change the pod's image?"},
+		},
+		"a container that was counted as restarted, before its log was read": {
+			changes: on(active(time.Minute), withServer(running, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 1 }), withClient(running), func(w *world) { w.found = true }),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"lost the container of the server"},
+		},
 		"a node that has rebooted, and has the container without its sandbox": {
 			changes: on(active(time.Minute), withServer(running), withClient(waiting("", ""), withContainer(corev1.ConditionFalse))),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a lost the container of the client"},

@@ -58,7 +58,17 @@ func isLost(p *corev1.Pod) bool {
 	noSandbox := slices.ContainsFunc(p.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == corev1.PodReadyToStartContainers && condition.Status == corev1.ConditionFalse
 	})
-	return c.LastTerminationState.Terminated != nil || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
+	return startedAgain(p) || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
+}
+
+// startedAgain reports whether a pod's container was started again. Its log, and the program that wrote it, may be those of another image:
+// a user who may update pods can set one, and the kubelet restarts the container whatever the pod's restartPolicy is.
+func startedAgain(p *corev1.Pod) bool {
+	if p == nil {
+		return false
+	}
+	c := agentOf(p)
+	return c != nil && (c.RestartCount > 0 || c.LastTerminationState.Terminated != nil)
 }
 
 // terminated returns how a pod's container ended; nil while it has not.

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -191,7 +190,7 @@ func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
 	common := controllers.Config()
 	common.SkipNameValidation = new(true)
-	own := rest.CopyConfig(managerConfig)
+	own := controllers.Bounded(managerConfig)
 	own.Wrap(w.roundTripper)
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme:                 scheme,

@@ -20,6 +20,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	lua "github.com/yuin/gopher-lua"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,11 +37,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/jsonpath"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -199,22 +199,21 @@ func freeAddress() string {
 func Verdicts() (base string) {
 	GinkgoHelper()
 	address := freeAddress()
-	mgr, err := ctrl.NewManager(managerConfig, ctrl.Options{
-		Scheme: scheme, HealthProbeBindAddress: "0", LeaderElection: true, LeaderElectionID: "verdicts", LeaderElectionNamespace: "absent",
-		Metrics: metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: verdicthttp.FilterProvider},
-	})
-	Expect(err).NotTo(HaveOccurred())
 	live, err := client.New(managerConfig, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live, &clock{}))).To(Succeed())
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	listener, err := net.Listen("tcp", address)
+	Expect(err).NotTo(HaveOccurred())
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	pair, err := tls.X509KeyPair(certificate, key)
+	Expect(err).NotTo(HaveOccurred())
+	server := verdicthttp.NewServer(verdicthttp.New(live, &clock{}, promhttp.Handler()))
 	go func() {
 		defer GinkgoRecover()
-		defer close(done)
-		Expect(mgr.Start(ctx)).To(Succeed())
+		secured := tls.NewListener(verdicthttp.Bound(listener), &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+		Expect(server.Serve(secured)).To(MatchError(http.ErrServerClosed))
 	}()
-	DeferCleanup(func() { stop(); <-done })
+	DeferCleanup(server.Close)
 	base = "https://" + address
 	Eventually(func() error { _, _, err := call(http.MethodGet, base+"/", ""); return err }).Should(Succeed())
 	return base
