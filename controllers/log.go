@@ -46,9 +46,9 @@ func (l logged) Delete(ctx context.Context, o client.Object, opts ...client.Dele
 // keysOf returns the kind and the name of an object, and the run and the attempt that it is for.
 func keysOf(o client.Object) []any {
 	keys := []any{"kind", kindOf(o), "object", strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/")}
-	for name, label := range map[string]string{"run": v1alpha1.LabelRun, "attempt": v1alpha1.LabelAttempt, "role": v1alpha1.LabelRole} {
-		if value := o.GetLabels()[label]; value != "" {
-			keys = append(keys, name, value)
+	for _, label := range [][2]string{{"run", v1alpha1.LabelRun}, {"attempt", v1alpha1.LabelAttempt}, {"role", v1alpha1.LabelRole}} {
+		if value := o.GetLabels()[label[1]]; value != "" {
+			keys = append(keys, label[0], value)
 		}
 	}
 	return keys

@@ -88,8 +88,15 @@ var _ = Describe("The log", func() {
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		w.Expect(ctx, w.A, isVerified)
+		passed := func() []map[string]any {
+			return log.Lines(func(l map[string]any) bool {
+				return l["controller"] == "latencygate" && l["reason"] == v1alpha1.ReasonAllVerified
+			})
+		}
+		Eventually(passed).Should(HaveLen(1))
 		w.Upgrade(ctx, w.A, "6.2.0")
 		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified"))
 		w.Expect(ctx, w.A, isVerified)
 
 		all := func(map[string]any) bool { return true }
@@ -133,15 +140,7 @@ var _ = Describe("The log", func() {
 			HavePrefix("deleted Pod "), HavePrefix("deleted Pod "), "nodes released"))
 
 		By("looking for what is logged twice, or at each look")
-		gateEvent := func() (last any) {
-			for _, l := range log.Lines(func(l map[string]any) bool {
-				return l["controller"] == "latencygate" && l["action"] == v1alpha1.ConditionPassed
-			}) {
-				last = l["reason"]
-			}
-			return last
-		}
-		Eventually(gateEvent).Should(Equal("AllVerified"))
+		Eventually(passed).Should(HaveLen(2), "the gate looks at its nodes a moment later")
 		lines := log.Lines(all)
 		Expect(slices.CompactFunc(slices.Clone(lines), func(a, b map[string]any) bool {
 			return !strings.HasPrefix(fmt.Sprint(a["msg"]), "Starting") && fmt.Sprint(a) == fmt.Sprint(b)
