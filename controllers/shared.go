@@ -91,7 +91,7 @@ func Expire(ctx context.Context, c client.Writer, recorder events.EventRecorder,
 		return keptAgain, nil
 	}
 	uid, version := o.GetUID(), o.GetResourceVersion()
-	err := c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version},
+	err := c.Delete(With(ctx, "why", why), o, client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return 0, fmt.Errorf("deleting it: %w", err)

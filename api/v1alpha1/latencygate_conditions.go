@@ -37,6 +37,9 @@ const (
 	// cannot be removed from a dead node, or the nodes are busy. It is also a reason of state Unverified. The node
 	// is measured again, with another peer if there is one.
 	ReasonNoProgress = "NoProgress"
+	// ReasonNodeHeld and ReasonNodeReleased are on the Node when a gate holds it back, and when it does so no more.
+	ReasonNodeHeld     = "NodeHeld"
+	ReasonNodeReleased = "NodeReleased"
 	// ReasonNodeRefused surfaces when the API server refuses a mark on a node: a webhook or policy denies it, for example because the
 	// provider manages taints.
 	ReasonNodeRefused = "NodeRefused"

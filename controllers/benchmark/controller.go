@@ -141,6 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// The garbage collector deletes pods and ConfigMaps by their owner references.
 		return ctrl.Result{}, nil
 	}
+	ctx = controllers.With(ctx, "benchmark", req.String())
 	if b.Finished() {
 		old := b.DeepCopy()
 		controllers.SettleTimes(&b.Status, r.Clock.Now())
@@ -227,6 +228,7 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 // finished, when a node changes, another benchmark releases its nodes, or a benchmark pod is deleted. It is also reconciled when
 // the inputs of its verdict change: stored results, whose metadata alone is watched, and its baseline; and when it may have expired.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool { return !b.Finished() })
 	})

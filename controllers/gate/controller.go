@@ -96,6 +96,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
 		return controllers.Written(0, patchFinalizer(ctx, r.Client, g, controllerutil.AddFinalizer))
 	}
+	ctx = controllers.With(ctx, "gate", g.Name)
 	old := g.DeepCopy()
 	all, err := r.observe(ctx, g)
 	if err != nil {
@@ -313,7 +314,7 @@ func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name},
 		}
 		// An existing one is either ours, and not in the cache yet, or an earlier gate's that is being deleted.
-		if err := r.Client.Create(ctx, v); err != nil && !apierrors.IsAlreadyExists(err) && first == nil {
+		if err := r.Client.Create(controllers.With(ctx, "node", node.Name), v); err != nil && !apierrors.IsAlreadyExists(err) && first == nil {
 			first = fmt.Errorf("creating the LatencyVerification of node %s: %w", node.Name, err)
 		}
 	}
@@ -349,10 +350,12 @@ func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification
 	if err != nil {
 		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
 	}
+	old := v.DeepCopy()
 	v.Status = status
 	if err := r.Client.Status().Update(ctx, v); err != nil {
 		return fmt.Errorf("writing the status of %s: %w", v.Name, err)
 	}
+	logState(controllers.With(ctx, "node", v.Spec.NodeName), old, v)
 	return nil
 }
 
@@ -369,7 +372,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	}
 	number := v.Status.Number + 1
 	b := benchmarkOf(g, v, begin.peer, number)
-	switch err := r.Client.Create(ctx, b); {
+	switch err := r.Client.Create(controllers.With(ctx, "node", v.Spec.NodeName), b); {
 	case apierrors.IsAlreadyExists(err):
 		// Another client created it, or a manager that died before it could record it: the number is taken.
 		v.Status.Number = number
@@ -403,7 +406,7 @@ func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error 
 	if err := r.Client.Status().Update(ctx, g); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	controllers.Send(r.Recorder, g, gateNotices(old, g)...)
+	controllers.Tell(ctx, r.Recorder, g, gateNotices(old, g)...)
 	return nil
 }
 
@@ -444,6 +447,7 @@ func patchFinalizer(ctx context.Context, c client.Client, o client.Object, chang
 // SetupWithManager registers the controller. A gate is reconciled when any gate changes, because gates may give or take nodes, and,
 // gathered for a moment, when nodes and its verifications change.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests[*v1alpha1.LatencyGate](ctx, mgr.GetClient(), &v1alpha1.LatencyGateList{}, nil)
 	}

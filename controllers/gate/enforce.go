@@ -58,7 +58,7 @@ func (r *Verifications) noteSetbacks(ctx context.Context, before, v *v1alpha1.La
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	if node != nil {
-		controllers.Send(r.Recorder, node, markNotices(before, v)...)
+		controllers.Tell(ctx, r.Recorder, node, markNotices(before, v)...)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -231,8 +232,10 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })
 	now := metav1.Time{Time: r.Clock.Now()}
 	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: now}
+	from := ""
 	if i >= 0 {
 		before := pod.Status.Conditions[i]
+		from = fmt.Sprint(before.Status, " ", before.Reason)
 		if before.Status == status && before.Reason == reason {
 			return nil
 		}
@@ -248,5 +251,6 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting the condition of pod %s: %w", pod.Name, err)
 	}
+	log.FromContext(ctx).Info("condition of the hold pod", "object", pod.Namespace+"/"+pod.Name, "from", from, "to", fmt.Sprint(status, " ", reason))
 	return nil
 }

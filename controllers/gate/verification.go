@@ -75,6 +75,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	ctx = controllers.With(ctx, "gate", v.Spec.GateName, "node", v.Spec.NodeName)
 	old := v.DeepCopy()
 	controllers.SettleTimes(&v.Status, r.Clock.Now())
 	world, gates, err := r.observe(ctx, v)
@@ -91,6 +92,9 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	s := decide(world)
 	log.FromContext(ctx).V(1).Info("decided", "event", s.event, "reason", s.reason, "message", s.message)
+	if s.reason != "" {
+		ctx = controllers.With(ctx, "event", s.event, "why", s.reason)
+	}
 	switch s.event {
 	case eventReleased:
 		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
@@ -301,6 +305,7 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 			return fmt.Errorf("writing the status: %w", err)
 		}
 	}
+	logState(ctx, old, v)
 	controllers.Send(r.Recorder, v, notices(old, v, s)...)
 	consumed := consumed(s)
 	if consumed == "" {
@@ -312,6 +317,20 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 		return fmt.Errorf("removing annotation %s: %w", consumed, err)
 	}
 	return nil
+}
+
+// logState logs a change of a node's state, of its reason, or of the reason why its verification is only kept.
+func logState(ctx context.Context, old, v *v1alpha1.LatencyVerification) {
+	of := func(v *v1alpha1.LatencyVerification) (state, reason, message string) {
+		if kept := v.Status.Retained; kept != nil {
+			return "Retained", kept.Reason, kept.Message
+		}
+		return string(v.Status.State), v.Status.Verified().Reason, v.Status.Verified().Message
+	}
+	from, before, _ := of(old)
+	if to, reason, message := of(v); from != to || before != reason {
+		log.FromContext(ctx).Info("state of the node", "from", from, "to", to, "because", reason, "message", message)
+	}
 }
 
 // consumed returns the annotation that a step processed; empty if there is none.
@@ -359,6 +378,7 @@ const (
 // SetupWithManager registers the controller. A verification is reconciled when it, its benchmarks or its hold pod change, when its
 // node changes in a way that matters to a gate, and when the gate's spec changes.
 func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
 	for _, index := range []struct {
 		object client.Object
 		field  string

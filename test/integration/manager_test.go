@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
@@ -123,6 +124,8 @@ type World struct {
 	// Logs is the managers' reader of logs, with at most LogTimeout for each; that of Kubelet, unless a spec changes it.
 	Logs       benchmark.LogReader
 	LogTimeout time.Duration
+	// Log is the managers' own log; that of the suite, unless a spec changes it.
+	Log logr.Logger
 	// Outage, while it is set, makes the API server unreachable for managers.
 	Outage atomic.Bool
 	// failing, while it is set, answers the requests of managers.
@@ -199,6 +202,7 @@ func (w *World) Start(dies ...death) *Manager {
 		// Several managers run one after the other in this process, with the same name.
 		Controller: common,
 		Cache:      controllers.CacheOptions(),
+		Logger:     w.Log,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan struct{}), client: &mortal{Client: mgr.GetClient()}}
