@@ -62,7 +62,7 @@ spec:
   variants:
   - {name: pod}
   - {name: vf, wait: Spin, network: {type: VF, vf: {networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}}
-  criteria: {rules: [{metric: p99, maxLatency: 2us}], extendRounds: 4}
+  criteria: {rules: [{metric: p50, maxLatency: 2us}], extendRounds: 4}
 `
 
 // mesh is all pairs of four nodes, two pairs at the same time.
