@@ -279,7 +279,8 @@ const oneSide stats.OneIn = 40
 
 // report prints a table and the ratios.
 func report(w io.Writer, chosen []mode, tools []benchTool, results map[contest][]paired) {
-	fmt.Fprintf(w, "%-10s %-14s %10s %10s %10s %10s %10s  (round trip, µs; medians of the rounds)\n", "mode", "tool", "min", "best p50", labels[0], labels[1], labels[2])
+	fmt.Fprintf(w, "%-10s %-14s %10s %10s %10s %10s %10s  (round trip, µs; medians of the rounds)\n",
+		"mode", "tool", "min", "best p50", labels[0], labels[1], labels[2])
 	row := func(mode, tool string, all []latency) {
 		fmt.Fprintf(w, "%-10s %-14s %10.3f %10.3f", mode, tool, best(all).min/1e3, best(all).at[0]/1e3)
 		for i := range quantiles {

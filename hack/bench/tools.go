@@ -110,7 +110,8 @@ func sfntTool(path, dir string) benchTool {
 		client: func(m mode, size int, d time.Duration) []string {
 			ms := strconv.Itoa(int(d / time.Millisecond))
 			return slices.Concat([]string{path, "--port=" + port, "--affinity=any;any", "--sizes=" + strconv.Itoa(size), "--rtt", "--minms=" + ms, "--maxms=" + ms,
-				"--maxiter=10000000", "--raw=" + filepath.Join(dir, "raw")}, when(m.spin, "--spin"), when(m.udp, "--connect"), []string{protocol(m), serverIP})
+				"--maxiter=10000000", "--raw=" + filepath.Join(dir, "raw")},
+				when(m.spin, "--spin"), when(m.udp, "--connect"), []string{protocol(m), serverIP})
 		},
 		read: func(out string) (latency, error) {
 			files, err := filepath.Glob(filepath.Join(dir, "raw-*.dat"))
