@@ -64,7 +64,7 @@ spec:
   - {name: pod}
   - {name: vf, wait: Spin, network: {type: VF, vf: {networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}}
   maxRounds: 6
-  criteria: {rules: [{metric: p99, maxLatency: 2us}]}
+  criteria: {rules: [{metric: p50, maxLatency: 2us}]}
 `
 
 // mesh is all pairs of four nodes, two pairs at the same time.

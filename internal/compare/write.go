@@ -59,7 +59,8 @@ func Ignoring(w io.Writer, all ...Comparison) error {
 			}
 		}
 	}
-	fmt.Fprintf(w, "# what may differ between %s and what is judged against it\nignoreDifferences:%s\n", all[0].Baseline, map[bool]string{true: " []"}[len(keys) == 0])
+	none := map[bool]string{true: " []"}[len(keys) == 0]
+	fmt.Fprintf(w, "# what may differ between %s and what is judged against it\nignoreDifferences:%s\n", all[0].Baseline, none)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, key := range keys {
 		fmt.Fprintf(t, "- %s\t# %s\n", key, needed[key])

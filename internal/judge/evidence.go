@@ -21,9 +21,13 @@ func ignored(gate v1alpha1.Criteria, d result.Difference) bool {
 var (
 	// ofKernel holds the keys that another kernel of a distribution changes by itself. What an administrator chooses (arguments,
 	// governors, sysctls), the clock source, the C-states and Onload, which is built apart, are not among them.
-	ofKernel = []string{"kernel.release", "kernel.version", "cpu.microcode", "cpu.vulnerability.*", "module.sfc*.version", "nic.driver-version"}
+	ofKernel = []string{
+		"kernel.release", "kernel.version", "cpu.microcode", "cpu.vulnerability.*", "module.sfc*.version", "nic.driver-version",
+	}
 	// newInKernel holds the keys of what only one of two kernels may know. If both have a value, it must be equal.
-	newInKernel = []string{"nic.feature.*", "nic.coalesce.*", "nic.hwtstamp", "nic.threaded", "nic.gro-flush-timeout", "nic.napi-defer-hard-irqs"}
+	newInKernel = []string{
+		"nic.feature.*", "nic.coalesce.*", "nic.hwtstamp", "nic.threaded", "nic.gro-flush-timeout", "nic.napi-defer-hard-irqs",
+	}
 )
 
 // OfKernelUpgrade reports whether a difference is one that v1alpha1.IgnoreKernelUpgrade allows.

@@ -10,12 +10,12 @@
 //
 // It prints the results of every tool, and for each mode and other tool a line such as
 //
-//	RATIO tcp-spin to sfnt-pingpong: 1.003, 95 % interval [0.998, 1.009], the median of 30 paired rounds; min 0.98, best p50 0.99
+//	RATIO tcp-spin to sfnt-pingpong, p50: 1.003, 95 % interval [0.998, 1.009], the median of 30 paired rounds; min 0.98, best p50 0.99
 //
-// Each round has one ratio of the pinger's median to the other tool's, both the geometric mean of the round's turns. The median
-// of these ratios remains valid when the medians of a mode jump between two values; its interval is the interval of the sign
-// test. The ratios of the smallest round trips and of the best medians are printed beside it. netperf reports whole microseconds
-// only; it is shown, but not compared.
+// and such lines for p99 and p99.9. Each round has one ratio of the pinger's percentile to the other tool's, both the geometric mean
+// of the round's turns. The median of these ratios remains valid when the medians of a mode jump between two values; its interval is
+// the interval of the sign test. The ratios of the smallest round trips and of the best percentiles are printed beside it. netperf
+// reports whole microseconds only; it is shown, but not compared.
 package main
 
 import (
@@ -178,11 +178,15 @@ func measure(order []benchTool, run func(benchTool) (latency, error)) (map[strin
 	}
 	means := map[string]latency{}
 	for name, measured := range all {
-		product := 1.0
-		for _, l := range measured {
-			product *= l.p50
+		mean := latency{min: best(measured).min}
+		for i := range quantiles {
+			product := 1.0
+			for _, l := range measured {
+				product *= l.at[i]
+			}
+			mean.at[i] = math.Pow(product, 1/float64(len(measured)))
 		}
-		means[name] = latency{best(measured).min, math.Pow(product, 1/float64(len(measured)))}
+		means[name] = mean
 	}
 	return means, nil
 }
@@ -221,8 +225,18 @@ func choose[T any](kind, names string, all []T, nameOf func(T) string) ([]T, err
 	return chosen, nil
 }
 
-// latency is the result of a tool in one round, in ns for the whole round trip.
-type latency struct{ min, p50 float64 }
+// quantiles are those that are compared, with their names.
+var (
+	quantiles = [...]float64{0.5, 0.99, 0.999}
+	labels    = [...]string{"p50", "p99", "p99.9"}
+)
+
+// latency is the result of a tool in one round, in ns for the whole round trip: the smallest, and that at each quantile, by nearest
+// rank.
+type latency struct {
+	min float64
+	at  [len(quantiles)]float64
+}
 
 // contest is a mode and the tool that the pinger is compared with in it.
 type contest struct{ mode, tool string }
@@ -242,11 +256,14 @@ func of(which func(paired) latency, rounds []paired) []latency {
 	return all
 }
 
-// best returns the smallest minimum and the smallest median.
+// best returns the smallest minimum and the smallest value at each quantile.
 func best(all []latency) latency {
-	best := latency{math.Inf(1), math.Inf(1)}
+	best := all[0]
 	for _, l := range all {
-		best.min, best.p50 = min(best.min, l.min), min(best.p50, l.p50)
+		best.min = min(best.min, l.min)
+		for i := range best.at {
+			best.at[i] = min(best.at[i], l.at[i])
+		}
 	}
 	return best
 }
@@ -259,13 +276,18 @@ func median(values []float64) float64 {
 
 // report prints a table and the ratios.
 func report(w io.Writer, chosen []mode, tools []benchTool, results map[contest][]paired) {
-	fmt.Fprintf(w, "%-10s %-14s %10s %10s %14s  (round trip, µs)\n", "mode", "tool", "min", "best p50", "median of p50")
+	fmt.Fprintf(w, "%-10s %-14s %10s %10s %10s %10s %10s  (round trip, µs; medians of the rounds)\n",
+		"mode", "tool", "min", "best p50", labels[0], labels[1], labels[2])
 	row := func(mode, tool string, all []latency) {
-		var medians []float64
-		for _, l := range all {
-			medians = append(medians, l.p50/1e3)
+		fmt.Fprintf(w, "%-10s %-14s %10.3f %10.3f", mode, tool, best(all).min/1e3, best(all).at[0]/1e3)
+		for i := range quantiles {
+			var rounds []float64
+			for _, l := range all {
+				rounds = append(rounds, l.at[i]/1e3)
+			}
+			fmt.Fprintf(w, " %10.3f", median(rounds))
 		}
-		fmt.Fprintf(w, "%-10s %-14s %10.3f %10.3f %14.3f\n", mode, tool, best(all).min/1e3, best(all).p50/1e3, median(medians))
+		fmt.Fprintln(w)
 	}
 	var ratios strings.Builder
 	for _, m := range chosen {
@@ -276,7 +298,9 @@ func report(w io.Writer, chosen []mode, tools []benchTool, results map[contest][
 				others = append(others, t)
 				if !t.coarse {
 					pinger = append(pinger, of(ours, rounds)...)
-					fmt.Fprintf(&ratios, "RATIO %s to %s: %s\n", m.name, t.name, ratio(rounds))
+					for i, name := range labels {
+						fmt.Fprintf(&ratios, "RATIO %s to %s, %s: %s\n", m.name, t.name, name, ratio(rounds, i))
+					}
 				}
 			}
 		}
@@ -290,18 +314,19 @@ func report(w io.Writer, chosen []mode, tools []benchTool, results map[contest][
 	fmt.Fprint(w, ratios.String())
 }
 
-// ratio formats the comparison of the pinger with another tool.
-func ratio(rounds []paired) string {
+// ratio formats the comparison of the pinger with another tool at a quantile.
+func ratio(rounds []paired, at int) string {
 	var all []float64
 	for _, p := range rounds {
-		all = append(all, p.ours.p50/p.theirs.p50)
+		all = append(all, p.ours.at[at]/p.theirs.at[at])
 	}
 	middle, interval := median(all), "too few rounds for an interval"
 	if k := stats.Sign(len(all), stats.EachSide); k >= 0 {
 		interval = fmt.Sprintf("%s [%.3f, %.3f]", stats.Confidence, all[k], all[len(all)-1-k])
 	}
 	a, b := best(of(ours, rounds)), best(of(theirs, rounds))
-	return fmt.Sprintf("%.3f, %s, the median of %d paired rounds; min %.2f, best p50 %.2f", middle, interval, len(all), a.min/b.min, a.p50/b.p50)
+	return fmt.Sprintf("%.3f, %s, the median of %d paired rounds; min %.2f, best %s %.2f",
+		middle, interval, len(all), a.min/b.min, labels[at], a.at[at]/b.at[at])
 }
 
 // unpackTools returns the tools to compare, the pinger first. sockperf and netperf need the libraries of the bench image, which
@@ -327,7 +352,7 @@ func unpackTools(ctx context.Context, dir, program string, stdout, stderr io.Wri
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("looking for the tool in SFNETTEST_BIN: %w", err)
 		}
-		tools = append(tools, sfntTool(path))
+		tools = append(tools, sfntTool(path, dir))
 	}
 	return append(tools, sockperfTool().in(unpacked), netperfTool().in(unpacked)), nil
 }

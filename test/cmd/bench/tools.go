@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -86,39 +89,63 @@ func readPinger(out string) (latency, error) {
 	}
 	rtt := document.Cells[0].RTT
 	var seen int64
+	l := latency{min: rtt.Min}
+	i := 0
 	for _, b := range rtt.Buckets {
-		if seen += b[1]; 2*seen >= rtt.Count {
-			return latency{min: rtt.Min, p50: float64(b[0])}, nil
+		for seen += b[1]; i < len(quantiles) && float64(seen) >= quantiles[i]*float64(rtt.Count); i++ {
+			l.at[i] = float64(b[0])
 		}
 	}
-	return latency{}, fmt.Errorf("the histogram of %d samples holds %d", rtt.Count, seen)
+	if i < len(quantiles) {
+		return latency{}, fmt.Errorf("the histogram of %d samples holds %d", rtt.Count, seen)
+	}
+	return l, nil
 }
 
-// sfntTool connects its UDP socket, which is faster.
-func sfntTool(path string) benchTool {
+// sfntTool connects its UDP socket, which is faster. It writes its samples into a folder, because it computes only one percentile.
+func sfntTool(path, dir string) benchTool {
 	return benchTool{
 		name: "sfnt-pingpong", spins: true,
 		server: func(mode) []string { return []string{path, "--port=" + port} },
 		client: func(m mode, size int, d time.Duration) []string {
 			ms := strconv.Itoa(int(d / time.Millisecond))
 			return slices.Concat([]string{path, "--port=" + port, "--affinity=any;any", "--sizes=" + strconv.Itoa(size), "--rtt", "--minms=" + ms, "--maxms=" + ms,
-				"--maxiter=10000000"}, when(m.spin, "--spin"), when(m.udp, "--connect"), []string{protocol(m), serverIP})
+				"--maxiter=10000000", "--raw=" + filepath.Join(dir, "raw")},
+				when(m.spin, "--spin"), when(m.udp, "--connect"), []string{protocol(m), serverIP})
 		},
 		read: func(out string) (latency, error) {
-			for line := range strings.Lines(out) {
-				// size, mean, min, median, max, percentile, standard deviation, iterations
-				if f := strings.Fields(line); len(f) == 8 && !strings.HasPrefix(line, "#") {
-					return numbers(f[2], f[3], 1)
-				}
+			files, err := filepath.Glob(filepath.Join(dir, "raw-*.dat"))
+			if err != nil || len(files) != 1 {
+				return latency{}, fmt.Errorf("it wrote the samples of %d sizes: %.200q", len(files), out)
 			}
-			return latency{}, fmt.Errorf("there is no row: %.200q", out)
+			text, err := os.ReadFile(files[0])
+			if err != nil {
+				return latency{}, err
+			}
+			var samples []float64
+			for _, word := range strings.Fields(string(text)) {
+				ns, err := strconv.ParseFloat(word, 64)
+				if err != nil {
+					return latency{}, fmt.Errorf("a sample: %w", err)
+				}
+				samples = append(samples, ns)
+			}
+			if err := os.Remove(files[0]); err != nil || len(samples) == 0 {
+				return latency{}, fmt.Errorf("%d samples, %w", len(samples), err)
+			}
+			slices.Sort(samples)
+			l := latency{min: samples[0]}
+			for i, q := range quantiles {
+				l.at[i] = samples[max(int(math.Ceil(q*float64(len(samples))))-1, 0)]
+			}
+			return l, nil
 		},
 	}
 }
 
 var (
-	sockperfMin    = regexp.MustCompile(`<MIN> observation *= *([0-9.]+)`)
-	sockperfMedian = regexp.MustCompile(`percentile 50.000 *= *([0-9.]+)`)
+	sockperfMin         = regexp.MustCompile(`<MIN> observation *= *([0-9.]+)`)
+	sockperfPercentiles = regexp.MustCompile(`percentile (?:50.000|99.000|99.900) *= *([0-9.]+)`) // the largest first
 )
 
 func sockperfTool() benchTool {
@@ -133,11 +160,11 @@ func sockperfTool() benchTool {
 			return append(args(m, "ping-pong"), "-m", strconv.Itoa(size), "-t", seconds(d), "--full-rtt")
 		},
 		read: func(out string) (latency, error) {
-			least, median := sockperfMin.FindStringSubmatch(out), sockperfMedian.FindStringSubmatch(out)
-			if least == nil || median == nil {
+			least, percentiles := sockperfMin.FindStringSubmatch(out), sockperfPercentiles.FindAllStringSubmatch(out, -1)
+			if least == nil || len(percentiles) != len(quantiles) {
 				return latency{}, fmt.Errorf("it reported nothing: %.200q", out)
 			}
-			return numbers(least[1], median[1], 1e3)
+			return numbers(least[1], percentiles[2][1], percentiles[1][1], percentiles[0][1])
 		},
 	}
 }
@@ -151,7 +178,7 @@ func netperfTool() benchTool {
 		client: func(m mode, size int, d time.Duration) []string {
 			bytes := strconv.Itoa(size)
 			return slices.Concat([]string{"netperf", "-H", serverIP, "-p", port, "-t", strings.ToUpper(protocol(m)) + "_RR", "-l", seconds(d), "-P", "0", "--"},
-				when(m.udp, "-n"), []string{"-r", bytes + "," + bytes, "-k", "MIN_LATENCY,P50_LATENCY"})
+				when(m.udp, "-n"), []string{"-r", bytes + "," + bytes, "-k", "MIN_LATENCY,P50_LATENCY,P99_LATENCY"})
 		},
 		read: func(out string) (latency, error) {
 			values := map[string]string{}
@@ -159,20 +186,24 @@ func netperfTool() benchTool {
 				name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 				values[name] = value
 			}
-			return numbers(values["MIN_LATENCY"], values["P50_LATENCY"], 1e3)
+			return numbers(values["MIN_LATENCY"], values["P50_LATENCY"], values["P99_LATENCY"])
 		},
 	}
 }
 
-// numbers parses a minimum and a median in a unit of this many ns.
-func numbers(least, median string, unit float64) (latency, error) {
-	a, err := strconv.ParseFloat(least, 64)
-	if err != nil {
-		return latency{}, fmt.Errorf("the minimum: %w", err)
+// numbers parses a minimum and the first percentiles, in µs. The others are 0.
+func numbers(least string, percentiles ...string) (latency, error) {
+	var l latency
+	for i, text := range append([]string{least}, percentiles...) {
+		us, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return latency{}, fmt.Errorf("a latency: %w", err)
+		}
+		if i == 0 {
+			l.min = us * 1e3
+		} else {
+			l.at[i-1] = us * 1e3
+		}
 	}
-	b, err := strconv.ParseFloat(median, 64)
-	if err != nil {
-		return latency{}, fmt.Errorf("the median: %w", err)
-	}
-	return latency{min: a * unit, p50: b * unit}, nil
+	return l, nil
 }
