@@ -33,7 +33,9 @@ type Supplier struct {
 func OfModule(m foreign.Module) Supplier {
 	return Supplier{
 		Name: "Module " + m.Namespace + "/" + m.Name, Module: true, Tolerations: m.Spec.Tolerations,
-		Selects: func(n *corev1.Node) bool { return labels.SelectorFromSet(m.Spec.Selector).Matches(labels.Set(n.Labels)) },
+		Selects: func(n *corev1.Node) bool {
+			return labels.SelectorFromSet(m.Spec.Selector).Matches(labels.Set(n.Labels))
+		},
 	}
 }
 

@@ -32,7 +32,9 @@ func TestUnsettled(t *testing.T) {
 		}
 		return OfDaemonSet(d)
 	}
-	plugin := func(tolerations ...corev1.Toleration) Supplier { return set("/var/lib/kubelet/device-plugins", tolerations...) }
+	plugin := func(tolerations ...corev1.Toleration) Supplier {
+		return set("/var/lib/kubelet/device-plugins", tolerations...)
+	}
 	taint := func(g *v1alpha1.LatencyGate) {
 		g.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}
 	}
