@@ -258,6 +258,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		status.First = status.Accepted
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
+	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.confirmed || status.FailConfirmed && s.event != eventFailed)
 	if s.event.begins() {
 		if status.NodeUID != string(w.node.UID) {
 			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
