@@ -40,8 +40,8 @@ type GateIdentity struct {
 	Keys []IdentityKey `json:"keys,omitempty"`
 
 	// labels are keys of node labels that are also part of the identity, at most 16, such as a label with the version of Onload
-	// or of a NIC's firmware. A value that a node no longer reports, of a label or a key, is kept for 10 minutes
-	// (status.absent of the LatencyVerification).
+	// or of a NIC's firmware. A value that a node no longer reports, of a label or a key, is kept for 10 minutes,
+	// and a number of devices for 30 minutes (status.absent of the LatencyVerification).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16

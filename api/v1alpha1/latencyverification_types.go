@@ -55,6 +55,9 @@ const FinalizerNode = "tailgate.dev/published-on-node"
 const (
 	// NodeConditionVerified is the type of the Node condition, and of the condition of the hold pod.
 	NodeConditionVerified = "tailgate.dev/LatencyVerified"
+	// NodeConditionRegressed is the type of the Node condition for tools that repair nodes. As with the conditions of
+	// node-problem-detector, True is the problem: the node failed, and a verified or a second peer confirms that it is this node.
+	NodeConditionRegressed = "tailgate.dev/LatencyRegressed"
 	// NodeLabelVerified is the label, "true" or "false".
 	NodeLabelVerified = "tailgate.dev/latency-verified"
 	// NodeTaintUnverified is the key of the taint.
@@ -348,6 +351,9 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuspectPeer string `json:"suspectPeer,omitempty"`
+	// failConfirmed is true in state Failed if a verified peer, or a second peer, shows that it is this node that is slow.
+	// +optional
+	FailConfirmed bool `json:"failConfirmed,omitempty"`
 	// setback is the reason why the node could not be measured; absent if there is none.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`

@@ -92,7 +92,7 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 
 // observeHold records in the metrics how long it took to hold back a node that changed. node is the Node before it was marked.
 func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) {
-	c := nodeCondition(node)
+	c := nodeCondition(node, v1alpha1.NodeConditionVerified)
 	if c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Verified().Reason != v1alpha1.ReasonIdentityChanged {
 		return
 	}

@@ -60,6 +60,8 @@ type step struct {
 	outcome v1alpha1.VerdictOutcome
 	// suspect is the peer with which the node failed, for eventOtherPeer.
 	suspect string
+	// confirmed is true if it is this node that failed, for eventFailed.
+	confirmed bool
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }
@@ -72,9 +74,6 @@ const (
 	patience = 5 * time.Minute
 	// queuePatience is how long it may wait for other benchmarks, each of which has its own limit.
 	queuePatience = 30 * time.Minute
-	// pluginPatience is how long it may wait for a device plugin that restarts: a container that exits repeatedly is started only every
-	// 5 minutes.
-	pluginPatience = 30 * time.Minute
 	// cellAllowance and runAllowance exceed the time that the benchmark's own deadlines allow for each cell and for a run.
 	cellAllowance, runAllowance = 30 * time.Second, 15 * time.Minute
 )
@@ -299,7 +298,7 @@ func unfinished(w *world) step {
 			since = progress(w)
 		}
 		if accepted.Reason == v1alpha1.ReasonDevicePluginUnavailable { // for which the benchmark itself waits as long
-			limit = pluginPatience
+			limit = plan.PluginPatience
 		}
 		return waits(w, since, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
 	case accepted != nil:
@@ -384,7 +383,7 @@ func failed(w *world, reason, message string) step {
 	default:
 		message = fmt.Sprintf("with peer %s, which is not verified itself, and there is no other: %s", current.Peer, message)
 	}
-	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
+	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: trusted || suspect != ""}
 }
 
 // inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its

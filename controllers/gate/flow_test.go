@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
 // all returns a change that applies several changes.
@@ -93,7 +94,11 @@ func noPlugin(w *world) {
 // absent notes in the status since when the node does not report a key.
 func absent(key string, since time.Duration) func(*world) {
 	return status(func(s *v1alpha1.LatencyVerificationStatus) {
-		s.Absent = []v1alpha1.AbsentKey{{Key: key, StartTime: *at(since), EndTime: *at(since - identity.AbsenceLimit)}}
+		limit := identity.AbsenceLimit
+		if strings.HasPrefix(key, "Devices/") {
+			limit = plan.PluginPatience
+		}
+		s.Absent = []v1alpha1.AbsentKey{{Key: key, StartTime: *at(since), EndTime: *at(since - limit)}}
 	})
 }
 
@@ -144,7 +149,7 @@ func TestDecide(t *testing.T) {
 		"a label that is gone":                         {func(w *world) { delete(w.node.Labels, "onload") }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a label that is gone for 10 minutes":          {all(func(w *world) { delete(w.node.Labels, "onload") }, absent("Label/onload", 10*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `and is ""`},
 		"no device for a while":                        {all(noDevices, absent("Devices/amd.com/sf_vf", 9*time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"no device for 10 minutes":                     {all(noDevices, absent("Devices/amd.com/sf_vf", 10*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `was "8" and is "0"`},
+		"no device for 30 minutes":                     {all(noDevices, absent("Devices/amd.com/sf_vf", 30*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `was "8" and is "0"`},
 		"no device at a boot":                          {all(noDevices, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, "it was booted"},
 		"no device while it is measured":               {all(running, noDevices), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"the first devices of a node that waits": {func(w *world) {
@@ -269,7 +274,7 @@ func TestDecideLooksAgain(t *testing.T) {
 		again  time.Duration
 	}{
 		"nothing ends":                        {func(*world) {}, 0},
-		"a device plugin that is not there":   {all(noDevices, absent("Devices/amd.com/sf_vf", 4*time.Minute)), 6 * time.Minute},
+		"a device plugin that is not there":   {all(noDevices, absent("Devices/amd.com/sf_vf", 4*time.Minute)), 26 * time.Minute},
 		"a label that has just gone":          {func(w *world) { delete(w.node.Labels, "onload") }, identity.AbsenceLimit},
 		"a Node that is gone":                 {all(gone59, func(w *world) { w.node = nil }), time.Minute},
 		"one that is retained":                {all(notSelected, retained(59*time.Minute)), time.Minute},
@@ -442,7 +447,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a boot with a device plugin that is not back yet keeps the number of devices", func(t *testing.T) {
 		_, got := step(t, all(booted, noDevices))
-		if got.Identity["Devices/amd.com/sf_vf"] != "8" || len(got.Absent) != 1 || !got.Absent[0].EndTime.Time.Equal(noon.Add(identity.AbsenceLimit)) {
+		if got.Identity["Devices/amd.com/sf_vf"] != "8" || len(got.Absent) != 1 || !got.Absent[0].EndTime.Time.Equal(noon.Add(plan.PluginPatience)) {
 			t.Errorf("%+v", got)
 		}
 	})

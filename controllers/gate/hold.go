@@ -24,6 +24,10 @@ import (
 // maxPodName is the maximum length of a host name, because a pod's name becomes its host name.
 const maxPodName = 63
 
+// labelDrain is the label by which the drain of Cluster API skips a pod. Its drain ends only when a node has no other pod, and a hold pod
+// is created again as soon as it is gone.
+const labelDrain = "cluster.x-k8s.io/drain"
+
 // holdPodOf returns the hold pod of a node, which exists while the gate requests it: always Running, and Ready only while the node is
 // verified. The bench image's agent sleeps in it. Some operators look at its condition Ready, which waits for the condition that
 // this controller sets; others, such as NVIDIA's k8s-operator-libs, look at whether its containers are ready, which a readiness
@@ -32,6 +36,7 @@ const maxPodName = 63
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
 	labels := labelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
+	labels[labelDrain] = "skip"
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -159,7 +164,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		again = resting(v.Status.HoldPodSetback, w.now)
 	}
 	switch {
-	case pod == nil && again > 0:
+	case pod == nil && (again > 0 || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.
 	case pod == nil:
 		// Its condition is set when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {

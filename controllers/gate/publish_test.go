@@ -89,7 +89,7 @@ func TestPublishOrder(t *testing.T) {
 				if what == "metadata" {
 					metadata = c.then
 				}
-				node := says(makeNode("a"), publication{condition: c.then.condition, label: metadata.label, taint: metadata.taint})
+				node := says(makeNode("a"), publication{condition: c.then.condition, regressed: c.then.regressed, label: metadata.label, taint: metadata.taint})
 				node.ResourceVersion = "8"
 				*o.(*corev1.Node) = *node
 				return nil

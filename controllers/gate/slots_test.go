@@ -34,8 +34,10 @@ func says(node *corev1.Node, p publication) *corev1.Node {
 	if p.label != "" {
 		node.Labels[v1alpha1.NodeLabelVerified] = p.label
 	}
-	if p.condition != nil {
-		node.Status.Conditions = append(node.Status.Conditions, *p.condition)
+	for _, c := range []*corev1.NodeCondition{p.condition, p.regressed} {
+		if c != nil {
+			node.Status.Conditions = append(node.Status.Conditions, *c)
+		}
 	}
 	return node
 }

@@ -253,6 +253,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		status.First = status.Accepted
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
+	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.confirmed || status.FailConfirmed && s.event != eventFailed)
 	if s.event.begins() {
 		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && older(w.node, w.gate)
 		if status.NodeUID != string(w.node.UID) {

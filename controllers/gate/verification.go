@@ -421,18 +421,20 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 // sameNode reports whether a node is unchanged as far as it matters to a gate: its identity, whether it can be measured, and the
 // marks on it.
 func sameNode(a, b *corev1.Node) bool {
-	conditions := func(n *corev1.Node) [2]corev1.NodeCondition {
-		var pair [2]corev1.NodeCondition
+	conditions := func(n *corev1.Node) [3]corev1.NodeCondition {
+		var all [3]corev1.NodeCondition
 		for _, c := range n.Status.Conditions {
 			kept := corev1.NodeCondition{Status: c.Status, Reason: c.Reason, Message: c.Message}
 			switch c.Type {
 			case corev1.NodeReady:
-				pair[0].Status = c.Status
+				all[0].Status = c.Status
 			case v1alpha1.NodeConditionVerified:
-				pair[1] = kept
+				all[1] = kept
+			case v1alpha1.NodeConditionRegressed:
+				all[2] = kept
 			}
 		}
-		return pair
+		return all
 	}
 	info := func(n *corev1.Node) [6]string {
 		i := n.Status.NodeInfo

@@ -243,6 +243,7 @@ func newMapper() meta.RESTMapper {
 	mapper.AddSpecific(network, network.GroupVersion().WithResource("network-attachment-definitions"),
 		network.GroupVersion().WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
 	mapper.Add(foreign.SriovNetworkNodeStateKind, meta.RESTScopeNamespace)
+	mapper.Add(foreign.ModuleKind, meta.RESTScopeNamespace)
 	mapper.Add(foreign.NodeResourceTopologyKind, meta.RESTScopeRoot)
 	return mapper
 }

@@ -103,6 +103,11 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	return all
 }
 
+// PluginPatience is how long a benchmark that has started waits for a device plugin, a gate for such a benchmark, and how long the
+// devices of a node may be absent before that is a change of the node. A container that exits repeatedly is restarted after at most
+// 5 minutes, and the plugin of AMD exits whenever an interface of the node moves.
+const PluginPatience = 30 * time.Minute
+
 // Variants returns the variants of a spec with all inherited settings filled in, in the order in which results show them. A
 // spec without variants has one, named default.
 func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {

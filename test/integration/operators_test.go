@@ -11,8 +11,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -338,5 +340,45 @@ var _ = Describe("The Machine Config Operator, simulated,", func() {
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
 		w.Expect(ctx, w.A, isVerified)
 		Eventually(func() error { return operator.cordon(ctx, false) }).Should(Succeed())
+	})
+})
+
+// drained is one round of Cluster API's drain (ae7ff04, drain.go and filters.go): it evicts every pod of a node that is not skipped, and
+// the drain has ended when there is none.
+func drained(ctx context.Context, node string) bool {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(k8s.List(ctx, list, client.MatchingFields{"spec.nodeName": node})).To(Succeed())
+	left := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Labels["cluster.x-k8s.io/drain"] == "skip" })
+	for i := range left {
+		Expect(client.IgnoreNotFound(k8s.SubResource("eviction").Create(ctx, &left[i], &policyv1.Eviction{}))).To(Succeed())
+	}
+	return len(left) == 0
+}
+
+var _ = Describe("Cluster API, simulated,", func() {
+	It("ends its drain of a node with a hold pod, which is not created again on a node that is being deleted", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
+		w.Expect(ctx, w.A, isVerified)
+		holds := func() (all []corev1.Pod) {
+			GinkgoHelper()
+			list := &corev1.PodList{}
+			Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelHold: "true"})).To(Succeed())
+			return list.Items
+		}
+		Eventually(holds).Should(HaveLen(1))
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Spec.Unschedulable, n.Finalizers = true, []string{"test.tailgate.dev/machine"} })
+		DeferCleanup(func(ctx SpecContext) { w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Finalizers = nil }) })
+		Eventually(func() bool { return drained(ctx, w.A) }).Should(BeTrue())
+		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
+		Eventually(func() []corev1.Pod {
+			for _, p := range holds() {
+				Expect(client.IgnoreNotFound(k8s.Delete(ctx, &p, client.GracePeriodSeconds(0)))).To(Succeed())
+			}
+			return holds()
+		}).Should(BeEmpty())
+		Consistently(holds, "2s").Should(BeEmpty())
 	})
 })
