@@ -19,6 +19,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -1720,8 +1721,8 @@ spec:
 		Entry("hold pods as a boolean", "small", "enforcement: {holdPod: true}", "{}", "spec.enforcement.holdPod", "must be of type object"),
 		Entry("an unknown effect", "small", "enforcement: {taint: {effect: PreferNoSchedule}}", "{}", "spec.enforcement.taint.effect", "supported values"),
 		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
-	Entry("more than all nodes", "small", "maxParallel: 101%", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
-	Entry("a text as the number of slots", "small", "maxParallel: many", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
+		Entry("more than all nodes", "small", "maxParallel: 101%", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
+		Entry("a text as the number of slots", "small", "maxParallel: many", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
 		Entry("a negative number of nodes", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),
 		Entry("retries of a gate that blocks", "small", "onInconclusive: {retries: 1}", "{}", "spec.onInconclusive", "belongs to action Retry"),
 		Entry("six retries", "small", "onInconclusive: {action: Retry, retries: 6}", "{}", "spec.onInconclusive.retries", "less than or equal to 5"),
