@@ -349,9 +349,10 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
 
-// of chooses the peer of a node. Peers without room come last. Of the others, peers with which a measurement made no progress come last, verified peers come before others, and
-// among these the peer of the accepted result comes first, because its results compare best; otherwise the next node by name is
-// chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is not used again.
+// of chooses the peer of a node. Peers without room come last. Of the others, peers with which a measurement made no progress come last,
+// verified peers come before others, and among these the peer of the accepted result comes first, because its results compare best;
+// otherwise the next node by name is chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is
+// not used again.
 func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
 	var failed []string
 	if v.Status.Setback != nil {
