@@ -481,7 +481,7 @@ var _ = Describe("A gate", func() {
 		for _, name := range []string{w.A, w.B} {
 			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 		}
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(time.Minute).Should(HavePrefix("True AllVerified"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
 	})
 
 	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
