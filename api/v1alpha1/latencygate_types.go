@@ -239,6 +239,10 @@ type NodeCounts struct {
 	// taint of the node that no known component removes, or no other node can be its peer.
 	// +optional
 	Unmeasurable int32 `json:"unmeasurable,omitempty"`
+	// unplaced is the number of nodes that are due by the schedule, keep their state, and are not measured, because they or their peers
+	// have no room for the pods of a benchmark.
+	// +optional
+	Unplaced int32 `json:"unplaced,omitempty"`
 	// measuring is the number of nodes in state Measuring.
 	Measuring int32 `json:"measuring"`
 	// failed is the number of nodes in state Failed.

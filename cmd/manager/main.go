@@ -287,7 +287,8 @@ func limitMemory() {
 
 // setUpGates adds the controllers of LatencyGates and LatencyVerifications.
 func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings) error {
-	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}, Refusals: &gate.Refusals{}}
+	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+		Preflight: r.Preflight, Refusals: &gate.Refusals{}}
 	if err := gates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}

@@ -48,6 +48,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // Gates reconciles LatencyGates.
@@ -60,10 +61,13 @@ type Gates struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Preflight reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
+	Preflight func(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error)
 	// Refusals are those that the controller of the verifications met; nil if it shares none.
 	Refusals *Refusals
 
 	suppliers suppliers
+	shortages shortages
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
@@ -111,7 +115,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		next, memberErr = r.members(ctx, all)
 		next = controllers.Soonest(next, again)
 	}
-	chosen := choose(all.lineup)
+	chosen := r.place(ctx, all)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
 	all.refused = cmp.Or(refusal(memberErr, startErr), r.Refusals.first(all.lineup.verifications))
@@ -330,8 +334,8 @@ func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
 			first = err
 		}
 	}
-	for _, cached := range chosen.due {
-		v := cached.DeepCopy()
+	for _, turn := range chosen.due {
+		v := turn.verification.DeepCopy()
 		status, err := due(v, s.gate.Spec.Schedule, s.lineup.now)
 		if err := r.writeStatus(ctx, v, status, err); err != nil && first == nil {
 			first = err

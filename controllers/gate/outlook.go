@@ -29,7 +29,8 @@ type Outlook struct {
 }
 
 // Foresee returns what a gate would do, also one that does not exist yet. It has all nodes, gates and verifications of the cluster.
-func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.LatencyGate, verifications []v1alpha1.LatencyVerification, now time.Time) Outlook {
+func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.LatencyGate, verifications []v1alpha1.LatencyVerification,
+	now time.Time) Outlook {
 	g = g.DeepCopy()
 	gates = slices.Clone(gates)
 	if i := slices.IndexFunc(gates, func(other v1alpha1.LatencyGate) bool { return other.Name == g.Name }); i >= 0 {
@@ -117,7 +118,9 @@ func unmarked(node *corev1.Node) *corev1.Node {
 	node = node.DeepCopy()
 	delete(node.Labels, v1alpha1.NodeLabelVerified)
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified })
-	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })
+	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == v1alpha1.NodeConditionVerified
+	})
 	return node
 }
 

@@ -242,7 +242,8 @@ func TestChooseDue(t *testing.T) {
 				c.change(&l)
 			}
 			var got []string
-			for _, v := range choose(l).due {
+			for _, turn := range choose(l).due {
+				v := turn.verification
 				got = append(got, v.Spec.NodeName)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -444,7 +445,7 @@ func TestScheduleTooShort(t *testing.T) {
 	}
 	l := makeLineup(makeGate(), all...)
 	l.fired, l.firedBefore = noon, ago(5*time.Minute)
-	if got := choose(l); got.overdue != 18 || len(got.due) != 1 || got.due[0].Spec.NodeName != "n19" {
+	if got := choose(l); got.overdue != 18 || len(got.due) != 1 || got.due[0].verification.Spec.NodeName != "n19" {
 		t.Errorf("%d are overdue, and due are %v", got.overdue, got.due)
 	}
 	l = makeLineup(makeGate(), all...)

@@ -23,8 +23,8 @@ func summarize(s *survey, chosen choice) {
 	for _, begun := range chosen.starts {
 		now[begun.verification.Spec.NodeName] = v1alpha1.VerificationMeasuring
 	}
-	for _, v := range chosen.due {
-		now[v.Spec.NodeName] = v1alpha1.VerificationUnverified
+	for _, turn := range chosen.due {
+		now[turn.verification.Spec.NodeName] = v1alpha1.VerificationUnverified
 	}
 	asked := identity.KeysOf(s.gate)
 	lines := make([]v1alpha1.NodeLine, 0, len(s.lineup.verifications)+len(s.missing))
@@ -56,7 +56,7 @@ func summarize(s *survey, chosen choice) {
 	}
 	status := &s.gate.Status
 	status.Nodes, status.NotVerified = count(lines), worst(lines)
-	status.Nodes.Unmeasurable = int32(len(chosen.unmeasurable))
+	status.Nodes.Unmeasurable, status.Nodes.Unplaced = int32(len(chosen.unmeasurable)), int32(len(s.lineup.unplaced))
 	s.gate.SetCondition(operational(s, chosen))
 	s.gate.SetCondition(passed(s))
 	standing.Publish(&status.Conditions, s.gate.Generation, s.lineup.now, standing.OfGate(s.gate))
@@ -138,6 +138,10 @@ func operational(s *survey, chosen choice) metav1.Condition {
 		return no(v1alpha1.ReasonNodesUnmeasurable, "%d of %d nodes cannot be measured; %s: %s", len(unmeasurable), s.gate.Status.Nodes.Total, unmeasurable[0], chosen.waiting[unmeasurable[0]])
 	case len(overlong) > 0:
 		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), waitLimit, overlong[0], chosen.waiting[overlong[0]])
+	case len(s.lineup.unplaced) > 0 && s.lineup.now.Sub(s.lineup.fired) > waitLimit:
+		first := slices.Min(slices.Collect(maps.Keys(s.lineup.unplaced)))
+		return no(v1alpha1.ReasonNoRoom, "%d nodes have been due by the schedule for more than %s, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
+			len(s.lineup.unplaced), waitLimit, first, text.Shorten(s.lineup.unplaced[first], 1024))
 	case chosen.overdue > 0:
 		return no(v1alpha1.ReasonScheduleTooShort,
 			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.overdue)

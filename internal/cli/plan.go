@@ -203,7 +203,8 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 			clients, servers = append(clients, pair.ClientNode), append(servers, pair.ServerNode)
 		}
 	}
-	b.Spec.Placement.Client, b.Spec.Placement.Server = b.Spec.Placement.Client.On(v1alpha1.NodeSelection{NodeNames: clients}), b.Spec.Placement.Server.On(v1alpha1.NodeSelection{NodeNames: servers})
+	b.Spec.Placement.Client = b.Spec.Placement.Client.On(v1alpha1.NodeSelection{NodeNames: clients})
+	b.Spec.Placement.Server = b.Spec.Placement.Server.On(v1alpha1.NodeSelection{NodeNames: servers})
 	observed, err := g.observe(ctx, b, false)
 	if err != nil {
 		return Planned{}, err

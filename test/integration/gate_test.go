@@ -19,6 +19,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -480,7 +481,7 @@ var _ = Describe("A gate", func() {
 		for _, name := range []string{w.A, w.B} {
 			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 		}
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(time.Minute).Should(HavePrefix("True AllVerified"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
 	})
 
 	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
@@ -1085,6 +1086,89 @@ var _ = Describe("A gate", func() {
 		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
 		w.Expect(ctx, w.A, isVerified)
 	})
+
+	It("holds no full node for its schedule, and measures when pods end or only placeholders are in the way", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		daily := fmt.Sprintf("0 %d * * *", time.Now().Add(12*time.Hour).UTC().Hour())
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = daily }))
+		nodes := []string{w.A, w.B}
+		for _, node := range nodes {
+			w.Expect(ctx, node, isVerified)
+		}
+		// fill takes all CPUs of both nodes.
+		fill := func(name, class string) (free func()) {
+			GinkgoHelper()
+			var all []*corev1.Pod
+			for _, node := range nodes {
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-" + node}, Spec: corev1.PodSpec{
+					NodeName: node, PriorityClassName: class, Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
+						Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+					}}},
+				}}
+				Expect(k8s.Create(ctx, p)).To(Succeed())
+				all = append(all, p)
+			}
+			return func() {
+				GinkgoHelper()
+				for _, p := range all {
+					Expect(k8s.Delete(ctx, p, client.GracePeriodSeconds(0))).To(Succeed())
+				}
+			}
+		}
+		yesterday := func() {
+			GinkgoHelper()
+			Eventually(func() error {
+				if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
+					return err
+				}
+				g.Status.Schedule.StartTime = metav1.Time{Time: time.Now().Add(-72 * time.Hour)}
+				return k8s.Status().Update(ctx, g)
+			}).Should(Succeed())
+			for _, node := range nodes {
+				Eventually(func() error {
+					v := w.Verification(ctx, node)
+					v.Status.LastMeasurementTime = &metav1.Time{Time: time.Now().Add(-25 * time.Hour)}
+					return k8s.Status().Update(ctx, v)
+				}).Should(Succeed())
+			}
+		}
+		unplaced := func() int32 {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			return g.Status.Nodes.Unplaced
+		}
+		free := fill("app", "")
+		yesterday()
+		Eventually(unplaced).Should(BeEquivalentTo(2))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
+			HavePrefix("False NoRoom: 2 nodes have been due by the schedule for more than 30m0s, keep their state"), ContainSubstring("/app-")))
+		for _, node := range nodes {
+			w.Stays(ctx, node, isVerified)
+			Expect(w.Benchmarks(ctx, node)).To(ConsistOf("-1"), "nothing was created for it")
+		}
+
+		By("the pods end")
+		free()
+		w.Clock.ahead.Add(int64(6 * time.Minute))
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels["look"] = "again" })
+		for _, node := range nodes {
+			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-2 since -1"))
+			w.Expect(ctx, node, isVerified)
+		}
+		Eventually(unplaced).Should(BeZero())
+
+		By("placeholders fill the nodes")
+		for _, o := range objectsOf(readSample("reserve.yaml", "tailgate-placeholder", w.Namespace, "namespace: gates", "namespace: "+w.Namespace)) {
+			create(ctx, o)
+		}
+		free = fill("placeholder", w.Namespace)
+		yesterday()
+		for _, node := range nodes {
+			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-3 since -1"))
+		}
+		Expect(unplaced()).To(BeZero())
+		free()
+	})
 })
 
 // writes returns a death at a write of a verb to a matching object.
@@ -1636,7 +1720,9 @@ spec:
 		Entry("a schedule without times of day", "small", "schedule: '@every 1h'", "{}", "spec.schedule", "times of day"),
 		Entry("hold pods as a boolean", "small", "enforcement: {holdPod: true}", "{}", "spec.enforcement.holdPod", "must be of type object"),
 		Entry("an unknown effect", "small", "enforcement: {taint: {effect: PreferNoSchedule}}", "{}", "spec.enforcement.taint.effect", "supported values"),
-		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "greater than or equal to 1"),
+		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
+		Entry("more than all nodes", "small", "maxParallel: 101%", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
+		Entry("a text as the number of slots", "small", "maxParallel: many", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
 		Entry("a negative number of nodes", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),
 		Entry("no history", "small", "historyLimit: 0", "{}", "spec.historyLimit", "greater than or equal to 1"),
 	)

@@ -225,6 +225,7 @@ func (w *World) Start(dies ...death) *Manager {
 	refusals := &gate.Refusals{}
 	Expect((&gate.Gates{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
+		Preflight: reconciler.Preflight,
 	}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
