@@ -95,3 +95,12 @@ func TestOrphanedPod(t *testing.T) {
 		t.Error("another pod is not its own")
 	}
 }
+
+// Users can create and delete pods with the operator's labels at any rate: only the pods that a manager created wake benchmarks.
+func TestDeletionsThatWake(t *testing.T) {
+	r := &Reconciler{}
+	r.made.add("uid-server")
+	if r.gone("uid-foreign") || !r.gone("uid-server") || r.gone("uid-server") {
+		t.Error("want a wake-up for the operator's own pod alone, and once")
+	}
+}

@@ -525,7 +525,8 @@ func TestNext(t *testing.T) {
 		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Lost != 0 || got.Retried != 0 {
 			t.Errorf("%+v", got)
 		}
-		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
+		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"},
+			StartTime: &w.verification.Status.Benchmark.StartTime}
 		if diff := cmp.Diff(want, got.Setback); diff != "" {
 			t.Error(diff)
 		}
