@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,9 @@ type Verifications struct {
 	Refusals *Refusals
 
 	contests contests
+	// held are the hold pods that this manager created, by the names of their verifications: if the status could not be written after
+	// that, it is written later.
+	held sync.Map
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch
