@@ -39,9 +39,6 @@ type world struct {
 	peerVerified bool
 	// otherPeer is true if the node could be measured with another peer.
 	otherPeer bool
-	// replaced is the name of a result with which the benchmark was compared, or must also be compared, if the benchmark
-	// of that name is not the one that was accepted; empty if there is no such result.
-	replaced string
 	// named is the benchmark that annotation AnnotationAccept names; nil if there is none.
 	named *v1alpha1.LatencyBenchmark
 	// baselineTrouble describes a defect of the accepted or the first result; empty if there is none.
@@ -266,9 +263,6 @@ func measuring(w *world) step {
 		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, "it is finished without a verdict")
 	}
 	switch {
-	case passed.Status == metav1.ConditionTrue && w.replaced != "":
-		return inconclusive(w, v1alpha1.ReasonBaselineMissing, fmt.Sprintf("LatencyBenchmark %s, with which it was compared, is not the one that was accepted; accept another result: annotation %s",
-			w.replaced, v1alpha1.AnnotationAccept))
 	case passed.Status == metav1.ConditionTrue && discarded(b) != "":
 		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
 	case passed.Status == metav1.ConditionTrue:

@@ -236,8 +236,6 @@ func TestDecide(t *testing.T) {
 
 		"an inconclusive result":                       {unknown, eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
 		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
-		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
-		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), eventFailed, failedState, v1alpha1.ReasonFail, ""},
 		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
 		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
 		"retries without a number are one":             {all(unknown, retrying(0)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, ""},
