@@ -118,6 +118,7 @@ func TestHoldPodOfAnotherClient(t *testing.T) {
 		"one that any author of pods can make: its name, owner and probe": {func(h *holding) {
 			h.pod.UID, h.pod.Spec.Containers[0].Image, h.pod.Spec.ReadinessGates = "uid-evil", "evil/always-ready", nil
 		}, "HoldPodReplaced 1", false},
+		"one that is the same in all but its UID":             {func(h *holding) { h.pod.UID = "uid-evil" }, "HoldPodReplaced 1", false},
 		"one before any was recorded":                         {func(h *holding) { h.v.Status.HoldPod = nil }, "HoldPodReplaced 1", false},
 		"the gate's with another image":                       {func(h *holding) { h.pod.Spec.Containers[0].Image = "evil/always-ready" }, "HoldPodReplaced 1", false},
 		"the gate's with another image and name":              {func(h *holding) { h.pod.Spec.Containers[0].Name = "other" }, "HoldPodReplaced 1", false},
