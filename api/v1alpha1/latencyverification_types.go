@@ -210,6 +210,9 @@ type Setback struct {
 	// count is the number of consecutive failures. The wait doubles with each.
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count"`
+	// startTime is when the first of the attempts began.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// retryTime is the time of the next attempt.
 	RetryTime metav1.Time `json:"retryTime"`
 	// peers are the nodes with which a measurement made no progress, newest first. Other nodes are preferred.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -25,6 +26,9 @@ func decideActive(w *world) step {
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if p != nil && !w.ours(p) {
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and does not belong to this benchmark", p.Name))
+		}
+		if p != nil && !metav1.IsControlledBy(p, b) {
+			return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("another client removed the owner of pod %s, with which it would have been deleted", p.Name))
 		}
 	}
 	if w.server == nil && active.ServerPodUID == "" && w.client == nil {

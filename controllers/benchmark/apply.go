@@ -350,7 +350,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 
 // deletePod deletes a pod that belongs to the benchmark, unless it is being deleted.
 func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark, p *corev1.Pod) error {
-	if p == nil || !metav1.IsControlledBy(p, b) {
+	if !ownsPod(b, p) {
 		return nil
 	}
 	return controllers.Delete(ctx, r.Client, p)

@@ -265,10 +265,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, unfinished, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
-			DeleteFunc: func(e event.DeleteEvent) bool {
-				r.forget(e.Object.GetUID())
-				return true
-			},
+			DeleteFunc: func(e event.DeleteEvent) bool { return r.gone(e.Object.GetUID()) },
 		})).
 		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).

@@ -121,7 +121,18 @@ func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
 // ours reports whether a pod exists and belongs to this benchmark, and not to another owner that uses its name.
-func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }
+func (w *world) ours(p *corev1.Pod) bool { return ownsPod(w.benchmark, p) }
+
+// ownsPod reports whether a benchmark may delete a pod and waits for it: the status has its UID, or the benchmark is its owner. Any client
+// that may change the pod can remove the owner.
+func ownsPod(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
+	if p == nil || metav1.IsControlledBy(p, b) {
+		return p != nil
+	}
+	uid := string(p.UID)
+	return b.Status.Active != nil && (b.Status.Active.ServerPodUID == uid || b.Status.Active.ClientPodUID == uid) ||
+		slices.ContainsFunc(b.Status.LeftPods, func(left v1alpha1.LeftPod) bool { return left.UID == uid })
+}
 
 // activeRun returns the run of the active attempt, or an empty run if the plan does not have it.
 func (w *world) activeRun() plan.Run {

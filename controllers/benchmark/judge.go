@@ -162,8 +162,11 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)
 	}
 	if c.benchmark.UID == "" || !c.benchmark.DeletionTimestamp.IsZero() || c.uid != "" && string(c.benchmark.UID) != c.uid {
-		c.benchmark = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		c.missing = fmt.Sprintf("the baseline, LatencyBenchmark %s, does not exist", key.Name)
+		if c.uid != "" && c.benchmark.UID != "" && string(c.benchmark.UID) != c.uid {
+			c.missing += ": another one has its name"
+		}
+		c.benchmark = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	}
 	return c, nil
 }

@@ -243,7 +243,10 @@ func created(age time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(ago(age)) }
 }
 
-func stranger(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-other" }
+func stranger(p *corev1.Pod) { p.UID, p.OwnerReferences[0].UID = "uid-stranger", "uid-other" }
+
+// orphaned makes the pod one whose owner another client removed.
+func orphaned(p *corev1.Pod) { p.OwnerReferences = nil }
 
 func container(p *corev1.Pod, state corev1.ContainerState) {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, Image: "bench:v0", State: state}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,6 +67,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
+	spec.Priority = priority(spec.Priority, v.Status.Setback)
 	spec.Criteria = rulesOf(spec.Criteria, v.Status.Accepted, peer)
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: gate.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
@@ -74,6 +76,19 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 		}),
 		Spec: spec,
 	}
+}
+
+// maxPriority is the highest priority that a benchmark may have. A minute of waiting counts as much as one unit.
+const maxPriority = 1000
+
+// priority returns the priority of a node's benchmark: that of the template and, if earlier benchmarks of the node were abandoned because
+// they waited, their age. Otherwise the node would begin at the end of the queue again and again.
+func priority(template int32, last *v1alpha1.Setback) int32 {
+	if last == nil || last.StartTime == nil {
+		return template
+	}
+	waited := last.RetryTime.Sub(last.StartTime.Time) / time.Minute
+	return min(template+int32(min(max(waited, 0), 2*maxPriority)), maxPriority)
 }
 
 // podsOf returns the pod settings of a gate's template, with a toleration of the gate's own taint.

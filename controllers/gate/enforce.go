@@ -151,6 +151,7 @@ func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerific
 		}
 	}
 	r.contests.forget(types.UID(v.Status.NodeUID))
+	r.held.Delete(v.Name)
 	return 0, patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 }
 

@@ -39,9 +39,6 @@ type world struct {
 	peerVerified bool
 	// otherPeer is true if the node could be measured with another peer.
 	otherPeer bool
-	// replaced is the name of a result with which the benchmark was compared, or must also be compared, if the benchmark
-	// of that name is not the one that was accepted; empty if there is no such result.
-	replaced string
 	// named is the benchmark that annotation AnnotationAccept names; nil if there is none.
 	named *v1alpha1.LatencyBenchmark
 	// baselineTrouble describes a defect of the accepted or the first result; empty if there is none.
@@ -268,6 +265,8 @@ func measuring(w *world) step {
 	case passed.Status == metav1.ConditionTrue && w.replaced != "":
 		return inconclusive(v1alpha1.ReasonBaselineMissing, fmt.Sprintf("LatencyBenchmark %s, with which it was compared, is not the one that was accepted; accept another result: annotation %s",
 			w.replaced, v1alpha1.AnnotationAccept))
+	case passed.Status == metav1.ConditionTrue && discarded(b) != "":
+		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
 	case passed.Status == metav1.ConditionTrue:
 		return drift(w, passed.Message)
 	case passed.Status == metav1.ConditionFalse:
@@ -275,6 +274,17 @@ func measuring(w *world) step {
 	default:
 		return inconclusive(passed.Reason, passed.Message)
 	}
+}
+
+// discarded returns which attempt of a benchmark a user may have ended because of what it was about to measure, by deleting a pod or by
+// spec.suspend; empty if there is none.
+func discarded(b *v1alpha1.LatencyBenchmark) string {
+	for _, a := range b.Status.Attempts {
+		if a.Outcome.Reason == v1alpha1.OutcomePodLost || a.Outcome.Reason == v1alpha1.OutcomeSuspended {
+			return fmt.Sprintf("attempt %d of %s ended with %s", a.Attempt, a.Run, a.Outcome.Reason)
+		}
+	}
+	return ""
 }
 
 // unfinished returns the step of a node whose benchmark waits or measures. A benchmark without progress is abandoned after a

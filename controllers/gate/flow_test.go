@@ -235,8 +235,6 @@ func TestDecide(t *testing.T) {
 
 		"an inconclusive result":                       {unknown, eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
 		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
-		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
-		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), eventFailed, failedState, v1alpha1.ReasonFail, ""},
 		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
 		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate latencyverifications.tailgate.dev up.a tailgate.dev/accept=up-a-4"},
 	}
@@ -521,7 +519,8 @@ func TestNext(t *testing.T) {
 		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Lost != 0 {
 			t.Errorf("%+v", got)
 		}
-		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
+		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"},
+			StartTime: &w.verification.Status.Benchmark.StartTime}
 		if diff := cmp.Diff(want, got.Setback); diff != "" {
 			t.Error(diff)
 		}

@@ -141,8 +141,12 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	if err != nil {
 		return 0, err
 	}
+	if made, ok := r.held.Load(v.Name); ok && pod != nil && made.(v1alpha1.HoldPod).UID == string(pod.UID) {
+		v.Status.HoldPod = new(made.(v1alpha1.HoldPod))
+	}
 	if !asked {
 		ours := ownsHoldPod(v, pod)
+		r.held.Delete(v.Name)
 		v.Status.HoldPod, v.Status.HoldPodSetback = nil, nil
 		if ours {
 			return 0, controllers.Delete(ctx, r.Client, pod)
@@ -172,6 +176,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 			return again, err
 		}
 		v.Status.HoldPod = &v1alpha1.HoldPod{UID: string(want.UID), Image: want.Spec.Containers[0].Image}
+		r.held.Store(v.Name, *v.Status.HoldPod)
 	case !ownsHoldPod(v, pod):
 		if again == 0 {
 			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s exists and does not belong to this gate; delete it", pod.Namespace, pod.Name))

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -53,6 +55,8 @@ type holding struct {
 	pod   *corev1.Pod
 	clock *clocktesting.FakePassiveClock
 	api   client.Client
+	// verifications is nil before the first step.
+	verifications *Verifications
 }
 
 func hold(t *testing.T, changes ...func(*holding)) *holding {
@@ -69,12 +73,20 @@ func hold(t *testing.T, changes ...func(*holding)) *holding {
 	return h
 }
 
+// manager returns the manager, which is another one after restart.
+func (h *holding) manager() *Verifications {
+	if h.verifications == nil {
+		h.verifications = &Verifications{Clock: h.clock, Image: "bench"}
+	}
+	h.verifications.Client, h.verifications.Live = h.api, h.api
+	return h.verifications
+}
+
 // step reconciles the hold pod once. It returns the pod, which is nil if there is none, and when to look again.
 func (h *holding) step() (*corev1.Pod, time.Duration) {
 	h.Helper()
 	h.w.now = h.clock.Now()
-	r := &Verifications{Client: h.api, Live: h.api, Clock: h.clock, Image: "bench"}
-	again, err := r.hold(h.Context(), h.w, h.v)
+	again, err := h.manager().hold(h.Context(), h.w, h.v)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -106,6 +118,7 @@ func TestHoldPodOfAnotherClient(t *testing.T) {
 		"one that any author of pods can make: its name, owner and probe": {func(h *holding) {
 			h.pod.UID, h.pod.Spec.Containers[0].Image, h.pod.Spec.ReadinessGates = "uid-evil", "evil/always-ready", nil
 		}, "HoldPodReplaced 1", false},
+		"one that is the same in all but its UID":             {func(h *holding) { h.pod.UID = "uid-evil" }, "HoldPodReplaced 1", false},
 		"one before any was recorded":                         {func(h *holding) { h.v.Status.HoldPod = nil }, "HoldPodReplaced 1", false},
 		"the gate's with another image":                       {func(h *holding) { h.pod.Spec.Containers[0].Image = "evil/always-ready" }, "HoldPodReplaced 1", false},
 		"the gate's with another image and name":              {func(h *holding) { h.pod.Spec.Containers[0].Name = "other" }, "HoldPodReplaced 1", false},
@@ -178,5 +191,28 @@ func TestHoldPodThatEndsAgainAndAgain(t *testing.T) {
 	h.clock.SetTime(h.clock.Now().Add(holdSettled))
 	if pod, again := h.step(); pod == nil || again != 0 || h.said() != "" {
 		t.Errorf("%v, again in %s, %q", pod, again, h.said())
+	}
+}
+
+// A status that could not be written after the creation of the pod, for example because of a conflict, is written later. Only another manager
+// does not know that the pod is the gate's.
+func TestHoldPodThatWasNotRecorded(t *testing.T) {
+	for restarted, said := range map[bool]string{false: "", true: "HoldPodReplaced 1"} {
+		h := hold(t, func(h *holding) { h.v.Status.HoldPod, h.pod.Name = nil, "other" })
+		h.api = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			o.SetUID("uid-new")
+			return c.Create(ctx, o, opts...)
+		}})
+		h.step()
+		if h.v.Status.HoldPod == nil || h.v.Status.HoldPod.UID != "uid-new" {
+			t.Fatalf("recorded %v", h.v.Status.HoldPod)
+		}
+		h.v.Status.HoldPod = nil
+		if restarted {
+			h.verifications = nil
+		}
+		if pod, _ := h.step(); (pod == nil) != restarted || h.said() != said || (h.v.Status.HoldPod == nil) != restarted {
+			t.Errorf("restarted %v: %v, %q, recorded %v", restarted, pod, h.said(), h.v.Status.HoldPod)
+		}
 	}
 }

@@ -199,6 +199,9 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusFie
 	case fieldSetback:
 		status.Setback = setback(status.Setback, h.reason, h.message, h.now)
 		if b := status.Benchmark; b != nil {
+			if status.Setback.StartTime == nil {
+				status.Setback.StartTime = &b.StartTime
+			}
 			peers := slices.DeleteFunc(slices.Clone(status.Setback.Peers), func(p string) bool { return p == b.Peer })
 			peers = slices.Insert(peers, 0, b.Peer)
 			status.Setback.Peers = peers[:min(len(peers), maxSetbackPeers)]

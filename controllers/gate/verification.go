@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,9 @@ type Verifications struct {
 	Refusals *Refusals
 
 	contests contests
+	// held are the hold pods that this manager created, by the names of their verifications: if the status could not be written after
+	// that, it is written later.
+	held sync.Map
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch
@@ -204,10 +208,6 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	// An object that has the accepted name now either has been there all the time, or is another one with another UID.
-	if w.replaced, err = r.replaced(ctx, w); err != nil {
-		return err
-	}
 	if drifts {
 		gate := b.Spec.Criteria.DeepCopy()
 		compareWith(gate, *status.First, status.Benchmark.Peer)
@@ -216,25 +216,6 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 		}
 	}
 	return nil
-}
-
-// replaced returns the name of the accepted or the first result on which the current benchmark's verdict is based, if the
-// benchmark of that name is not the one that was accepted; otherwise it returns an empty string.
-func (r *Verifications) replaced(ctx context.Context, w *world) (string, error) {
-	status := w.verification.Status
-	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
-		if result == nil || !restsOn(w.benchmark, *result) && (result != status.First || !mayDrift(w.benchmark, status)) {
-			continue
-		}
-		b, err := controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark)
-		if err != nil {
-			return "", err
-		}
-		if b == nil || string(b.UID) != result.UID {
-			return result.Benchmark, nil
-		}
-	}
-	return "", nil
 }
 
 // restsOn reports whether a benchmark is compared with a result.
