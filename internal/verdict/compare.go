@@ -253,8 +253,8 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds are beyond it, and %d may be",
 			name, limit, slow, len(e.candidate), allowed)
 	case e.tally.Passes(e.k) && slow > allowed:
-		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds more than in the baseline are beyond it, and %d may be",
-			name, limit, slow, len(e.candidate), allowed)
+		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds more than in the baseline are beyond it, "+
+			"and %d may be", name, limit, slow, len(e.candidate), allowed)
 	case e.tally.Passes(e.k):
 		c.conclude(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit,
 			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))

@@ -43,8 +43,8 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 		f.Says += fmt.Sprintf("; each round needs %d samples", needs)
 		for _, c := range selected[i] {
 			if n, known := most(c); known && n < needs {
-				f.Never = fmt.Sprintf("rule %s can neither pass nor fail: a round of %s has at most %d samples, and %s needs %d; measure longer, at a higher rate, or a lower percentile",
-					r, c.Name, n, r.Metric, needs)
+				f.Never = fmt.Sprintf("rule %s can neither pass nor fail: a round of %s has at most %d samples, and %s needs %d; "+
+					"measure longer, at a higher rate, or a lower percentile", r, c.Name, n, r.Metric, needs)
 			}
 		}
 	}

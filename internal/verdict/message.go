@@ -63,8 +63,9 @@ func (c Comparison) numbers() string {
 	if c.rule.kind != absolute {
 		limit += " from the baseline's worst, " + c.value(c.WorstBaseline)
 	}
-	return fmt.Sprintf("%s, worst %s, %d of %d beyond %s (95 %% sure: at most %.0f %%): ", line, c.value(c.Worst), c.RoundsBeyond, c.CandidateRounds, limit,
-		math.Ceil(100*stats.ShareBound(c.RoundsBeyond, c.CandidateRounds)))
+	share := math.Ceil(100 * stats.ShareBound(c.RoundsBeyond, c.CandidateRounds))
+	return fmt.Sprintf("%s, worst %s, %d of %d beyond %s (95 %% sure: at most %.0f %%): ", line, c.value(c.Worst),
+		c.RoundsBeyond, c.CandidateRounds, limit, share)
 }
 
 // sides describes the numbers of rounds.
