@@ -65,6 +65,9 @@ const (
 	ReasonSameNode = "SameNode"
 	// ReasonPercentileOutOfReach surfaces when highestPercentile needs more samples than the cells can give.
 	ReasonPercentileOutOfReach = "PercentileOutOfReach"
+	// ReasonRuleUndecidable surfaces when a rule can neither pass nor fail, whatever is measured: it selects no cell, or the planned rounds or
+	// samples are too few.
+	ReasonRuleUndecidable = "RuleUndecidable"
 	// ReasonCaptureForbidden surfaces when capture is requested and the operator does not allow it.
 	ReasonCaptureForbidden = "CaptureForbidden"
 	// ReasonHostNetworkForbidden surfaces when network type Host is requested and the operator does not allow it.

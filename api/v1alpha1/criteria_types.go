@@ -27,6 +27,13 @@ type Criteria struct {
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 
+	// judgedTogether is the number of benchmarks whose rules are judged together: a LatencyMatrix sets it, to the number of its pairs; default 1.
+	// More rounds are then also measured if the rules fail, until that is certain among all of them.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	JudgedTogether int32 `json:"judgedTogether,omitempty"`
+
 	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
 	// kernel.release when an upgrade changes the kernel, at most 32. One * matches any text, as in kernel.* or
 	// cell.*.duration, except for the firmware variant of a NIC, the type of its function, its distance from the CPU, and the

@@ -262,9 +262,6 @@ func measuring(w *world) step {
 		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, "it is finished without a verdict")
 	}
 	switch {
-	case passed.Status == metav1.ConditionTrue && w.replaced != "":
-		return inconclusive(v1alpha1.ReasonBaselineMissing, fmt.Sprintf("LatencyBenchmark %s, with which it was compared, is not the one that was accepted; accept another result: annotation %s",
-			w.replaced, v1alpha1.AnnotationAccept))
 	case passed.Status == metav1.ConditionTrue && discarded(b) != "":
 		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
 	case passed.Status == metav1.ConditionTrue:

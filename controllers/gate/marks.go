@@ -100,7 +100,7 @@ func (b *publisher) tell(ctx context.Context, recorder events.EventRecorder, nod
 
 // marksOf returns the marks that a Node has.
 func marksOf(node *corev1.Node) publication {
-	p := publication{condition: nodeCondition(node), label: node.Labels[v1alpha1.NodeLabelVerified]}
+	p := publication{condition: nodeCondition(node, v1alpha1.NodeConditionVerified), label: node.Labels[v1alpha1.NodeLabelVerified]}
 	if i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified }); i >= 0 {
 		p.taint = &node.Spec.Taints[i]
 	}

@@ -25,6 +25,7 @@ func TestMakeChild(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	want := w.matrix.Spec.Template.Spec.DeepCopy()
+	want.Criteria.JudgedTogether = 6
 	want.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "d"}}
 	want.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}, CPUs: 4}
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {

@@ -175,6 +175,9 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 		return Planned{}, err
 	}
 	planned := planOf(b, m, observed)
+	if b.Spec.Criteria != nil && m != nil {
+		b.Spec.Criteria.JudgedTogether = int32(len(slices.Concat(planned.Slots...)))
+	}
 	notes = append(notes, preflight.Foreknown(b.Spec, observed.Profiles)...)
 	if m == nil && planned.Obstacle == nil {
 		notes = append(notes, preflight.Notes(observed, planned.Slots[0][0], preflight.CPUs(observed))...)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,7 @@ x-pod-r2  2      pod      5s        tcp-1024 tcp-64
 total measuring time 20s: 4 runs, without the start and end of the pods of each run
 if the verdict is Inconclusive, 4 more rounds, once: 40s
 `
+	const says = "rule p99 max 2µs: can pass with 6 rounds, and fail with as many if all 4 comparisons do, with 8 rounds if one does; each round needs 10000 samples\n"
 	const where = "perf/x: pinger, HalfRTT\nclient on node-a, server on node-b\n"
 	x := types.NamespacedName{Namespace: "perf", Name: "x"}
 	cases := map[string]struct {
@@ -108,7 +110,7 @@ if the verdict is Inconclusive, 4 more rounds, once: 40s
 		// stderr is part of the only line.
 		stderr string
 	}{
-		"two variants": {file: compared, stdout: where + runs},
+		"two variants": {file: compared, stdout: where + runs + says},
 		"many pairs": {file: mesh, stdout: `perf/mesh: pinger, HalfRTT
 
 VARIANT  WAY
@@ -129,33 +131,33 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 			file: strings.Replace(compared, "pinger", "sockperf", 1), code: 1,
 			change: func(s *apiServer) { s.managerArgs = []string{"--bench-image=bench:v1", "--bench-tools=pinger,netperf"} },
 			stdout: "perf/x: sockperf, HalfRTT\nobstacle: spec.tool: the bench image has no sockperf, only pinger, netperf (--bench-tools of the manager): " +
-				"use a bench image that has it, or another tool (CellUnsupported)\n" + runs,
+				"use a bench image that has it, or another tool (CellUnsupported)\n" + runs + says,
 			stderr: "LatencyBenchmark perf/x would not be accepted now (CellUnsupported): spec.tool: the bench image has no sockperf",
 		},
 		"a tool of an operator that cannot be seen": {
 			file: strings.Replace(compared, "pinger", "sockperf", 1), change: func(s *apiServer) { s.forbidden = []string{"/deployments"} },
-			stdout: strings.Replace(where, "pinger", "sockperf", 1) + runs + "not checked, because you have no right to read it: Deployment\n",
+			stdout: strings.Replace(where, "pinger", "sockperf", 1) + runs + says + "not checked, because you have no right to read it: Deployment\n",
 		},
 		"a network that does not exist": {
 			file: compared, code: 1, change: func(s *apiServer) { delete(s.networks, types.NamespacedName{Namespace: "perf", Name: "sf-vf"}) },
 			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist; create it, or name one of " +
-				"`kubectl get network-attachment-definitions -A` (NetworkNotFound)\n" + runs,
+				"`kubectl get network-attachment-definitions -A` (NetworkNotFound)\n" + runs + says,
 			stderr: "LatencyBenchmark perf/x would not be accepted now (NetworkNotFound): spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist",
 		},
 		"a cluster without Multus": {
 			file: compared, code: 1, change: func(s *apiServer) { s.networks = nil },
-			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks (NetworkNotFound)\n" + runs,
+			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks (NetworkNotFound)\n" + runs + says,
 			stderr: "(NetworkNotFound)",
 		},
 		"unreadable objects are not obstacles": {
 			file: compared, change: func(s *apiServer) {
 				s.forbidden = []string{"/pods", "/priorityclasses", "/network-attachment-definitions", "/v1alpha1/latencybenchmarks"}
 			},
-			stdout: where + runs + "not checked, because you have no right to read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
+			stdout: where + runs + says + "not checked, because you have no right to read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
 		},
 		"a user who may not create it": {
 			file: compared, change: func(s *apiServer) { s.forbidden = []string{"PATCH"} },
-			stdout: where + runs + "you have no right to create it, so the API server did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n",
+			stdout: where + runs + "you have no right to create it, so the API server did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n" + says,
 		},
 		"one that is measured already, on other nodes": {
 			file: compared, change: func(s *apiServer) {
@@ -168,10 +170,10 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 				b.Status.Active = &v1alpha1.ActiveAttempt{Run: "x-vf-r1"}
 				s.benchmarks[x] = b
 			},
-			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n",
+			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n" + says,
 		},
 		"conditions that only the operator knows": {
-			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "maxRounds: 6", "maxRounds: 2", 1),
+			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "  maxRounds: 6\n  criteria: {rules: [{metric: p99, maxLatency: 2us}]}\n", "", 1),
 			stdout: "variant pod needs an operator with --allow-host-network\nvariant pod needs an operator with --allow-packet-capture\n",
 		},
 	}
@@ -222,10 +224,14 @@ func TestPlanWithoutACluster(t *testing.T) {
 				return p
 			}
 			without := plan("--nodes", nodes, "--kubeconfig", os.DevNull, "-n", "perf", "--server=http://127.0.0.1:1")
-			if len(without.Notes) != 1 || !strings.HasPrefix(without.Notes[0], "not checked, because no cluster is configured: ") {
-				t.Errorf("it notes %q", without.Notes)
+			last := len(without.Notes) - 1
+			if last < 0 || !strings.HasPrefix(without.Notes[last], "not checked, because no cluster is configured: ") {
+				t.Fatalf("it notes %q", without.Notes)
 			}
-			without.Notes = nil
+			without.Notes = slices.Clip(without.Notes[:last])
+			if last == 0 {
+				without.Notes = nil
+			}
 			if diff := cmp.Diff(plan("--kubeconfig", newEmptyCluster(t).serve(t)), without); diff != "" {
 				t.Errorf("(-with a cluster +without):\n%s", diff)
 			}

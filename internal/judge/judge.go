@@ -29,7 +29,8 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 	for _, rule := range gate.Rules {
 		metrics = append(metrics, rule.Metric)
 	}
-	in := verdict.Input{Gate: gate, Candidate: Cells(candidate, metrics...), Rounds: int(candidate.Spec.Rounds), MaxRounds: int(plan.MaxRounds(candidate.Spec))}
+	in := verdict.Input{Gate: gate, Candidate: Cells(candidate, metrics...)}
+	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
 	}

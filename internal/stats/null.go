@@ -3,6 +3,7 @@ package stats
 import (
 	"math"
 	"math/big"
+	"slices"
 	"sync"
 )
 
@@ -17,6 +18,21 @@ const EachSide OneIn = 40
 // Among returns the probability for each of a number of comparisons that limits the probability of all of them together to a
 // (Bonferroni).
 func (a OneIn) Among(comparisons int) OneIn { return a * OneIn(max(comparisons, 1)) }
+
+// Hochberg decides which of several comparisons differ so that the probability of any wrong one is at most that of EachSide: in the order of
+// their significance (one in N), the r-th from the end must have r times EachSide, and then all that are as significant differ. It returns the
+// significance at which they do, 0 if none does, and that of all together, which is at least EachSide if any does.
+func Hochberg(all []OneIn) (at, together OneIn) {
+	sorted := slices.Sorted(slices.Values(all))
+	for i, one := range slices.Backward(sorted) {
+		r := OneIn(i + 1)
+		together = max(together, one/r)
+		if one/r >= EachSide {
+			at = r * EachSide
+		}
+	}
+	return at, together
+}
 
 // Null is the distribution of a count if there is no difference: element k is one in how many, rounded down, has a count of at most k. It
 // ends where one in two has.

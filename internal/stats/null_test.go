@@ -141,3 +141,27 @@ func TestShareBound(t *testing.T) {
 		}
 	}
 }
+
+// A change of all comparisons needs no more rounds than a change of one, and more comparisons do not let a smaller change fail.
+func TestHochberg(t *testing.T) {
+	for name, c := range map[string]struct {
+		beyond []OneIn
+		at     OneIn
+		all    OneIn
+	}{
+		"nothing":                    {nil, 0, 0},
+		"one of one":                 {[]OneIn{40}, 40, 40},
+		"not quite":                  {[]OneIn{39}, 0, 39},
+		"one of two":                 {[]OneIn{1, 80}, 80, 40},
+		"not quite one of two":       {[]OneIn{1, 79}, 0, 39},
+		"both of two":                {[]OneIn{40, 40}, 40, 40},
+		"two of three":               {[]OneIn{80, 1, 80}, 80, 40},
+		"all, one of them by far":    {[]OneIn{1000, 40, 40}, 40, 333},
+		"one by far fails alone":     {[]OneIn{1000, 39, 39}, 120, 333},
+		"one of ten, and not enough": {[]OneIn{1, 1, 1, 1, 1, 1, 1, 1, 1, 399}, 0, 39},
+	} {
+		if at, all := Hochberg(c.beyond); at != c.at || all != c.all {
+			t.Errorf("%s: at %d, and one in %d together, not %d and %d", name, at, all, c.at, c.all)
+		}
+	}
+}

@@ -242,7 +242,7 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	switch {
 	case e.k < 0:
 		c.NeedsRounds = e.rule.fewestRounds(stats.EachSide)
-		unsure(v1alpha1.ReasonTooFewRounds, "too few rounds; the rule needs at least %s", c.rounds(c.NeedsRounds))
+		unsure(v1alpha1.ReasonTooFewRounds, "too few rounds; the rule needs at least %s", e.rule.rounds(c.NeedsRounds))
 	case e.tally.Passes(e.k) && e.rule.Metric == v1alpha1.MetricLost:
 		if worst, allowed := e.worstLost(); worst > allowed {
 			unsure(v1alpha1.ReasonWorstRoundBeyondLimit, "most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed)
@@ -253,8 +253,8 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds are beyond it, and %d may be",
 			name, limit, slow, len(e.candidate), allowed)
 	case e.tally.Passes(e.k) && slow > allowed:
-		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds more than in the baseline are beyond it, and %d may be",
-			name, limit, slow, len(e.candidate), allowed)
+		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds more than in the baseline are beyond it, "+
+			"and %d may be", name, limit, slow, len(e.candidate), allowed)
 	case e.tally.Passes(e.k):
 		c.conclude(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit,
 			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
@@ -263,7 +263,7 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	case e.tally.Fails(e.k):
 		c.NeedsRounds = max(e.rule.fewestRounds(stats.EachSide.Among(all)), len(e.candidate)+1)
 		unsure(v1alpha1.ReasonTooFewRounds, "beyond %s %s, but that is not certain among %d comparisons; at least %s can be",
-			name, limit, all, c.rounds(c.NeedsRounds))
+			name, limit, all, e.rule.rounds(c.NeedsRounds))
 	case e.rule.kind == byRatio && e.bounds.Lowest == 0 && math.IsInf(e.bounds.Highest, 1):
 		unsure(v1alpha1.ReasonUndefinedRatio,
 			"the ratio is undefined, because both medians are zero or fall among the lost messages; use an absolute limit")

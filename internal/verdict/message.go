@@ -63,8 +63,9 @@ func (c Comparison) numbers() string {
 	if c.rule.kind != absolute {
 		limit += " from the baseline's worst, " + c.value(c.WorstBaseline)
 	}
-	return fmt.Sprintf("%s, worst %s, %d of %d beyond %s (95 %% sure: at most %.0f %%): ", line, c.value(c.Worst), c.RoundsBeyond, c.CandidateRounds, limit,
-		math.Ceil(100*stats.ShareBound(c.RoundsBeyond, c.CandidateRounds)))
+	share := math.Ceil(100 * stats.ShareBound(c.RoundsBeyond, c.CandidateRounds))
+	return fmt.Sprintf("%s, worst %s, %d of %d beyond %s (95 %% sure: at most %.0f %%): ", line, c.value(c.Worst),
+		c.RoundsBeyond, c.CandidateRounds, limit, share)
 }
 
 // sides describes the numbers of rounds.
@@ -124,14 +125,6 @@ func decimal(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// rounds describes a number of rounds on each side.
-func (c Comparison) rounds(n int) string {
-	if c.rule.kind == absolute {
-		return fmt.Sprintf("%d rounds", n)
-	}
-	return fmt.Sprintf("%d+%d rounds", n, n)
-}
-
 // wouldDecide describes how many rounds would decide.
 func (c Comparison) wouldDecide() string {
 	switch {
@@ -140,7 +133,7 @@ func (c Comparison) wouldDecide() string {
 	case c.NeedsRounds == 0:
 		return "it is too near the limit for any reasonable number of rounds"
 	}
-	return fmt.Sprintf("about %s would be enough", c.rounds(c.NeedsRounds))
+	return fmt.Sprintf("about %s would be enough", c.rule.rounds(c.NeedsRounds))
 }
 
 // maxMessage is the largest length of a message in the API, in bytes.

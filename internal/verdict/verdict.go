@@ -19,7 +19,6 @@
 package verdict
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -93,8 +92,6 @@ type Input struct {
 	Baseline []Cell
 	// Rounds and MaxRounds are the numbers of rounds after which the data are judged; the second is 0 or the first if they are judged once.
 	Rounds, MaxRounds int
-	// Judgements is how many benchmarks are judged together, such as the pairs of a matrix; 0 and 1 are the same.
-	Judgements int
 	// Note is a limit of the whole verdict, printed before its message; empty if there is no limit.
 	Note string
 }
@@ -130,40 +127,30 @@ type RuleJudgement struct {
 
 // Judge evaluates all rules. It returns an error only for a rule that the API rejects.
 func Judge(in Input) (Judgement, error) {
-	rules := make([]rule, 0, len(in.Gate.Rules))
-	for i, r := range in.Gate.Rules {
-		parsed, err := parseRule(r)
-		if err != nil {
-			return Judgement{}, fmt.Errorf("rules[%d]: %w", i, err)
-		}
-		rules = append(rules, parsed)
-	}
-	if len(rules) == 0 {
-		return Judgement{}, nil
+	rules, selected, comparisons, err := in.selected()
+	if err != nil || len(rules) == 0 {
+		return Judgement{}, err
 	}
 	baselines := newBaselines(in)
-
-	selected := make([][]Cell, len(rules))
-	j := Judgement{note: in.Note, looks: 1}
+	j := Judgement{note: in.Note, looks: 1, Comparisons: comparisons}
 	if in.MaxRounds > in.Rounds {
 		j.looks = 2
 	}
 	j.sameSession = baselines.variant != "" || !slices.ContainsFunc(in.Gate.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
-	for i, r := range rules {
-		for _, c := range in.Candidate {
-			if r.selects(c, baselines.variant) {
-				selected[i] = append(selected[i], c)
-			}
-		}
-		j.Comparisons += len(selected[i])
-	}
 	var all []Comparison
 	for i, r := range rules {
 		for _, c := range selected[i] {
 			all = append(all, compare(r, c, baselines.of(c)))
 		}
 	}
-	failsAt := j.fail(all)
+	beyond := make([]stats.OneIn, len(all))
+	for i, c := range all {
+		if c.evidence != nil && c.evidence.k >= 0 {
+			beyond[i] = c.evidence.beyond
+		}
+	}
+	failsAt, together := stats.Hochberg(beyond)
+	j.Beyond = together
 	for i, next := 0, all; i < len(rules); i++ {
 		judged := RuleJudgement{Rule: rules[i].String(), Outcome: v1alpha1.VerdictPass, Comparisons: next[:len(selected[i])]}
 		next = next[len(selected[i]):]
@@ -184,27 +171,6 @@ func Judge(in Input) (Judgement, error) {
 	return j, nil
 }
 
-// fail sets how far beyond their limits all comparisons together are, and returns the probability of error at which a comparison fails; 0 if
-// none does. It is Hochberg's procedure: with the comparisons in order of their significance, the r-th from the end must be significant at r
-// times the level, and then all that are as significant fail.
-func (j *Judgement) fail(all []Comparison) (failsAt stats.OneIn) {
-	beyond := make([]stats.OneIn, len(all))
-	for i, c := range all {
-		if c.evidence != nil && c.evidence.k >= 0 {
-			beyond[i] = c.evidence.beyond
-		}
-	}
-	slices.Sort(beyond)
-	for i := len(beyond) - 1; i >= 0; i-- {
-		r := stats.OneIn(i + 1)
-		j.Beyond = max(j.Beyond, beyond[i]/r)
-		if beyond[i]/r >= stats.EachSide {
-			failsAt = r * stats.EachSide
-		}
-	}
-	return failsAt
-}
-
 // mayDecide reports whether the data are to be judged once more: a second look may let every comparison pass, or one fail. A Fail that is
 // not certain enough among all benchmarks that are judged together is looked at again, too.
 func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
@@ -223,7 +189,7 @@ func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
 	case rounds == 0 || rounds >= in.MaxRounds:
 		return false
 	case j.Outcome == v1alpha1.VerdictFail:
-		return j.Beyond < stats.EachSide.Among(in.Judgements)
+		return j.Beyond < stats.EachSide.Among(int(in.Gate.JudgedTogether))
 	}
 	return j.Outcome == v1alpha1.VerdictInconclusive && (passes || fails)
 }

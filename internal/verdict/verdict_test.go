@@ -470,6 +470,10 @@ func TestMoreRounds(t *testing.T) {
 			if err != nil || j.MoreRoundsMayDecide != c.want {
 				t.Errorf("got %v and %v, want %v", j.MoreRoundsMayDecide, err, c.want)
 			}
+			in.Gate.JudgedTogether = 1_000_000
+			if j, err := Judge(in); err != nil || j.Outcome == fail && !j.MoreRoundsMayDecide {
+				t.Error("a Fail that is not certain among a million benchmarks is final", err)
+			}
 			in.MaxRounds = 10
 			if j, err := Judge(in); err != nil || j.MoreRoundsMayDecide {
 				t.Error("there is no second look", err)
@@ -575,35 +579,6 @@ func TestWrongOneIn(t *testing.T) {
 		j, err := Judge(Input{Gate: c.gate, Candidate: []Cell{cell(v1alpha1.MetricP99, around(3600, 6)...)}, Rounds: 6, MaxRounds: c.max})
 		if v := j.Status(); err != nil || int64(v.Looks) != c.looks || v.WrongOneIn != c.want {
 			t.Errorf("%s: %d looks, wrong one in %d, %v", name, v.Looks, v.WrongOneIn, err)
-		}
-	}
-}
-
-// A change of all comparisons needs no more rounds than a change of one, and more comparisons do not let a smaller change fail.
-func TestHochberg(t *testing.T) {
-	for name, c := range map[string]struct {
-		beyond []stats.OneIn
-		at     stats.OneIn
-		all    stats.OneIn
-	}{
-		"nothing":                    {nil, 0, 0},
-		"one of one":                 {[]stats.OneIn{40}, 40, 40},
-		"not quite":                  {[]stats.OneIn{39}, 0, 39},
-		"one of two":                 {[]stats.OneIn{1, 80}, 80, 40},
-		"not quite one of two":       {[]stats.OneIn{1, 79}, 0, 39},
-		"both of two":                {[]stats.OneIn{40, 40}, 40, 40},
-		"two of three":               {[]stats.OneIn{80, 1, 80}, 80, 40},
-		"all, one of them by far":    {[]stats.OneIn{1000, 40, 40}, 40, 333},
-		"one by far fails alone":     {[]stats.OneIn{1000, 39, 39}, 120, 333},
-		"one of ten, and not enough": {[]stats.OneIn{1, 1, 1, 1, 1, 1, 1, 1, 1, 399}, 0, 39},
-	} {
-		var all []Comparison
-		for _, b := range c.beyond {
-			all = append(all, Comparison{evidence: &evidence{beyond: b}})
-		}
-		var j Judgement
-		if at := j.fail(all); at != c.at || j.Beyond != c.all {
-			t.Errorf("%s: fails at %d and is one in %d, not %d and %d", name, at, j.Beyond, c.at, c.all)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e"},
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gated: ""}}, Namespace: namespace, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
-			Enforcement:    v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: &v1alpha1.GateHoldPod{}},
+			Enforcement: v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: &v1alpha1.GateHoldPod{}},
 		},
 	}
 }
@@ -471,7 +471,7 @@ func slowUpgrade(ctx context.Context, second *v1alpha1.LatencyVerification) *v1a
 	boot := upgrade(ctx)
 	failed := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationFailed)
 	Expect(failed.Status.Verified().Message).To(MatchRegexp(`^with peer ` + regexp.QuoteMeta(here.Server) +
-		`: .*min .* ratio [\d.]+ \[[\d.]+, [\d.]+\] over 5\+5 rounds: Fail, beyond maxIncrease 100%`))
+		`: .*min .* ratio [\d.]+, 95 % interval \[[\d.]+, [\d.]+\] over 6\+6 rounds, .*: Fail, beyond maxIncrease 100%`))
 	Expect(failed.Status.Accepted).To(Equal(second.Status.Accepted), "what failed is no baseline")
 	g := latencyGate()
 	Eventually(func(check Gomega) {

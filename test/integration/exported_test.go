@@ -66,7 +66,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 
 		By("its creation")
 		Expect(k8s.Create(ctx, cm.DeepCopy())).To(Succeed())
-		ExpectPassed(ctx, after, `^True Pass: p90 of default/tcp-64: .*over 5\+5 rounds`)
+		ExpectPassed(ctx, after, `^True Pass: p90 of default/tcp-64: .*over 6\+6 rounds`)
 
 		By("another export of that name, which a user of the namespace writes")
 		other, _ := exportOf(ctx, after)

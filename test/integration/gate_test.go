@@ -618,12 +618,12 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Spec.Rounds, s.Template.Spec.MaxRounds = 2, 2
+			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{undecided}
 			s.MaxUnverified = new(int32(1))
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Inconclusive Inconclusive"}))
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("the rule needs at least 6 rounds"))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("p99 needs 10000 to be judged"))
 		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
 		w.Stays(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
@@ -994,7 +994,7 @@ var _ = Describe("A gate", func() {
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(within("10%")).AgainstGate(w.Namespace))
 		By("no result yet, or one")
 		w.Expect(ctx, w.A, isVerified)
-		ExpectPassed(ctx, b, `^True Pass: .*over 5\+5 rounds`)
+		ExpectPassed(ctx, b, `^True Pass: .*over 6\+6 rounds`)
 		first := Get(ctx, w.Benchmark(w.A, 1))
 		baseline := &v1alpha1.VerdictBaseline{Gate: w.Namespace, Namespace: w.Namespace, Benchmark: first.Name, UID: string(first.UID)}
 		settled := And(HaveField("Status.Verdict.Baseline", Equal(baseline)), HaveField("Status.Verdict.Outcome", v1alpha1.VerdictPass))

@@ -240,7 +240,7 @@ var _ = Describe("A matrix", func() {
 
 	It("says what it waits for, and is looked at again when the cluster changes", func(ctx SpecContext) {
 		w.Start()
-		builder := MakeBenchmark(w.Namespace, "x").Rule(under("6us")).AllPairs(0)
+		builder := MakeBenchmark(w.Namespace, "x").MaxRounds(6).Rule(undecided).AllPairs(0)
 		builder.Spec.Nodes.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: "later-" + w.Namespace}}
 		b := w.CreateMatrix(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NoMatchingNode: spec.nodes.*later-")
