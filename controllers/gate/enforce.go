@@ -125,7 +125,7 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 // needed reports whether a status names a benchmark.
 func needed(s v1alpha1.LatencyVerificationStatus, name string) bool {
 	return s.Benchmark != nil && s.Benchmark.Name == name || s.Accepted != nil && s.Accepted.Benchmark == name ||
-		s.First != nil && s.First.Benchmark == name || find(s.History, name) != nil
+		find(s.History, name) != nil
 }
 
 // numberOf returns the number at the end of a benchmark's name; 0 if there is none.

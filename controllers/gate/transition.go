@@ -112,7 +112,7 @@ var transitions = []transition{
 		resets: []statusField{fieldBenchmark}, counts: fieldLost},
 	{event: eventRetry, when: "the verdict is Inconclusive, and a retry is left", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldRetried},
-	{event: eventOtherPeer, when: "the verdict is Fail, the peer is not verified, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []statusField{fieldChanged})},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, resets: tries},
@@ -251,11 +251,14 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	switch s.event {
 	case eventPassed:
 		status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
-		status.First = cmp.Or(status.First, status.Accepted)
+		w.extend(&status)
 	case eventAccepted:
 		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
 		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
-		status.First = status.Accepted
+		// A user decides that the latency is right: nothing before counts.
+		status.Reference, status.Recent = nil, nil
+		w.remember(&status, result.Peer)
+		w.extend(&status)
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
 	if s.event.begins() {
@@ -432,6 +435,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 		return err
 	}
 	status.LastMeasurementTime = &metav1.Time{Time: w.now}
+	w.remember(status, status.Benchmark.Peer)
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: status.Benchmark.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,

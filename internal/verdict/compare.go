@@ -30,6 +30,7 @@ type Comparison struct {
 	rule    rule
 	halfRTT bool
 	detail  string
+	between stats.Between
 }
 
 // mayDecide reports whether a comparison is decided or only lacks rounds.
@@ -99,6 +100,8 @@ type evidence struct {
 	// halfRTT is true if latencies are shown as half of the observed values.
 	halfRTT bool
 
+	// between is what is known of the difference between the sessions of the baseline and another.
+	between    stats.Between
 	pass, fail stats.OneIn
 	// kPass and kFail are the numbers of comparisons that may lie on the wrong side; -1 if there are too few rounds.
 	kPass, kFail int
@@ -127,6 +130,12 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	}
 	var samples int64
 	e.baseline, samples = baseline.Observations(r.Metric)
+	if ref, ok := baseline.References[r.Metric]; ok && r.kind == byRatio {
+		e.between = ref.Between
+		if len(ref.Rounds) > 0 {
+			e.baseline = ref.Rounds
+		}
+	}
 	e.samples = min(e.samples, samples)
 	if len(e.baseline) == 0 {
 		return nil, &Blocker{v1alpha1.ReasonNotMeasured,
@@ -170,13 +179,14 @@ func (e *evidence) count() {
 		e.tally = stats.TallyLevel(e.candidate, e.limit)
 		e.bounds = stats.Level(e.candidate, kLower, kUpper)
 	}
+	e.widen()
 }
 
 // fill sets the numbers that are shown.
 func (c *Comparison) fill(e *evidence) {
 	c.CandidateRounds, c.BaselineRounds = len(e.candidate), len(e.baseline)
 	c.Candidate, c.Baseline = stats.Median(e.candidate), stats.Median(e.baseline)
-	c.Bounds = e.bounds
+	c.Bounds, c.between = e.bounds, e.between
 	if !e.halfRTT {
 		return
 	}

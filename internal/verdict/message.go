@@ -40,7 +40,7 @@ func (c Comparison) numbers() string {
 	if c.CandidateRounds == 0 {
 		return ""
 	}
-	rounds := fmt.Sprintf("over %d+%d rounds", c.CandidateRounds, c.BaselineRounds)
+	rounds := fmt.Sprintf("over %d+%d rounds%s", c.CandidateRounds, c.BaselineRounds, c.sessions())
 	switch c.rule.kind {
 	case byRatio:
 		return fmt.Sprintf("%s against %s, ratio %s [%s, %s] %s: ", c.value(c.Candidate), c.value(c.Baseline),
