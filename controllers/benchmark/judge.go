@@ -164,8 +164,11 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)
 	}
 	if c.benchmark.UID == "" || !c.benchmark.DeletionTimestamp.IsZero() || c.uid != "" && string(c.benchmark.UID) != c.uid {
-		c.benchmark = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		c.missing = fmt.Sprintf("the baseline, LatencyBenchmark %s, does not exist", key.Name)
+		if c.uid != "" && c.benchmark.UID != "" {
+			c.missing = fmt.Sprintf("the baseline, LatencyBenchmark %s, is not the one that was accepted", key.Name)
+		}
+		c.benchmark = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	}
 	return c, nil
 }

@@ -227,3 +227,12 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
+
+// TestOutside compares the approximation for many values with the exact distribution.
+func TestOutside(t *testing.T) {
+	for _, n := range []int{6, 20, 60, 61, 100, 200, 500} {
+		if got, exact := outside(n), stats.Sign(n, eachSide); got > exact || got < exact-1 {
+			t.Errorf("%d of %d, exactly %d", got, n, exact)
+		}
+	}
+}
