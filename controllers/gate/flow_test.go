@@ -64,7 +64,7 @@ func kin(n int, level string) func(*world) {
 	return func(w *world) {
 		v := makeVerification("c")
 		v.Status.Reference[0].Rounds[p99] = v1alpha1.SessionRounds(level)
-		w.others = slices.Repeat([]sessions.Node{sessionsOf(v)}, n)
+		w.others = slices.Repeat([]sessions.Node{sessions.OfNode(v)}, n)
 	}
 }
 

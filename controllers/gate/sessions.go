@@ -15,23 +15,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// sessionsOf returns what a verification knows of the sessions of its node. Nodes with the same values of the gate's labels are of one kind.
-func sessionsOf(v *v1alpha1.LatencyVerification) sessions.Node {
-	return sessions.Node{Class: kindOf(v.Status.Identity), Reference: v.Status.Reference, Recent: v.Status.Recent}
-}
-
-// kindOf returns the values of the labels of an identity.
-func kindOf(id map[string]string) string {
-	var labels []string
-	for key, value := range id {
-		if strings.HasPrefix(key, identity.Label("")) {
-			labels = append(labels, key+"="+value)
-		}
-	}
-	slices.Sort(labels)
-	return strings.Join(labels, ",")
-}
-
 // maxChange is the maximum length of a change in a status.
 const maxChange = 160
 
@@ -59,7 +42,7 @@ func (w *world) extend(status *v1alpha1.LatencyVerificationStatus) {
 // group compares the first session of a node with those of other nodes of its kind: slower says that it is slower than the tolerance allows,
 // and note that there are too few of them to know.
 func (w *world) group() (slower, note string) {
-	kind := kindOf(w.verification.Status.Identity)
+	kind := sessions.OfNode(w.verification).Class
 	for key, level := range w.measured.Levels() {
 		levels := sessions.Group(w.others, kind, key)
 		ratio, known := sessions.SlowerThanGroup(level, levels, toleranceOf(w.gate.Spec.Template.Spec.Criteria, key))
@@ -92,7 +75,7 @@ func toleranceOf(c *v1alpha1.Criteria, key string) stats.Tolerance {
 func (s *survey) pool() {
 	all := make([]sessions.Node, 0, len(s.lineup.verifications))
 	for _, v := range s.lineup.verifications {
-		all = append(all, sessionsOf(v))
+		all = append(all, sessions.OfNode(v))
 	}
 	status := &s.gate.Status
 	status.Spread, status.Changes = sessions.Spread(all), sessions.Changes(all)

@@ -232,7 +232,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
-			w.others = append(w.others, sessionsOf(v))
+			w.others = append(w.others, sessions.OfNode(v))
 		}
 		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name && v.Status.Retained == nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -19,6 +20,18 @@ type Node struct {
 	Class     string
 	Reference []v1alpha1.ReferenceSession
 	Recent    []v1alpha1.MeasuredSession
+}
+
+// OfNode returns what a verification knows of the sessions of its node. Nodes with the same values of the gate's labels are of one kind.
+func OfNode(v *v1alpha1.LatencyVerification) Node {
+	var labels []string
+	for key, value := range v.Status.Identity {
+		if strings.HasPrefix(key, identity.Label("")) {
+			labels = append(labels, key+"="+value)
+		}
+	}
+	slices.Sort(labels)
+	return Node{Class: strings.Join(labels, ","), Reference: v.Status.Reference, Recent: v.Status.Recent}
 }
 
 const (
