@@ -179,7 +179,9 @@ type Reference struct {
 
 // For returns the reference of a node for a measurement of a boot with a peer.
 func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, bootID, peer string) Reference {
-	r := Reference{Spread: map[string]v1alpha1.SessionSpread{}, bootID: bootID, peer: peer, recent: v.Recent, changes: g.Changes}
+	r := Reference{Spread: map[string]v1alpha1.SessionSpread{}, bootID: bootID, peer: peer, changes: g.Changes}
+	// An earlier measurement of this boot says nothing about how much boots differ: a Fail that is measured again would excuse itself.
+	r.recent = slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID })
 	for _, s := range g.Spread {
 		r.Spread[s.Of] = s
 	}
