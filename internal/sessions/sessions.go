@@ -172,14 +172,14 @@ type Reference struct {
 	// Spread is what the gate knows of the difference between sessions, by key.
 	Spread map[string]v1alpha1.SessionSpread
 
-	bootID, peer string
-	recent       []v1alpha1.MeasuredSession
-	changes      []v1alpha1.FleetChange
+	bootID  string
+	recent  []v1alpha1.MeasuredSession
+	changes []v1alpha1.FleetChange
 }
 
 // For returns the reference of a node for a measurement of a boot with a peer.
 func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, bootID, peer string) Reference {
-	r := Reference{Spread: map[string]v1alpha1.SessionSpread{}, bootID: bootID, peer: peer, changes: g.Changes}
+	r := Reference{Spread: map[string]v1alpha1.SessionSpread{}, bootID: bootID, changes: g.Changes}
 	// An earlier measurement of this boot says nothing about how much boots differ: a Fail that is measured again would excuse itself.
 	r.recent = slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID })
 	for _, s := range g.Spread {
