@@ -9,6 +9,11 @@ import (
 const (
 	// ConditionOperational is True while the gate can do all of its work. When it is False, the message says what prevents it.
 	ConditionOperational = "Operational"
+	// ConditionChangeShifted is True while the last change made the nodes, as a whole, slower by more than half of the tolerance; condition
+	// Passed is then False. It is absent while fewer than 6 nodes were measured before and after a change.
+	ConditionChangeShifted = "ChangeShifted"
+	// ReasonChangeShifted surfaces with ConditionChangeShifted and ConditionPassed.
+	ReasonChangeShifted = "ChangeShifted"
 )
 
 // Condition types of a LatencyVerification.
@@ -153,12 +158,12 @@ const (
 	ReasonPassed = "Passed"
 	// ReasonAcceptedByHand surfaces with Verified when a user accepted the result.
 	ReasonAcceptedByHand = "AcceptedByHand"
-	// ReasonDrifted surfaces with Failed when the result passes in comparison with the accepted result, but fails in
-	// comparison with the first result of its epoch.
-	ReasonDrifted = "Drifted"
-	// ReasonDriftUnknown surfaces with Inconclusive when it passes in comparison with the accepted result, and the
-	// comparison with the first result is inconclusive.
-	ReasonDriftUnknown = "DriftUnknown"
+	// ReasonProvisional surfaces with Verified when the result passed, and too little is known of how much boots differ for a promise: the
+	// reference is one boot or of another peer, fewer than 8 nodes have shown it, or the first rounds of a session are slower than others.
+	ReasonProvisional = "Provisional"
+	// ReasonSlowerThanGroup surfaces with Inconclusive when the first session of a node is slower than those of its kind by more than the
+	// tolerance.
+	ReasonSlowerThanGroup = "SlowerThanGroup"
 	// ReasonNothingToCompare surfaces with Inconclusive when the node has no accepted result, and every rule of the
 	// template compares with one.
 	ReasonNothingToCompare = "NothingToCompare"

@@ -264,6 +264,48 @@ type NodeLine struct {
 	Message string `json:"message,omitempty"`
 }
 
+// SessionSpread is how much the sessions of a node differ in one compared value.
+type SessionSpread struct {
+	// of is the compared value: VARIANT/CELL/METRIC.
+	// +kubebuilder:validation:MaxLength=160
+	Of string `json:"of"`
+	// nodes is the number of nodes with a difference between two boots.
+	Nodes int32 `json:"nodes"`
+	// differences is the number of these differences, at most 200.
+	Differences int32 `json:"differences"`
+	// partsPerMillion is the robust standard deviation between sessions in parts per million, without what all nodes of a kind share
+	// in a change; 0 with fewer than 4 differences. With few differences, a verdict uses mostly a quarter of the tolerance instead.
+	PartsPerMillion int64 `json:"partsPerMillion"`
+	// warmUp is how much slower the first 6 rounds of the nodes' first sessions are than the next 6, such as 2.1%; absent unless it is
+	// significant at 1 in 100. While it is there, a Pass is provisional.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	WarmUp string `json:"warmUp,omitempty"`
+}
+
+// FleetChange is the difference between the sessions before and after a change, over the nodes that had it.
+type FleetChange struct {
+	// change is what changed.
+	// +kubebuilder:validation:MaxLength=160
+	Change string `json:"change"`
+	// of is the compared value that became worst: VARIANT/CELL/METRIC.
+	// +kubebuilder:validation:MaxLength=160
+	Of string `json:"of"`
+	// nodes is the number of nodes that were measured with the same peer before and after the change.
+	Nodes int32 `json:"nodes"`
+	// median is the median ratio of the nodes, after to before, as a decimal number.
+	// +kubebuilder:validation:MaxLength=32
+	Median string `json:"median"`
+	// lower and upper bound the median, 1 in 40 a side; absent with fewer than 6 nodes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Lower string `json:"lower,omitempty"`
+	// upper is the upper bound.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Upper string `json:"upper,omitempty"`
+}
+
 // ScheduleStatus says from when the times of a schedule count.
 type ScheduleStatus struct {
 	// schedule and timeZone are the ones of the spec to which startTime belongs.
@@ -311,6 +353,19 @@ type LatencyGateStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	NotVerified []NodeLine `json:"notVerified,omitempty"`
+
+	// spread is how much the sessions of a node differ although nothing changed, pooled over the nodes, at most 32 values.
+	// +optional
+	// +listType=map
+	// +listMapKey=of
+	// +kubebuilder:validation:MaxItems=32
+	Spread []SessionSpread `json:"spread,omitempty"`
+
+	// changes are what the last changes, at most 5, did to the nodes, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	Changes []FleetChange `json:"changes,omitempty"`
 }
 
 // LatencyGate holds nodes back until their latency is verified. It measures every node that is new or has changed, and

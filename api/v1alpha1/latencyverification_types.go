@@ -151,6 +151,56 @@ type AcceptedResult struct {
 	Identity map[string]string `json:"identity,omitempty"`
 }
 
+// MaxSeries is the number of compared values, each of a metric in a cell of a variant, that a session keeps. Further ones are
+// compared with the last accepted result only.
+const MaxSeries = 32
+
+// ReferenceSession contains the first rounds of an accepted measurement of one boot: at most 12 of the first, and 6 of later ones.
+type ReferenceSession struct {
+	// benchmark is the name of the LatencyBenchmark that measured it.
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark"`
+	// time is when it was accepted.
+	Time metav1.Time `json:"time"`
+	// bootID is the boot ID of the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+	// peer is the node at the other end.
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+	// rounds are the values of the rounds in the order of measurement, by VARIANT/CELL/METRIC: ns of the round trip, or bit/s. A value
+	// that is known only to a range is VALUE-BELOW+ABOVE.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Rounds map[string]SessionRounds `json:"rounds,omitempty"`
+}
+
+// SessionRounds are the values of the rounds of a session, separated by spaces.
+// +kubebuilder:validation:MaxLength=512
+type SessionRounds string
+
+// MeasuredSession is the level of a measurement of one boot.
+type MeasuredSession struct {
+	// time is when it was measured.
+	Time metav1.Time `json:"time"`
+	// bootID is the boot ID of the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+	// peer is the node at the other end.
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+	// change is what changed since the session before, apart from the boot; absent if nothing did.
+	// +optional
+	// +kubebuilder:validation:MaxLength=160
+	Change string `json:"change,omitempty"`
+	// levels are the medians of the first 6 rounds, by VARIANT/CELL/METRIC, in ns of the round trip, or bit/s.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Levels map[string]int64 `json:"levels,omitempty"`
+}
+
 // AcceptRefusal is why the operator did not accept a result that a user named.
 type AcceptRefusal struct {
 	// benchmark is the value of the annotation, at most its first 253 bytes.
@@ -381,10 +431,19 @@ type LatencyVerificationStatus struct {
 	// accepted is the result that is the baseline of the next measurement.
 	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
-	// first is the first accepted result of the epoch, which begins with a result that was accepted manually. A new result must
-	// also pass the rules compared with this result, so that small regressions cannot accumulate unnoticed.
+	// reference are the node's accepted sessions, one for each boot, oldest first, at most 5 with each of at most 2 peers. A result is
+	// compared with the sessions of its peer. It begins again when a result is accepted manually, and is never changed by later
+	// results, so that small regressions cannot accumulate unnoticed.
 	// +optional
-	First *AcceptedResult `json:"first,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Reference []ReferenceSession `json:"reference,omitempty"`
+	// recent are the levels of the last sessions since the reference began, whatever their outcomes were, oldest first. They show how
+	// much boots differ, and what a change did to all nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=9
+	Recent []MeasuredSession `json:"recent,omitempty"`
 	// acceptRefused is the reason why the last annotation tailgate.dev/accept was refused. It is removed when a result is accepted
 	// by hand or the node becomes unverified.
 	// +optional

@@ -295,7 +295,7 @@ func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings)
 	verifications := &gate.Verifications{
 		Refusals: gates.Refusals,
 		Client:   mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Judge: r.Judge, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
+		Measured: r.Measured, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)

@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -123,6 +126,9 @@ type compared struct {
 	// export is the export that is the baseline, and held the version of its ConfigMap; nil if the baseline is a benchmark.
 	export *v1alpha1.ExportedBaseline
 	held   version
+	// verification and spread are what the gate knows of the node's sessions, and of those of all nodes; nil without an accepted result.
+	verification *v1alpha1.LatencyVerificationStatus
+	spread       *v1alpha1.LatencyGateStatus
 }
 
 // settled returns the baseline for the status if a LatencyGate has accepted it; nil for any other baseline.
@@ -142,7 +148,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineBenchmark()}
 	if named := b.Spec.Criteria.BaselineAccepted(); named != nil {
 		c.gate = named.GateName
-		accepted, err := r.accepted(ctx, b, c.gate)
+		accepted, err := r.accepted(ctx, b, c)
 		if err != nil {
 			return nil, err
 		}
@@ -173,24 +179,51 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 
 // accepted returns the result that a LatencyGate has accepted for a benchmark's client node, or had accepted when the benchmark
 // was first judged; nil if there is none, or if the gate's benchmarks are in another namespace: the verdict would show their
-// numbers to readers of this namespace.
-func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, gateName string) (*v1alpha1.VerdictBaseline, error) {
-	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == gateName {
-		return v.Baseline, nil
+// numbers to readers of this namespace. It adds what the gate knows of the node's sessions.
+func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (*v1alpha1.VerdictBaseline, error) {
+	var settled *v1alpha1.VerdictBaseline
+	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == c.gate {
+		settled = v.Baseline
 	}
 	if b.Status.Pair == nil {
-		return nil, nil
+		return settled, nil
 	}
-	gate, err := controllers.Get[v1alpha1.LatencyGate](ctx, r.Live, "", gateName)
+	gate, err := controllers.Get[v1alpha1.LatencyGate](ctx, r.Live, "", c.gate)
 	if err != nil || gate == nil || gate.Spec.Namespace != b.Namespace {
-		return nil, err
+		return settled, err
 	}
-	verification, err := controllers.Get[v1alpha1.LatencyVerification](ctx, r.Live, "", v1alpha1.VerificationName(gateName, b.Status.Pair.ClientNode))
+	verification, err := controllers.Get[v1alpha1.LatencyVerification](ctx, r.Live, "", v1alpha1.VerificationName(c.gate, b.Status.Pair.ClientNode))
 	if err != nil || verification == nil || verification.Status.Accepted == nil {
-		return nil, err
+		return settled, err
 	}
+	c.verification, c.spread = &verification.Status, &gate.Status
 	accepted := verification.Status.Accepted
-	return &v1alpha1.VerdictBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}, nil
+	return cmp.Or(settled, &v1alpha1.VerdictBaseline{Gate: c.gate, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}), nil
+}
+
+// reference returns the sessions with which a benchmark is compared: those that were accepted before it was measured.
+func (c *compared) reference(b *v1alpha1.LatencyBenchmark, measured *rounds.Collection) *sessions.Reference {
+	if c.verification == nil {
+		return nil
+	}
+	known := c.verification.DeepCopy()
+	if end := b.Status.CompletionTime; end != nil {
+		known.Reference = slices.DeleteFunc(known.Reference, func(s v1alpha1.ReferenceSession) bool { return s.Benchmark == b.Name || s.Time.After(end.Time) })
+		known.Recent = slices.DeleteFunc(known.Recent, func(s v1alpha1.MeasuredSession) bool { return !s.Time.Before(end) })
+	}
+	reference := sessions.For(known, c.spread, bootOf(measured), b.Status.Pair.ServerNode)
+	return &reference
+}
+
+// bootOf returns the boot ID of the client's node in the last run.
+func bootOf(c *rounds.Collection) string {
+	id := ""
+	for _, v := range c.Variants {
+		if v.Last != nil {
+			id = cmp.Or(v.Last.ClientSeen.NodeBootID, v.Last.Client.Evidence.BootID)
+		}
+	}
+	return id
 }
 
 // inputs returns a digest of the inputs of a verdict without reading the results: the same object in the same version has the
@@ -264,6 +297,7 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 		if err != nil {
 			return judgement{}, err
 		}
+		results.Reference = baseline.reference(b, candidate.Collection)
 		before = &results
 	}
 	j, err := judge.Gate(*b.Spec.Criteria, candidate, before)
@@ -352,15 +386,17 @@ func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return j.status.Message, nil
 }
 
-// Judge judges a finished benchmark's results by criteria, which need not be its own, and writes nothing. Defects of the
-// results of either side are in the verdict.
-func (r *Reconciler) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
-	with := b.DeepCopy()
-	with.Spec.Criteria = gate
-	baseline, err := r.baseline(ctx, with)
-	if err != nil {
-		return nil, err
+// Measured returns the rounds of a finished benchmark that the relative rules of criteria, which need not be its own, compare, and the boot
+// ID of its client's node. There are none if a result is missing or unreadable.
+func (r *Reconciler) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (sessions.Measured, string, error) {
+	r.stored.reading.Lock()
+	defer r.stored.reading.Unlock()
+	results, err := r.candidateResults(ctx, b)
+	switch {
+	case errors.Is(err, result.ErrCorrupt):
+		return nil, "", nil
+	case err != nil || results.Trouble != nil:
+		return nil, "", err
 	}
-	j, err := r.judgement(ctx, with, baseline)
-	return j.status, err
+	return judge.Measured(*gate, results), bootOf(results.Collection), nil
 }

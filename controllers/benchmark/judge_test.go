@@ -157,3 +157,16 @@ func TestResultChanges(t *testing.T) {
 		t.Error("a baseline that comes or goes wakes no controller")
 	}
 }
+
+// judgedBy returns the verdict of criteria, which need not be the benchmark's own, on its results.
+func judgedBy(t *testing.T, r *Reconciler, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
+	t.Helper()
+	with := b.DeepCopy()
+	with.Spec.Criteria = gate
+	baseline, err := r.baseline(t.Context(), with)
+	if err != nil {
+		return nil, err
+	}
+	j, err := r.judgement(t.Context(), with, baseline)
+	return j.status, err
+}

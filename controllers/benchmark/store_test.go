@@ -180,7 +180,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 			r := &Reconciler{Live: api}
 			judged := func() string {
 				t.Helper()
-				v, err := r.Judge(t.Context(), after, &v1alpha1.Criteria{
+				v, err := judgedBy(t, r, after, &v1alpha1.Criteria{
 					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 					Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
 				})
@@ -210,7 +210,7 @@ func TestSummarizeAfterJudge(t *testing.T) {
 	r := &Reconciler{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content}}
 	limit := &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Second}}}}
 	for range 2 {
-		if v, err := r.Judge(t.Context(), b, limit); err != nil || v.Outcome != v1alpha1.VerdictPass {
+		if v, err := judgedBy(t, r, b, limit); err != nil || v.Outcome != v1alpha1.VerdictPass {
 			t.Fatalf("%+v, %v", v, err)
 		}
 		if err := r.summarize(t.Context(), b); err != nil {

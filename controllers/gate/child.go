@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 const (
@@ -60,15 +61,18 @@ func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 }
 
 // benchmarkOf returns the benchmark that measures a node with a peer: the gate's template with the node as client and the
-// peer as server, a toleration of the gate's own taint, and the node's accepted result as baseline. The baseline is named
-// in the spec, so that a later acceptance does not change the comparison.
+// peer as server, a toleration of the gate's own taint, and the node's accepted results as baseline. The first session of a reference
+// has twice as many rounds: it limits what later ones can show.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
 	spec.Priority = priority(spec.Priority, v.Status.Setback)
-	spec.Criteria = rulesOf(spec.Criteria, v.Status.Accepted, peer)
+	if spec.Criteria.BaselineAccepted() != nil && len(v.Status.Reference) == 0 {
+		spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))
+	}
+	spec.Criteria = rulesOf(gate.Name, spec.Criteria, v.Status.Accepted, peer)
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: gate.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
@@ -106,31 +110,24 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 
 // rulesOf returns the criteria of a node's benchmark. If there is no accepted result yet, the rules that compare with one are
 // left out; if no rule remains, it returns nil.
-func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
-	if gate.BaselineAccepted() == nil {
-		return gate
+func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
+	if c.BaselineAccepted() == nil {
+		return c
 	}
 	if accepted != nil {
-		compareWith(gate, *accepted, peer)
-		return gate
+		c.Baseline = &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: gate}}
+		if accepted.Peer != peer && !slices.Contains(c.IgnoreDifferences, keyNode) {
+			// The client's node is the same, by its name, so that only the peer's node can differ.
+			c.IgnoreDifferences = append(c.IgnoreDifferences, keyNode)
+		}
+		return c
 	}
-	gate.Baseline, gate.IgnoreDifferences = nil, nil
-	gate.Rules = slices.DeleteFunc(gate.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
-	if len(gate.Rules) == 0 {
+	c.Baseline, c.IgnoreDifferences = nil, nil
+	c.Rules = slices.DeleteFunc(c.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
+	if len(c.Rules) == 0 {
 		return nil
 	}
-	return gate
-}
-
-// compareWith makes an accepted result the baseline of the criteria of a node that is measured with a peer.
-func compareWith(gate *v1alpha1.Criteria, accepted v1alpha1.AcceptedResult, peer string) {
-	gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{
-		ObjectName: v1alpha1.ObjectName{Name: accepted.Benchmark}, UID: accepted.UID,
-	}}
-	if accepted.Peer != peer && !slices.Contains(gate.IgnoreDifferences, keyNode) {
-		// The client's node is the same, by its name, so that only the peer's node can differ.
-		gate.IgnoreDifferences = append(gate.IgnoreDifferences, keyNode)
-	}
+	return c
 }
 
 // specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.

@@ -17,7 +17,8 @@ func TestBenchmarkOf(t *testing.T) {
 	against := func(name, uid string) *v1alpha1.Baseline {
 		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}, UID: uid}}
 	}
-	nothing := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.First = nil, nil }
+	nothing := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.Reference = nil, nil }
+	own := &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}
 	cases := map[string]struct {
 		gate         func(*v1alpha1.LatencyGate)
 		verification func(*v1alpha1.LatencyVerification)
@@ -25,11 +26,11 @@ func TestBenchmarkOf(t *testing.T) {
 		want         *v1alpha1.Criteria
 	}{
 		"against the accepted result, with its peer": {nil, nil, "b",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3", "uid-3"), IgnoreDifferences: []string{"kernel.*"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: own, IgnoreDifferences: []string{"kernel.*"}}},
 		"against it, with another peer": {nil, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3", "uid-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: own, IgnoreDifferences: []string{"kernel.*", "node"}}},
 		"with another peer, that being ignored": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.IgnoreDifferences = []string{"node"} }, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3", "uid-3"), IgnoreDifferences: []string{"node"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: own, IgnoreDifferences: []string{"node"}}},
 		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}},
 		"nothing at all to hold to": {func(g *v1alpha1.LatencyGate) {
 			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
@@ -51,6 +52,9 @@ func TestBenchmarkOf(t *testing.T) {
 			g.Spec.Template.Spec.Placement.Server.CPUs = 4
 			before := g.DeepCopy()
 			b := benchmarkOf(g, v, c.peer, 4)
+			if first := len(v.Status.Reference) == 0 && g.Spec.Template.Spec.Criteria.BaselineAccepted() != nil; (b.Spec.Rounds == 12) != first {
+				t.Errorf("%d rounds", b.Spec.Rounds)
+			}
 			if diff := cmp.Diff(c.want, b.Spec.Criteria); diff != "" {
 				t.Error(diff)
 			}
@@ -128,7 +132,7 @@ func TestSpecDigest(t *testing.T) {
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].MaxLatency.Duration = time.Second }); got == made {
 		t.Error("a rule that was loosened goes unseen")
 	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.BenchmarkRef.Name = "slow" }); got == made {
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Accepted.GateName = "slow" }); got == made {
 		t.Error("another baseline goes unseen")
 	}
 }

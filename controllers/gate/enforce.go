@@ -125,7 +125,7 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 // needed reports whether a status refers to a benchmark with a UID: another one of the same name is not needed.
 func needed(s v1alpha1.LatencyVerificationStatus, uid string) bool {
 	return s.Benchmark != nil && s.Benchmark.UID == uid || s.Accepted != nil && s.Accepted.UID == uid ||
-		s.First != nil && s.First.UID == uid || slices.ContainsFunc(s.History, func(r v1alpha1.VerificationResult) bool { return r.UID == uid })
+		slices.ContainsFunc(s.History, func(r v1alpha1.VerificationResult) bool { return r.UID == uid })
 }
 
 // numberOf returns the number at the end of a benchmark's name; 0 if there is none.

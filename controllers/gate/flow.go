@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -32,16 +33,19 @@ type world struct {
 	benchmark *v1alpha1.LatencyBenchmark
 	// edited is true if its spec has changed since it was created.
 	edited bool
-	// drift is the verdict on the benchmark's results in comparison with the first result of the epoch; nil while the benchmark
-	// has not passed, or if the benchmark itself was compared with that result.
-	drift *v1alpha1.Verdict
+	// measured are the compared rounds of the benchmark, or of the one that annotation AnnotationAccept names, and bootID is the boot that it
+	// measured; nil if they were not read or there are none.
+	measured sessions.Measured
+	bootID   string
+	// others are the sessions of the gate's other nodes, if they were read.
+	others []sessions.Node
 	// peerVerified is true if the benchmark's peer is verified now.
 	peerVerified bool
 	// otherPeer is true if the node could be measured with another peer.
 	otherPeer bool
 	// named is the benchmark that annotation AnnotationAccept names; nil if there is none.
 	named *v1alpha1.LatencyBenchmark
-	// baselineTrouble describes a defect of the accepted or the first result; empty if there is none.
+	// baselineTrouble describes a defect of the accepted result; empty if there is none.
 	baselineTrouble string
 }
 
@@ -265,7 +269,7 @@ func measuring(w *world) step {
 	case passed.Status == metav1.ConditionTrue && discarded(b) != "":
 		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
 	case passed.Status == metav1.ConditionTrue:
-		return drift(w, passed.Message)
+		return accepted(w, passed.Message)
 	case passed.Status == metav1.ConditionFalse:
 		return failed(w, v1alpha1.ReasonFail, passed.Message)
 	default:
@@ -360,37 +364,63 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
-// drift returns the step for a result that passed: it must also pass in comparison with the first result of the epoch.
-func drift(w *world, message string) step {
-	first := w.verification.Status.First
-	switch {
-	case w.drift == nil || w.drift.Outcome == v1alpha1.VerdictPass:
-		return step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
-	case w.drift.Outcome == v1alpha1.VerdictFail:
-		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small regressions have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
-	default:
-		return inconclusive(v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed against the last accepted result, but not against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
-	}
+// reference returns the sessions with which the current benchmark was compared.
+func (w *world) reference() sessions.Reference {
+	return sessions.For(&w.verification.Status, &w.gate.Status, w.bootID, w.verification.Status.Benchmark.Peer)
 }
 
-// failed returns the step for a result that failed. If the peer is not verified itself, the result does not show which node is slow.
+// accepted returns the step for a result that passed. A Pass says that this boot is within the tolerance of the node's own accepted boots. It
+// is provisional where too little is known of how much boots differ.
+func accepted(w *world, message string) step {
+	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
+	r, current := w.reference(), w.verification.Status.Benchmark
+	switch why := r.Provisional(); {
+	case w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil:
+		return s
+	case w.verification.Status.Accepted == nil:
+		slower, note := w.group()
+		if slower != "" {
+			return inconclusive(v1alpha1.ReasonSlowerThanGroup, fmt.Sprintf("%s; if that is right, accept it: annotation %s: %s", slower, v1alpha1.AnnotationAccept, message))
+		}
+		s.message = "this boot becomes the reference of the node" + note + ": " + message
+		return s
+	case len(r.Sessions) == 0:
+		why = "its reference is one result, and how much boots differ is assumed"
+		fallthrough
+	case why != "":
+		s.reason, s.message = v1alpha1.ReasonProvisional, "provisional, because "+why+": "+message
+	case !current.PeerVerified:
+		s.reason, s.message = v1alpha1.ReasonProvisional, fmt.Sprintf("provisional, because peer %s was not verified itself: %s", current.Peer, message)
+	case r.SameBoot():
+		s.message = "compared with an earlier result of this boot: " + message
+	default:
+		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s: %s", len(r.Sessions), current.Peer, message)
+	}
+	return s
+}
+
+// failed returns the step for a result that failed. One measurement does not show which of the two nodes is slow: before it is final, the
+// node is measured with another peer, if there is one, and must fail with it, too.
 func failed(w *world, reason, message string) step {
 	current, suspect := w.verification.Status.Benchmark, w.verification.Status.SuspectPeer
-	trusted := current.PeerVerified && w.peerVerified
+	doubt := ""
+	if !current.PeerVerified || !w.peerVerified {
+		doubt = ", which is not verified itself"
+	} else if r := w.reference(); len(r.Sessions) > 0 && !r.SamePeer {
+		doubt = ", with which the node has no reference"
+	}
 	switch {
-	case trusted:
-		message = fmt.Sprintf("with peer %s: %s", current.Peer, message)
 	case suspect != "":
 		message = fmt.Sprintf("with peer %s, as with %s: %s", current.Peer, suspect, message)
 	case w.otherPeer:
 		return step{
 			event: eventOtherPeer, outcome: v1alpha1.VerdictFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
-			message: fmt.Sprintf("it failed with peer %s, which is not verified itself; a measurement with another peer will show which of them is slow: %s", current.Peer, message),
+			message: fmt.Sprintf("it failed with peer %s%s; a measurement with another peer will show which of them is slow: %s", current.Peer, doubt, message),
 		}
 	default:
-		message = fmt.Sprintf("with peer %s, which is not verified itself, and there is no other: %s", current.Peer, message)
+		message = fmt.Sprintf("with peer %s%s, and there is no other: %s", current.Peer, doubt, message)
 	}
-	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: trusted || suspect != ""}
+	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: doubt == "" || suspect != ""}
 }
 
 // inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its

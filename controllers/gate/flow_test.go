@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
 // all returns a change that applies several changes.
@@ -38,8 +41,26 @@ func peerNotVerified(w *world) { w.verification.Status.Benchmark.PeerVerified = 
 
 func suspected(w *world) { w.verification.Status.SuspectPeer = "c" }
 
-func drifted(outcome v1alpha1.VerdictOutcome) func(*world) {
-	return func(w *world) { w.drift = &v1alpha1.Verdict{Outcome: outcome, Message: "p99 grew by 12%"} }
+// oneBoot leaves one session in the reference, otherPeer makes its peer another one.
+func oneBoot(w *world) { w.verification.Status.Reference = w.verification.Status.Reference[:1] }
+
+func otherPeer(w *world) {
+	for i := range w.verification.Status.Reference {
+		w.verification.Status.Reference[i].Peer = "c"
+	}
+}
+
+func noReference(w *world) {
+	w.verification.Status.Accepted, w.verification.Status.Reference = nil, nil
+}
+
+// kin gives the gate other nodes of the same kind whose first sessions have a level.
+func kin(n int, level string) func(*world) {
+	return func(w *world) {
+		v := makeVerification("c")
+		v.Status.Reference[0].Rounds[p99] = v1alpha1.SessionRounds(level)
+		w.others = slices.Repeat([]sessions.Node{sessions.OfNode(v)}, n)
+	}
 }
 
 // began sets how long before noon the current benchmark started.
@@ -220,18 +241,32 @@ func TestDecide(t *testing.T) {
 		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a pass with a peer that is not verified":  {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass against the first, too":            {all(passed, drifted(v1alpha1.VerdictPass)), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.VerdictFail)), eventFailed, failedState, v1alpha1.ReasonDrifted, "small regressions have added up since up-a-1"},
-		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.VerdictInconclusive)), eventUndecided, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
-		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.VerdictFail), peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
+		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself"},
+		"a pass against several boots":              {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b: p99 says so"},
+		"a pass against one boot":                   {all(passed, oneBoot), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
+		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.bootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "an earlier result of this boot"},
+		"a pass against another peer":               {all(passed, otherPeer), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is with peer c"},
+		"a pass in a gate of few nodes":             {all(passed, func(w *world) { w.gate.Status.Spread[0].Nodes = 3 }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "3 of 8 nodes show how much boots differ"},
+		"a pass while first rounds are slower":      {all(passed, func(w *world) { w.gate.Status.Spread[0].WarmUp = "2.1%" }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "2.1% slower than later ones"},
+		"a pass against a result without a session": {all(passed, func(w *world) { w.verification.Status.Reference = nil }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "how much boots differ is assumed"},
+		"a pass of a gate that compares nothing":    {all(passed, oneBoot, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Baseline = nil }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
+		"the first session, and few others":         {all(passed, noReference), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few nodes of its kind are known"},
+		"the first session, like those of its kind": {all(passed, noReference, kin(8, "1000 1010")), eventPassed, verifiedState, v1alpha1.ReasonPassed, "becomes the reference of the node: p99 says so"},
+		"the first session, slower than its kind":   {all(passed, noReference, kin(8, "800 810")), eventUndecided, inconclusiveState, v1alpha1.ReasonSlowerThanGroup, "25 % slower than those of 8 nodes of its kind"},
+		"the first session of another kind": {all(passed, noReference, kin(8, "800 810"), func(w *world) {
+			w.node.Labels["onload"] = "9.1"
+			w.verification.Status.Identity["Label/onload"] = "9.1"
+		}), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few"},
 
-		"a fail with a verified peer":                    {failed, eventFailed, failedState, v1alpha1.ReasonFail, "with peer b: p99 says so"},
+		"a fail with a verified peer":                    {failed, eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "it failed with peer b; a measurement with another peer"},
+		"a fail with two verified peers":                 {all(failed, suspected), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, as with c: p99 says so"},
+		"a fail with a peer without a reference":         {all(failed, otherPeer), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "with which the node has no reference"},
+		"a fail with the only peer, which is verified":   {all(failed, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, and there is no other: p99 says so"},
 		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
 		"a fail with a peer that changed meanwhile":      {all(failed, func(w *world) { w.peerVerified = false }), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
 		"a fail with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "there is no other"},
 		"a fail with a second peer, not verified either": {all(failed, peerNotVerified, suspected), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, as with c"},
-		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), eventPassed, verifiedState, v1alpha1.ReasonProvisional, ""},
 
 		"an inconclusive result":                       {unknown, eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
 		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
@@ -305,12 +340,11 @@ func TestAccept(t *testing.T) {
 			for _, change := range changes {
 				change(b)
 			}
-			w.named = b
+			w.named, w.measured, w.bootID = b, sessions.Measured{p99: {stats.Exact(1200)}}, "boot-1"
 		}
 	}
 	failedBefore := func(w *world) {
 		w.verification.Status.State, w.verification.Status.History[0].Outcome = v1alpha1.VerificationFailed, v1alpha1.VerdictFail
-		w.verification.Status.Accepted = w.verification.Status.First
 	}
 	refusedBefore := status(func(s *v1alpha1.LatencyVerificationStatus) {
 		s.AcceptRefused = &v1alpha1.AcceptRefusal{Message: "not that one"}
@@ -377,8 +411,8 @@ func TestAccept(t *testing.T) {
 			if diff := cmp.Diff(want, got.Accepted); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(want, got.First); diff != "" {
-				t.Error("no new epoch:", diff)
+			if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-3" || got.Reference[0].BootID != "boot-1" || len(got.Recent) != 1 {
+				t.Errorf("no new epoch: %+v, %+v", got.Reference, got.Recent)
 			}
 		})
 	}
@@ -439,7 +473,7 @@ func TestNext(t *testing.T) {
 			machines(w, "uuid-1", "uuid-1")
 		})
 		before := w.verification.Status
-		if diff := cmp.Diff([]any{before.Accepted, before.First, before.History}, []any{got.Accepted, got.First, got.History}); diff != "" || got.NodeUID != "uid-other" {
+		if diff := cmp.Diff([]any{before.Accepted, before.Reference, before.Recent, before.History}, []any{got.Accepted, got.Reference, got.Recent, got.History}); diff != "" || got.NodeUID != "uid-other" {
 			t.Errorf("%s: %s", got.NodeUID, diff)
 		}
 	})
@@ -461,7 +495,7 @@ func TestNext(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("a pass is accepted, and the epoch keeps its first", func(t *testing.T) {
+	t.Run("a pass is accepted, and extends the reference", func(t *testing.T) {
 		w, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel", From: "6.0.0", To: "6.1.0"}}
 		})))
@@ -469,22 +503,25 @@ func TestNext(t *testing.T) {
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
 		}
-		if got.First.Benchmark != "up-a-1" || got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
+		if len(got.Reference) != 3 || got.Reference[2].Rounds[p99] != "1005 1005 1005 1005 1005 1005" || got.Recent[2].Change != `Kernel was "6.0.0" and is "6.1.0"` || got.Recent[2].Levels[p99] != 1005 {
+			t.Errorf("%+v, %+v", got.Reference, got.Recent)
+		}
+		if got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
 			t.Errorf("%+v", got)
 		}
 		if len(got.History) != 3 || got.History[0].Benchmark != "up-a-4" || got.History[0].Outcome != v1alpha1.VerdictPass {
 			t.Errorf("history %+v", got.History)
 		}
 	})
-	t.Run("the first pass begins an epoch", func(t *testing.T) {
-		_, got := step(t, all(status(func(s *v1alpha1.LatencyVerificationStatus) { s.Accepted, s.First = nil, nil }), measured(metav1.ConditionTrue, v1alpha1.ReasonPass)))
-		if got.First == nil || got.First.Benchmark != "up-a-4" {
-			t.Errorf("first %v", got.First)
+	t.Run("the first pass begins a reference", func(t *testing.T) {
+		_, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), noReference))
+		if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-4" || got.Reference[0].BootID != "boot-2" || len(strings.Fields(string(got.Reference[0].Rounds[p99]))) != 10 {
+			t.Errorf("%+v", got.Reference)
 		}
 	})
 	t.Run("a fail accepts nothing", func(t *testing.T) {
 		_, got := step(t, measured(metav1.ConditionFalse, v1alpha1.ReasonFail))
-		if got.Accepted.Benchmark != "up-a-3" || got.First.Benchmark != "up-a-1" || got.History[0].Outcome != v1alpha1.VerdictFail {
+		if got.Accepted.Benchmark != "up-a-3" || len(got.Reference) != 2 || len(got.Recent) != 3 || got.History[0].Outcome != v1alpha1.VerdictFail {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -556,8 +593,8 @@ func TestNext(t *testing.T) {
 		if len(got.History) != 1 || got.History[0].Benchmark != "up-a-4" {
 			t.Errorf("history %+v", got.History)
 		}
-		if !needed(got, "uid-3") || !needed(got, "uid-1") || needed(got, "uid-2") || needed(got, "up-a-3") {
-			t.Error("the accepted and the first are kept, and others are not")
+		if !needed(got, "uid-3") || needed(got, "uid-1") || needed(got, "uid-2") || needed(got, "up-a-3") {
+			t.Error("the accepted one is kept, and others are not")
 		}
 	})
 	t.Run("trouble with the baseline is noted, and the node stays verified", func(t *testing.T) {

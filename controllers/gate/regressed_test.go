@@ -20,17 +20,19 @@ func TestRegressed(t *testing.T) {
 		change func(*world)
 		want   corev1.ConditionStatus
 	}{
-		"with a verified peer":               {failed, corev1.ConditionTrue},
-		"with a second peer":                 {all(failed, peerNotVerified, suspected), corev1.ConditionTrue},
-		"with a peer that is not verified":   {all(failed, peerNotVerified), corev1.ConditionFalse},
-		"with the only peer":                 {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), corev1.ConditionFalse},
-		"a drift":                            {all(passed, drifted(v1alpha1.VerdictFail)), corev1.ConditionTrue},
-		"a pass":                             {passed, corev1.ConditionFalse},
-		"an inconclusive result":             {measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), corev1.ConditionFalse},
-		"a confirmed Fail, later":            {was(v1alpha1.VerificationFailed, true), corev1.ConditionTrue},
-		"a Fail that was not confirmed":      {was(v1alpha1.VerificationFailed, false), corev1.ConditionFalse},
-		"a failed node that was booted":      {all(was(v1alpha1.VerificationFailed, true), booted), corev1.ConditionFalse},
-		"a failed node, measured on request": {all(was(v1alpha1.VerificationFailed, true), annotated(v1alpha1.AnnotationVerify, "")), corev1.ConditionFalse},
+		"with a verified peer, and another":       {failed, corev1.ConditionFalse},
+		"with two verified peers":                 {all(failed, suspected), corev1.ConditionTrue},
+		"with the only peer, verified":            {all(failed, func(w *world) { w.otherPeer = false }), corev1.ConditionTrue},
+		"with the only peer, without a reference": {all(failed, otherPeer, func(w *world) { w.otherPeer = false }), corev1.ConditionFalse},
+		"with a second peer":                      {all(failed, peerNotVerified, suspected), corev1.ConditionTrue},
+		"with a peer that is not verified":        {all(failed, peerNotVerified), corev1.ConditionFalse},
+		"with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), corev1.ConditionFalse},
+		"a pass":                                  {passed, corev1.ConditionFalse},
+		"an inconclusive result":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), corev1.ConditionFalse},
+		"a confirmed Fail, later":                 {was(v1alpha1.VerificationFailed, true), corev1.ConditionTrue},
+		"a Fail that was not confirmed":           {was(v1alpha1.VerificationFailed, false), corev1.ConditionFalse},
+		"a failed node that was booted":           {all(was(v1alpha1.VerificationFailed, true), booted), corev1.ConditionFalse},
+		"a failed node, measured on request":      {all(was(v1alpha1.VerificationFailed, true), annotated(v1alpha1.AnnotationVerify, "")), corev1.ConditionFalse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(c.change)

@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 // lineup holds the input of the choice of the gate's next benchmarks.
@@ -350,7 +351,7 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 }
 
 // of chooses the peer of a node. Peers without room come last. Of the others, peers with which a measurement made no progress come last,
-// verified peers come before others, and among these the peer of the accepted result comes first, because its results compare best;
+// verified peers come before others, and among these the peers of the reference come first, because a pair of nodes differs from another;
 // otherwise the next node by name is chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is
 // not used again.
 func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
@@ -368,9 +369,9 @@ func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bo
 
 // without chooses the peer of a node among the nodes that are not in avoided.
 func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name string, verified, ok bool) {
-	usual := ""
+	usual := sessions.Peers(v.Status.Reference)
 	if v.Status.Accepted != nil {
-		usual = v.Status.Accepted.Peer
+		usual = append(usual, v.Status.Accepted.Peer)
 	}
 	fits := func(name string) bool {
 		return name != v.Spec.NodeName && name != v.Status.SuspectPeer && !p.busy[name] && !slices.Contains(avoided, name)
@@ -379,8 +380,10 @@ func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name 
 		names    []string
 		verified bool
 	}{{p.verified, true}, {p.others, false}} {
-		if _, found := slices.BinarySearch(list.names, usual); found && fits(usual) {
-			return usual, list.verified, true
+		for _, name := range usual {
+			if _, found := slices.BinarySearch(list.names, name); found && fits(name) {
+				return name, list.verified, true
+			}
 		}
 		begin, _ := slices.BinarySearch(list.names, v.Spec.NodeName)
 		for i := range list.names {

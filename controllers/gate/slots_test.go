@@ -58,7 +58,7 @@ func started(c choice) []string {
 func waitingSince(d time.Duration) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) {
 		unverified(v1alpha1.ReasonNewNode)(v)
-		v.Status.LastTransitionTime, v.Status.Accepted, v.Status.First = at(d), nil, nil
+		v.Status.LastTransitionTime, v.Status.Accepted, v.Status.Reference = at(d), nil, nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -57,6 +58,7 @@ func summarize(s *survey, chosen choice) {
 	status := &s.gate.Status
 	status.Nodes, status.NotVerified = count(lines), worst(lines)
 	status.Nodes.Unmeasurable, status.Nodes.Unplaced = int32(len(chosen.unmeasurable)), int32(len(s.lineup.unplaced))
+	s.pool()
 	s.gate.SetCondition(operational(s, chosen))
 	s.gate.SetCondition(passed(s))
 	standing.Publish(&status.Conditions, s.gate.Generation, s.lineup.now, standing.OfGate(s.gate))
@@ -230,6 +232,8 @@ func passed(s *survey) metav1.Condition {
 	switch limit := s.gate.Spec.MaxUnverified; {
 	case n.Failed > 0:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "%d of %d nodes failed%s", n.Failed, n.Total, first)
+	case meta.IsStatusConditionTrue(s.gate.Status.Conditions, v1alpha1.ConditionChangeShifted):
+		return is(metav1.ConditionFalse, v1alpha1.ReasonChangeShifted, "%s", meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionChangeShifted).Message)
 	case limit != nil && notVerified > *limit:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonTooManyUnverified, "%d of %d nodes are not verified, and maxUnverified is %d%s", notVerified, n.Total, *limit, first)
 	case notVerified > 0 && notVerified == s.away:
@@ -250,5 +254,5 @@ func passed(s *survey) metav1.Condition {
 // gateNotices derives events from changes of the conditions. Waiting causes no event.
 func gateNotices(old, g *v1alpha1.LatencyGate) []controllers.Notice {
 	known := slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown })
-	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionOperational, v1alpha1.ConditionPassed)
+	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionOperational, v1alpha1.ConditionPassed, v1alpha1.ConditionChangeShifted)
 }

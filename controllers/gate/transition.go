@@ -110,7 +110,7 @@ var transitions = []transition{
 		resets: []statusField{fieldBenchmark}, counts: fieldSetback},
 	{event: eventLost, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark}, counts: fieldLost},
-	{event: eventOtherPeer, when: "the verdict is Fail, the peer is not verified, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []statusField{fieldChanged})},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, resets: tries},
@@ -250,10 +250,13 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	switch s.event {
 	case eventPassed:
 		status.Accepted = w.accepted(status.History[0], v1alpha1.AcceptedByPass)
-		status.First = cmp.Or(status.First, status.Accepted)
+		w.extend(&status)
 	case eventAccepted:
 		status.Accepted = w.accepted(*acceptable(w.verification), v1alpha1.AcceptedByHand)
-		status.First = status.Accepted
+		// A user decides that the latency is right: nothing before counts.
+		status.Reference, status.Recent = nil, nil
+		w.remember(&status, status.Accepted.Peer)
+		w.extend(&status)
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
 	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.confirmed || status.FailConfirmed && s.event != eventFailed)
@@ -437,6 +440,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 		return err
 	}
 	status.LastMeasurementTime = &metav1.Time{Time: w.now}
+	w.remember(status, status.Benchmark.Peer)
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: status.Benchmark.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,

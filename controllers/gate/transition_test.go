@@ -43,7 +43,7 @@ func TestTransitions(t *testing.T) {
 		return map[statusField]any{
 			fieldBenchmark: s.Benchmark, fieldLost: s.Lost, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
 			fieldChanged: s.Changed, fieldAcceptRefused: s.AcceptRefused, "holdPodSetback": s.HoldPodSetback, "accepted": s.Accepted,
-			"first": s.First, "history": s.History, "retained": s.Retained, "number": s.Number, "markSetbacks": s.MarkSetbacks,
+			"reference": s.Reference, "recent": s.Recent, "history": s.History, "retained": s.Retained, "number": s.Number, "markSetbacks": s.MarkSetbacks,
 		}
 	}
 	empty, seen := values(v1alpha1.LatencyVerificationStatus{}), map[nodeEvent]bool{}

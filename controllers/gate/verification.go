@@ -30,6 +30,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 // Verifications reconciles LatencyVerifications.
@@ -42,8 +43,8 @@ type Verifications struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Judge judges a finished benchmark's results by criteria, which need not be its own, and writes nothing.
-	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error)
+	// Measured returns the rounds of a finished benchmark that the relative rules of criteria compare, and the boot ID of its client's node.
+	Measured func(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error)
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
 	Activity *metrics.Activity
 	// Image is the image of hold pods, and PullPolicy is its pull policy.
@@ -158,6 +159,11 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
 		}
+		if w.named != nil {
+			if err := r.observeSession(ctx, w, w.named); err != nil {
+				return nil, nil, err
+			}
+		}
 	}
 	w.baselineTrouble, err = r.baselineTrouble(ctx, w)
 	return w, gates, err
@@ -201,32 +207,26 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	if w.edited || !b.Finished() {
 		return nil
 	}
-	drifts := mayDrift(b, status)
-	// The peers matter only for a Fail, also in the comparison with the first result, and need a list of all nodes.
-	if drifts || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) {
-		if err := r.observePeers(ctx, w); err != nil {
-			return err
-		}
+	if err := r.observeSession(ctx, w, b); err != nil {
+		return err
 	}
-	if drifts {
-		gate := b.Spec.Criteria.DeepCopy()
-		compareWith(gate, *status.First, status.Benchmark.Peer)
-		if w.drift, err = r.Judge(ctx, b, gate); err != nil {
-			return fmt.Errorf("judging %s against the first of its epoch: %w", b.Name, err)
-		}
+	// The other nodes matter for a Fail, and for the first session of a node.
+	if meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) || len(status.Reference) == 0 && w.measured != nil {
+		return r.observePeers(ctx, w)
 	}
 	return nil
 }
 
-// restsOn reports whether a benchmark is compared with a result.
-func restsOn(b *v1alpha1.LatencyBenchmark, result v1alpha1.AcceptedResult) bool {
-	return b.Spec.Criteria.BaselineBenchmark() == result.Benchmark
-}
-
-// mayDrift reports whether a benchmark passed in comparison with an accepted result that is not the first of its epoch.
-func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus) bool {
-	return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) && s.Accepted != nil && s.First != nil &&
-		restsOn(b, *s.Accepted) && !restsOn(b, *s.First)
+// observeSession reads the rounds of a finished benchmark if the gate compares nodes with themselves.
+func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha1.LatencyBenchmark) (err error) {
+	criteria := w.gate.Spec.Template.Spec.Criteria
+	if criteria.BaselineAccepted() == nil || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
+		return nil
+	}
+	if w.measured, w.bootID, err = r.Measured(ctx, b, criteria); err != nil {
+		return fmt.Errorf("reading the rounds of %s: %w", b.Name, err)
+	}
+	return nil
 }
 
 // observePeers determines whether the current peer is verified, and whether there is another peer.
@@ -240,6 +240,9 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	own, standing := map[string]bool{}, standings(verifications.Items)
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
+		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
+			w.others = append(w.others, sessions.OfNode(v))
+		}
 		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name && v.Status.Retained == nil
 	}
 	current := w.verification.Status.Benchmark.Peer
@@ -251,32 +254,29 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	return nil
 }
 
-// baselineTrouble describes a defect of the results with which the next result is compared. It reads them from the cache, because
-// the verdict itself reads them live.
+// baselineTrouble describes a defect of the result with which the next result is compared. It reads it from the cache, because
+// the verdict itself reads it live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
-	status := w.verification.Status
-	if status.Accepted == nil || status.First == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
+	accepted := w.verification.Status.Accepted
+	if accepted == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
 		return "", nil
 	}
-	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
-		b := &v1alpha1.LatencyBenchmark{}
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: w.gate.Spec.Namespace, Name: result.Benchmark}, b)
-		switch {
-		case apierrors.IsNotFound(err):
-			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted; accept another result: annotation %s",
-				result.Benchmark, v1alpha1.AnnotationAccept), nil
-		case err == nil && string(b.UID) != result.UID:
-			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted and created again; accept another result: annotation %s",
-				result.Benchmark, v1alpha1.AnnotationAccept), nil
-		case err != nil:
-			return "", fmt.Errorf("getting LatencyBenchmark %s: %w", result.Benchmark, err)
-		}
-		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed); c != nil && c.Reason == v1alpha1.ReasonResultsMissing {
-			return fmt.Sprintf("stored results of LatencyBenchmark %s, with which results are compared, were deleted or changed; accept another result: annotation %s",
-				result.Benchmark, v1alpha1.AnnotationAccept), nil
-		}
+	b := &v1alpha1.LatencyBenchmark{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: w.gate.Spec.Namespace, Name: accepted.Benchmark}, b)
+	trouble := ""
+	switch c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed); {
+	case apierrors.IsNotFound(err):
+		trouble = "LatencyBenchmark %s, with which results are compared, was deleted"
+	case err != nil:
+		return "", fmt.Errorf("getting LatencyBenchmark %s: %w", accepted.Benchmark, err)
+	case string(b.UID) != accepted.UID:
+		trouble = "LatencyBenchmark %s, with which results are compared, was deleted and created again"
+	case c != nil && c.Reason == v1alpha1.ReasonResultsMissing:
+		trouble = "stored results of LatencyBenchmark %s, with which results are compared, were deleted or changed"
+	default:
+		return "", nil
 	}
-	return "", nil
+	return fmt.Sprintf(trouble+"; accept another result: annotation %s", accepted.Benchmark, v1alpha1.AnnotationAccept), nil
 }
 
 // report writes the status, once, if it changed, then sends events and removes the annotation that the step processed.

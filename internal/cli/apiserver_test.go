@@ -142,10 +142,12 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", func(w http.ResponseWriter, r *http.Request) {
 		s.list(w, r)
 	})
-	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates/{name}", func(w http.ResponseWriter, r *http.Request) {
-		object, found := s.gates[r.PathValue("name")]
-		s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencygates"}, r.PathValue("name"))
-	})
+	if s.benchmarks != nil || s.gates != nil { // otherwise the cluster does not have the kinds
+		mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates/{name}", func(w http.ResponseWriter, r *http.Request) {
+			object, found := s.gates[r.PathValue("name")]
+			s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencygates"}, r.PathValue("name"))
+		})
+	}
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
 		object, found := s.configMaps[named(r)]
 		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))

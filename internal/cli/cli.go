@@ -123,6 +123,7 @@ func Command() *cobra.Command {
 	root.AddCommand(
 		newAccept(cluster),
 		newAttempts(cluster),
+		newCalibrate(cluster),
 		newCompare(cluster),
 		newDoctor(cluster),
 		newExport(cluster),

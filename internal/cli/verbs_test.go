@@ -22,17 +22,18 @@ func verbs(t *testing.T) map[string]struct {
 		args  []string
 		error int
 	}{
-		"accept":   {[]string{"upgrade", "node-a", "upgrade-node-a-1"}, 1},
-		"attempts": {[]string{"sweep"}, 1},
-		"compare":  {[]string{"sweep", "sweep"}, 1},
-		"export":   {[]string{"sweep", "-o", t.TempDir()}, 1},
-		"gate":     {[]string{"sweep"}, 3},
-		"get":      {[]string{"sweep"}, 1},
-		"plan":     {[]string{"-f", file}, 1},
-		"report":   {[]string{"sweep", "-o", "-"}, 1},
-		"rerun":    {[]string{"sweep", "--replace"}, 1},
-		"run":      {[]string{"-f", file}, 3},
-		"verify":   {[]string{"upgrade", "node-a"}, 1},
+		"accept":    {[]string{"upgrade", "node-a", "upgrade-node-a-1"}, 1},
+		"attempts":  {[]string{"sweep"}, 1},
+		"calibrate": {[]string{"upgrade"}, 1},
+		"compare":   {[]string{"sweep", "sweep"}, 1},
+		"export":    {[]string{"sweep", "-o", t.TempDir()}, 1},
+		"gate":      {[]string{"sweep"}, 3},
+		"get":       {[]string{"sweep"}, 1},
+		"plan":      {[]string{"-f", file}, 1},
+		"report":    {[]string{"sweep", "-o", "-"}, 1},
+		"rerun":     {[]string{"sweep", "--replace"}, 1},
+		"run":       {[]string{"-f", file}, 3},
+		"verify":    {[]string{"upgrade", "node-a"}, 1},
 	}
 }
 

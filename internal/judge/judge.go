@@ -12,6 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -20,6 +22,8 @@ type Results struct {
 	*rounds.Collection
 	// Trouble is the reason why runs are missing, or why there is nothing to judge; nil if there is no such reason.
 	Trouble *verdict.Blocker
+	// Reference, of a baseline that a LatencyGate accepted, are the sessions of the node; nil for any other baseline.
+	Reference *sessions.Reference
 }
 
 // Gate judges a benchmark's results. The baseline holds the results of criteria.baseline.benchmarkRef; without a benchmarkRef, it is
@@ -46,6 +50,13 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 			for j := range b.Blockers {
 				b.Blockers[j].Message = "the baseline: " + b.Blockers[j].Message
 			}
+			if baseline.Reference != nil {
+				b.References = map[v1alpha1.Metric]verdict.Reference{}
+				for _, m := range metrics {
+					rounds, between := baseline.Reference.Of(sessions.Key(b.Variant, b.Name, m))
+					b.References[m] = verdict.Reference{Rounds: rounds, Between: between}
+				}
+			}
 		}
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
@@ -64,4 +75,17 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 		}
 	}
 	return verdict.Judge(in)
+}
+
+// Measured returns the rounds of a benchmark that rules with maxIncrease or maxDecrease compare.
+func Measured(gate v1alpha1.Criteria, candidate Results) sessions.Measured {
+	all := sessions.Measured{}
+	metrics := make([]v1alpha1.Metric, 0, len(gate.Rules))
+	for _, rule := range gate.Rules {
+		metrics = append(metrics, rule.Metric)
+	}
+	verdict.Compared(gate, Cells(candidate, metrics...), func(c verdict.Cell, m v1alpha1.Metric, rounds []stats.Observation) {
+		all[sessions.Key(c.Variant, c.Name, m)] = rounds
+	})
+	return all
 }

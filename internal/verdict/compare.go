@@ -36,6 +36,7 @@ type Comparison struct {
 	rule     rule
 	halfRTT  bool
 	detail   string
+	between  stats.Between
 	evidence *evidence
 }
 
@@ -95,11 +96,17 @@ type evidence struct {
 	// halfRTT is true if latencies are shown as half of the observed values.
 	halfRTT bool
 
+	// between is what is known of the difference between the sessions of the baseline and another, and half the half width, of natural
+	// logarithms, that it adds to the interval; 0 if there is none.
+	between stats.Between
+	half    float64
 	// k is the number of comparisons that may lie on the wrong side; -1 if there are too few rounds.
 	k      int
 	tally  stats.Tally
 	bounds stats.Bounds
-	// beyond is one in how many has a tally so far beyond the limit if the true value is within it.
+	// within is true if the value is shown to be within the limit.
+	within bool
+	// beyond is one in how many has a tally so far beyond the limit, and a session so far from the baseline's, if the true value is within it.
 	beyond stats.OneIn
 }
 
@@ -124,6 +131,12 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	}
 	var samples int64
 	e.baseline, samples = baseline.Observations(r.Metric)
+	if ref, ok := baseline.References[r.Metric]; ok && r.kind == byRatio {
+		e.between = ref.Between
+		if len(ref.Rounds) > 0 {
+			e.baseline = ref.Rounds
+		}
+	}
 	e.samples = min(e.samples, samples)
 	if len(e.baseline) == 0 {
 		return nil, &Blocker{v1alpha1.ReasonNotMeasured,
@@ -150,7 +163,7 @@ func (e *evidence) count() {
 	null := e.rule.null(len(e.baseline), len(e.candidate))
 	e.k = null.Most(stats.EachSide)
 	e.tally = e.tallyOf(e.baseline)
-	e.beyond = null.OneIn(e.tally.All - e.tally.Surely)
+	e.within, e.beyond = e.tally.Passes(e.k), null.OneIn(e.tally.All-e.tally.Surely)
 	switch e.rule.kind {
 	case byDifference:
 		e.bounds = stats.Differences(e.baseline, e.candidate, e.k, e.k)
@@ -159,6 +172,7 @@ func (e *evidence) count() {
 	default:
 		e.bounds = stats.Level(e.candidate, e.k, e.k)
 	}
+	e.widen(null)
 }
 
 // tallyOf counts the comparisons with some rounds of the baseline.
@@ -205,7 +219,7 @@ func (c *Comparison) fill(e *evidence) {
 	c.CandidateRounds, c.BaselineRounds = len(e.candidate), len(e.baseline)
 	c.Candidate, c.Baseline = stats.Median(e.candidate), stats.Median(e.baseline)
 	c.Worst = e.rule.worst(e.candidate).Value
-	c.Bounds, c.Bounded, c.RoundsBeyond = e.bounds, e.k >= 0, e.tally.Possibly
+	c.Bounds, c.Bounded, c.between, c.RoundsBeyond = e.bounds, e.k >= 0, e.between, e.tally.Possibly
 	if e.rule.kind != absolute {
 		worst := e.rule.worst(e.baseline)
 		c.WorstBaseline, c.RoundsBeyond = worst.Value, e.tallyOf([]stats.Observation{worst}).Possibly
@@ -243,24 +257,24 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	case e.k < 0:
 		c.NeedsRounds = e.rule.fewestRounds(stats.EachSide)
 		unsure(v1alpha1.ReasonTooFewRounds, "too few rounds; the rule needs at least %s", e.rule.rounds(c.NeedsRounds))
-	case e.tally.Passes(e.k) && e.rule.Metric == v1alpha1.MetricLost:
+	case e.within && e.rule.Metric == v1alpha1.MetricLost:
 		if worst, allowed := e.worstLost(); worst > allowed {
 			unsure(v1alpha1.ReasonWorstRoundBeyondLimit, "most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed)
 			return
 		}
 		c.conclude(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit, fmt.Sprintf("within %s %s", name, limit))
-	case e.tally.Passes(e.k) && slow > allowed && e.rule.kind == absolute:
+	case e.within && slow > allowed && e.rule.kind == absolute:
 		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds are beyond it, and %d may be",
 			name, limit, slow, len(e.candidate), allowed)
-	case e.tally.Passes(e.k) && slow > allowed:
+	case e.within && slow > allowed:
 		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds more than in the baseline are beyond it, "+
 			"and %d may be", name, limit, slow, len(e.candidate), allowed)
-	case e.tally.Passes(e.k):
+	case e.within:
 		c.conclude(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit,
 			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
 	case failsAt > 0 && e.beyond >= failsAt:
 		c.conclude(v1alpha1.VerdictFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
-	case e.tally.Fails(e.k):
+	case e.beyond >= stats.EachSide:
 		c.NeedsRounds = max(e.rule.fewestRounds(stats.EachSide.Among(all)), len(e.candidate)+1)
 		unsure(v1alpha1.ReasonTooFewRounds, "beyond %s %s, but that is not certain among %d comparisons; at least %s can be",
 			name, limit, all, e.rule.rounds(c.NeedsRounds))
@@ -276,8 +290,12 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 		if tolerance != "" {
 			tolerance = ", and so would a tolerance of " + tolerance
 		}
-		unsure(v1alpha1.ReasonTooNoisy, "the rounds differ so much that even an unchanged result would not pass %s %s; %s%s",
-			name, limit, c.wouldDecide(), tolerance)
+		differ := "rounds"
+		if e.half > 0 {
+			differ = "rounds and boots"
+		}
+		unsure(v1alpha1.ReasonTooNoisy, "the %s differ so much that even an unchanged result would not pass %s %s; %s%s",
+			differ, name, limit, c.wouldDecide(), tolerance)
 	default:
 		c.NeedsRounds = e.needsRounds()
 		unsure(v1alpha1.ReasonLimitInsideBounds, "%s %s lies inside the interval; %s", name, limit, c.wouldDecide())

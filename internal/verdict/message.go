@@ -73,7 +73,7 @@ func (c Comparison) sides() string {
 	if c.rule.kind == absolute {
 		return fmt.Sprintf("%d rounds", c.CandidateRounds)
 	}
-	return fmt.Sprintf("%d+%d rounds", c.CandidateRounds, c.BaselineRounds)
+	return fmt.Sprintf("%d+%d rounds%s", c.CandidateRounds, c.BaselineRounds, c.sessions())
 }
 
 // value formats the value of a round for people.

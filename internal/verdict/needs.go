@@ -43,7 +43,9 @@ func (c Comparison) may(baseline, candidate int) (within, beyond bool) {
 	hope := func(wrong int) bool { return k >= 0 && (e.k < 0 || 4*wrong*all <= e.tally.All*(2*k+all)) }
 	switch c.Reason {
 	case v1alpha1.ReasonTooFewRounds, v1alpha1.ReasonSlowRounds, v1alpha1.ReasonTooNoisy, v1alpha1.ReasonLimitInsideBounds:
-		return hope(e.tally.Possibly) && (e.rule.kind != absolute || e.tally.Possibly <= candidate/10), hope(e.tally.All - e.tally.Surely)
+		within, beyond = e.attainable()
+		within = within && hope(e.tally.Possibly) && (e.rule.kind != absolute || e.tally.Possibly <= candidate/10)
+		return within, beyond && hope(e.tally.All-e.tally.Surely)
 	}
 	return false, false
 }
@@ -85,15 +87,23 @@ var withPower = 1 + zPower/normalQuantile(stats.EachSide)
 // tolerable returns the smallest tolerance, in whole percent, that an unchanged result with the same noise would mostly pass; empty if there
 // is none.
 func (e *evidence) tolerable() string {
-	factor := math.Exp(e.noise() * withPower)
-	percent := math.Ceil(100 * (factor - 1))
-	if e.rule.lowerIsWorse() {
-		percent = math.Ceil(100 * (1 - 1/factor))
+	rounds := e.ofRounds(e.noise()) * withPower
+	for percent := range 9999 {
+		t := stats.Tolerance(1000 * (percent + 1))
+		limit := t.Above()
+		if e.rule.lowerIsWorse() {
+			limit = t.Below()
+		}
+		if math.Hypot(rounds, e.between.Half(t, stats.EachSide)) <= math.Abs(math.Log(limit.Float64())) {
+			return fmt.Sprintf("%d%%", percent+1)
+		}
 	}
-	if math.IsNaN(percent) || percent > 9999 {
-		return ""
-	}
-	return fmt.Sprintf("%.0f%%", percent)
+	return ""
+}
+
+// ofRounds returns the part of a width, as a logarithm, that more rounds narrow: without the difference between sessions.
+func (e *evidence) ofRounds(width float64) float64 {
+	return math.Sqrt(max(width*width-e.half*e.half, 0))
 }
 
 // needsRounds returns the approximate number of rounds on each side that would decide, or would pass an unchanged result if the rounds are
@@ -135,10 +145,10 @@ func (e *evidence) needsRounds() int {
 func normalQuantile(alpha stats.OneIn) float64 { return math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) }
 
 // needsForPairs returns the number of rounds on each side with which a bound would stay clear of the limit: the width of the bound and the
-// distance of the limit from the estimate are on one scale.
+// distance of the limit from the estimate are on one scale. It is infinite if the difference between sessions alone reaches the limit.
 func (e *evidence) needsForPairs(width, distance float64) float64 {
 	m, n := float64(len(e.baseline)), float64(len(e.candidate))
-	ratio := width / distance * withPower
+	ratio := e.ofRounds(width) / e.ofRounds(distance) * withPower
 	return 2 * m * n / (m + n) * ratio * ratio
 }
 

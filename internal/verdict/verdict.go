@@ -65,6 +65,8 @@ type Cell struct {
 	// Incomparable holds the reasons why a candidate cannot be compared with its baseline: a difference that is not allowed,
 	// or a missing baseline.
 	Incomparable []Blocker
+	// References replace the rounds of a baseline in comparisons of ratios.
+	References map[v1alpha1.Metric]Reference
 }
 
 // Observations returns a metric of all rounds, and the smallest number of samples of a round. It returns nil if a round does not

@@ -281,6 +281,23 @@ func TestErrorRates(t *testing.T) {
 	}
 }
 
+// TestBoots: the tables of docs/boots.md are those that the tests of the sessions simulate.
+func TestBoots(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "boots.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"fleets.md", "changes.md"} {
+		table, err := os.ReadFile(filepath.Join(root, "internal", "sessions", "testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(page), string(table)) {
+			t.Errorf("docs/boots.md does not have the table of internal/sessions/testdata/%s; copy it:\n%s", file, table)
+		}
+	}
+}
+
 // TestTroubleshooting: docs/troubleshooting.md has a row for every reason that a status, an attempt, a warning or an event
 // can have, and no rows for reasons that no longer exist. A reason with two meanings has two rows.
 func TestTroubleshooting(t *testing.T) {

@@ -313,7 +313,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		second := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
 		Expect(second.Status.Accepted.Benchmark).NotTo(Equal(first.Status.Accepted.Benchmark), "it has a new baseline")
 		Expect(second.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityBootID), boot))
-		Expect(second.Status.First.Benchmark).To(Equal(first.Status.Accepted.Benchmark))
+		Expect(second.Status.Reference[0].Benchmark).To(Equal(first.Status.Accepted.Benchmark))
 
 		g := latencyGate()
 		if !elsewhere || here.Upgrade.Slow != "" {

@@ -31,6 +31,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 // tally is a client that counts its writes.
@@ -228,8 +229,8 @@ func (w *World) countWrites(ctx SpecContext) *tally {
 	Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
-		Judge: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
-			return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass}, nil
+		Measured: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (sessions.Measured, string, error) {
+			return nil, "", nil
 		},
 	}).SetupWithManager(mgr)).To(Succeed())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))

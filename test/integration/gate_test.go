@@ -175,8 +175,10 @@ func (w *World) Says(ctx context.Context, node string) string {
 	}
 	status := w.Verification(ctx, node).Status
 	state := string(status.State)
-	if status.State != "" {
-		state += " " + status.Verified().Reason
+	if reason := status.Verified().Reason; reason == v1alpha1.ReasonProvisional {
+		state += " " + v1alpha1.ReasonPassed // In small fleets every Pass against another boot is provisional; a spec of its own tells them apart.
+	} else if status.State != "" {
+		state += " " + reason
 	}
 	return fmt.Sprintf("%s: %s %s %s", state, condition, label, taint)
 }
@@ -230,17 +232,18 @@ func (w *World) Benchmarks(ctx context.Context, node string) []string {
 	return all
 }
 
-// Accepted returns the names of the accepted benchmark and of the first benchmark of the epoch.
+// Accepted returns the names of the accepted benchmark and of the first benchmark of the reference.
 func (w *World) Accepted(ctx context.Context, node string) string {
 	GinkgoHelper()
 	status := w.Verification(ctx, node).Status
-	short := func(r *v1alpha1.AcceptedResult) string {
-		if r == nil {
-			return "none"
-		}
-		return strings.TrimPrefix(r.Benchmark, w.Namespace+"-"+node)
+	accepted, first := "none", "none"
+	if status.Accepted != nil {
+		accepted = strings.TrimPrefix(status.Accepted.Benchmark, w.Namespace+"-"+node)
 	}
-	return short(status.Accepted) + " since " + short(status.First)
+	if len(status.Reference) > 0 {
+		first = strings.TrimPrefix(status.Reference[0].Benchmark, w.Namespace+"-"+node)
+	}
+	return accepted + " since " + first
 }
 
 // Benchmark returns a benchmark of a node by its number.
@@ -504,9 +507,21 @@ var _ = Describe("A gate", func() {
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 		second := Get(ctx, w.Benchmark(w.A, 2))
 		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
-		Expect(second.Spec.Criteria.Baseline.BenchmarkRef.Name).To(Equal(first.Name))
+		Expect(second.Spec.Rounds).To(Equal(first.Spec.Rounds/2), "the first session of a reference has twice as many rounds")
+		Expect(second.Spec.Criteria.Baseline.Accepted.GateName).To(Equal(g.Name))
+		Expect(second.Status.Verdict.Baseline.Benchmark).To(Equal(first.Name))
 		Expect(second.Spec.Criteria.IgnoreDifferences).To(BeEmpty(), "the peer is the same")
 		status := w.Verification(ctx, w.A).Status
+		Expect(status.Verified().Reason).To(Equal(v1alpha1.ReasonProvisional))
+		Expect(status.Verified().Message).To(ContainSubstring("its reference is one boot"))
+		Expect(second.Status.Verdict.Rules[1].Message).To(ContainSubstring("of 1 boots, which differ by SD"))
+		Expect(status.Reference).To(HaveLen(2))
+		Expect(status.Recent[1].Change).To(Equal(`Kernel was "6.1.0" and is "6.2.0"`))
+		Eventually(func() int32 {
+			current := &v1alpha1.LatencyGate{}
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), current)).To(Succeed())
+			return current.Status.Spread[0].Differences
+		}).Should(BeEquivalentTo(1))
 		Expect(status.Identity).To(HaveKeyWithValue("Kernel", "6.2.0"))
 		Expect(status.Accepted.Identity).To(Equal(status.Identity))
 		Expect(w.Benchmarks(ctx, w.B)).To(ConsistOf("-1"), "the other node was left alone")
@@ -648,22 +663,22 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
 		w.Expect(ctx, w.A, isVerified)
-		// p90 is 11800, 12600 and 13500 ns: 7 % more each time, and 14 % in all.
+		// 3 % more each time is within the tolerance of 10 % and what two boots may differ; 6 % in all is not, although it is within the
+		// tolerance, and further from it than 3 % is from the last accepted result.
 		w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
 			switch b.Name {
 			case w.Benchmark(w.A, 2).Name:
-				return 10_800
+				return 10_300
 			case w.Benchmark(w.A, 3).Name:
-				return 11_700
+				return 10_800
 			}
 			return 10_000
 		})
 		w.Upgrade(ctx, w.A, "6.2.0")
 		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
 		w.Upgrade(ctx, w.A, "6.3.0")
-		w.Expect(ctx, w.A, "Failed Drifted"+heldBack)
-		Expect(condition(ctx, w.Benchmark(w.A, 3), v1alpha1.ConditionPassed)).To(HavePrefix("True Pass"), "against the accepted one it passed")
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("small regressions have added up since " + w.Benchmark(w.A, 1).Name))
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("of 2 boots, which differ by SD"))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 	})
 
@@ -782,7 +797,7 @@ var _ = Describe("A gate", func() {
 		Expect(retained()).To(BeEmpty())
 		second := Get(ctx, w.Benchmark(w.A, 2))
 		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
-		Expect(second.Spec.Criteria.Baseline.BenchmarkRef.Name).To(Equal(w.Benchmark(w.A, 1).Name))
+		Expect(second.Status.Verdict.Baseline.Benchmark).To(Equal(w.Benchmark(w.A, 1).Name))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		By("a label that flaps")
 		for range 5 {

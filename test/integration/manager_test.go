@@ -229,7 +229,7 @@ func (w *World) Start(dies ...death) *Manager {
 	}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
-		Judge: reconciler.Judge, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
+		Measured: reconciler.Measured, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())
