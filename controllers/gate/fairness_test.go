@@ -27,7 +27,7 @@ func TestAttemptsThatAUserEnded(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(measured(c.passed, v1alpha1.ReasonPass), func(w *world) {
-				w.verification.Status.Lost = c.lost
+				w.otherPeer, w.verification.Status.Lost = false, c.lost
 				w.benchmark.Status.Attempts = []v1alpha1.Attempt{
 					{Run: "up-a-4-r1", Attempt: 1, Outcome: v1alpha1.Outcome{Reason: c.reason}}, {Run: "up-a-4-r1", Attempt: 2, Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured}},
 				}
