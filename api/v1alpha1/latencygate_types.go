@@ -210,6 +210,7 @@ type LatencyGateSpec struct {
 	// if they are also the peers.
 	// +optional
 	// +kubebuilder:default="10%"
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number from 1 to 100, or a percentage from 1% to 100%, such as 10%"
 	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`

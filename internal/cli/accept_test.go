@@ -162,7 +162,9 @@ func (s *apiServer) verification(node string, state v1alpha1.VerificationState) 
 // With a selector, one command asks for all nodes that it selects, and for no other.
 func TestSelected(t *testing.T) {
 	for verb, want := range map[string]string{
-		"accept": "upgrade-a-2 accepted: node a is Verified\nupgrade-b-2 accepted: node b is Verified\nnode c is Verified: nothing to accept\n",
+		"accept": "upgrade-a-2: Fail () with peer z, 2026-05-04T12:00:00Z, UID \nnode a: none\nupgrade-a-2 accepted: node a is Verified\n" +
+			"upgrade-b-2: Fail () with peer z, 2026-05-04T12:00:00Z, UID \nnode b: none\nupgrade-b-2 accepted: node b is Verified\n" +
+			"node c is Verified: nothing to accept\n",
 		"verify": "node a is Unverified and will be measured: \nnode b is Unverified and will be measured: \nnode c is Unverified and will be measured: \n",
 	} {
 		t.Run(verb, func(t *testing.T) {

@@ -99,7 +99,7 @@ x-pod-r2  2      pod      5s        tcp-1024 tcp-64
 total measuring time 20s: 4 runs, without the start and end of the pods of each run
 if the verdict is Inconclusive, 4 more rounds, once: 40s
 `
-	const says = "rule p99 max 2µs: can pass with 6 rounds, and fail with as many if all 4 comparisons do, with 8 rounds if one does; each round needs 10000 samples\n"
+	const says = "rule p50 max 2µs: can pass with 6 rounds, and fail with as many if all 4 comparisons do, with 8 rounds if one does; each round needs 200 samples\n"
 	const where = "perf/x: pinger, HalfRTT\nclient on node-a, server on node-b\n"
 	x := types.NamespacedName{Namespace: "perf", Name: "x"}
 	cases := map[string]struct {

@@ -46,7 +46,8 @@ func TestUnsettled(t *testing.T) {
 	}
 	takes := func(d time.Duration) func(*v1alpha1.LatencyGate) {
 		return func(g *v1alpha1.LatencyGate) {
-			g.Spec.Template.Spec.Rounds, g.Spec.Template.Spec.Workload.Duration = 4, metav1.Duration{Duration: d / 4}
+			g.Spec.Template.Spec.Rounds, g.Spec.Template.Spec.MaxRounds = 2, 4
+			g.Spec.Template.Spec.Workload.Duration = metav1.Duration{Duration: d / 4}
 		}
 	}
 	openshift := func(n *corev1.Node) { n.Annotations = map[string]string{annotationMachineConfig: "rendered"} }
