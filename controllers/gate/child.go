@@ -71,6 +71,9 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	spec.Priority = priority(spec.Priority, v.Status.Setback)
 	if spec.Criteria.BaselineAccepted() != nil && len(v.Status.Reference) == 0 {
 		spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))
+		if spec.MaxRounds > 0 {
+			spec.MaxRounds = max(spec.MaxRounds, spec.Rounds)
+		}
 	}
 	spec.Criteria = rulesOf(gate.Name, spec.Criteria, v.Status.Accepted, peer)
 	return &v1alpha1.LatencyBenchmark{

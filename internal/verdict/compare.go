@@ -250,6 +250,7 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	e := c.evidence
 	name, limit := e.rule.text()
 	slow, allowed := e.slow()
+	_, certain := e.attainable(stats.EachSide.Among(all))
 	unsure := func(reason, format string, args ...any) {
 		c.conclude(v1alpha1.VerdictInconclusive, reason, fmt.Sprintf(format, args...))
 	}
@@ -274,6 +275,8 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
 	case failsAt > 0 && e.beyond >= failsAt:
 		c.conclude(v1alpha1.VerdictFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
+	case e.beyond >= stats.EachSide && !certain:
+		unsure(v1alpha1.ReasonLimitInsideBounds, "beyond %s %s, but boots differ so much that it is not certain among %d comparisons", name, limit, all)
 	case e.beyond >= stats.EachSide:
 		c.NeedsRounds = max(e.rule.fewestRounds(stats.EachSide.Among(all)), len(e.candidate)+1)
 		unsure(v1alpha1.ReasonTooFewRounds, "beyond %s %s, but that is not certain among %d comparisons; at least %s can be",

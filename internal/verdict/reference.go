@@ -41,14 +41,14 @@ func (e *evidence) clear(b stats.Bounds) (within, beyond bool) {
 	return b.Upper <= limit, b.Lower > limit
 }
 
-// attainable reports whether any number of rounds can show that the value is within the limit, or beyond it: rounds do not narrow the
-// difference between sessions.
-func (e *evidence) attainable() (within, beyond bool) {
+// attainable reports whether any number of rounds can show, with a probability of error, that the value is within the limit, or beyond it:
+// rounds do not narrow the difference between sessions.
+func (e *evidence) attainable(alpha stats.OneIn) (within, beyond bool) {
 	if e.half == 0 {
 		return true, true
 	}
 	at := e.bounds.Estimate
-	return e.clear(stats.Bounds{Estimate: at, Lower: at, Upper: at}.Widen(e.half))
+	return e.clear(stats.Bounds{Estimate: at, Lower: at, Upper: at}.Widen(e.between.Half(e.rule.tolerance, alpha)))
 }
 
 // sessions describes the sessions of the baseline; empty for one session of the same boot, or a baseline without a reference.
