@@ -58,6 +58,16 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Whole lists objects from the cache, which has no pages, and visits them. The objects must not be changed.
+func Whole(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,
+	options ...client.ListOption) error {
+	all := list()
+	if err := from.List(ctx, all, append([]client.ListOption{client.UnsafeDisableDeepCopy}, options...)...); err != nil {
+		return err
+	}
+	return meta.EachListItem(all, visit)
+}
+
 // Each lists objects live and visits them page by page, so that a large cluster's objects, or the largest ones that users can make,
 // are never in memory all at once. A page with more than maxPage bytes is read again in parts, if the reader's configuration is Bounded.
 func Each(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,

@@ -89,7 +89,7 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 	if driver, err := r.Tools.Get(b.Spec.Tool); err == nil {
 		w.driver = driver
 	}
-	if err := r.observeQueue(ctx, r.Client, w, wholeList, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.observeQueue(ctx, r.Client, controllers.Whole, w); err != nil {
 		return nil, err
 	}
 	nodes := &corev1.NodeList{}
@@ -110,17 +110,17 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error
 		return s, nil
 	}
 	// The API server leaves out finished benchmarks, of which there may be thousands.
-	if err := r.observeQueue(ctx, r.Live, w, inPages, client.MatchingFields{"status.completionTime": ""}); err != nil {
+	if err := r.observeQueue(ctx, r.Live, controllers.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		return step{}, err
 	}
 	return decide(w), nil
 }
 
-// wholeList is for lists from the cache, which has no pages and would leave out what is beyond a limit; inPages is for live lists.
-var wholeList, inPages client.ListOption = client.Limit(0), &client.ListOptions{}
+// visits lists objects and visits each: controllers.Whole for the cache, controllers.Each for live lists.
+type visits func(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error, options ...client.ListOption) error
 
 // observeQueue reads the other benchmarks that want nodes, and the pods that are on the nodes. The listed benchmarks must not be changed.
-func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *world, pages, of client.ListOption) error {
+func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each visits, w *world, of ...client.ListOption) error {
 	w.others, w.foreign, w.unseen = nil, nil, ""
 	b := w.benchmark
 	left := map[types.UID]bool{}
@@ -132,7 +132,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 	}
 	// The pods that a release has just recorded are not written yet.
 	note(b.Status.LeftPods)
-	err := controllers.Each(ctx, from, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
+	err := each(ctx, from, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
 		o := object.(*v1alpha1.LatencyBenchmark)
 		note(o.Status.LeftPods)
 		if unseenBefore(o, b) {
@@ -142,20 +142,20 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 			w.others = append(w.others, entry(o))
 		}
 		return nil
-	}, pages, of)
+	}, of...)
 	if err != nil {
 		return fmt.Errorf("listing benchmarks: %w", err)
 	}
 	if b.Status.Active != nil || b.Status.Pair == nil {
 		return nil
 	}
-	err = controllers.Each(ctx, from, func() client.ObjectList { return &corev1.PodList{} }, func(object runtime.Object) error {
+	err = each(ctx, from, func() client.ObjectList { return &corev1.PodList{} }, func(object runtime.Object) error {
 		if p := object.(*corev1.Pod); inTheWay(b, p, r.made.has(p.UID)) {
 			stuck := left[p.UID] || !p.DeletionTimestamp.IsZero() && w.now.Sub(p.DeletionTimestamp.Time) > removeTimeout
 			w.foreign = append(w.foreign, foreignPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(p)), stuck: stuck})
 		}
 		return nil
-	}, pages, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole})
+	}, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole})
 	if err != nil {
 		return fmt.Errorf("listing benchmark pods: %w", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -84,7 +85,7 @@ func TestReleasedPodIsInTheWay(t *testing.T) {
 	w.server.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
 	written := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark.DeepCopy(), w.server).Build()
 	w.release()
-	if err := (&Reconciler{}).observeQueue(t.Context(), written, w, inPages, client.InNamespace("perf")); err != nil {
+	if err := (&Reconciler{}).observeQueue(t.Context(), written, controllers.Each, w, client.InNamespace("perf")); err != nil {
 		t.Fatal(err)
 	}
 	want := []foreignPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
@@ -132,16 +133,19 @@ func TestOnlyLiveListsHavePages(t *testing.T) {
 				if o.ApplyOptions(options); o.Limit > 0 != pages {
 					t.Errorf("pages: %t, and %T is listed with limit %d", pages, list, o.Limit)
 				}
+				if !pages {
+					list.SetContinue("continue-not-supported") // as the cache does
+				}
 				return nil
 			},
 		})
 	}
 	r := &Reconciler{Client: reader(false), Live: reader(true), Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}
 	w.benchmark.Status.Active = nil
-	if err := r.observeQueue(t.Context(), r.Client, w, wholeList, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.observeQueue(t.Context(), r.Client, controllers.Whole, w); err != nil {
 		t.Error(err)
 	}
-	if err := r.observeQueue(t.Context(), r.Live, w, inPages, client.MatchingFields{"status.completionTime": ""}); err != nil {
+	if err := r.observeQueue(t.Context(), r.Live, controllers.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		t.Error(err)
 	}
 }

@@ -144,7 +144,7 @@ type survey struct {
 	invalid string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
 	refused string
-	// unsettled is condition Operational if the gate could never verify its nodes; nil if nothing is known.
+	// unsettled is condition Operational if the gate could never verify its nodes; nil if there is no known reason.
 	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string

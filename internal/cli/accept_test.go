@@ -116,7 +116,7 @@ func TestAcceptRefuses(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			args := append(c.args, "--kubeconfig", s.serve(t))
+			args := slices.Concat(c.args, []string{"--kubeconfig", s.serve(t)})
 			if args[0] == "accept" && c.wrote { // It has shown the result.
 				code, _, stderr := run(args...)
 				if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want[0]) {

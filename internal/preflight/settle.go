@@ -98,7 +98,7 @@ const (
 )
 
 // Unsettled returns why a gate could never verify nodes, or would harm them, as the gate and the cluster are; an empty reason if
-// nothing is known. nodes are those of the gate, and suppliers those of the cluster.
+// there is no known one. nodes are those of the gate, and suppliers those of the cluster.
 func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Supplier) (reason, message string) {
 	some := func(match func(Supplier) bool, taint corev1.Taint) []string {
 		return Intolerant(slices.DeleteFunc(slices.Clone(suppliers), func(s Supplier) bool { return !match(s) }), nodes, taint)

@@ -84,8 +84,8 @@ func (e *evidence) tooNoisy() bool {
 // withPower is by what factor a bound must be nearer to the estimate than the limit is.
 var withPower = 1 + zPower/normalQuantile(stats.EachSide)
 
-// tolerable returns the smallest tolerance, in whole percent, that an unchanged result with the same noise would mostly pass; empty if there
-// is none.
+// tolerable returns the smallest tolerance, in whole percent, that an unchanged result with the same noise would mostly pass; empty if no
+// tolerance is.
 func (e *evidence) tolerable() string {
 	rounds := e.ofRounds(e.noise()) * withPower
 	for percent := range 9999 {
