@@ -228,13 +228,17 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 		b.Share = 0
 	}
 	for _, d := range differences(r.recent, key) {
-		shared := 0.0 // What all nodes share belongs to the change, not to the boots of this node.
+		// What a change did to the node is no difference between boots, and a Fail after it would excuse the next one. What all nodes share
+		// belongs to the change; the rest is the node's own.
+		shared, known := 0.0, d.change == ""
 		for _, c := range r.changes {
 			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && d.change == c.Change && c.Of == key && c.Nodes >= fewestToCentre {
-				shared = math.Log(median) / math.Sqrt2
+				shared, known = math.Log(median)/math.Sqrt2, true
 			}
 		}
-		b.Own = append(b.Own, d.value-shared)
+		if known {
+			b.Own = append(b.Own, d.value-shared)
+		}
 	}
 	return pooled, b
 }

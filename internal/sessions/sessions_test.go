@@ -177,12 +177,20 @@ func TestReference(t *testing.T) {
 			}
 		})
 	}
-	own := func(g *v1alpha1.LatencyGateStatus) float64 {
-		_, b := For(&v1alpha1.LatencyVerificationStatus{Reference: reference, Recent: recent}, g, "6", "b").Of(series)
-		return b.Own[0]
+	own := func(change string, g *v1alpha1.LatencyGateStatus) []float64 {
+		later := slices.Clone(recent)
+		later[1].Change = change
+		_, b := For(&v1alpha1.LatencyVerificationStatus{Reference: reference, Recent: later}, g, "6", "b").Of(series)
+		return b.Own
 	}
-	if alone, shared := own(gate), own(changed); alone < 0.067 || shared < -1e-4 || shared > 1e-4 {
-		t.Errorf("own difference %.4f, and %.4f of a change that all nodes had", alone, shared)
+	if boot := own("", gate); len(boot) != 1 || boot[0] < 0.067 {
+		t.Errorf("of two boots: %v", boot)
+	}
+	if shared := own("kernel", changed); len(shared) != 1 || shared[0] < -1e-4 || shared[0] > 1e-4 {
+		t.Errorf("of a change that all nodes had: %v", shared)
+	}
+	if excuse := own("kernel", gate); len(excuse) > 0 {
+		t.Errorf("what a change did to the node alone would excuse the next Fail: %v", excuse)
 	}
 }
 
