@@ -562,7 +562,7 @@ var _ = Describe("A gate", func() {
 		n := &corev1.Node{}
 		Expect(k8s.Get(ctx, types.NamespacedName{Name: w.A}, n)).To(Succeed())
 		Expect(n.Spec.Taints).To(HaveLen(2), "those of others stay")
-		Expect(n.Status.Conditions).To(HaveLen(2))
+		Expect(n.Status.Conditions).To(HaveLen(3), "Ready, LatencyVerified and LatencyRegressed")
 	})
 
 	It("holds back a node that failed until it changes, a user requests a measurement, or a user accepts a result", func(ctx SpecContext) {
