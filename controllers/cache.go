@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -42,7 +43,11 @@ func CacheOptions() cache.Options {
 			&corev1.Pod{}:       {Label: ours, Transform: slimPod},
 			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap},
 			&corev1.Node{}: {Transform: slim(func(n *corev1.Node) {
-				n.Annotations, n.Status.Images = nil, nil // Users cannot write them, but agents on the nodes do.
+				// Users cannot write them, but agents on the nodes do.
+				config, managed := n.Annotations[foreign.AnnotationMachineConfig]
+				if n.Annotations, n.Status.Images = nil, nil; managed {
+					n.Annotations = map[string]string{foreign.AnnotationMachineConfig: config}
+				}
 			})},
 			&v1alpha1.LatencyMatrix{}: {Transform: slim(func(m *v1alpha1.LatencyMatrix) {
 				slimAnnotations(m)

@@ -88,8 +88,6 @@ func MeasuresCordoned(gate *v1alpha1.LatencyGate) bool {
 }
 
 const (
-	// annotationMachineConfig is on each node that the Machine Config Operator of OpenShift manages.
-	annotationMachineConfig = "machineconfiguration.openshift.io/currentConfig"
 	// uncordonLimit is how long after a boot that operator waits for the uncordon before the node is Degraded, and measuringLimit is
 	// the part of it that the runs may take: components start before them, and pods between them.
 	uncordonLimit, measuringLimit = 10 * time.Minute, 5 * time.Minute
@@ -120,7 +118,7 @@ func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Sup
 			"unless its Module tolerates %s; these do not: %s; add the toleration to them, or remove it from the template and do not keep nodes cordoned until they are verified",
 			cordon.Key, text.List(found, maxSuppliers, ", "))
 	}
-	managed := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return metav1.HasAnnotation(n.ObjectMeta, annotationMachineConfig) })
+	managed := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return metav1.HasAnnotation(n.ObjectMeta, foreign.AnnotationMachineConfig) })
 	if takes := measuringTime(gate); managed && cordoned && takes > measuringLimit {
 		return v1alpha1.ReasonTemplateTooLong, fmt.Sprintf("spec.template: the template measures cordoned nodes, and its runs take %s; OpenShift's Machine Config Operator reports a node as Degraded "+
 			"that is not uncordoned %s after its boot; let the runs take at most %s, or remove the toleration of %s and hold the rollout by paused pools", takes, uncordonLimit, measuringLimit, cordon.Key)

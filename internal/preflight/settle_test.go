@@ -50,7 +50,7 @@ func TestUnsettled(t *testing.T) {
 			g.Spec.Template.Spec.Workload.Duration = metav1.Duration{Duration: d / 4}
 		}
 	}
-	openshift := func(n *corev1.Node) { n.Annotations = map[string]string{annotationMachineConfig: "rendered"} }
+	openshift := func(n *corev1.Node) { n.Annotations = map[string]string{foreign.AnnotationMachineConfig: "rendered"} }
 	type gate = []func(*v1alpha1.LatencyGate)
 	for name, c := range map[string]struct {
 		gate      gate

@@ -120,7 +120,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		Entry("of full round trips", func(b *export.Benchmark) { b.Object.Spec.LatencyType = v1alpha1.LatencyRTT }, nil,
 			`^Unknown BaselineUnlike: .*it is of latencyType RTT, and this benchmark of HalfRTT`),
 		Entry("not complete", func(b *export.Benchmark) { b.Object.Status.Stored, b.Runs = b.Object.Status.Stored[:4], b.Runs[:4] }, nil,
-			`^Unknown BaselineNotComplete: .*it has 4 of 5 runs`),
+			`^Unknown BaselineNotComplete: .*it has 4 of 6 runs`),
 		Entry("without stored runs", func(b *export.Benchmark) { b.Object.Status.Stored, b.Runs = nil, nil }, nil,
 			`^Unknown BaselineWithoutEvidence: .*it has no stored runs, so that it can only be described`),
 		Entry("without evidence", withoutEvidence, nil, `^Unknown BaselineWithoutEvidence: .*run before-r1 has no evidence`),
