@@ -205,7 +205,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 	})
 
 	It("measures over a VF of Dynamic Resource Allocation that is requested as an extended resource", needs("the local DRA driver"), func(ctx context.Context) {
-		b := benchmark("claimed", short, slowest, single, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		b := benchmark("claimed", short, single, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network = v1alpha1.Network{
 				Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourceVFClaimed, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.78.0/24"}}},
 			}
