@@ -525,6 +525,7 @@ var _ = Describe("The samples for upgrade tools", func() {
 
 	It("are taken by the API server, without a field that a tool does not have", func(ctx SpecContext) {
 		makeNamespace(ctx, "system-upgrade")
+		makeNamespace(ctx, "gates")
 		files, err := filepath.Glob(filepath.Join(gateSamples, "*.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(len(files)).To(BeNumerically(">", len(patches)))
