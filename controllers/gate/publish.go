@@ -301,12 +301,14 @@ func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, ver
 			all = append(all, map[string]any{"type": kind, "$patch": "delete"})
 			continue
 		}
-		new := want.DeepCopy()
-		new.LastHeartbeatTime, new.LastTransitionTime = b.now, b.now
-		if before := nodeCondition(node, kind); before != nil && before.Status == new.Status {
-			new.LastTransitionTime = before.LastTransitionTime
+		since := b.now
+		if before := nodeCondition(node, kind); before != nil && before.Status == want.Status {
+			since = before.LastTransitionTime
 		}
-		all = append(all, new)
+		// The type leaves out an empty message, and the merge would keep the one before.
+		all = append(all, map[string]any{
+			"type": kind, "status": want.Status, "reason": want.Reason, "message": want.Message, "lastHeartbeatTime": b.now, "lastTransitionTime": since,
+		})
 	}
 	patch := map[string]any{"status": map[string]any{"conditions": all}}
 	if version != "" {
