@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
-	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 // lineup holds the input of the choice of the gate's next benchmarks.
@@ -36,9 +34,6 @@ type lineup struct {
 	fired, firedBefore time.Time
 	// closed is true when the window of fired has ended.
 	closed bool
-	// full are the nodes that have no room for the pod of a peer now, and unplaced those that are due by the schedule and have no room for
-	// their own, each with the reason; see place.
-	full, unplaced map[string]string
 }
 
 // start is a node to be measured, with its peer.
@@ -68,8 +63,8 @@ func standings(all []v1alpha1.LatencyVerification) map[string]v1alpha1.Verificat
 type choice struct {
 	// starts are the benchmarks to create now.
 	starts []start
-	// due are the nodes that are due by the schedule, with the peers that have room for them: they become unverified now.
-	due []start
+	// due are the nodes that are due by the schedule: they become unverified now.
+	due []*v1alpha1.LatencyVerification
 	// waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	waiting map[string]string
 	// unmeasurable are the names of those that cannot be measured until a user acts, and overlong of those that have waited for
@@ -110,9 +105,8 @@ type obstacle struct {
 // the slots that no other node waits for. It is deterministic, and its only side effect is to add the chosen nodes to l.busy.
 func choose(l lineup) choice {
 	c := choice{waiting: map[string]string{}}
-	free := l.gate.Spec.Parallel(len(l.verifications)) - l.measuring
+	free := int(l.gate.Spec.MaxParallel) - l.measuring
 	peers := l.peers()
-	peers.full = slices.Collect(maps.Keys(l.full))
 	var queue []*v1alpha1.LatencyVerification
 	for _, v := range l.verifications {
 		if v.Status.State == v1alpha1.VerificationUnverified {
@@ -235,24 +229,19 @@ func (l lineup) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacle {
 }
 
 // due returns at most most nodes that were last measured before the schedule was last due, the longest ago first, each of which has a
-// peer with room. It adds them and their peers to l.busy, and those without such a peer to l.unplaced.
-func (l lineup) due(most int, p peers) []start {
-	var all []start
+// peer. It adds them and their peers to l.busy.
+func (l lineup) due(most int, p peers) []*v1alpha1.LatencyVerification {
+	var all []*v1alpha1.LatencyVerification
 	for _, v := range l.outdated(l.fired) {
 		if len(all) == most {
 			break
 		}
-		if len(v.Status.MarkSetbacks) > 0 || l.unplaced[v.Spec.NodeName] != "" {
-			continue // It could not be held back for its turn, or not be measured.
+		if len(v.Status.MarkSetbacks) > 0 {
+			continue // It could not be held back for its turn.
 		}
-		peer, verified, ok := p.of(v)
-		switch {
-		case l.busy[v.Spec.NodeName], !ok:
-		case l.full[peer] != "":
-			l.unplaced[v.Spec.NodeName] = l.full[peer] // There is no peer with room.
-		default:
+		if peer, _, ok := p.of(v); ok && !l.busy[v.Spec.NodeName] {
 			l.busy[v.Spec.NodeName], l.busy[peer] = true, true
-			all = append(all, start{v, peer, verified})
+			all = append(all, v)
 		}
 	}
 	return all
@@ -300,8 +289,6 @@ func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 type peers struct {
 	verified, others []string
 	busy             map[string]bool
-	// full are nodes without room for a peer, which come last.
-	full []string
 	// passing are nodes that cannot be peers now because of something that passes by itself.
 	passing []hindered
 }
@@ -350,28 +337,23 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
 
-// of chooses the peer of a node. Peers without room come last. Of the others, peers with which a measurement made no progress come last,
-// verified peers come before others, and among these the peers of the reference come first, because a pair of nodes differs from another;
-// otherwise the next node by name is chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is
-// not used again.
+// of chooses the peer of a node. Peers with which a measurement made no progress come last, verified peers come before others, and
+// among these the peer of the accepted result comes first, because its results compare best; otherwise the next node by name is
+// chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is not used again.
 func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
-	var failed []string
 	if v.Status.Setback != nil {
-		failed = v.Status.Setback.Peers
-	}
-	for _, avoided := range [][]string{slices.Concat(p.full, failed), p.full, nil} {
-		if name, verified, ok = p.without(v, avoided); ok {
-			break
+		if name, verified, ok := p.without(v, v.Status.Setback.Peers); ok {
+			return name, verified, true
 		}
 	}
-	return name, verified, ok
+	return p.without(v, nil)
 }
 
 // without chooses the peer of a node among the nodes that are not in avoided.
 func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name string, verified, ok bool) {
-	usual := sessions.Peers(v.Status.Reference)
+	usual := ""
 	if v.Status.Accepted != nil {
-		usual = append(usual, v.Status.Accepted.Peer)
+		usual = v.Status.Accepted.Peer
 	}
 	fits := func(name string) bool {
 		return name != v.Spec.NodeName && name != v.Status.SuspectPeer && !p.busy[name] && !slices.Contains(avoided, name)
@@ -380,10 +362,8 @@ func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name 
 		names    []string
 		verified bool
 	}{{p.verified, true}, {p.others, false}} {
-		for _, name := range usual {
-			if _, found := slices.BinarySearch(list.names, name); found && fits(name) {
-				return name, list.verified, true
-			}
+		if _, found := slices.BinarySearch(list.names, usual); found && fits(usual) {
+			return usual, list.verified, true
 		}
 		begin, _ := slices.BinarySearch(list.names, v.Spec.NodeName)
 		for i := range list.names {

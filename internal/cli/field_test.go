@@ -25,7 +25,7 @@ func TestField(t *testing.T) {
 			}
 			return map[string]string{"nodes": strings.Join(names, " ")}
 		}
-		u, err := readManifest(c.Path(), nil, benchmarks, matrices)
+		u, err := readManifest(c.Path(), nil)
 		if err == nil {
 			err = inNamespace(u, "current", false)
 		}
