@@ -1,5 +1,5 @@
 # The manager's image: the manager, the command line (/tailgate) for gates that run as pods, and no shell.
-# `go run ./hack/images manager` assembles the same content without a container engine or a registry.
+# `go run ./test/cmd/images manager` assembles the same content without a container engine or a registry.
 
 FROM golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d AS build
 WORKDIR /src

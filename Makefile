@@ -45,7 +45,7 @@ unexport BASH_ENV ENV CDPATH LD_PRELOAD GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT
 DEFAULT = $(TOOL) kustomize build config/default \
   | sed -e 's|image: tailgate:latest|image: $(IMG)|' -e 's|--bench-image=tailgate-bench:latest|--bench-image=$(BENCH_IMG)|'
 # Installs Tailgate on a local cluster and, without -install-only, measures.
-DEMO = go run ./hack/demo
+DEMO = go run ./test/cmd/demo
 # Variables of the user with the names of the next four do not count, only arguments of make.
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all
 # except those of `make lab`.
@@ -78,7 +78,7 @@ demo: look ## As root: start the local cluster, install Tailgate, measure, show 
 
 .PHONY: test
 test: look ## As root: all tests; nothing is left behind.
-	go run ./hack/look -install
+	go run ./test/cmd/look -install
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --jobs=2 --output-sync=target integration devices localcluster
 	$(MAKE) e2e
@@ -101,20 +101,20 @@ unit: ## Unit tests; no root needed. The first time promtool is built, which tak
 
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.
-	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
-	trap 'go run ./hack/durations bin/integration.json' EXIT; \
+	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./test/cmd/localcluster assets)}"; \
+	trap 'go run ./test/cmd/durations bin/integration.json' EXIT; \
 	GOGC=300 KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=4 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
 
 .PHONY: peers
 peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gate; no root needed. The first time they are built.
-	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./hack/localcluster assets)}"; \
+	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./test/cmd/localcluster assets)}"; \
 	KUBEBUILDER_ASSETS="$$assets" go tool ginkgo -v --no-color --timeout=90m --label-filter=peers ./test/integration
 
 .PHONY: e2e
 e2e: look ## As root: tests on the local cluster, or on that of E2E_VALUES; LABELS=measurement (or placement, faults, a || b) picks specs.
 	mkdir -p bin
-	$(if $(E2E_VALUES),,go run ./hack/localcluster down)
-	trap 'go run ./hack/durations bin/e2e.json' EXIT; \
+	$(if $(E2E_VALUES),,go run ./test/cmd/localcluster down)
+	trap 'go run ./test/cmd/durations bin/e2e.json' EXIT; \
 	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
 	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
 
@@ -129,7 +129,7 @@ devices: look ## As root: agents and proof on real VFs, PFs and NUMA nodes in an
 .PHONY: lab
 lab: look ## As root: upgrades and faults on a cluster of emulated machines (docs/lab.md); LAB_COMPONENTS: a folder of your CNI and device plugins.
 	mkdir -p bin
-	trap 'go run ./hack/durations bin/lab.json' EXIT; \
+	trap 'go run ./test/cmd/durations bin/lab.json' EXIT; \
 	E2E_LAB=1 go tool ginkgo --tags=e2e -v --no-color --timeout=120m --label-filter=lab --json-report=lab.json --output-dir=bin ./test/e2e
 	go test -v -count=1 -timeout 10m -tags e2e ./test/lab/selftest
 
@@ -143,11 +143,11 @@ lab-up: look ## As root: start a cluster whose nodes are emulated machines with 
 
 .PHONY: lab-down
 lab-down: ## As root: stop it and remove everything it made.
-	go run ./hack/localcluster lab-down
+	go run ./test/cmd/localcluster lab-down
 
 .PHONY: lab-status
 lab-status: ## Show what of it runs and what does not.
-	go run ./hack/localcluster lab-status
+	go run ./test/cmd/localcluster lab-status
 
 .PHONY: pinger-arm64
 pinger-arm64: ## The pinger's tests on the program for arm64, in an emulator.
@@ -160,9 +160,9 @@ fuzz: ## Fuzz every parser, FUZZTIME (default 30s) each.
 .PHONY: bench
 bench: look ## As root: compare the pinger with other tools, then time the steps between two runs; SFNETTEST_BIN names the sfnt tools.
 	$(MAKE) --no-print-directory build
-	go run ./hack/bench
+	go run ./test/cmd/bench
 	$(DEMO) -install-only
-	go run ./hack/bench -timeline "$$(go run ./hack/localcluster kubeconfig)"
+	go run ./test/cmd/bench -timeline "$$(go run ./test/cmd/localcluster kubeconfig)"
 
 ##@ Your cluster, which the current kubeconfig names
 
@@ -191,7 +191,7 @@ undeploy: ## Remove Tailgate with all benchmarks, results and gates.
 
 .PHONY: cluster-up
 cluster-up: look ## As root: start the two-node cluster; no-op when it runs.
-	go run ./hack/localcluster up
+	go run ./test/cmd/localcluster up
 
 .PHONY: cluster-deploy
 cluster-deploy: look ## As root: build the images and install Tailgate on the local cluster, started if needed.
@@ -200,11 +200,11 @@ cluster-deploy: look ## As root: build the images and install Tailgate on the lo
 
 .PHONY: cluster-down
 cluster-down: ## As root: stop it and remove everything it made.
-	go run ./hack/localcluster down
+	go run ./test/cmd/localcluster down
 
 .PHONY: cluster-status
 cluster-status: ## Show what runs and what does not.
-	go run ./hack/localcluster status
+	go run ./test/cmd/localcluster status
 
 ##@ Build
 
@@ -223,7 +223,7 @@ site: ## Write the site of docs/ into bin/site, and check its links and its acce
 
 .PHONY: images
 images: ## Build the images without an engine or a registry, as tar files.
-	go run ./hack/images
+	go run ./test/cmd/images
 
 .PHONY: docker-build
 docker-build: ## Build the images IMG and BENCH_IMG with Docker, or with the program that CONTAINER_TOOL names.
@@ -240,7 +240,7 @@ build-installer: ## Write bin/install.yaml, all in one file, for IMG and BENCH_I
 	mkdir -p bin
 	$(DEFAULT) > bin/install.yaml
 	$(HELM) package config/helm --destination bin $(CHART_FLAGS)
-	go run ./hack/olm bin/install.yaml "$(or $(VERSION),$$(sed -n 's/^appVersion: //p' config/helm/Chart.yaml))" bin/bundle
+	hack/olm.sh bin/install.yaml "$(or $(VERSION),$$(sed -n 's/^appVersion: //p' config/helm/Chart.yaml))" bin/bundle
 
 .PHONY: release
 release: export GOFLAGS := # A release depends only on the commit.
@@ -260,6 +260,7 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 .PHONY: manifests
 manifests: ## Generate the CRDs and RBAC.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	go run ./hack/crdbounds config/crd/bases/*.yaml
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 
@@ -274,6 +275,10 @@ lint: ## Run the linters.
 	$(TOOL) golangci-lint run --build-tags e2e ./test/...
 	CGO_ENABLED=1 go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
 	$(TOOL) actionlint
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Report known vulnerabilities in code that the programs reach; it needs the network.
+	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 .PHONY: verify
 verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -41,8 +42,24 @@ func CacheOptions() cache.Options {
 			// Any user who may create pods or ConfigMaps can give them our label and a megabyte of other data.
 			&corev1.Pod{}:       {Label: ours, Transform: slimPod},
 			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap},
-			&corev1.Node{}:      {Transform: slim(func(n *corev1.Node) { n.Status.Images = nil })},
+			&corev1.Node{}: {Transform: slim(func(n *corev1.Node) {
+				// Users cannot write them, but agents on the nodes do.
+				config, managed := n.Annotations[foreign.AnnotationMachineConfig]
+				if n.Annotations, n.Status.Images = nil, nil; managed {
+					n.Annotations = map[string]string{foreign.AnnotationMachineConfig: config}
+				}
+			})},
+			&v1alpha1.LatencyMatrix{}: {Transform: slim(func(m *v1alpha1.LatencyMatrix) {
+				slimAnnotations(m)
+				slimSelection(&m.Spec.Nodes, m.Spec.Server)
+			})},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
+				slimAnnotations(b)
+				for _, placed := range []*v1alpha1.EndpointPlacement{b.Spec.Placement.Client, b.Spec.Placement.Server} {
+					if placed != nil {
+						slimSelection(&placed.NodeSelection)
+					}
+				}
 				// A gate has several benchmarks for each node. A matrix has one for each pair, and compares their results.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair {
@@ -56,6 +73,29 @@ func CacheOptions() cache.Options {
 				}
 			})},
 		},
+	}
+}
+
+// slimAnnotations removes annotations that are together longer than a note of a user, whose change makes the object be reconciled.
+func slimAnnotations(o metav1.Object) {
+	length := 0
+	for key, value := range o.GetAnnotations() {
+		length += len(key) + len(value)
+	}
+	if length > maxAnnotations {
+		o.SetAnnotations(nil)
+	}
+}
+
+// maxAnnotations bounds the annotations of a cached object, in bytes.
+const maxAnnotations = 1 << 10
+
+// slimSelection removes the part of selections of nodes that may be large; benchmarks of pairs and gates name one node.
+func slimSelection(all ...*v1alpha1.NodeSelection) {
+	for _, s := range all {
+		if s != nil {
+			s.NodeNames, s.NodeSelector = nil, nil
+		}
 	}
 }
 

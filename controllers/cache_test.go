@@ -53,6 +53,41 @@ func TestWhatIsCachedOfAnyonesObjectsIsSmall(t *testing.T) {
 	}
 }
 
+// The cache keeps neither long annotations nor selections of nodes of the kinds that namespace users write.
+func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
+	many := make([]string, 500)
+	for i := range many {
+		many[i] = strings.Repeat("n", 253)
+	}
+	selection := v1alpha1.NodeSelection{NodeNames: many, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{strings.Repeat("k", 1<<16): "x"}}}
+	long := metav1.ObjectMeta{Name: "x", Annotations: map[string]string{"a": strings.Repeat("x", 250<<10)}}
+	placement := v1alpha1.Placement{
+		Client: &v1alpha1.EndpointPlacement{NodeSelection: selection}, Server: &v1alpha1.EndpointPlacement{NodeSelection: selection},
+	}
+	options := CacheOptions().ByObject
+	for key, o := range map[client.Object]client.Object{
+		find[*v1alpha1.LatencyBenchmark](options): &v1alpha1.LatencyBenchmark{ObjectMeta: long, Spec: v1alpha1.LatencyBenchmarkSpec{Placement: placement}},
+		find[*v1alpha1.LatencyMatrix](options):    &v1alpha1.LatencyMatrix{ObjectMeta: long, Spec: v1alpha1.LatencyMatrixSpec{Nodes: selection, Server: &selection}},
+		find[*corev1.Node](options):               &corev1.Node{ObjectMeta: long},
+	} {
+		if _, err := options[key].Transform(o); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 2048 {
+			t.Errorf("of %T %d bytes are kept", o, len(text))
+		}
+	}
+	// A note of a user stays, because its change makes the benchmark be reconciled.
+	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"example.com/again": "1"}}}
+	if _, err := options[find[*v1alpha1.LatencyBenchmark](options)].Transform(b); err != nil || len(b.Annotations) != 1 {
+		t.Errorf("%v, %v", b.Annotations, err)
+	}
+}
+
 // find returns the key of a kind.
 func find[T client.Object, V any](options map[client.Object]V) client.Object {
 	for o := range options {

@@ -91,7 +91,7 @@ func Expire(ctx context.Context, c client.Writer, recorder events.EventRecorder,
 		return keptAgain, nil
 	}
 	uid, version := o.GetUID(), o.GetResourceVersion()
-	err := c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version},
+	err := c.Delete(With(ctx, "why", why), o, client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return 0, fmt.Errorf("deleting it: %w", err)
@@ -102,9 +102,13 @@ func Expire(ctx context.Context, c client.Writer, recorder events.EventRecorder,
 
 // Overdue returns why a benchmark or matrix with that spec.ttlSecondsAfterFinished must be deleted. If it need not be deleted yet,
 // why is empty, and again is the time until it must; zero for never.
-func Overdue(ttlSeconds *int32, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
+func Overdue(ttlSeconds *int32, created metav1.Time, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
 	if ttlSeconds == nil || completed == nil {
 		return "", 0
+	}
+	// The manager's clock may have been behind when it finished, but it did not finish before the API server created it.
+	if created.After(completed.Time) {
+		completed = &created
 	}
 	if left := completed.Add(time.Duration(*ttlSeconds) * time.Second).Sub(now); left > 0 {
 		return "", left

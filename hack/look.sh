@@ -1,7 +1,7 @@
 #!/bin/sh
 # Lists everything that this machine lacks for the local cluster, each with its remedy, and changes nothing. It reads files and runs
 # df and, if it is there, pkg-config, so that it needs no second and no compiler. What only the kernel can answer is asked by
-# hack/look, once this script found Go.
+# test/cmd/look, once this script found Go.
 #
 #   hack/look.sh            prints the list, and exits 1 if it is not empty
 #   hack/look.sh -files     prints only what this script finds
@@ -281,7 +281,7 @@ if has go && [ "$uid" = 0 ]; then
   limit=''
   if [ $found -gt 0 ] && has timeout; then limit='timeout 1'; fi
   answers=$(cd "$top" && unset GOOS GOARCH && export CGO_ENABLED=0 GOWORK=off GO111MODULE=on &&
-    { [ -n "${GOTMPDIR:-}" ] || [ ! -d "$gocache" ] || export GOTMPDIR="$gocache"; } && $limit go run ./hack/look)
+    { [ -n "${GOTMPDIR:-}" ] || [ ! -d "$gocache" ] || export GOTMPDIR="$gocache"; } && $limit go run ./test/cmd/look)
   case $? in
     0) ;;
     124 | 143) answers='  The next run also asks the kernel, for which a program has to be compiled.' ;;

@@ -65,6 +65,9 @@ const (
 	ReasonSameNode = "SameNode"
 	// ReasonPercentileOutOfReach surfaces when highestPercentile needs more samples than the cells can give.
 	ReasonPercentileOutOfReach = "PercentileOutOfReach"
+	// ReasonRuleUndecidable surfaces when a rule can neither pass nor fail, whatever is measured: it selects no cell, or the planned rounds or
+	// samples are too few.
+	ReasonRuleUndecidable = "RuleUndecidable"
 	// ReasonCaptureForbidden surfaces when capture is requested and the operator does not allow it.
 	ReasonCaptureForbidden = "CaptureForbidden"
 	// ReasonHostNetworkForbidden surfaces when network type Host is requested and the operator does not allow it.
@@ -171,7 +174,7 @@ const (
 	// OutcomeSuspended surfaces when spec.suspend ended the attempt. The attempt does not count as failed: the run keeps its
 	// number of retries.
 	OutcomeSuspended = "Suspended"
-	// OutcomeImagePullFailed surfaces when the bench image could not be pulled in time.
+	// OutcomeImagePullFailed surfaces when the bench image, or that with the tools, could not be pulled in time.
 	OutcomeImagePullFailed = "ImagePullFailed"
 	// OutcomePodRefused surfaces when the API server refused a pod, or the Secret that its pods share: a quota, a Pod
 	// Security Standard, a LimitRange, a webhook that denies or does not answer.
@@ -302,7 +305,7 @@ const (
 	// WarningRedirected surfaces when the kernel of an endpoint carried messages more than once: a proxy in the pod's network
 	// namespace, such as that of a mesh, sends them on.
 	WarningRedirected = "Redirected"
-	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown.
+	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown, or when the two pods had different images.
 	WarningPodChanged = "PodChanged"
 	// WarningOnloadVersions surfaces when Onload's library and its kernel module have different versions.
 	WarningOnloadVersions = "OnloadVersionsDiffer"

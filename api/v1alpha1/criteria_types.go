@@ -27,20 +27,20 @@ type Criteria struct {
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 
-	// extendRounds is the number of additional rounds that are measured if the verdict of the planned rounds is Inconclusive and
-	// more rounds may decide it, 0 to 100; default 0. It happens at most once. Because the data are then judged twice, each
-	// judgement has an error of 2.5 % instead of 5 %. A benchmark that is complete measures no more rounds.
+	// judgedTogether is the number of benchmarks whose rules are judged together: a LatencyMatrix sets it, to the number of its pairs; default 1.
+	// More rounds are then also measured if the rules fail, until that is certain among all of them.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	ExtendRounds int32 `json:"extendRounds,omitempty"`
+	// +kubebuilder:validation:Maximum=100000
+	JudgedTogether int32 `json:"judgedTogether,omitempty"`
 
 	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
 	// kernel.release when an upgrade changes the kernel, at most 32. One * matches any text, as in kernel.* or
 	// cell.*.duration, except for the firmware variant of a NIC, the type of its function, its distance from the CPU, and the
 	// acceleration of a socket: nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END must be written in
-	// full. The key capture means that packets were captured on one side only. Any other difference makes the comparison
-	// Inconclusive, and the message names it.
+	// full. The key capture means that packets were captured on one side only, and kernelUpgrade what another kernel of a
+	// distribution changes by itself, such as its version, mitigations, microcode and drivers. Any other difference makes the
+	// comparison Inconclusive, and the message names it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -50,6 +50,9 @@ type Criteria struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9_./]*([*][-A-Za-z0-9_./]*)?$`
 	IgnoreDifferences []string `json:"ignoreDifferences,omitempty"`
 }
+
+// IgnoreKernelUpgrade is the name in ignoreDifferences of what another kernel of a distribution changes by itself.
+const IgnoreKernelUpgrade = "kernelUpgrade"
 
 // Metric is the metric of each round that a rule limits.
 // +kubebuilder:validation:Enum=min;mean;p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;max;stddev;lost;throughput
@@ -108,7 +111,7 @@ type Rule struct {
 	Metric Metric `json:"metric"`
 
 	// maxLatency is the highest latency that the median round may have, of the benchmark's latencyType (HalfRTT or
-	// RTT): 1ns to 60s, such as 2us or 1.75ms.
+	// RTT): 1ns to 60s, such as 2us or 1.75ms. For a Pass, at most one round in ten may have a higher one: none of 6 to 9 rounds, two of 20.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
@@ -128,7 +131,7 @@ type Rule struct {
 	MinBitsPerSecond int64 `json:"minBitsPerSecond,omitempty"`
 
 	// maxIncrease is how much higher than the baseline a latency may be: a percentage below 10000% with at most three
-	// decimals, such as 5% or 2.5%.
+	// decimals, such as 5% or 2.5%. For a Pass, at most one round in ten more than in the baseline may be slower than that.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",message="must be a percentage with at most three decimals below 10000%, such as 5% or 2.5%"
 	MaxIncrease Percentage `json:"maxIncrease,omitempty"`
@@ -201,7 +204,7 @@ type Baseline struct {
 	// benchmarkRef names another benchmark of the same namespace, whose stored results are compared cell by cell with the
 	// same variant. The verdict is updated when they change. Until that benchmark is complete, it is Inconclusive.
 	// +optional
-	BenchmarkRef *ObjectName `json:"benchmarkRef,omitempty"`
+	BenchmarkRef *BenchmarkReference `json:"benchmarkRef,omitempty"`
 
 	// variant is another variant of the same benchmark. Cells with the same traffic are compared. Rules with maxIncrease or
 	// maxDecrease do not select the cells of this variant. The evidence may differ where the specs of the two variants differ.
@@ -236,7 +239,12 @@ func (c *Criteria) baseline() Baseline {
 }
 
 // BaselineBenchmark returns the name of the LatencyBenchmark that the criteria, which may be nil, compare with; empty if they name none.
-func (c *Criteria) BaselineBenchmark() string { return c.baseline().BenchmarkRef.name() }
+func (c *Criteria) BaselineBenchmark() string {
+	if ref := c.baseline().BenchmarkRef; ref != nil {
+		return ref.Name
+	}
+	return ""
+}
 
 // BaselineMatrix returns the name of the LatencyMatrix that the criteria, which may be nil, compare with; empty if they name none.
 func (c *Criteria) BaselineMatrix() string { return c.baseline().MatrixRef.name() }
@@ -275,8 +283,19 @@ type ExportedBaseline struct {
 	// sha256 is the SHA-256 of the export's manifest.json, in hexadecimal, which `kubectl tailgate export` prints. It covers every
 	// byte that is read: a user who may write the ConfigMap can withhold the baseline, but cannot replace it.
 	// +required
+	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	SHA256 string `json:"sha256"`
+}
+
+// BenchmarkReference names a LatencyBenchmark.
+type BenchmarkReference struct {
+	ObjectName `json:",inline"`
+	// uid is its UID: another benchmark of the name is not the one that is meant. The template of a LatencyGate must set it, because
+	// editors of the namespace can delete a benchmark and create another one of its name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid,omitempty"`
 }
 
 // ObjectName names an object.
@@ -318,11 +337,16 @@ const (
 	ReasonBeyondLimit = "BeyondLimit"
 	// ReasonLimitInsideBounds surfaces when the limit lies between the bounds: more rounds may decide.
 	ReasonLimitInsideBounds = "LimitInsideBounds"
+	// ReasonTooNoisy surfaces when the limit lies between the bounds, and the rounds differ so much that not even an unchanged result would
+	// pass; the message has the number of rounds, or the tolerance, that would do.
+	ReasonTooNoisy = "TooNoisy"
+	// ReasonSlowRounds surfaces when the typical round is within the limit, but more than one round in ten is beyond it.
+	ReasonSlowRounds = "SlowRounds"
 	// ReasonUndefinedRatio surfaces when most ratios are 0 to 0, or of two percentiles that fall among the lost messages.
 	ReasonUndefinedRatio = "UndefinedRatio"
 	// ReasonStepTooCoarse surfaces when the resolution of the tool is so low that no number of rounds could decide.
 	ReasonStepTooCoarse = "StepTooCoarse"
-	// ReasonTooFewRounds surfaces when there are too few rounds for a bound, whatever their values.
+	// ReasonTooFewRounds surfaces when there are too few rounds for a bound, whatever their values, or for a Fail among all comparisons.
 	ReasonTooFewRounds = "TooFewRounds"
 	// ReasonTooFewSamples surfaces when a round has too few samples beyond the percentile.
 	ReasonTooFewSamples = "TooFewSamples"
@@ -343,14 +367,21 @@ type Verdict struct {
 	// message is that of the rule that decided the outcome.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// comparisons is the number of pairs of a rule and a cell. The probability of a wrong Fail is divided among them.
+	// comparisons is the number of pairs of a rule and a cell. A Fail is decided over all of them together.
 	Comparisons int32 `json:"comparisons"`
-	// passErrorOneIn is the inverse of the highest probability that a comparison passes although the true value is just beyond
-	// its limit: 20 is 5 %.
-	PassErrorOneIn int64 `json:"passErrorOneIn"`
-	// failErrorOneIn is the inverse of the highest probability that a comparison fails although the true value is just within
-	// its limit: with 20 times comparisons, the probability of any wrong Fail is at most 5 %.
-	FailErrorOneIn int64 `json:"failErrorOneIn"`
+	// looks is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds. Each look has a 95 % interval, wrong in at
+	// most 1 of 40 cases a side.
+	// +optional
+	Looks int32 `json:"looks,omitempty"`
+	// wrongOneIn is the inverse of the highest probability, over all looks, that a comparison whose true value is at its limit passes, and
+	// of the highest probability that any comparison within its limit fails: 20 is 5 %. It holds for rounds that are independent of each
+	// other, and is absent if a rule compares with rounds of another benchmark: what differs between two boots is not in the interval.
+	// +optional
+	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
+	// beyondOneIn is one in how many benchmarks looks so bad at one look if all of its true values are within their limits: it fails from
+	// 40. A LatencyMatrix decides with those of all pairs.
+	// +optional
+	BeyondOneIn int64 `json:"beyondOneIn,omitempty"`
 	// rules are the results of the rules, in the order of spec.criteria.rules.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -433,14 +464,22 @@ type RuleVerdict struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
-	// lower is the lower bound of the estimate, rounded down; absent if there are too few rounds.
+	// lower is the lower bound of the 95 % interval of the estimate, wrong in at most 1 of 40 cases, rounded down; absent if there are too few
+	// rounds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
-	// upper is the upper bound of the estimate, rounded up; absent if there are too few rounds.
+	// upper is the upper bound of the same interval, rounded up; absent if there are too few rounds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
+	// worstRound is the value of the worst round; absent for lost, or if it is unbounded because messages were lost.
+	// +optional
+	WorstRound *int64 `json:"worstRound,omitempty"`
+	// roundsBeyond is the number of candidate rounds that may be beyond the limit; with maxIncrease and maxDecrease, beyond the limit of the
+	// worst round of the baseline. A Pass allows one in ten.
+	// +optional
+	RoundsBeyond int32 `json:"roundsBeyond,omitempty"`
 	// needsRounds is the estimated number of rounds on each side that would decide, if further rounds resemble the present
 	// ones; 0 if more rounds would not decide, or more than 1000 would be needed.
 	// +optional

@@ -121,9 +121,11 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 24)",message="spec.workload.messageSizes: sfnt-stream needs at least 24 bytes (its own header takes them); use larger sizes, or pinger"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || (has(self.placement.client) && has(self.placement.client.cpus) ? self.placement.client.cpus >= 2 : !has(self.placement.cpus) || self.placement.cpus >= 2)",message="spec.placement.cpus: sfnt-stream needs two CPUs at the client's end, one to send and one to receive; set 2 or more, or set client.cpus"
 // +kubebuilder:validation:XValidation:rule="!has(self.workload.streams) || self.tool in ['netperf', 'sockperf']",message="spec.workload.streams: only netperf and sockperf measure bandwidth; use one of them, or remove streams"
+// +kubebuilder:validation:XValidation:rule="!has(self.workload.lossAfter) || self.tool == 'pinger' && self.workload.protocols.exists(p, p != 'TCP')",message="spec.workload.lossAfter: only pinger has this setting, for UDP and Multicast; use it, or remove lossAfter"
 // +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || self.tool != 'netperf' || self.highestPercentile in ['p50', 'p90', 'p99']",message="spec.highestPercentile: netperf reports only p50, p90 and p99; use one of these, or pinger, sfnt-pingpong, sfnt-stream or sockperf"
 // +kubebuilder:validation:XValidation:rule="!has(self.variants) || self.rounds * self.variants.size() <= 400",message="spec.rounds: rounds times variants must be at most 400"
-// +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.criteria) || !has(self.criteria.extendRounds) || (self.rounds + self.criteria.extendRounds) * self.variants.size() <= 400",message="spec.criteria.extendRounds: rounds and extendRounds together, times variants, must be at most 400"
+// +kubebuilder:validation:XValidation:rule="!has(self.variants) || !has(self.maxRounds) || self.maxRounds * self.variants.size() <= 400",message="spec.maxRounds: maxRounds times variants must be at most 400"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxRounds) || self.maxRounds >= self.rounds",message="spec.maxRounds: must be at least spec.rounds; the same number means that the rules are evaluated once"
 // +kubebuilder:validation:XValidation:rule="!has(self.criteria) || !has(self.criteria.baseline) || !has(self.criteria.baseline.variant) || has(self.variants) && self.variants.exists(v, v.name == self.criteria.baseline.variant)",message="spec.criteria.baseline.variant: must be one of spec.variants"
 // +kubebuilder:validation:XValidation:rule="!has(self.criteria) || self.criteria.rules.all(r, !has(r.variants) || r.variants.all(n, has(self.variants) ? self.variants.exists(v, v.name == n) : n == 'default'))",message="spec.criteria.rules: variants must be among spec.variants; without spec.variants there is one variant, named default"
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.protocol) || self.headline.protocol in self.workload.protocols",message="spec.headline.protocol: must be one of workload.protocols"
@@ -139,13 +141,21 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:default={}
 	Workload Workload `json:"workload,omitzero"`
 
-	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 5. The round is the unit of
-	// the statistics: more rounds, not longer rounds, make a comparison more precise.
+	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 6, the fewest with which an absolute
+	// limit can be decided. The round is the unit of the statistics: more rounds, not longer rounds, make a comparison more precise.
 	// +optional
-	// +kubebuilder:default=5
+	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Rounds int32 `json:"rounds,omitempty"`
+
+	// maxRounds is the number of rounds up to which a benchmark with criteria is measured, 1 to 100 and at least rounds; default 20, or
+	// rounds if that is more. If the verdict after rounds is Inconclusive and more rounds may decide it, the missing rounds are added once,
+	// and all rounds are judged together, for the last time. A benchmark that is complete measures no more rounds.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxRounds int32 `json:"maxRounds,omitempty"`
 
 	// placement selects the nodes of client and server, and their CPUs and memory.
 	// +optional
@@ -399,6 +409,14 @@ type Workload struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('60s')",message="must be a duration from 0s to 60s, such as 500ms"
 	Warmup metav1.Duration `json:"warmup,omitempty"`
+
+	// lossAfter is the time after which the pinger gives up a datagram without an answer and counts it as lost, 10ms to 10s; default
+	// 1s. In ping-pong mode nothing is sent in this time.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s))+$') && duration(self) >= duration('10ms') && duration(self) <= duration('10s')",message="must be a duration from 10ms to 10s, such as 100ms"
+	LossAfter metav1.Duration `json:"lossAfter,omitzero"`
 }
 
 // Stream is a bandwidth test.
@@ -445,7 +463,7 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	CPUs *EndpointCPUs `json:"cpus,omitempty"`
 
-	// extendedRounds is the number of rounds that were added because the verdict of the planned rounds was Inconclusive. Rounds
+	// extendedRounds is the number of rounds that were added up to spec.maxRounds because the verdict of the planned rounds was Inconclusive. Rounds
 	// are added at most once.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -739,6 +757,7 @@ type StoredResult struct {
 // +kubebuilder:selectablefield:JSONPath=`.status.completionTime`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.latencyType`
 // +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.summary.p50`
 // +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.summary.p99`
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict.outcome`
@@ -747,7 +766,6 @@ type StoredResult struct {
 // +kubebuilder:printcolumn:name="P50-ns",type=integer,JSONPath=`.status.summary.p50Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="P99-ns",type=integer,JSONPath=`.status.summary.p99Nanoseconds`,priority=1
 // +kubebuilder:printcolumn:name="P99.9-ns",type=integer,JSONPath=`.status.summary.p999Nanoseconds`,priority=1
-// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.latencyType`,priority=1
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.type`,priority=1
 // +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.status.pair.clientNode`,priority=1

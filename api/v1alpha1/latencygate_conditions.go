@@ -9,6 +9,11 @@ import (
 const (
 	// ConditionOperational is True while the gate can do all of its work. When it is False, the message says what prevents it.
 	ConditionOperational = "Operational"
+	// ConditionChangeShifted is True while the last change made the nodes, as a whole, slower by more than half of the tolerance; condition
+	// Passed is then False. It is absent while fewer than 6 nodes were measured before and after a change.
+	ConditionChangeShifted = "ChangeShifted"
+	// ReasonChangeShifted surfaces with ConditionChangeShifted and ConditionPassed.
+	ReasonChangeShifted = "ChangeShifted"
 )
 
 // Condition types of a LatencyVerification.
@@ -24,6 +29,9 @@ const (
 const (
 	// ReasonOperational surfaces when nothing prevents the work of the gate.
 	ReasonOperational = "Operational"
+	// ReasonCannotSettle surfaces when none of the nodes that were there before the gate can be measured until a user acts. The gate does
+	// not hold them back. Condition Ready is False.
+	ReasonCannotSettle = "CannotSettle"
 	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be parsed: the schedule causes no measurements.
 	ReasonScheduleInvalid = "ScheduleInvalid"
 	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be created: its namespace does not exist, a quota is
@@ -34,6 +42,9 @@ const (
 	// cannot be removed from a dead node, or the nodes are busy. It is also a reason of state Unverified. The node
 	// is measured again, with another peer if there is one.
 	ReasonNoProgress = "NoProgress"
+	// ReasonNodeHeld and ReasonNodeReleased are on the Node when a gate holds it back, and when it does so no more.
+	ReasonNodeHeld     = "NodeHeld"
+	ReasonNodeReleased = "NodeReleased"
 	// ReasonNodeRefused surfaces when the API server refuses a mark on a node: a webhook or policy denies it, for example because the
 	// provider manages taints.
 	ReasonNodeRefused = "NodeRefused"
@@ -42,6 +53,12 @@ const (
 	ReasonNodeWriteDropped = "NodeWriteDropped"
 	// ReasonNodeContested surfaces when another client repeatedly changes a mark back.
 	ReasonNodeContested = "NodeContested"
+	// ReasonDevicesWithheld surfaces when the gate's own taint, or a cordon that its template tolerates, would unload a kernel module or
+	// keep a device plugin away from its nodes. A gate without nodes then takes none.
+	ReasonDevicesWithheld = "DevicesWithheld"
+	// ReasonTemplateTooLong surfaces when the template measures cordoned nodes for longer than the tool waits that cordons them. A gate
+	// without nodes then takes none.
+	ReasonTemplateTooLong = "TemplateTooLong"
 	// ReasonLabelMissing surfaces when no node of the gate has a label of spec.identity.labels: it is misspelt, or what sets it does not
 	// run, and a change is not noticed.
 	ReasonLabelMissing = "LabelMissing"
@@ -49,6 +66,9 @@ const (
 	ReasonHoldPodRefused = "HoldPodRefused"
 	// ReasonHoldPodEnded surfaces when a hold pod does not keep running: its node evicts or rejects it.
 	ReasonHoldPodEnded = "HoldPodEnded"
+	// ReasonHoldPodReplaced surfaces when the operator deleted a pod with the name of a hold pod, because it did not create it or
+	// another client changed it.
+	ReasonHoldPodReplaced = "HoldPodReplaced"
 	// ReasonVerificationRefused surfaces when the API server refuses to create the LatencyVerification of a node, or to write its
 	// status: a webhook denies it or does not answer.
 	ReasonVerificationRefused = "VerificationRefused"
@@ -60,6 +80,9 @@ const (
 	// ReasonMeasurementHeldUp surfaces while a benchmark of the gate cannot start: it is not accepted, or a pod of it is refused or
 	// does not start.
 	ReasonMeasurementHeldUp = "MeasurementHeldUp"
+	// ReasonNoRoom surfaces when nodes have been due by the schedule for more than 30 minutes, and they or all their peers have no room for
+	// the pods of a benchmark. They keep their state.
+	ReasonNoRoom = "NoRoom"
 	// ReasonScheduleTooShort surfaces when nodes were not measured in the time from one time of the schedule to the next, or in
 	// scheduleWindow.
 	ReasonScheduleTooShort = "ScheduleTooShort"
@@ -118,8 +141,6 @@ const (
 	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified: a measurement with another peer
 	// shows which of the two is slow.
 	ReasonSecondPeer = "SecondPeer"
-	// ReasonRetry surfaces when nothing could be concluded, and onInconclusive asks for another measurement.
-	ReasonRetry = "Retry"
 	// ReasonBenchmarkDeleted surfaces when a user deleted the benchmark that measured the node. The gate creates it again
 	// twice; then this is a reason of state Inconclusive.
 	ReasonBenchmarkDeleted = "BenchmarkDeleted"
@@ -137,12 +158,12 @@ const (
 	ReasonPassed = "Passed"
 	// ReasonAcceptedByHand surfaces with Verified when a user accepted the result.
 	ReasonAcceptedByHand = "AcceptedByHand"
-	// ReasonDrifted surfaces with Failed when the result passes in comparison with the accepted result, but fails in
-	// comparison with the first result of its epoch.
-	ReasonDrifted = "Drifted"
-	// ReasonDriftUnknown surfaces with Inconclusive when it passes in comparison with the accepted result, and the
-	// comparison with the first result is inconclusive.
-	ReasonDriftUnknown = "DriftUnknown"
+	// ReasonProvisional surfaces with Verified when the result passed, and too little is known of how much boots differ for a promise: the
+	// reference is one boot or of another peer, fewer than 8 nodes have shown it, or the first rounds of a session are slower than others.
+	ReasonProvisional = "Provisional"
+	// ReasonSlowerThanGroup surfaces with Inconclusive when the first session of a node is slower than those of its kind by more than the
+	// tolerance.
+	ReasonSlowerThanGroup = "SlowerThanGroup"
 	// ReasonNothingToCompare surfaces with Inconclusive when the node has no accepted result, and every rule of the
 	// template compares with one.
 	ReasonNothingToCompare = "NothingToCompare"

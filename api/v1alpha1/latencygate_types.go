@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // IdentityKey names a property of a node whose change makes a verified node unverified.
@@ -39,8 +40,8 @@ type GateIdentity struct {
 	Keys []IdentityKey `json:"keys,omitempty"`
 
 	// labels are keys of node labels that are also part of the identity, at most 16, such as a label with the version of Onload
-	// or of a NIC's firmware. A value that a node no longer reports, of a label or a key, is kept for 10 minutes
-	// (status.absent of the LatencyVerification).
+	// or of a NIC's firmware. A value that a node no longer reports, of a label or a key, is kept for 10 minutes,
+	// and a number of devices for 30 minutes (status.absent of the LatencyVerification).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -61,8 +62,31 @@ type GateTaint struct {
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
-// Enforcement lists what a gate sets in addition to the Node condition tailgate.dev/LatencyVerified, which it always sets.
+// EnforcementMode is which nodes a gate holds back.
+// +kubebuilder:validation:Enum=Enforce;EnforceChanges;Observe
+type EnforcementMode string
+
+// The modes.
+const (
+	// EnforcementAll holds back each node that is not verified.
+	EnforcementAll EnforcementMode = "Enforce"
+	// EnforcementChanges holds back a node that is not verified, unless it is as the gate found it.
+	EnforcementChanges EnforcementMode = "EnforceChanges"
+	// EnforcementNone holds back no node.
+	EnforcementNone EnforcementMode = "Observe"
+)
+
+// Enforcement lists what a gate sets in addition to the Node condition tailgate.dev/LatencyVerified, and which
+// nodes it holds back.
 type Enforcement struct {
+	// mode is Enforce (default), which holds back each node that is not verified; EnforceChanges, which does not hold back a node that is
+	// as the gate found it (status.asFound of its LatencyVerification), whatever its results are; or Observe, which holds back no node,
+	// and sets no condition, label or taint on a Node. In each mode, the gate measures all nodes, and its own conditions, its metrics
+	// and the LatencyVerifications report the results. A node that is not held back has a hold pod that is ready.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Mode EnforcementMode `json:"mode,omitempty"`
+
 	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
 	// +optional
 	Label *GateLabel `json:"label,omitempty"`
@@ -86,34 +110,6 @@ type GateLabel struct{}
 // GateHoldPod has the settings of the hold pods. It has none yet: write holdPod: {}.
 type GateHoldPod struct{}
 
-// InconclusiveAction is what a gate does after an Inconclusive verdict.
-// +kubebuilder:validation:Enum=Block;Retry
-type InconclusiveAction string
-
-// The actions.
-const (
-	// InconclusiveBlock keeps nodes unverified until a user acts.
-	InconclusiveBlock InconclusiveAction = "Block"
-	// InconclusiveRetry measures nodes again, a number of times, before that.
-	InconclusiveRetry InconclusiveAction = "Retry"
-)
-
-// OnInconclusive is what a gate does after an Inconclusive verdict, which is never a pass.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.action == 'Retry'",message="retries belongs to action Retry"
-type OnInconclusive struct {
-	// action is Block (default) or Retry.
-	// +optional
-	// +kubebuilder:default=Block
-	Action InconclusiveAction `json:"action,omitempty"`
-
-	// retries is how many times a node is measured again, 1 to 5; default 1.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=5
-	Retries int32 `json:"retries,omitempty"`
-}
-
 // LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and how nodes are held
 // back.
 //
@@ -122,6 +118,7 @@ type OnInconclusive struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.ignoreDifferences) || self.template.spec.criteria.ignoreDifferences.size() <= 31",message="template.spec.criteria.ignoreDifferences: at most 31, because the gate adds the key node when the peer of a node is not the peer of its baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.accepted) || !has(self.template.spec.criteria.baseline.accepted.gateName)",message="template.spec.criteria.baseline.accepted.gateName: must be absent, because each node is compared with the result that this gate has accepted of it"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.matrixRef)",message="template.spec.criteria.baseline.matrixRef: only the template of a LatencyMatrix compares with another one; use accepted"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.benchmarkRef) || has(self.template.spec.criteria.baseline.benchmarkRef.uid)",message="template.spec.criteria.baseline.benchmarkRef.uid: is required in a gate, because another benchmark can have the name later; kubectl get latencybenchmarks.tailgate.dev NAME -o jsonpath={.metadata.uid}"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.pods) || !has(self.template.spec.pods.tolerations) || self.template.spec.pods.tolerations.size() <= 15",message="template.spec.pods.tolerations: at most 15, because the gate adds a toleration of its own taint"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.variants) || self.template.spec.variants.all(v, v.name.size() <= 16)",message="template.spec.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be verified; set suspend of the gate instead"
@@ -134,8 +131,8 @@ type LatencyGateSpec struct {
 	// selects it.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select every node, use matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]"
-	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 16) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 16)",message="at most 16 matchLabels and 16 matchExpressions"
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 && e.values.size() <= 64 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.all(k, k.size() <= 317)",message="matchLabels: a key has at most 317 characters"
 	NodeSelector metav1.LabelSelector `json:"nodeSelector"`
 
 	// namespace is the namespace of the gate's benchmarks, including those with the accepted results.
@@ -208,17 +205,15 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
-	// maxParallel is the number of nodes that are measured at once, each with its own peer, 1 to 100; default 1.
+	// maxParallel is how many nodes are measured at once: a number, 1 to 100, or a percentage of the gate's nodes, rounded up; default
+	// 10%. Each has its own peer: no node is part of two measurements at once, so that at most half of the nodes are measured at once
+	// if they are also the peers.
 	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
-	MaxParallel int32 `json:"maxParallel,omitempty"`
-
-	// onInconclusive is what the gate does after an Inconclusive verdict: Block or Retry.
-	// +optional
-	// +kubebuilder:default={}
-	OnInconclusive OnInconclusive `json:"onInconclusive,omitzero"`
+	// +kubebuilder:default="10%"
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number from 1 to 100, or a percentage from 1% to 100%, such as 10%"
+	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`
 
 	// historyLimit is the number of benchmarks of each node that are kept, 1 to 10; default 3. The accepted benchmark and the first
 	// of its epoch are kept in addition.
@@ -245,6 +240,10 @@ type NodeCounts struct {
 	// taint of the node that no known component removes, or no other node can be its peer.
 	// +optional
 	Unmeasurable int32 `json:"unmeasurable,omitempty"`
+	// unplaced is the number of nodes that are due by the schedule, keep their state, and are not measured, because they or their peers
+	// have no room for the pods of a benchmark.
+	// +optional
+	Unplaced int32 `json:"unplaced,omitempty"`
 	// measuring is the number of nodes in state Measuring.
 	Measuring int32 `json:"measuring"`
 	// failed is the number of nodes in state Failed.
@@ -264,6 +263,48 @@ type NodeLine struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
+}
+
+// SessionSpread is how much the sessions of a node differ in one compared value.
+type SessionSpread struct {
+	// of is the compared value: VARIANT/CELL/METRIC.
+	// +kubebuilder:validation:MaxLength=160
+	Of string `json:"of"`
+	// nodes is the number of nodes with a difference between two boots.
+	Nodes int32 `json:"nodes"`
+	// differences is the number of these differences, at most 200.
+	Differences int32 `json:"differences"`
+	// partsPerMillion is the robust standard deviation between sessions in parts per million, without what all nodes of a kind share
+	// in a change; 0 with fewer than 4 differences. With few differences, a verdict uses mostly a quarter of the tolerance instead.
+	PartsPerMillion int64 `json:"partsPerMillion"`
+	// warmUp is how much slower the first 6 rounds of the nodes' first sessions are than the next 6, such as 2.1%; absent unless it is
+	// significant at 1 in 100. While it is there, a Pass is provisional.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	WarmUp string `json:"warmUp,omitempty"`
+}
+
+// FleetChange is the difference between the sessions before and after a change, over the nodes that had it.
+type FleetChange struct {
+	// change is what changed.
+	// +kubebuilder:validation:MaxLength=160
+	Change string `json:"change"`
+	// of is the compared value that became worst: VARIANT/CELL/METRIC.
+	// +kubebuilder:validation:MaxLength=160
+	Of string `json:"of"`
+	// nodes is the number of nodes that were measured with the same peer before and after the change.
+	Nodes int32 `json:"nodes"`
+	// median is the median ratio of the nodes, after to before, as a decimal number.
+	// +kubebuilder:validation:MaxLength=32
+	Median string `json:"median"`
+	// lower and upper bound the median, 1 in 40 a side; absent with fewer than 6 nodes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Lower string `json:"lower,omitempty"`
+	// upper is the upper bound.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Upper string `json:"upper,omitempty"`
 }
 
 // ScheduleStatus says from when the times of a schedule count.
@@ -313,6 +354,19 @@ type LatencyGateStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	NotVerified []NodeLine `json:"notVerified,omitempty"`
+
+	// spread is how much the sessions of a node differ although nothing changed, pooled over the nodes, at most 32 values.
+	// +optional
+	// +listType=map
+	// +listMapKey=of
+	// +kubebuilder:validation:MaxItems=32
+	Spread []SessionSpread `json:"spread,omitempty"`
+
+	// changes are what the last changes, at most 5, did to the nodes, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	Changes []FleetChange `json:"changes,omitempty"`
 }
 
 // LatencyGate holds nodes back until their latency is verified. It measures every node that is new or has changed, and
@@ -344,6 +398,16 @@ type LatencyGate struct {
 	// +optional
 	// +kubebuilder:default={}
 	Status LatencyGateStatus `json:"status,omitzero"`
+}
+
+// Parallel returns how many of a gate's nodes are measured at once: at least one.
+func (s *LatencyGateSpec) Parallel(nodes int) int {
+	limit := intstr.FromString("10%")
+	if s.MaxParallel != nil {
+		limit = *s.MaxParallel
+	}
+	n, _ := intstr.GetScaledValueFromIntOrPercent(&limit, nodes, true) // The API server refuses other texts, for which n is 0.
+	return max(1, n)
 }
 
 // LatencyGateList is a list of LatencyGates.

@@ -42,7 +42,7 @@ const (
 const (
 	// AnnotationVerify, with any value, makes the node unverified, so that it is measured again.
 	AnnotationVerify = "tailgate.dev/verify"
-	// AnnotationAccept names a benchmark of status.history: its results become the node's new baseline, whatever its
+	// AnnotationAccept names a benchmark of status.history, as NAME or NAME/UID: its results become the node's new baseline, whatever its
 	// verdict was, and the node is verified. The benchmark must be complete, and the node must not have changed since.
 	AnnotationAccept = "tailgate.dev/accept"
 )
@@ -55,6 +55,9 @@ const FinalizerNode = "tailgate.dev/published-on-node"
 const (
 	// NodeConditionVerified is the type of the Node condition, and of the condition of the hold pod.
 	NodeConditionVerified = "tailgate.dev/LatencyVerified"
+	// NodeConditionRegressed is the type of the Node condition for tools that repair nodes. As with the conditions of
+	// node-problem-detector, True is the problem: the node failed, and a verified or a second peer confirms that it is this node.
+	NodeConditionRegressed = "tailgate.dev/LatencyRegressed"
 	// NodeLabelVerified is the label, "true" or "false".
 	NodeLabelVerified = "tailgate.dev/latency-verified"
 	// NodeTaintUnverified is the key of the taint.
@@ -113,14 +116,28 @@ type VerificationBenchmark struct {
 	StartTime metav1.Time `json:"startTime"`
 }
 
+// ResultPin identifies a result. A name does not: another object can have it later.
+type ResultPin struct {
+	// uid of the LatencyBenchmark.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// specSHA256 is the digest of its spec without the priority, in hex.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	SpecSHA256 string `json:"specSHA256,omitempty"`
+	// storedSHA256 is the digest of its status.stored, which has the digests of its stored results, in hex.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	StoredSHA256 string `json:"storedSHA256,omitempty"`
+}
+
 // AcceptedResult is a result that the next ones of the node are compared with.
 type AcceptedResult struct {
 	// benchmark is the name of the LatencyBenchmark that has it, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
-	// uid of that LatencyBenchmark. A benchmark with the same name and another uid is not a baseline.
-	// +kubebuilder:validation:MaxLength=64
-	UID string `json:"uid"`
+	// ResultPin identifies it: a benchmark with the same name and another uid is not a baseline.
+	ResultPin `json:",inline"`
 	// acceptanceTime is when the result was accepted.
 	AcceptanceTime metav1.Time `json:"acceptanceTime"`
 	// by is Pass or Hand.
@@ -132,6 +149,56 @@ type AcceptedResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
+}
+
+// MaxSeries is the number of compared values, each of a metric in a cell of a variant, that a session keeps. Further ones are
+// compared with the last accepted result only.
+const MaxSeries = 32
+
+// ReferenceSession contains the first rounds of an accepted measurement of one boot: at most 12 of the first, and 6 of later ones.
+type ReferenceSession struct {
+	// benchmark is the name of the LatencyBenchmark that measured it.
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark"`
+	// time is when it was accepted.
+	Time metav1.Time `json:"time"`
+	// bootID is the boot ID of the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+	// peer is the node at the other end.
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+	// rounds are the values of the rounds in the order of measurement, by VARIANT/CELL/METRIC: ns of the round trip, or bit/s. A value
+	// that is known only to a range is VALUE-BELOW+ABOVE.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Rounds map[string]SessionRounds `json:"rounds,omitempty"`
+}
+
+// SessionRounds are the values of the rounds of a session, separated by spaces.
+// +kubebuilder:validation:MaxLength=512
+type SessionRounds string
+
+// MeasuredSession is the level of a measurement of one boot.
+type MeasuredSession struct {
+	// time is when it was measured.
+	Time metav1.Time `json:"time"`
+	// bootID is the boot ID of the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+	// peer is the node at the other end.
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+	// change is what changed since the session before, apart from the boot; absent if nothing did.
+	// +optional
+	// +kubebuilder:validation:MaxLength=160
+	Change string `json:"change,omitempty"`
+	// levels are the medians of the first 6 rounds, by VARIANT/CELL/METRIC, in ns of the round trip, or bit/s.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Levels map[string]int64 `json:"levels,omitempty"`
 }
 
 // AcceptRefusal is why the operator did not accept a result that a user named.
@@ -152,6 +219,8 @@ type VerificationResult struct {
 	// benchmark is the name of the LatencyBenchmark, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
+	// ResultPin identifies it: only this result can be accepted.
+	ResultPin `json:",inline"`
 	// completionTime is when its outcome was recorded.
 	CompletionTime metav1.Time `json:"completionTime"`
 	// outcome is Pass, Fail or Inconclusive.
@@ -165,12 +234,24 @@ type VerificationResult struct {
 	// identitySHA256 is the digest of the node's identity when it was measured, in hex.
 	// +kubebuilder:validation:MaxLength=64
 	IdentitySHA256 string `json:"identitySHA256"`
+	// p50 is status.summary.p50 of the benchmark.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	P50 string `json:"p50,omitempty"`
+	// p99 is status.summary.p99 of the benchmark.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	P99 string `json:"p99,omitempty"`
+	// ratio is the highest estimate of a rule that compares latencies with the baseline, such as 1.04; absent if none does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Ratio string `json:"ratio,omitempty"`
 }
 
 // Setback is a step that did not succeed, with the time of the next attempt.
 type Setback struct {
-	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused or HoldPodEnded of a hold pod, NodeRefused,
-	// NodeWriteDropped or NodeContested of a mark.
+	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused, HoldPodEnded or HoldPodReplaced of a
+	// hold pod, NodeRefused, NodeWriteDropped or NodeContested of a mark.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and what to do.
@@ -179,6 +260,9 @@ type Setback struct {
 	// count is the number of consecutive failures. The wait doubles with each.
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count"`
+	// startTime is when the first of the attempts began.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// retryTime is the time of the next attempt.
 	RetryTime metav1.Time `json:"retryTime"`
 	// peers are the nodes with which a measurement made no progress, newest first. Other nodes are preferred.
@@ -207,6 +291,17 @@ type MarkSetback struct {
 	Mark NodeMark `json:"mark"`
 	// reason is NodeRefused, NodeWriteDropped or NodeContested.
 	Setback `json:",inline"`
+}
+
+// HoldPod is the hold pod of a node, as the API server created it.
+type HoldPod struct {
+	// uid of the Pod.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// image of its container.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
 }
 
 // AbsentKey is a key of the identity that the node does not report now.
@@ -275,6 +370,10 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
+	// asFound is true while the node is as the gate found it: the Node is older than the gate, and its identity has not changed since the
+	// gate first saw it. With enforcement.mode EnforceChanges, such a node is not held back.
+	// +optional
+	AsFound bool `json:"asFound,omitempty"`
 	// absent are the keys of the identity that the node does not report now, for example because a device plugin, the container
 	// runtime or a labeller restarts. They keep their last values for 10 minutes, and the node is not measured meanwhile.
 	// +optional
@@ -296,10 +395,6 @@ type LatencyVerificationStatus struct {
 	// benchmark is the benchmark that measures the node now.
 	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
-	// retried is the number of repeated measurements since the node became unverified, because the verdict was Inconclusive.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Retried int32 `json:"retried,omitempty"`
 	// lost is the number of benchmarks since then that users deleted or edited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -309,9 +404,15 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuspectPeer string `json:"suspectPeer,omitempty"`
+	// failConfirmed is true in state Failed if a verified peer, or a second peer, shows that it is this node that is slow.
+	// +optional
+	FailConfirmed bool `json:"failConfirmed,omitempty"`
 	// setback is the reason why the node could not be measured; absent if there is none.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`
+	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.
+	// +optional
+	HoldPod *HoldPod `json:"holdPod,omitempty"`
 	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
 	// +optional
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
@@ -330,10 +431,19 @@ type LatencyVerificationStatus struct {
 	// accepted is the result that is the baseline of the next measurement.
 	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
-	// first is the first accepted result of the epoch, which begins with a result that was accepted manually. A new result must
-	// also pass the rules compared with this result, so that small regressions cannot accumulate unnoticed.
+	// reference are the node's accepted sessions, one for each boot, oldest first, at most 5 with each of at most 2 peers. A result is
+	// compared with the sessions of its peer. It begins again when a result is accepted manually, and is never changed by later
+	// results, so that small regressions cannot accumulate unnoticed.
 	// +optional
-	First *AcceptedResult `json:"first,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Reference []ReferenceSession `json:"reference,omitempty"`
+	// recent are the levels of the last sessions since the reference began, whatever their outcomes were, oldest first. They show how
+	// much boots differ, and what a change did to all nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=9
+	Recent []MeasuredSession `json:"recent,omitempty"`
 	// acceptRefused is the reason why the last annotation tailgate.dev/accept was refused. It is removed when a result is accepted
 	// by hand or the node becomes unverified.
 	// +optional
@@ -373,8 +483,12 @@ type LatencyVerificationStatus struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].reason`
+// +kubebuilder:printcolumn:name="P50",type=string,JSONPath=`.status.history[0].p50`
+// +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.history[0].p99`
+// +kubebuilder:printcolumn:name="Ratio",type=string,JSONPath=`.status.history[0].ratio`
+// +kubebuilder:printcolumn:name="Measured",type=date,JSONPath=`.status.lastMeasurementTime`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.lastTransitionTime`
-// +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`
+// +kubebuilder:printcolumn:name="Benchmark",type=string,JSONPath=`.status.benchmark.name`,priority=1
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.accepted.benchmark`,priority=1
 // +kubebuilder:printcolumn:name="Retained",type=string,JSONPath=`.status.retained.reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].message`,priority=1

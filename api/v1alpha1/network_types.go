@@ -65,6 +65,7 @@ type Network struct {
 type HostNetwork struct {
 	// interface is the interface of the node that is measured; default the interface with the node's address.
 	// +optional
+	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:Pattern=`^[^/\s:]{1,15}$`
 	Interface string `json:"interface,omitempty"`
 

@@ -25,6 +25,8 @@ const (
 	NUMAIgnore NUMAPolicy = "Ignore"
 )
 
+// The rules of quantities begin with a pattern, because an API server and Go compute 1e99999999 for minutes before they refuse it.
+
 // Placement selects the nodes of the endpoints, and their CPUs and memory. Settings of client or server override the settings
 // that both share.
 type Placement struct {
@@ -52,7 +54,8 @@ type Placement struct {
 	// +optional
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
 	// numaPolicy is what follows if the measuring CPU is not on the NUMA node of the device: Required makes the verdict
@@ -76,7 +79,8 @@ type EndpointPlacement struct {
 	// memory is the memory of this endpoint, 128Mi to 64Gi; default placement.memory.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// numaPolicy is what follows if the measuring CPU of this endpoint is not on the NUMA node of its device: Required, Preferred
@@ -172,8 +176,8 @@ type NodeSelection struct {
 	// selected. Of several nodes that have the requested resources, the operator chooses the one that fewest others need.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select any node, remove nodeSelector"
-	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || self.matchLabels.size() <= 16) && (!has(self.matchExpressions) || self.matchExpressions.size() <= 16)",message="at most 16 matchLabels and 16 matchExpressions"
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 && e.values.size() <= 64 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.all(k, k.size() <= 317)",message="matchLabels: a key has at most 317 characters"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
@@ -203,6 +207,7 @@ func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 // PodSettings are additional settings of benchmark pods that a cluster may need. None of them raises the privileges of a pod.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, k in ['irq-load-balancing.crio.io', 'cpu-load-balancing.crio.io', 'cpu-quota.crio.io', 'cpu-c-states.crio.io', 'cpu-freq-governor.crio.io'])",message="annotations: only CRI-O's for low latency are allowed: irq-load-balancing.crio.io, cpu-load-balancing.crio.io, cpu-quota.crio.io, cpu-c-states.crio.io, cpu-freq-governor.crio.io"
+// +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, self.annotations[k].size() <= 64)",message="annotations: a value has at most 64 characters"
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: must not be a class of the system; create your own PriorityClass"
 type PodSettings struct {
 	// annotations are CRI-O's annotations for low latency: irq-load-balancing.crio.io, cpu-load-balancing.crio.io,
@@ -245,7 +250,7 @@ type PodSettings struct {
 
 // Hugepages are huge pages of one size.
 //
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.amount)).isInteger() && quantity(string(self.amount)).asInteger() % quantity(self.size).asInteger() == 0",message="amount must be a multiple of size"
+// +kubebuilder:validation:XValidation:rule="!string(self.amount).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') || quantity(string(self.amount)).isInteger() && quantity(string(self.amount)).asInteger() % quantity(self.size).asInteger() == 0",message="amount must be a multiple of size"
 type Hugepages struct {
 	// size of a page: 2Mi, the size that Onload uses, or 1Gi.
 	// +required
@@ -255,7 +260,8 @@ type Hugepages struct {
 	// amount is the total amount, a multiple of size, up to 64Gi.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity up to 64Gi, such as 64Mi"
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') && quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity up to 64Gi, such as 64Mi"
 	Amount resource.Quantity `json:"amount"`
 }
 

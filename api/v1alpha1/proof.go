@@ -52,7 +52,7 @@ const (
 	ProofSendPath = "SendPath"
 	// ProofPodUnchanged checks that no admission webhook changed a part of the pod that matters for the measurement.
 	ProofPodUnchanged = "PodUnchanged"
-	// ProofImage notes the digest of the image that ran.
+	// ProofImage notes the digest of the image that ran. It fails if ends with equal CPUs had different images.
 	ProofImage = "Image"
 	// ProofHypervisor notes whether the node is a virtual machine.
 	ProofHypervisor = "Hypervisor"

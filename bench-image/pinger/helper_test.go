@@ -129,7 +129,7 @@ type cellResult struct {
 	Elapsed                                                   int64 `json:"elapsed_ns"`
 	RTT                                                       histogram
 	Intended                                                  histogram `json:"rtt_from_intended"`
-	Idle                                                      histogram
+	Idle, Lateness                                            histogram
 	Attribution                                               attribution
 	Client, Server                                            endpoint
 	Intervals                                                 struct{ Log [][6]int64 }

@@ -56,6 +56,24 @@ func TestCells(t *testing.T) {
 	}
 }
 
+// At a rate, a client that blocks is woken late by its timer. This is not latency, up to 100 µs a message; all other lateness is, and all
+// of that of a client that polls.
+func TestWokenLate(t *testing.T) {
+	for _, wait := range []string{"--block", "--spin"} {
+		t.Run(wait, func(t *testing.T) {
+			_, port := serve(t, program, nil, wait)
+			r := wantResult(t, start(t, program, nil, clientArgs(port, wait, "--protocol", "udp", "--sizes", "64", "--rates", "200", "--duration", "500ms")...), 1)
+			c := r.Cells[0]
+			// The tool counts the lateness of a message plus one ns. The times are rounded to whole ns.
+			late, counted := c.Lateness.Sum-float64(c.Lateness.Count), c.Intended.Sum-c.RTT.Sum
+			n := float64(c.Received)
+			if own := late - counted; wait == "--spin" && (own < -2*n || own > 2*n) || wait == "--block" && (own < 10*n || own > 100_002*n) {
+				t.Errorf("%s: %.0f messages were late by %.0f ns together, of which %.0f count", wait, n, late, counted)
+			}
+		})
+	}
+}
+
 func TestClocks(t *testing.T) {
 	if emulated {
 		_, port := serve(t, program, nil)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +19,7 @@ import (
 	"time"
 	_ "time/tzdata" // time zones of gates' schedules; the image has no time zone data
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,6 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -165,10 +170,11 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                 scheme,
-		Metrics:                endpoint(o.metricsAddress, certificate),
-		HealthProbeBindAddress: o.healthAddress,
+	mgr, err := ctrl.NewManager(controllers.Bounded(config), ctrl.Options{
+		Scheme: scheme,
+		// The manager's own servers have limits that those of controller-runtime do not have.
+		Metrics:                metricsserver.Options{BindAddress: off},
+		HealthProbeBindAddress: off,
 		LeaderElection:         o.leaderElection,
 		LeaderElectionID:       "manager.tailgate.dev",
 		// A manager that is asked to stop hands over at once: it holds nothing that is worth waiting for.
@@ -187,14 +193,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err := setUpControllers(mgr, o); err != nil {
 		return err
 	}
-	if err := setUpVerdicts(mgr); err != nil {
+	if err := setUpServers(mgr, o, certificate); err != nil {
 		return err
-	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
 }
@@ -232,19 +232,49 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	return setUpGates(mgr, reconciler, o.settings)
 }
 
-// setUpVerdicts serves the verdicts at the endpoint of the metrics. They have their own client, so that many requests do not delay
-// the controllers, and its rate is limited, whatever callers request.
-func setUpVerdicts(mgr ctrl.Manager) error {
+// setUpServers serves probes, and metrics and verdicts. The latter have their own client, so that many requests do not delay the
+// controllers, and its rate is limited, whatever callers request.
+func setUpServers(mgr ctrl.Manager, o options, certificate *certwatcher.CertWatcher) error {
+	if o.healthAddress != off {
+		probes := http.NewServeMux()
+		for _, path := range []string{"/healthz", "/readyz"} {
+			probes.Handle(path, healthz.CheckHandler{Checker: healthz.Ping})
+		}
+		if err := addServer(mgr, "probes", o.healthAddress, probes, nil); err != nil {
+			return err
+		}
+	}
+	if o.metricsAddress == off {
+		return nil
+	}
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(verdictQPS, 2*verdictQPS)
 	live, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("making the client of the verdicts: %w", err)
 	}
-	if err := mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live, clock.RealClock{})); err != nil {
-		return fmt.Errorf("adding the verdicts: %w", err)
+	secured, err := tlsConfig(certificate)
+	if err != nil {
+		return err
 	}
-	return nil
+	metrics := promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	return addServer(mgr, "metrics and verdicts", o.metricsAddress, verdicthttp.New(live, clock.RealClock{}, metrics), secured)
+}
+
+// off is the address of a server that is turned off.
+const off = "0"
+
+// addServer makes the manager serve requests at an address, with TLS unless secured is nil, whether it leads or not.
+func addServer(mgr ctrl.Manager, name, address string, handler http.Handler, secured *tls.Config) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening for requests of %s: %w", name, err)
+	}
+	listener = verdicthttp.Bound(listener)
+	if secured != nil {
+		listener = tls.NewListener(listener, secured)
+	}
+	return mgr.Add(&manager.Server{Name: name, Server: verdicthttp.NewServer(handler), Listener: listener, ShutdownTimeout: new(5 * time.Second)})
 }
 
 // limitMemory makes the garbage collector keep the process below nine tenths of GOMEMLIMIT, which the manifests set to the
@@ -257,14 +287,15 @@ func limitMemory() {
 
 // setUpGates adds the controllers of LatencyGates and LatencyVerifications.
 func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings) error {
-	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}, Refusals: &gate.Refusals{}}
+	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+		Preflight: r.Preflight, Refusals: &gate.Refusals{}}
 	if err := gates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}
 	verifications := &gate.Verifications{
 		Refusals: gates.Refusals,
 		Client:   mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Judge: r.Judge, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
+		Measured: r.Measured, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)
@@ -284,21 +315,24 @@ func servingCertificate(folder string) (*certwatcher.CertWatcher, error) {
 	return certificate, nil
 }
 
-// endpoint returns the options of the endpoint of metrics and verdicts. Without a certificate, the server creates one at its start.
-func endpoint(address string, certificate *certwatcher.CertWatcher) metricsserver.Options {
-	return metricsserver.Options{
-		BindAddress:    address,
-		SecureServing:  true,
-		FilterProvider: verdicthttp.FilterProvider,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			// HTTP/2 is off: its benefit for a scrape does not justify the risk of rapid-reset attacks.
-			c.NextProtos = []string{"http/1.1"}
-			// CertDir is not used: with it, the server would silently replace missing files.
-			if certificate != nil {
-				c.GetCertificate = certificate.GetCertificate
-			}
-		}},
+// tlsConfig returns the settings of TLS for metrics and verdicts. Without a watched certificate, it creates one.
+func tlsConfig(watched *certwatcher.CertWatcher) (*tls.Config, error) {
+	// HTTP/2 is off: its benefit for a scrape does not justify the risk of rapid-reset attacks.
+	c := &tls.Config{NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
+	if watched != nil {
+		c.GetCertificate = watched.GetCertificate
+		return c, nil
 	}
+	certificate, key, err := cert.GenerateSelfSignedCertKeyWithFixtures("localhost", []net.IP{{127, 0, 0, 1}}, nil, "")
+	if err != nil {
+		return nil, fmt.Errorf("creating a certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("reading the created certificate: %w", err)
+	}
+	c.Certificates = []tls.Certificate{pair}
+	return c, nil
 }
 
 func podLogs(clientset kubernetes.Interface) benchmark.LogReader {

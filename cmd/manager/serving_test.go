@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -42,9 +44,16 @@ func mount(t *testing.T, folder string, files map[string][]byte) {
 	}
 }
 
-// serve starts the endpoint, with a watched certificate unless it is nil, and returns its address.
+// serve serves as the manager does, with a watched certificate unless it is nil, and returns the address.
 func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatcher) string {
 	t.Helper()
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, ctrl.Options{
+		Metrics: metricsserver.Options{BindAddress: off}, HealthProbeBindAddress: off,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -53,36 +62,24 @@ func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatch
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server, err := metricsserver.NewServer(endpoint(address, certificate), &rest.Config{Host: "https://127.0.0.1:1"}, http.DefaultClient)
-	if err != nil {
+	if err := setUpServers(mgr, options{metricsAddress: address, healthAddress: off}, certificate); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan error, 2)
-	started := 1
-	go func() { ended <- server.Start(ctx) }()
 	if certificate != nil {
-		started++
-		go func() { ended <- certificate.Start(ctx) }()
+		if err := mgr.Add(certificate); err != nil {
+			t.Fatal(err)
+		}
 	}
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		for range started {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
-	for range 100 {
-		connection, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = connection.Close()
-			return address
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatal("nothing listens")
-	return ""
+	return address
 }
 
 // presented requests metrics as a Go program that trusts the system's CAs, and returns the certificate that was presented.

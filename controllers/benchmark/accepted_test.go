@@ -20,7 +20,7 @@ func TestAcceptedIsOfTheSameNamespace(t *testing.T) {
 	for namespace, want := range map[string]bool{"gates": true, "others": false} {
 		b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"}}
 		b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}
-		got, err := r.accepted(context.Background(), b, "up")
+		got, err := r.accepted(context.Background(), b, &compared{gate: "up"})
 		if err != nil || (got != nil) != want {
 			t.Errorf("in namespace %s: %+v, %v; want a result: %t", namespace, got, err, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -25,6 +26,9 @@ func decideActive(w *world) step {
 	for _, p := range []*corev1.Pod{w.server, w.client} {
 		if p != nil && !w.ours(p) {
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and does not belong to this benchmark", p.Name))
+		}
+		if p != nil && !metav1.IsControlledBy(p, b) {
+			return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("another client removed the owner of pod %s, with which it would have been deleted", p.Name))
 		}
 	}
 	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
@@ -182,6 +186,8 @@ func ended(w *world) (step, bool) {
 	}
 	serverDone, clientDone := endedWell(w.server), endedWell(w.client)
 	switch {
+	case startedAgain(w.server) || startedAgain(w.client):
+		return step{}, false // See unreachable.
 	case w.found, serverDone && clientDone:
 		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "collecting the result"}, true
 	case serverDone && w.client == nil:
@@ -239,18 +245,23 @@ func unreachable(w *world) (step, bool) {
 		case slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace:
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
 		case isLost(p):
-			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot, or did a user change the pod's image?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
 		}
 	}
-	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + w.now.Sub(active.StartTime.Time)
+	held, limit := w.now.Sub(active.StartTime.Time), w.deadline()
+	if held > limit { // Before the occupation: the clock may have been behind when the attempt began.
+		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
+	}
+	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + held
 	if w.settings.MaxOccupation > 0 && used > w.settings.MaxOccupation {
 		return conclude(v1alpha1.OutcomeOccupationExceeded, occupied(w, used)), true
 	}
-	limit := plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
-	if w.now.Sub(active.StartTime.Time) > limit {
-		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
-	}
 	return step{}, false
+}
+
+// deadline returns how long the active attempt may take.
+func (w *world) deadline() time.Duration {
+	return plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
 }
 
 // occupied returns the message that a benchmark held its nodes for too long.

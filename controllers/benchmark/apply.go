@@ -97,7 +97,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			}
 		}
 	case stepExtend:
-		b.Status.ExtendedRounds = b.Spec.Criteria.ExtendRounds
+		b.Status.ExtendedRounds = plan.MaxRounds(b.Spec) - b.Spec.Rounds
 	case stepComplete, stepFail:
 		b.Status.CompletionTime = &metav1.Time{Time: w.now}
 	}
@@ -174,9 +174,19 @@ func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
-	b.Status.OccupiedSeconds += int64(w.now.Sub(b.Status.Active.StartTime.Time).Seconds())
+	b.Status.OccupiedSeconds += int64(w.occupation().Seconds())
 	b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
 	b.Status.Active = nil
+}
+
+// occupation returns how long the active attempt held its nodes: at most its deadline and the time to remove its pods, because the clock
+// may have been corrected meanwhile.
+func (w *world) occupation() time.Duration {
+	held := w.now.Sub(w.benchmark.Status.Active.StartTime.Time)
+	if w.driver == nil {
+		return held
+	}
+	return min(held, w.deadline()+removeTimeout)
 }
 
 // setOutcome records how the active attempt ended.
@@ -340,7 +350,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 
 // deletePod deletes a pod that belongs to the benchmark, unless it is being deleted.
 func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark, p *corev1.Pod) error {
-	if p == nil || !metav1.IsControlledBy(p, b) {
+	if !ownsPod(b, p) {
 		return nil
 	}
 	return controllers.Delete(ctx, r.Client, p)

@@ -3,7 +3,6 @@ package benchmark
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -194,13 +192,13 @@ func (r *Reconciler) occupying(ctx context.Context, nodes []string) ([]preflight
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	}
 	for _, selector := range selectors("spec.nodeName", nodes, running...) {
-		err := r.each(ctx, selector, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
+		err := controllers.Each(ctx, r.Live, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
 			p, ok := preflight.Occupying(o.(*corev1.Pod))
 			if ok && matching.Has(p.Node) {
 				all = append(all, p)
 			}
 			return nil
-		})
+		}, selector)
 		if err != nil {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
@@ -222,7 +220,7 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 	}
 	all := map[string]T{}
 	for _, selector := range selectors(metav1.ObjectNameField, nodes) {
-		err := r.each(ctx, selector, list, func(o runtime.Object) error {
+		err := controllers.Each(ctx, r.Live, list, func(o runtime.Object) error {
 			u := o.(*unstructured.Unstructured)
 			if !matching.Has(u.GetName()) {
 				return nil
@@ -238,7 +236,7 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 			}
 			all[u.GetName()] = decoded
 			return nil
-		})
+		}, selector)
 		switch {
 		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 			r.absent.note(kind, r.Clock.Now())
@@ -254,25 +252,19 @@ func ofNodes[T any](ctx context.Context, r *Reconciler, kind schema.GroupVersion
 const fewNodes = 16
 
 // selectors returns the field selectors that list the objects of nodes.
-func selectors(field string, nodes []string, also ...fields.Selector) []string {
-	if len(nodes) > fewNodes {
-		return []string{fields.AndSelectors(also...).String()}
+func selectors(field string, nodes []string, also ...fields.Selector) []client.ListOption {
+	switch {
+	case len(nodes) > fewNodes && len(also) == 0:
+		return []client.ListOption{&client.ListOptions{}}
+	case len(nodes) > fewNodes:
+		return []client.ListOption{client.MatchingFieldsSelector{Selector: fields.AndSelectors(also...)}}
 	}
-	var all []string
+	var all []client.ListOption
 	for _, name := range nodes {
-		all = append(all, fields.AndSelectors(slices.Concat([]fields.Selector{fields.OneTermEqualSelector(field, name)}, also)...).String())
+		one := append([]fields.Selector{fields.OneTermEqualSelector(field, name)}, also...)
+		all = append(all, client.MatchingFieldsSelector{Selector: fields.AndSelectors(one...)})
 	}
 	return all
-}
-
-// each lists objects live and visits them, page by page, so that a large cluster's objects are never in memory all at once.
-func (r *Reconciler) each(ctx context.Context, selector string, list func() client.ObjectList, visit func(runtime.Object) error) error {
-	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		page := list()
-		// The client ignores Limit and Continue in Raw.
-		return page, r.Live.List(ctx, page, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue})
-	})
-	return pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, visit)
 }
 
 // absentFor is how long a kind that the cluster does not have is not requested again: with each request, the client would

@@ -141,8 +141,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// The garbage collector deletes pods and ConfigMaps by their owner references.
 		return ctrl.Result{}, nil
 	}
+	ctx = controllers.With(ctx, "benchmark", req.String())
 	if b.Finished() {
 		old := b.DeepCopy()
+		controllers.SettleTimes(&b.Status, r.Clock.Now())
 		left, err := r.left(ctx, b)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -189,6 +191,7 @@ func situationOf(b *v1alpha1.LatencyBenchmark) situation {
 // advance takes one step of a benchmark, whose object is the one in the API before and after. It returns when to look again if nothing happens.
 func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
 	old := b.DeepCopy()
+	controllers.SettleTimes(&b.Status, r.Clock.Now())
 	world, err := r.observe(ctx, b, false)
 	if err != nil {
 		return 0, err
@@ -225,6 +228,7 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 // finished, when a node changes, another benchmark releases its nodes, or a benchmark pod is deleted. It is also reconciled when
 // the inputs of its verdict change: stored results, whose metadata alone is watched, and its baseline; and when it may have expired.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool { return !b.Finished() })
 	})
@@ -261,10 +265,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, unfinished, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
-			DeleteFunc: func(e event.DeleteEvent) bool {
-				r.forget(e.Object.GetUID())
-				return true
-			},
+			DeleteFunc: func(e event.DeleteEvent) bool { return r.gone(e.Object.GetUID()) },
 		})).
 		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&v1alpha1.LatencyBenchmark{}, ofBaseline, builder.WithPredicates(resultChanges)).

@@ -78,9 +78,6 @@ const (
 	// removeTimeout is how long the removal of the pods of a finished attempt may take before its nodes are released. A
 	// pod remains when its node is dead, or when it has a finalizer.
 	removeTimeout = 2 * time.Minute
-	// pluginPatience is how long a benchmark that has started waits for a device plugin. A container that exits repeatedly
-	// is restarted after at most 5 minutes.
-	pluginPatience = 30 * time.Minute
 	// unseenGrace is how long after its acceptance a benchmark waits for older ones that no worker has looked at yet, for example
 	// after a manager starts.
 	unseenGrace = 5 * time.Second

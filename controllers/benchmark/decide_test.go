@@ -270,7 +270,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"attempt 2 of 3"}, again: 8 * time.Second,
 		},
 		"a device plugin that never runs is not waited for forever": {
-			changes: on(withAttempt("x-r1", 1, noPlugin, time.Second), missingFor(pluginPatience+2*time.Second)),
+			changes: on(withAttempt("x-r1", 1, noPlugin, time.Second), missingFor(plan.PluginPatience+2*time.Second)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"x-r1", "30m1s", "it went wrong"}, none: true,
 		},
 		"one that has started waits for a device that its node has lost": {
@@ -278,7 +278,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			kind:    stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, message: []string{"x-r1", "at most 30m0s", "amd.com/sf_vf"}, again: waitAgain,
 		},
 		"not forever": {
-			changes: on(overVF, begun, missingFor(pluginPatience+time.Second)),
+			changes: on(overVF, begun, missingFor(plan.PluginPatience+time.Second)),
 			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"30m0s", "amd.com/sf_vf"}, none: true,
 		},
 		"a benchmark whose next run needs no device measures it": {
@@ -687,6 +687,14 @@ func TestDecideWhenPodsEnd(t *testing.T) {
 		"a node that has rebooted, and starts the container again": {
 			changes: on(active(time.Minute), withServer(running), withClient(waiting("ContainerCreating", ""), restarted)),
 			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"node a lost the container of the client"},
+		},
+		"a container that a user restarted with another image, and whose log has a result": {
+			changes: on(active(time.Minute), withServer(succeeded(0)), withClient(succeeded(0), restarted), func(w *world) { w.found = true }),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"lost the container of the client", "did a user change the pod's image?"},
+		},
+		"a container that was counted as restarted, before its log was read": {
+			changes: on(active(time.Minute), withServer(running, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 1 }), withClient(running), func(w *world) { w.found = true }),
+			kind:    stepConclude, reason: v1alpha1.OutcomeNodeLost, message: []string{"lost the container of the server"},
 		},
 		"a node that has rebooted, and has the container without its sandbox": {
 			changes: on(active(time.Minute), withServer(running), withClient(waiting("", ""), withContainer(corev1.ConditionFalse))),

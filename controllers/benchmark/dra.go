@@ -69,10 +69,10 @@ func (r *Reconciler) observeDrivers(ctx context.Context, o *preflight.Observed) 
 func (r *Reconciler) resourceSlices(ctx context.Context, nodes ...string) ([]resourcev1.ResourceSlice, error) {
 	var all []resourcev1.ResourceSlice
 	for _, selector := range selectors(resourcev1.ResourceSliceSelectorNodeName, nodes) {
-		err := r.each(ctx, selector, func() client.ObjectList { return &resourcev1.ResourceSliceList{} }, func(o runtime.Object) error {
+		err := controllers.Each(ctx, r.Live, func() client.ObjectList { return &resourcev1.ResourceSliceList{} }, func(o runtime.Object) error {
 			all = append(all, *o.(*resourcev1.ResourceSlice))
 			return nil
-		})
+		}, selector)
 		if err != nil {
 			return nil, fmt.Errorf("listing resource slices: %w", err)
 		}

@@ -58,7 +58,17 @@ func isLost(p *corev1.Pod) bool {
 	noSandbox := slices.ContainsFunc(p.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == corev1.PodReadyToStartContainers && condition.Status == corev1.ConditionFalse
 	})
-	return c.LastTerminationState.Terminated != nil || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
+	return startedAgain(p) || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
+}
+
+// startedAgain reports whether a pod's container was started again. Its log, and the program that wrote it, may be those of another image:
+// a user who may update pods can set one, and the kubelet restarts the container whatever the pod's restartPolicy is.
+func startedAgain(p *corev1.Pod) bool {
+	if p == nil {
+		return false
+	}
+	c := agentOf(p)
+	return c != nil && (c.RestartCount > 0 || c.LastTerminationState.Terminated != nil)
 }
 
 // terminated returns how a pod's container ended; nil while it has not.
@@ -94,10 +104,10 @@ func (w *world) since(seen *metav1.MicroTime) time.Duration {
 }
 
 // pendingFor returns how long ago a pod of the attempt was created: by the API server's clock, but not before the claim, whose
-// time is from the operator's clock.
+// time is from the operator's clock. If the two clocks disagree so that it was created in the future, the claim counts.
 func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	since := p.CreationTimestamp.Time
-	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) {
+	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) || since.After(w.now) {
 		since = claimed
 	}
 	return w.now.Sub(since)
@@ -111,7 +121,18 @@ func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
 // ours reports whether a pod exists and belongs to this benchmark, and not to another owner that uses its name.
-func (w *world) ours(p *corev1.Pod) bool { return p != nil && metav1.IsControlledBy(p, w.benchmark) }
+func (w *world) ours(p *corev1.Pod) bool { return ownsPod(w.benchmark, p) }
+
+// ownsPod reports whether a benchmark may delete a pod and waits for it: the status has its UID, or the benchmark is its owner. Any client
+// that may change the pod can remove the owner.
+func ownsPod(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
+	if p == nil || metav1.IsControlledBy(p, b) {
+		return p != nil
+	}
+	uid := string(p.UID)
+	return b.Status.Active != nil && (b.Status.Active.ServerPodUID == uid || b.Status.Active.ClientPodUID == uid) ||
+		slices.ContainsFunc(b.Status.LeftPods, func(left v1alpha1.LeftPod) bool { return left.UID == uid })
+}
 
 // activeRun returns the run of the active attempt, or an empty run if the plan does not have it.
 func (w *world) activeRun() plan.Run {

@@ -49,7 +49,7 @@ func limited(b *v1alpha1.LatencyBenchmark) bool {
 // benchmarks of its namespace. If it need not be deleted yet, why is empty, and again is when to look again; zero: only when
 // something happens. It is pure.
 func expiryOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) (why, user string, again time.Duration) {
-	overdue, again := controllers.Overdue(b.Spec.TTLSecondsAfterFinished, b.Status.CompletionTime, now)
+	overdue, again := controllers.Overdue(b.Spec.TTLSecondsAfterFinished, b.CreationTimestamp, b.Status.CompletionTime, now)
 	return cmp.Or(overdue, outnumbered(b, all)), userOf(b, all), again
 }
 

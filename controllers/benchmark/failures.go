@@ -35,8 +35,9 @@ func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
 		}
 		switch reason := c.State.Waiting.Reason; {
 		case pods.CannotPull(reason):
+			image, option := unpulled(p, c)
 			return troubled(v1alpha1.OutcomeImagePullFailed,
-				"image %s cannot be pulled (%s); check the operator's --bench-image and the node's access to its registry", c.Image, reason)
+				"image %s cannot be pulled (%s); check the operator's %s and the node's access to its registry", image, reason, option)
 		case pods.CannotRun(reason):
 			return troubled(v1alpha1.OutcomeContainerConfig, "the container cannot be created (%s): %s", reason, oneLine(c.State.Waiting.Message))
 		}
@@ -56,6 +57,22 @@ func startTrouble(p *corev1.Pod, warnings []corev1.Event) trouble {
 		}
 	}
 	return trouble{reason: v1alpha1.OutcomeStartTimeout}
+}
+
+// unpulled returns the image that a container waits for, and the options of the operator that name it. The kubelet reports the image of
+// a volume as it reports that of the container, and only its message has the name; a runtime's message may have neither.
+func unpulled(p *corev1.Pod, c corev1.ContainerStatus) (image, option string) {
+	image, option = c.Image, "--bench-image"
+	for _, v := range p.Spec.Volumes {
+		if v.Image == nil || c.Image != "" && strings.Contains(c.State.Waiting.Message, c.Image) {
+			continue
+		}
+		if strings.Contains(c.State.Waiting.Message, v.Image.Reference) {
+			return v.Image.Reference, "--sfnettest-image"
+		}
+		image, option = image+" or "+v.Image.Reference, option+" and --sfnettest-image"
+	}
+	return image, option
 }
 
 func troubled(reason, format string, args ...any) trouble {

@@ -13,6 +13,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
+// mountsTools adds the volume with the image of the sfnt tools.
+func mountsTools(p *corev1.Pod) {
+	source := corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "onload/sfnettest@sha256:0f"}}
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "tools", VolumeSource: source})
+}
+
 func TestStartTrouble(t *testing.T) {
 	event := func(reason, message string) corev1.Event { return corev1.Event{Reason: reason, Message: message} }
 	const sandbox = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "9f": plugin type="multus" failed (add): [perf/x-r1-a1-server:sf-vf]: error adding container to network "sf-vf": VF pci addr is required`
@@ -41,6 +47,18 @@ func TestStartTrouble(t *testing.T) {
 		"an image that is not tried again yet": {
 			pod:  []func(*corev1.Pod){waiting("ImagePullBackOff", `Back-off pulling image "bench:v0"`)},
 			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"bench:v0"},
+		},
+		"the image with the tools is not tried again yet": {
+			pod:  []func(*corev1.Pod){mountsTools, waiting("ImagePullBackOff", `Back-off pulling image "onload/sfnettest@sha256:0f": ErrImagePull: not found`)},
+			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"image onload/sfnettest@sha256:0f cannot be pulled", "the operator's --sfnettest-image and"},
+		},
+		"the bench image of a pod with tools": {
+			pod:  []func(*corev1.Pod){mountsTools, waiting("ImagePullBackOff", `Back-off pulling image "bench:v0"`)},
+			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"image bench:v0 cannot be pulled", "the operator's --bench-image and"},
+		},
+		"a runtime that names neither image": {
+			pod:  []func(*corev1.Pod){mountsTools, waiting("ErrImagePull", "unexpected status 503")},
+			want: v1alpha1.OutcomeImagePullFailed, wantMessage: []string{"image bench:v0 or onload/sfnettest@sha256:0f", "--bench-image and --sfnettest-image"},
 		},
 		"an image without the signature that CRI-O's policy requires": {
 			pod:  []func(*corev1.Pod){waiting("SignatureValidationFailed", "image pull failed for bench:v0 because the signature validation failed: Source image rejected")},

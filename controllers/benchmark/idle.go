@@ -23,7 +23,7 @@ func decideIdle(w *world) step {
 	run, last := next.run, next.last
 	if run == nil && w.undecided != "" {
 		return step{kind: stepExtend, reason: v1alpha1.ReasonQueued,
-			message: fmt.Sprintf("measuring %d more rounds, because %d rounds were not enough for a verdict: %s", b.Spec.Criteria.ExtendRounds, b.Spec.Rounds, w.undecided)}
+			message: fmt.Sprintf("measuring %d more rounds, because %d rounds were not enough for a verdict: %s", plan.MaxRounds(b.Spec)-b.Spec.Rounds, b.Spec.Rounds, w.undecided)}
 	}
 	if run == nil {
 		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}
@@ -32,7 +32,7 @@ func decideIdle(w *world) step {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed,
 			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
 	}
-	if waited := next.waitedForPlugin(b); waited > pluginPatience {
+	if waited := next.waitedForPlugin(b); waited > plan.PluginPatience {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for %s: %s",
 			run.Name, waited.Round(time.Second), next.lastUnplugged.Outcome.Message)}
 	}
@@ -112,11 +112,11 @@ func (n upcoming) rest(w *world) (step, bool) {
 // waitForPlugin returns the step of a benchmark that has started, and one of whose nodes does not advertise a resource any more.
 // Other benchmarks can use the nodes meanwhile.
 func waitForPlugin(w *world, run, why string) step {
-	if w.since(w.benchmark.Status.DeviceWaitStartTime) > pluginPatience {
-		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for more than %s: %s", run, pluginPatience, why)}
+	if w.since(w.benchmark.Status.DeviceWaitStartTime) > plan.PluginPatience {
+		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for more than %s: %s", run, plan.PluginPatience, why)}
 	}
 	return step{kind: stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, again: waitAgain,
-		message: fmt.Sprintf("run %s waits for a device plugin, at most %s: %s", run, pluginPatience, why)}
+		message: fmt.Sprintf("run %s waits for a device plugin, at most %s: %s", run, plan.PluginPatience, why)}
 }
 
 // waitedForPlugin returns how long a device plugin had not run when the latest attempt ended, if it ended for that reason.

@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -115,13 +118,17 @@ func inconclusive(v *v1alpha1.Verdict) string {
 type compared struct {
 	// benchmark is the baseline. If it does not exist, it has no UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// gate is the LatencyGate that has accepted it, and uid its UID; empty if the criteria name the benchmark itself.
+	// gate is the LatencyGate that has accepted it; empty if the criteria name the benchmark itself. uid is its UID, if gate or criteria
+	// say which it is.
 	gate, uid string
 	// missing is why there is no baseline; empty if the benchmark, or the ConfigMap of the export, exists.
 	missing string
 	// export is the export that is the baseline, and held the version of its ConfigMap; nil if the baseline is a benchmark.
 	export *v1alpha1.ExportedBaseline
 	held   version
+	// verification and spread are what the gate knows of the node's sessions, and of those of all nodes; nil without an accepted result.
+	verification *v1alpha1.LatencyVerificationStatus
+	spread       *v1alpha1.LatencyGateStatus
 }
 
 // settled returns the baseline for the status if a LatencyGate has accepted it; nil for any other baseline.
@@ -141,7 +148,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineBenchmark()}
 	if named := b.Spec.Criteria.BaselineAccepted(); named != nil {
 		c.gate = named.GateName
-		accepted, err := r.accepted(ctx, b, c.gate)
+		accepted, err := r.accepted(ctx, b, c)
 		if err != nil {
 			return nil, err
 		}
@@ -154,36 +161,69 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 	if key.Name == "" {
 		return nil, nil
 	}
+	if ref := b.Spec.Criteria.Baseline.BenchmarkRef; ref != nil {
+		c.uid = ref.UID
+	}
 	if err := r.Live.Get(ctx, key, c.benchmark); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)
 	}
 	if c.benchmark.UID == "" || !c.benchmark.DeletionTimestamp.IsZero() || c.uid != "" && string(c.benchmark.UID) != c.uid {
-		c.benchmark = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		c.missing = fmt.Sprintf("the baseline, LatencyBenchmark %s, does not exist", key.Name)
+		if c.uid != "" && c.benchmark.UID != "" && string(c.benchmark.UID) != c.uid {
+			c.missing += ": another one has its name"
+		}
+		c.benchmark = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	}
 	return c, nil
 }
 
 // accepted returns the result that a LatencyGate has accepted for a benchmark's client node, or had accepted when the benchmark
 // was first judged; nil if there is none, or if the gate's benchmarks are in another namespace: the verdict would show their
-// numbers to readers of this namespace.
-func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, gateName string) (*v1alpha1.VerdictBaseline, error) {
-	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == gateName {
-		return v.Baseline, nil
+// numbers to readers of this namespace. It adds what the gate knows of the node's sessions.
+func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (*v1alpha1.VerdictBaseline, error) {
+	var settled *v1alpha1.VerdictBaseline
+	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == c.gate {
+		settled = v.Baseline
 	}
 	if b.Status.Pair == nil {
-		return nil, nil
+		return settled, nil
 	}
-	gate, err := controllers.Get[v1alpha1.LatencyGate](ctx, r.Live, "", gateName)
+	gate, err := controllers.Get[v1alpha1.LatencyGate](ctx, r.Live, "", c.gate)
 	if err != nil || gate == nil || gate.Spec.Namespace != b.Namespace {
-		return nil, err
+		return settled, err
 	}
-	verification, err := controllers.Get[v1alpha1.LatencyVerification](ctx, r.Live, "", v1alpha1.VerificationName(gateName, b.Status.Pair.ClientNode))
+	verification, err := controllers.Get[v1alpha1.LatencyVerification](ctx, r.Live, "", v1alpha1.VerificationName(c.gate, b.Status.Pair.ClientNode))
 	if err != nil || verification == nil || verification.Status.Accepted == nil {
-		return nil, err
+		return settled, err
 	}
+	c.verification, c.spread = &verification.Status, &gate.Status
 	accepted := verification.Status.Accepted
-	return &v1alpha1.VerdictBaseline{Gate: gateName, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}, nil
+	return cmp.Or(settled, &v1alpha1.VerdictBaseline{Gate: c.gate, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}), nil
+}
+
+// reference returns the sessions with which a benchmark is compared: those that were accepted before it was measured.
+func (c *compared) reference(b *v1alpha1.LatencyBenchmark, measured *rounds.Collection) *sessions.Reference {
+	if c.verification == nil {
+		return nil
+	}
+	known := c.verification.DeepCopy()
+	if end := b.Status.CompletionTime; end != nil {
+		known.Reference = slices.DeleteFunc(known.Reference, func(s v1alpha1.ReferenceSession) bool { return s.Benchmark == b.Name || s.Time.After(end.Time) })
+		known.Recent = slices.DeleteFunc(known.Recent, func(s v1alpha1.MeasuredSession) bool { return !s.Time.Before(end) })
+	}
+	reference := sessions.For(known, c.spread, bootOf(measured), b.Status.Pair.ServerNode)
+	return &reference
+}
+
+// bootOf returns the boot ID of the client's node in the last run.
+func bootOf(c *rounds.Collection) string {
+	id := ""
+	for _, v := range c.Variants {
+		if v.Last != nil {
+			id = cmp.Or(v.Last.ClientSeen.NodeBootID, v.Last.Client.Evidence.BootID)
+		}
+	}
+	return id
 }
 
 // inputs returns a digest of the inputs of a verdict without reading the results: the same object in the same version has the
@@ -239,9 +279,6 @@ type judgement struct {
 // judgement reads the results of both sides and judges them. Defects of the results are in the verdict; an error may
 // not occur again in another reconcile.
 func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
-	gate := b.Spec.Criteria.DeepCopy()
-	// The status records that the data are judged twice, even if the criteria have changed.
-	gate.ExtendRounds = max(gate.ExtendRounds, b.Status.ExtendedRounds)
 	r.stored.reading.Lock()
 	defer r.stored.reading.Unlock()
 	candidate, err := r.candidateResults(ctx, b)
@@ -260,9 +297,10 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 		if err != nil {
 			return judgement{}, err
 		}
+		results.Reference = baseline.reference(b, candidate.Collection)
 		before = &results
 	}
-	j, err := judge.Gate(*gate, candidate, before)
+	j, err := judge.Gate(*b.Spec.Criteria, candidate, before)
 	if err != nil {
 		return judgement{status: unreadable(err)}, nil
 	}
@@ -331,10 +369,10 @@ func (r *Reconciler) baselineResults(ctx context.Context, b *v1alpha1.LatencyBen
 	return results, nil
 }
 
-// undecided returns the verdict's message if all planned runs are measured, the verdict is Inconclusive, the criteria
-// request more rounds in this case, and more rounds may decide. Otherwise it returns an empty string.
+// undecided returns the verdict's message if all planned runs are measured, and more rounds may decide. Otherwise it returns an empty
+// string.
 func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
-	if b.Spec.Criteria == nil || b.Spec.Criteria.ExtendRounds == 0 || b.Status.ExtendedRounds > 0 {
+	if plan.MaxRounds(b.Spec) <= plan.Rounds(b) {
 		return "", nil
 	}
 	baseline, err := r.baseline(ctx, b)
@@ -348,15 +386,17 @@ func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	return j.status.Message, nil
 }
 
-// Judge judges a finished benchmark's results by criteria, which need not be its own, and writes nothing. Defects of the
-// results of either side are in the verdict.
-func (r *Reconciler) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
-	with := b.DeepCopy()
-	with.Spec.Criteria = gate
-	baseline, err := r.baseline(ctx, with)
-	if err != nil {
-		return nil, err
+// Measured returns the rounds of a finished benchmark that the relative rules of criteria, which need not be its own, compare, and the boot
+// ID of its client's node. There are none if a result is missing or unreadable.
+func (r *Reconciler) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (sessions.Measured, string, error) {
+	r.stored.reading.Lock()
+	defer r.stored.reading.Unlock()
+	results, err := r.candidateResults(ctx, b)
+	switch {
+	case errors.Is(err, result.ErrCorrupt):
+		return nil, "", nil
+	case err != nil || results.Trouble != nil:
+		return nil, "", err
 	}
-	j, err := r.judgement(ctx, with, baseline)
-	return j.status, err
+	return judge.Measured(*gate, results), bootOf(results.Collection), nil
 }

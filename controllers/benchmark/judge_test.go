@@ -60,7 +60,8 @@ func TestUnreadable(t *testing.T) {
 
 // A Pass or Fail remains when its baseline is deleted; in all other cases a missing baseline makes the verdict Inconclusive.
 func TestBaselineDeleted(t *testing.T) {
-	named := &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}
+	named := &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}
+	pinned := &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}, UID: "uid-1"}}
 	accepted := &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}
 	before := func(uid types.UID) *v1alpha1.LatencyBenchmark {
 		return &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "before", UID: uid}}
@@ -86,6 +87,8 @@ func TestBaselineDeleted(t *testing.T) {
 			b.Status.Stored = []v1alpha1.StoredResult{{Run: "x-r1", ConfigMap: "x-r1"}}
 		}, v1alpha1.ReasonBaselineMissing},
 		"a Pass, and a benchmark of the same name is created":                            {named, v1alpha1.VerdictPass, again, v1alpha1.ReasonBaselineNotComplete},
+		"a Pass against a UID, and a benchmark of the same name is created":              {pinned, v1alpha1.VerdictPass, again, v1alpha1.ReasonPass},
+		"no outcome against a UID, and a benchmark of the same name is created":          {pinned, v1alpha1.VerdictInconclusive, again, v1alpha1.ReasonBaselineMissing},
 		"a Pass against an accepted result":                                              {accepted, v1alpha1.VerdictPass, nil, v1alpha1.ReasonPass},
 		"a Pass against an accepted result, and a benchmark of the same name is created": {accepted, v1alpha1.VerdictPass, again, v1alpha1.ReasonPass},
 		"no outcome, and a benchmark of the accepted result's name is created":           {accepted, v1alpha1.VerdictInconclusive, again, v1alpha1.ReasonBaselineMissing},
@@ -153,4 +156,17 @@ func TestResultChanges(t *testing.T) {
 	if !resultChanges.Delete(event.DeleteEvent{}) || !resultChanges.Create(event.CreateEvent{}) {
 		t.Error("a baseline that comes or goes wakes no controller")
 	}
+}
+
+// judgedBy returns the verdict of criteria, which need not be the benchmark's own, on its results.
+func judgedBy(t *testing.T, r *Reconciler, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
+	t.Helper()
+	with := b.DeepCopy()
+	with.Spec.Criteria = gate
+	baseline, err := r.baseline(t.Context(), with)
+	if err != nil {
+		return nil, err
+	}
+	j, err := r.judgement(t.Context(), with, baseline)
+	return j.status, err
 }

@@ -36,6 +36,14 @@ func (m *podSet) has(uid types.UID) bool {
 	return found
 }
 
+// gone forgets a pod that was deleted, and reports whether a manager had created it: only then may a node have become free. Other users
+// can create and delete pods with the operator's labels at any rate.
+func (r *Reconciler) gone(uid types.UID) bool {
+	made := r.made.has(uid)
+	r.forget(uid)
+	return made
+}
+
 // adopt records in the status the pods of the active attempt that this manager created, if it could not write the status after that.
 func (m *madePods) adopt(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) {
 	m.add(types.UID(active.ServerPodUID), types.UID(active.ClientPodUID))

@@ -322,8 +322,8 @@ func judgeTheLargest(t *testing.T) {
 	if len(b.Status.Stored) != 4*int(memoryRounds()) || len(b.Status.Results) != 400 {
 		t.Fatalf("%d runs with %d cells", len(b.Status.Stored), len(b.Status.Results))
 	}
-	v, err := r.Judge(t.Context(), b, &v1alpha1.Criteria{
-		Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},
+	v, err := judgedBy(t, r, b, &v1alpha1.Criteria{
+		Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
 	})
 	if err != nil {

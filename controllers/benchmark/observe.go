@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,7 +89,7 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 	if driver, err := r.Tools.Get(b.Spec.Tool); err == nil {
 		w.driver = driver
 	}
-	if err := r.observeQueue(ctx, r.Client, w, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.observeQueue(ctx, r.Client, controllers.Whole, w); err != nil {
 		return nil, err
 	}
 	nodes := &corev1.NodeList{}
@@ -109,19 +110,18 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error
 		return s, nil
 	}
 	// The API server leaves out finished benchmarks, of which there may be thousands.
-	if err := r.observeQueue(ctx, r.Live, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
+	if err := r.observeQueue(ctx, r.Live, controllers.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		return step{}, err
 	}
 	return decide(w), nil
 }
 
+// visits lists objects and visits each: controllers.Whole for the cache, controllers.Each for live lists.
+type visits func(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error, options ...client.ListOption) error
+
 // observeQueue reads the other benchmarks that want nodes, and the pods that are on the nodes. The listed benchmarks must not be changed.
-func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *world, of client.ListOption) error {
+func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each visits, w *world, of ...client.ListOption) error {
 	w.others, w.foreign, w.unseen = nil, nil, ""
-	benchmarks := &v1alpha1.LatencyBenchmarkList{}
-	if err := from.List(ctx, benchmarks, of); err != nil {
-		return fmt.Errorf("listing benchmarks: %w", err)
-	}
 	b := w.benchmark
 	left := map[types.UID]bool{}
 	note := func(recorded []v1alpha1.LeftPod) {
@@ -132,8 +132,8 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 	}
 	// The pods that a release has just recorded are not written yet.
 	note(b.Status.LeftPods)
-	for i := range benchmarks.Items {
-		o := &benchmarks.Items[i]
+	err := each(ctx, from, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
+		o := object.(*v1alpha1.LatencyBenchmark)
 		note(o.Status.LeftPods)
 		if unseenBefore(o, b) {
 			w.unseen = o.Namespace + "/" + o.Name
@@ -141,19 +141,23 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, w *wo
 		if o.UID != b.UID && competes(o) {
 			w.others = append(w.others, entry(o))
 		}
+		return nil
+	}, of...)
+	if err != nil {
+		return fmt.Errorf("listing benchmarks: %w", err)
 	}
 	if b.Status.Active != nil || b.Status.Pair == nil {
 		return nil
 	}
-	list := &corev1.PodList{}
-	if err := from.List(ctx, list, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole}); err != nil {
-		return fmt.Errorf("listing benchmark pods: %w", err)
-	}
-	for _, p := range list.Items {
-		if inTheWay(b, &p, r.made.has(p.UID)) {
+	err = each(ctx, from, func() client.ObjectList { return &corev1.PodList{} }, func(object runtime.Object) error {
+		if p := object.(*corev1.Pod); inTheWay(b, p, r.made.has(p.UID)) {
 			stuck := left[p.UID] || !p.DeletionTimestamp.IsZero() && w.now.Sub(p.DeletionTimestamp.Time) > removeTimeout
-			w.foreign = append(w.foreign, foreignPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(&p)), stuck: stuck})
+			w.foreign = append(w.foreign, foreignPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(p)), stuck: stuck})
 		}
+		return nil
+	}, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole})
+	if err != nil {
+		return fmt.Errorf("listing benchmark pods: %w", err)
 	}
 	return nil
 }
@@ -271,7 +275,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		w.kept = keptBy(cm, *active.Collected)
 	}
 	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p == nil || p.Status.Phase != corev1.PodPending || w.now.Sub(p.CreationTimestamp.Time) < quietStart {
+		if p == nil || p.Status.Phase != corev1.PodPending || w.pendingFor(p) < quietStart {
 			continue
 		}
 		list := &corev1.EventList{}

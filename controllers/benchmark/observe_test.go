@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -84,7 +85,7 @@ func TestReleasedPodIsInTheWay(t *testing.T) {
 	w.server.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
 	written := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark.DeepCopy(), w.server).Build()
 	w.release()
-	if err := (&Reconciler{}).observeQueue(t.Context(), written, w, client.InNamespace("perf")); err != nil {
+	if err := (&Reconciler{}).observeQueue(t.Context(), written, controllers.Each, w, client.InNamespace("perf")); err != nil {
 		t.Fatal(err)
 	}
 	want := []foreignPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
@@ -118,6 +119,34 @@ func TestReleaseWithoutTheNextRun(t *testing.T) {
 	}
 	if b.Status.Active != nil || len(b.Status.Attempts) != 1 {
 		t.Errorf("active %+v, %d attempts", b.Status.Active, len(b.Status.Attempts))
+	}
+}
+
+// The cache has no pages: a list from it with a limit would leave out the other benchmarks, without a word. Live lists are read in pages.
+func TestOnlyLiveListsHavePages(t *testing.T) {
+	w := makeWorld(active(time.Minute))
+	stored := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark).Build()
+	reader := func(pages bool) client.WithWatch {
+		return interceptor.NewClient(stored, interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				o := client.ListOptions{}
+				if o.ApplyOptions(options); o.Limit > 0 != pages {
+					t.Errorf("pages: %t, and %T is listed with limit %d", pages, list, o.Limit)
+				}
+				if !pages {
+					list.SetContinue("continue-not-supported") // as the cache does
+				}
+				return nil
+			},
+		})
+	}
+	r := &Reconciler{Client: reader(false), Live: reader(true), Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}
+	w.benchmark.Status.Active = nil
+	if err := r.observeQueue(t.Context(), r.Client, controllers.Whole, w); err != nil {
+		t.Error(err)
+	}
+	if err := r.observeQueue(t.Context(), r.Live, controllers.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
+		t.Error(err)
 	}
 }
 

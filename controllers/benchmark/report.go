@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -62,8 +63,24 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.Activity.Observe(old, b)
-	controllers.Send(r.Recorder, b, noticesOf(old, b)...)
+	logNodes(ctx, old.Status.Active, b.Status.Active)
+	controllers.Tell(ctx, r.Recorder, b, noticesOf(old, b)...)
 	return nil
+}
+
+// logNodes logs that the nodes of an attempt were claimed or released; before and now are the active attempts.
+func logNodes(ctx context.Context, before, now *v1alpha1.ActiveAttempt) {
+	if before != nil && now != nil && before.Run == now.Run && before.Attempt == now.Attempt {
+		return
+	}
+	for _, change := range []struct {
+		what string
+		of   *v1alpha1.ActiveAttempt
+	}{{"nodes released", before}, {"nodes claimed", now}} {
+		if a := change.of; a != nil {
+			log.FromContext(ctx).Info(change.what, "run", a.Run, "attempt", a.Attempt, "client", a.Pair.ClientNode, "server", a.Pair.ServerNode)
+		}
+	}
 }
 
 // summarize computes the results again from all stored results.

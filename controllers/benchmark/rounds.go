@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,10 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
-
-// pageOfConfigMaps is the number of ConfigMaps that are listed at once, their metadata only. Each may have
-// labels and annotations of a megabyte.
-const pageOfConfigMaps = 32
 
 // mostRounds is the total number of rounds of cells that are kept in memory, for the benchmarks that were read last: about 1 KiB
 // each. A benchmark with more rounds, up to the 40,000 that the API allows, is kept alone.
@@ -166,20 +163,21 @@ func (r *Reconciler) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 		listed[s.ConfigMap] = true
 	}
 	versions := make(map[string]version, len(listed))
-	for next, more := "", len(listed) > 0; more; more = next != "" {
+	if len(listed) == 0 {
+		return versions, nil
+	}
+	err := controllers.Each(ctx, r.Live, func() client.ObjectList {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-		err := r.Live.List(ctx, page, client.InNamespace(b.Namespace), client.MatchingLabels(pods.Labels(b.Name)),
-			client.Limit(pageOfConfigMaps), client.Continue(next))
-		if err != nil {
-			return nil, fmt.Errorf("listing the stored results of %s: %w", b.Name, err)
+		return page
+	}, func(o runtime.Object) error {
+		if cm := o.(*metav1.PartialObjectMetadata); listed[cm.Name] {
+			versions[cm.Name] = versionOf(cm)
 		}
-		for i := range page.Items {
-			if cm := &page.Items[i]; listed[cm.Name] {
-				versions[cm.Name] = versionOf(cm)
-			}
-		}
-		next = page.Continue
+		return nil
+	}, client.InNamespace(b.Namespace), client.MatchingLabels(pods.Labels(b.Name)))
+	if err != nil {
+		return nil, fmt.Errorf("listing the stored results of %s: %w", b.Name, err)
 	}
 	return versions, nil
 }

@@ -124,11 +124,11 @@ func few(t *testing.T) func(string, []tool.Cell) []result.Cell {
 	}
 }
 
-// small returns a benchmark of five rounds of one cell, complete and stored.
+// small returns a benchmark of six rounds of one cell, complete and stored.
 func small(t *testing.T, name string) (*v1alpha1.LatencyBenchmark, func(run string) map[string][]byte) {
 	b := makeWorld().benchmark
 	b.Name, b.UID = name, types.UID("uid-"+name)
-	b.Spec.Tool, b.Spec.Rounds, b.Spec.LatencyType = v1alpha1.ToolPinger, 5, v1alpha1.LatencyHalfRTT
+	b.Spec.Tool, b.Spec.Rounds, b.Spec.LatencyType = v1alpha1.ToolPinger, 6, v1alpha1.LatencyHalfRTT
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
 	content := documents(t, few(t), b)
 	store(b, content)
@@ -180,8 +180,8 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 			r := &Reconciler{Live: api}
 			judged := func() string {
 				t.Helper()
-				v, err := r.Judge(t.Context(), after, &v1alpha1.Criteria{
-					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}},
+				v, err := judgedBy(t, r, after, &v1alpha1.Criteria{
+					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 					Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
 				})
 				if err != nil {
@@ -210,13 +210,13 @@ func TestSummarizeAfterJudge(t *testing.T) {
 	r := &Reconciler{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content}}
 	limit := &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Second}}}}
 	for range 2 {
-		if v, err := r.Judge(t.Context(), b, limit); err != nil || v.Outcome != v1alpha1.VerdictPass {
+		if v, err := judgedBy(t, r, b, limit); err != nil || v.Outcome != v1alpha1.VerdictPass {
 			t.Fatalf("%+v, %v", v, err)
 		}
 		if err := r.summarize(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.Status.Results[0].Samples; got != 50_000 {
+		if got := b.Status.Results[0].Samples; got != 60_000 {
 			t.Errorf("%d samples in all rounds", got)
 		}
 	}

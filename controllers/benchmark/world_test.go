@@ -161,7 +161,7 @@ func withAttempt(run string, attempt int32, outcome string, ended time.Duration)
 
 // undecided gives the world criteria that request more rounds, and a verdict that needs them.
 func undecided(w *world) {
-	w.benchmark.Spec.Criteria = &v1alpha1.Criteria{ExtendRounds: 4}
+	w.benchmark.Spec.Criteria, w.benchmark.Spec.MaxRounds = &v1alpha1.Criteria{}, 6
 	w.undecided = "p99 is Inconclusive"
 }
 
@@ -243,7 +243,10 @@ func created(age time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(ago(age)) }
 }
 
-func stranger(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-other" }
+func stranger(p *corev1.Pod) { p.UID, p.OwnerReferences[0].UID = "uid-stranger", "uid-other" }
+
+// orphaned makes the pod one whose owner another client removed.
+func orphaned(p *corev1.Pod) { p.OwnerReferences = nil }
 
 func container(p *corev1.Pod, state corev1.ContainerState) {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pods.Container, Image: "bench:v0", State: state}}

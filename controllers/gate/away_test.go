@@ -92,7 +92,7 @@ func TestNoTurnWhileMarksFail(t *testing.T) {
 	l := makeLineup(makeGate(), v, makeVerification("b"))
 	l.fired = ago(30 * time.Minute)
 	for _, d := range choose(l).due {
-		if d == v {
+		if d.verification == v {
 			t.Error("a turn begins for a node whose marks fail")
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 const (
@@ -59,14 +61,21 @@ func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 }
 
 // benchmarkOf returns the benchmark that measures a node with a peer: the gate's template with the node as client and the
-// peer as server, a toleration of the gate's own taint, and the node's accepted result as baseline. The baseline is named
-// in the spec, so that a later acceptance does not change the comparison.
+// peer as server, a toleration of the gate's own taint, and the node's accepted results as baseline. The first session of a reference
+// has twice as many rounds: it limits what later ones can show.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
-	spec.Criteria = rulesOf(spec.Criteria, v.Status.Accepted, peer)
+	spec.Priority = priority(spec.Priority, v.Status.Setback)
+	if spec.Criteria.BaselineAccepted() != nil && len(v.Status.Reference) == 0 {
+		spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))
+		if spec.MaxRounds > 0 {
+			spec.MaxRounds = max(spec.MaxRounds, spec.Rounds)
+		}
+	}
+	spec.Criteria = rulesOf(gate.Name, spec.Criteria, v.Status.Accepted, peer)
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: gate.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
@@ -74,6 +83,19 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 		}),
 		Spec: spec,
 	}
+}
+
+// maxPriority is the highest priority that a benchmark may have. A minute of waiting counts as much as one unit.
+const maxPriority = 1000
+
+// priority returns the priority of a node's benchmark: that of the template and, if earlier benchmarks of the node were abandoned because
+// they waited, their age. Otherwise the node would begin at the end of the queue again and again.
+func priority(template int32, last *v1alpha1.Setback) int32 {
+	if last == nil || last.StartTime == nil {
+		return template
+	}
+	waited := last.RetryTime.Sub(last.StartTime.Time) / time.Minute
+	return min(template+int32(min(max(waited, 0), 2*maxPriority)), maxPriority)
 }
 
 // podsOf returns the pod settings of a gate's template, with a toleration of the gate's own taint.
@@ -91,33 +113,38 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 
 // rulesOf returns the criteria of a node's benchmark. If there is no accepted result yet, the rules that compare with one are
 // left out; if no rule remains, it returns nil.
-func rulesOf(gate *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
-	if gate.BaselineAccepted() == nil {
-		return gate
+func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
+	if c.BaselineAccepted() == nil {
+		return c
 	}
 	if accepted != nil {
-		compareWith(gate, *accepted, peer)
-		return gate
+		c.Baseline = &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: gate}}
+		if accepted.Peer != peer && !slices.Contains(c.IgnoreDifferences, keyNode) {
+			// The client's node is the same, by its name, so that only the peer's node can differ.
+			c.IgnoreDifferences = append(c.IgnoreDifferences, keyNode)
+		}
+		return c
 	}
-	gate.Baseline, gate.IgnoreDifferences = nil, nil
-	gate.Rules = slices.DeleteFunc(gate.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
-	if len(gate.Rules) == 0 {
+	c.Baseline, c.IgnoreDifferences = nil, nil
+	c.Rules = slices.DeleteFunc(c.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
+	if len(c.Rules) == 0 {
 		return nil
 	}
-	return gate
-}
-
-// compareWith makes an accepted result the baseline of the criteria of a node that is measured with a peer.
-func compareWith(gate *v1alpha1.Criteria, accepted v1alpha1.AcceptedResult, peer string) {
-	gate.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: accepted.Benchmark}}
-	if accepted.Peer != peer && !slices.Contains(gate.IgnoreDifferences, keyNode) {
-		// The client's node is the same, by its name, so that only the peer's node can differ.
-		gate.IgnoreDifferences = append(gate.IgnoreDifferences, keyNode)
-	}
+	return c
 }
 
 // specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	spec.Priority = 0
 	return controllers.Digest(spec)
+}
+
+// pinOf returns what identifies the results of a benchmark.
+func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
+	spec, err := specDigest(b.Spec)
+	if err != nil {
+		return v1alpha1.ResultPin{}, err
+	}
+	stored, err := controllers.Digest(b.Status.Stored)
+	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
 }

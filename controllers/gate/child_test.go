@@ -14,10 +14,11 @@ import (
 
 func TestBenchmarkOf(t *testing.T) {
 	increase, limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}}
-	against := func(name string) *v1alpha1.Baseline {
-		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: name}}
+	against := func(name, uid string) *v1alpha1.Baseline {
+		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}, UID: uid}}
 	}
-	nothing := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.First = nil, nil }
+	nothing := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.Reference = nil, nil }
+	own := &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}
 	cases := map[string]struct {
 		gate         func(*v1alpha1.LatencyGate)
 		verification func(*v1alpha1.LatencyVerification)
@@ -25,17 +26,19 @@ func TestBenchmarkOf(t *testing.T) {
 		want         *v1alpha1.Criteria
 	}{
 		"against the accepted result, with its peer": {nil, nil, "b",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: own, IgnoreDifferences: []string{"kernel.*"}}},
 		"against it, with another peer": {nil, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"kernel.*", "node"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: own, IgnoreDifferences: []string{"kernel.*", "node"}}},
 		"with another peer, that being ignored": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.IgnoreDifferences = []string{"node"} }, nil, "c",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("up-a-3"), IgnoreDifferences: []string{"node"}}},
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: own, IgnoreDifferences: []string{"node"}}},
 		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}},
 		"nothing at all to hold to": {func(g *v1alpha1.LatencyGate) {
 			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
 		}, nothing, "b", nil},
-		"a baseline of its own": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Baseline = against("golden") }, nothing, "b",
-			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("golden"), IgnoreDifferences: []string{"kernel.*"}}},
+		"a baseline of its own": {func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Spec.Criteria.Baseline = against("golden", "uid-golden")
+		}, nothing, "b",
+			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: against("golden", "uid-golden"), IgnoreDifferences: []string{"kernel.*"}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +52,9 @@ func TestBenchmarkOf(t *testing.T) {
 			g.Spec.Template.Spec.Placement.Server.CPUs = 4
 			before := g.DeepCopy()
 			b := benchmarkOf(g, v, c.peer, 4)
+			if first := len(v.Status.Reference) == 0 && g.Spec.Template.Spec.Criteria.BaselineAccepted() != nil; (b.Spec.Rounds == 12) != first {
+				t.Errorf("%d rounds", b.Spec.Rounds)
+			}
 			if diff := cmp.Diff(c.want, b.Spec.Criteria); diff != "" {
 				t.Error(diff)
 			}
@@ -65,6 +71,21 @@ func TestBenchmarkOf(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// The first session of a reference has twice as many rounds, and maxRounds is never less than these: the API server would refuse it.
+func TestFirstSession(t *testing.T) {
+	for _, c := range []struct{ rounds, most, wantRounds, wantMost int32 }{{4, 4, 8, 8}, {6, 20, 12, 20}, {6, 0, 12, 0}, {10, 10, 12, 12}, {30, 30, 30, 30}} {
+		g, v := makeGate(), makeVerification("a")
+		g.Spec.Template.Spec.Rounds, g.Spec.Template.Spec.MaxRounds = c.rounds, c.most
+		if b := benchmarkOf(g, v, "b", 4); b.Spec.Rounds != c.rounds || b.Spec.MaxRounds != c.most {
+			t.Errorf("with a reference: %d to %d rounds", b.Spec.Rounds, b.Spec.MaxRounds)
+		}
+		v.Status.Accepted, v.Status.Reference = nil, nil
+		if b := benchmarkOf(g, v, "b", 4); b.Spec.Rounds != c.wantRounds || b.Spec.MaxRounds != c.wantMost {
+			t.Errorf("%d to %d rounds without a reference: %d to %d", c.rounds, c.most, b.Spec.Rounds, b.Spec.MaxRounds)
+		}
 	}
 }
 
@@ -126,7 +147,7 @@ func TestSpecDigest(t *testing.T) {
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].MaxLatency.Duration = time.Second }); got == made {
 		t.Error("a rule that was loosened goes unseen")
 	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.BenchmarkRef.Name = "slow" }); got == made {
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Accepted.GateName = "slow" }); got == made {
 		t.Error("another baseline goes unseen")
 	}
 }

@@ -48,6 +48,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // Gates reconciles LatencyGates.
@@ -60,8 +61,13 @@ type Gates struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Preflight reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
+	Preflight func(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error)
 	// Refusals are those that the controller of the verifications met; nil if it shares none.
 	Refusals *Refusals
+
+	suppliers suppliers
+	shortages shortages
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
@@ -71,6 +77,8 @@ type Gates struct {
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/finalizers,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kmm.sigs.x-k8s.io,resources=modules,verbs=list
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
@@ -92,13 +100,22 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
 		return controllers.Written(0, patchFinalizer(ctx, r.Client, g, controllerutil.AddFinalizer))
 	}
+	ctx = controllers.With(ctx, "gate", g.Name)
 	old := g.DeepCopy()
 	all, err := r.observe(ctx, g)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	next, memberErr := r.members(ctx, all)
-	chosen := choose(all.lineup)
+	again, err := r.unsettled(ctx, all)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	next, memberErr := again, error(nil)
+	if all.settlesNever = all.never(); all.settlesNever == "" {
+		next, memberErr = r.members(ctx, all)
+		next = controllers.Soonest(next, again)
+	}
+	chosen := r.place(ctx, all)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
 	all.refused = cmp.Or(refusal(memberErr, startErr), r.Refusals.first(all.lineup.verifications))
@@ -121,10 +138,14 @@ type survey struct {
 	taken map[string][]string
 	// away is the number of verified nodes that are not ready.
 	away int32
+	// settlesNever is why the gate, which is new, holds no node back; see never.
+	settlesNever string
 	// invalid is the error in the schedule; empty if there is none.
 	invalid string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
 	refused string
+	// unsettled is condition Operational if the gate could never verify its nodes; nil if there is no known reason.
+	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string
 	// leaving are the nodes that failed and are being deleted. Other nodes that are being deleted are not the gate's any more.
@@ -167,15 +188,23 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	if err := r.observeHeldUp(ctx, s, measuring.Items); err != nil {
 		return nil, err
 	}
-	s.lineup.standing = standings(verifications.Items)
+	s.assign(gates.Items, nodes.Items, verifications.Items)
+	consult(s, now)
+	return s, nil
+}
+
+// assign finds the gate's nodes among all nodes of the cluster.
+func (s *survey) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications []v1alpha1.LatencyVerification) {
+	g := s.gate
+	s.lineup.standing = standings(verifications)
 	own := map[string]*v1alpha1.LatencyVerification{}
-	for i := range verifications.Items {
-		if v := &verifications.Items[i]; v.Spec.GateName == g.Name {
+	for i := range verifications {
+		if v := &verifications[i]; v.Spec.GateName == g.Name {
 			own[v.Spec.NodeName] = v
 		}
 	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for i := range nodes {
+		node := &nodes[i]
 		s.lineup.nodes[node.Name] = node
 		if !node.DeletionTimestamp.IsZero() {
 			s.leave(own, node)
@@ -184,7 +213,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		if !selects(g, node) {
 			continue
 		}
-		if owner := ownerOf(node, gates.Items); owner != nil && owner.Name != g.Name {
+		if owner := ownerOf(node, gates); owner != nil && owner.Name != g.Name {
 			s.taken[owner.Name] = append(s.taken[owner.Name], node.Name)
 			continue
 		}
@@ -202,8 +231,6 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		}
 	}
 	slices.SortFunc(s.missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	consult(s, now)
-	return s, nil
 }
 
 // leave takes a node that is being deleted off the gate's verifications: it cannot be made the gate's again. One that failed still
@@ -272,9 +299,12 @@ func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyG
 }
 
 // members creates a verification for each of the gate's nodes without one. It continues after an error, and returns the first one,
-// and when to continue.
+// and when to continue. A gate that could never verify nodes does not begin to hold them back.
 func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 	var first error
+	if s.unsettled != nil && len(s.lineup.verifications)+len(s.retained)+len(s.leaving) == 0 {
+		return 0, nil
+	}
 	for i, node := range s.missing {
 		if i == maxCreated {
 			return time.Millisecond, first
@@ -288,7 +318,7 @@ func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name},
 		}
 		// An existing one is either ours, and not in the cache yet, or an earlier gate's that is being deleted.
-		if err := r.Client.Create(ctx, v); err != nil && !apierrors.IsAlreadyExists(err) && first == nil {
+		if err := r.Client.Create(controllers.With(ctx, "node", node.Name), v); err != nil && !apierrors.IsAlreadyExists(err) && first == nil {
 			first = fmt.Errorf("creating the LatencyVerification of node %s: %w", node.Name, err)
 		}
 	}
@@ -304,8 +334,8 @@ func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
 			first = err
 		}
 	}
-	for _, cached := range chosen.due {
-		v := cached.DeepCopy()
+	for _, turn := range chosen.due {
+		v := turn.verification.DeepCopy()
 		status, err := due(v, s.gate.Spec.Schedule, s.lineup.now)
 		if err := r.writeStatus(ctx, v, status, err); err != nil && first == nil {
 			first = err
@@ -324,10 +354,12 @@ func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification
 	if err != nil {
 		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
 	}
+	old := v.DeepCopy()
 	v.Status = status
 	if err := r.Client.Status().Update(ctx, v); err != nil {
 		return fmt.Errorf("writing the status of %s: %w", v.Name, err)
 	}
+	logState(controllers.With(ctx, "node", v.Spec.NodeName), old, v)
 	return nil
 }
 
@@ -344,7 +376,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	}
 	number := v.Status.Number + 1
 	b := benchmarkOf(g, v, begin.peer, number)
-	switch err := r.Client.Create(ctx, b); {
+	switch err := r.Client.Create(controllers.With(ctx, "node", v.Spec.NodeName), b); {
 	case apierrors.IsAlreadyExists(err):
 		// Another client created it, or a manager that died before it could record it: the number is taken.
 		v.Status.Number = number
@@ -378,7 +410,7 @@ func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error 
 	if err := r.Client.Status().Update(ctx, g); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	controllers.Send(r.Recorder, g, gateNotices(old, g)...)
+	controllers.Tell(ctx, r.Recorder, g, gateNotices(old, g)...)
 	return nil
 }
 
@@ -419,6 +451,7 @@ func patchFinalizer(ctx context.Context, c client.Client, o client.Object, chang
 // SetupWithManager registers the controller. A gate is reconciled when any gate changes, because gates may give or take nodes, and,
 // gathered for a moment, when nodes and its verifications change.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests[*v1alpha1.LatencyGate](ctx, mgr.GetClient(), &v1alpha1.LatencyGateList{}, nil)
 	}

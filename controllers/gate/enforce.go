@@ -58,7 +58,7 @@ func (r *Verifications) noteSetbacks(ctx context.Context, before, v *v1alpha1.La
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	if node != nil {
-		controllers.Send(r.Recorder, node, markNotices(before, v)...)
+		controllers.Tell(ctx, r.Recorder, node, markNotices(before, v)...)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 
 // observeHold records in the metrics how long it took to hold back a node that changed. node is the Node before it was marked.
 func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) {
-	c := nodeCondition(node)
+	c := nodeCondition(node, v1alpha1.NodeConditionVerified)
 	if c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Verified().Reason != v1alpha1.ReasonIdentityChanged {
 		return
 	}
@@ -112,7 +112,7 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if needed(v.Status, b.Name) || numberOf(b.Name) > v.Status.Number {
+		if needed(v.Status, string(b.UID)) || numberOf(b.Name) > v.Status.Number {
 			continue
 		}
 		if err := controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -122,10 +122,10 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 	return nil
 }
 
-// needed reports whether a status names a benchmark.
-func needed(s v1alpha1.LatencyVerificationStatus, name string) bool {
-	return s.Benchmark != nil && s.Benchmark.Name == name || s.Accepted != nil && s.Accepted.Benchmark == name ||
-		s.First != nil && s.First.Benchmark == name || find(s.History, name) != nil
+// needed reports whether a status refers to a benchmark with a UID: another one of the same name is not needed.
+func needed(s v1alpha1.LatencyVerificationStatus, uid string) bool {
+	return s.Benchmark != nil && s.Benchmark.UID == uid || s.Accepted != nil && s.Accepted.UID == uid ||
+		slices.ContainsFunc(s.History, func(r v1alpha1.VerificationResult) bool { return r.UID == uid })
 }
 
 // numberOf returns the number at the end of a benchmark's name; 0 if there is none.
@@ -151,6 +151,7 @@ func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerific
 		}
 	}
 	r.contests.forget(types.UID(v.Status.NodeUID))
+	r.held.Delete(v.Name)
 	return 0, patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 }
 
@@ -201,7 +202,7 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 			if err != nil {
 				return 0, err
 			}
-			if pod != nil && metav1.IsControlledBy(pod, v) {
+			if ownsHoldPod(v, pod) {
 				if err := controllers.Delete(ctx, r.Client, pod); err != nil {
 					return 0, err
 				}
@@ -227,6 +228,7 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	}
 	if owner := ownerOf(node, gates); owner != nil {
 		heir := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(owner.Name, node.Name)}}
+		heir.Status.AsFound = older(node, owner)
 		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool { return o.Spec.GateName == owner.Name && !foreign(&o, owner) }); i >= 0 {
 			heir = &others[i]
 		}

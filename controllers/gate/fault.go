@@ -34,7 +34,7 @@ func benchmarkFailed(w *world) step {
 	setback := w.verification.Status.Setback
 	chosen := fault == v1alpha1.OutcomePodLost && len(b.Status.Stored) > 0 && setback != nil && setback.Count >= maxLost
 	if !slices.Contains(clusterFaults, fault) || chosen {
-		return inconclusive(w, v1alpha1.ReasonBenchmarkFailed, message)
+		return inconclusive(v1alpha1.ReasonBenchmarkFailed, message)
 	}
 	return step{event: eventHeldUp, reason: v1alpha1.ReasonEnvironmentFailed, message: fmt.Sprintf(
 		"LatencyBenchmark %s with peer %s failed because of the cluster: %s", b.Name, w.verification.Status.Benchmark.Peer, message)}

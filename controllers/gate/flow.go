@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -31,19 +33,19 @@ type world struct {
 	benchmark *v1alpha1.LatencyBenchmark
 	// edited is true if its spec has changed since it was created.
 	edited bool
-	// drift is the verdict on the benchmark's results in comparison with the first result of the epoch; nil while the benchmark
-	// has not passed, or if the benchmark itself was compared with that result.
-	drift *v1alpha1.Verdict
+	// measured are the compared rounds of the benchmark, or of the one that annotation AnnotationAccept names, and bootID is the boot that it
+	// measured; nil if they were not read or there are none.
+	measured sessions.Measured
+	bootID   string
+	// others are the sessions of the gate's other nodes, if they were read.
+	others []sessions.Node
 	// peerVerified is true if the benchmark's peer is verified now.
 	peerVerified bool
 	// otherPeer is true if the node could be measured with another peer.
 	otherPeer bool
-	// replaced is the name of a result with which the benchmark was compared, or must also be compared, if the benchmark
-	// of that name is not the one that was accepted; empty if there is no such result.
-	replaced string
 	// named is the benchmark that annotation AnnotationAccept names; nil if there is none.
 	named *v1alpha1.LatencyBenchmark
-	// baselineTrouble describes a defect of the accepted or the first result; empty if there is none.
+	// baselineTrouble describes a defect of the accepted result; empty if there is none.
 	baselineTrouble string
 }
 
@@ -59,6 +61,8 @@ type step struct {
 	outcome v1alpha1.VerdictOutcome
 	// suspect is the peer with which the node failed, for eventOtherPeer.
 	suspect string
+	// confirmed is true if it is this node that failed, for eventFailed.
+	confirmed bool
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }
@@ -71,9 +75,6 @@ const (
 	patience = 5 * time.Minute
 	// queuePatience is how long it may wait for other benchmarks, each of which has its own limit.
 	queuePatience = 30 * time.Minute
-	// pluginPatience is how long it may wait for a device plugin that restarts: a container that exits repeatedly is started only every
-	// 5 minutes.
-	pluginPatience = 30 * time.Minute
 	// cellAllowance and runAllowance exceed the time that the benchmark's own deadlines allow for each cell and for a run.
 	cellAllowance, runAllowance = 30 * time.Second, 15 * time.Minute
 )
@@ -197,12 +198,17 @@ func changed(w *world, current map[string]string, found []v1alpha1.IdentityChang
 }
 
 // accept returns the step for a result that a user wants to accept.
-func accept(w *world, name string, current map[string]string) step {
+func accept(w *world, value string, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
 		return step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
 	}
+	name, uid, _ := strings.Cut(value, "/")
 	result := find(w.verification.Status.History, name)
 	digest, err := controllers.Digest(current)
+	var is v1alpha1.ResultPin
+	if err == nil && w.named != nil {
+		is, err = pinOf(w.named)
+	}
 	switch {
 	case err != nil:
 		return refuse("%v", err)
@@ -210,12 +216,22 @@ func accept(w *world, name string, current map[string]string) step {
 		return refuse("%q is not among the benchmarks of status.history: only a finished result of this node can be accepted", text.Shorten(name, 64))
 	case w.named == nil || !metav1.IsControlledBy(w.named, w.verification):
 		return refuse("LatencyBenchmark %s does not exist any more", name)
+	case uid != "" && uid != result.UID:
+		return refuse("the result of LatencyBenchmark %s in status.history has UID %s, and not %s", name, result.UID, text.Shorten(uid, 64))
+	case is != result.ResultPin:
+		return refuse("LatencyBenchmark %s is not the one whose result is in status.history: it was created again, edited, or its stored results changed", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
 		return refuse("LatencyBenchmark %s is not complete: only a complete result can be accepted", name)
 	case result.IdentitySHA256 != digest:
 		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: annotation %s", name, v1alpha1.AnnotationVerify)
 	}
 	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, result.Outcome)}
+}
+
+// acceptable returns the entry of a history that the annotation of a verification names; nil if there is none.
+func acceptable(v *v1alpha1.LatencyVerification) *v1alpha1.VerificationResult {
+	name, _, _ := strings.Cut(v.Annotations[v1alpha1.AnnotationAccept], "/")
+	return find(v.Status.History, name)
 }
 
 // find returns the entry of a benchmark in a history; nil if there is none.
@@ -250,16 +266,26 @@ func measuring(w *world) step {
 		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, "it is finished without a verdict")
 	}
 	switch {
-	case passed.Status == metav1.ConditionTrue && w.replaced != "":
-		return inconclusive(w, v1alpha1.ReasonBaselineMissing, fmt.Sprintf("LatencyBenchmark %s, with which it was compared, is not the one that was accepted; accept another result: annotation %s",
-			w.replaced, v1alpha1.AnnotationAccept))
+	case passed.Status == metav1.ConditionTrue && discarded(b) != "":
+		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
 	case passed.Status == metav1.ConditionTrue:
-		return drift(w, passed.Message)
+		return accepted(w, passed.Message)
 	case passed.Status == metav1.ConditionFalse:
 		return failed(w, v1alpha1.ReasonFail, passed.Message)
 	default:
-		return inconclusive(w, passed.Reason, passed.Message)
+		return inconclusive(passed.Reason, passed.Message)
 	}
+}
+
+// discarded returns which attempt of a benchmark a user may have ended because of what it was about to measure, by deleting a pod or by
+// spec.suspend; empty if there is none.
+func discarded(b *v1alpha1.LatencyBenchmark) string {
+	for _, a := range b.Status.Attempts {
+		if a.Outcome.Reason == v1alpha1.OutcomePodLost || a.Outcome.Reason == v1alpha1.OutcomeSuspended {
+			return fmt.Sprintf("attempt %d of %s ended with %s", a.Attempt, a.Run, a.Outcome.Reason)
+		}
+	}
+	return ""
 }
 
 // unfinished returns the step of a node whose benchmark waits or measures. A benchmark without progress is abandoned after a
@@ -278,11 +304,14 @@ func unfinished(w *world) step {
 	case active != nil:
 		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
 	case accepted != nil && accepted.Status == metav1.ConditionFalse:
-		limit := patience
-		if accepted.Reason == v1alpha1.ReasonDevicePluginUnavailable { // for which the benchmark itself waits as long
-			limit = pluginPatience
+		limit, since := patience, accepted.LastTransitionTime.Time
+		if since.After(w.now) {
+			since = progress(w)
 		}
-		return waits(w, accepted.LastTransitionTime.Time, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
+		if accepted.Reason == v1alpha1.ReasonDevicePluginUnavailable { // for which the benchmark itself waits as long
+			limit = plan.PluginPatience
+		}
+		return waits(w, since, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
 	case accepted != nil:
 		return waits(w, progress(w), queuePatience, v1alpha1.ReasonNoProgress, message)
 	}
@@ -293,7 +322,8 @@ func unfinished(w *world) step {
 func progress(w *world) time.Time {
 	last := w.verification.Status.Benchmark.StartTime.Time
 	note := func(t time.Time) {
-		if t.After(last) {
+		// The clock of the manager that wrote it may have been ahead.
+		if t.After(last) && !t.After(w.now) {
 			last = t
 		}
 	}
@@ -334,45 +364,68 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
-// drift returns the step for a result that passed: it must also pass in comparison with the first result of the epoch.
-func drift(w *world, message string) step {
-	first := w.verification.Status.First
-	switch {
-	case w.drift == nil || w.drift.Outcome == v1alpha1.VerdictPass:
-		return step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
-	case w.drift.Outcome == v1alpha1.VerdictFail:
-		return failed(w, v1alpha1.ReasonDrifted, fmt.Sprintf("small regressions have added up since %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
-	default:
-		return inconclusive(w, v1alpha1.ReasonDriftUnknown, fmt.Sprintf("it passed against the last accepted result, but not against %s, the first result of this epoch: %s", first.Benchmark, w.drift.Message))
-	}
+// reference returns the sessions with which the current benchmark was compared.
+func (w *world) reference() sessions.Reference {
+	return sessions.For(&w.verification.Status, &w.gate.Status, w.bootID, w.verification.Status.Benchmark.Peer)
 }
 
-// failed returns the step for a result that failed. If the peer is not verified itself, the result does not show which node is slow.
+// accepted returns the step for a result that passed. A Pass says that this boot is within the tolerance of the node's own accepted boots. It
+// is provisional where too little is known of how much boots differ.
+func accepted(w *world, message string) step {
+	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
+	r, current := w.reference(), w.verification.Status.Benchmark
+	switch why := r.Provisional(); {
+	case w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil:
+		return s
+	case w.verification.Status.Accepted == nil:
+		slower, note := w.group()
+		if slower != "" {
+			return inconclusive(v1alpha1.ReasonSlowerThanGroup, fmt.Sprintf("%s; if that is right, accept it: annotation %s: %s", slower, v1alpha1.AnnotationAccept, message))
+		}
+		s.message = "this boot becomes the reference of the node" + note + ": " + message
+		return s
+	case len(r.Sessions) == 0:
+		why = "its reference is one result, and how much boots differ is assumed"
+		fallthrough
+	case why != "":
+		s.reason, s.message = v1alpha1.ReasonProvisional, "provisional, because "+why+": "+message
+	case !current.PeerVerified:
+		s.reason, s.message = v1alpha1.ReasonProvisional, fmt.Sprintf("provisional, because peer %s was not verified itself: %s", current.Peer, message)
+	case r.SameBoot():
+		s.message = "compared with an earlier result of this boot: " + message
+	default:
+		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s: %s", len(r.Sessions), current.Peer, message)
+	}
+	return s
+}
+
+// failed returns the step for a result that failed. One measurement does not show which of the two nodes is slow: before it is final, the
+// node is measured with another peer, if there is one, and must fail with it, too.
 func failed(w *world, reason, message string) step {
 	current, suspect := w.verification.Status.Benchmark, w.verification.Status.SuspectPeer
-	trusted := current.PeerVerified && w.peerVerified
+	doubt := ""
+	if !current.PeerVerified || !w.peerVerified {
+		doubt = ", which is not verified itself"
+	} else if r := w.reference(); len(r.Sessions) > 0 && !r.SamePeer {
+		doubt = ", with which the node has no reference"
+	}
 	switch {
-	case trusted:
-		message = fmt.Sprintf("with peer %s: %s", current.Peer, message)
 	case suspect != "":
 		message = fmt.Sprintf("with peer %s, as with %s: %s", current.Peer, suspect, message)
 	case w.otherPeer:
 		return step{
 			event: eventOtherPeer, outcome: v1alpha1.VerdictFail, reason: v1alpha1.ReasonSecondPeer, suspect: current.Peer,
-			message: fmt.Sprintf("it failed with peer %s, which is not verified itself; a measurement with another peer will show which of them is slow: %s", current.Peer, message),
+			message: fmt.Sprintf("it failed with peer %s%s; a measurement with another peer will show which of them is slow: %s", current.Peer, doubt, message),
 		}
 	default:
-		message = fmt.Sprintf("with peer %s, which is not verified itself, and there is no other: %s", current.Peer, message)
+		message = fmt.Sprintf("with peer %s%s, and there is no other: %s", current.Peer, doubt, message)
 	}
-	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
+	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: doubt == "" || suspect != ""}
 }
 
-// inconclusive returns the step for a result from which nothing can be concluded.
-func inconclusive(w *world, reason, message string) step {
-	on := w.gate.Spec.OnInconclusive
-	if on.Action == v1alpha1.InconclusiveRetry && w.verification.Status.Retried < max(1, on.Retries) {
-		return step{event: eventRetry, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonRetry, message: fmt.Sprintf("measuring again, because the result is inconclusive (%s): %s", reason, message)}
-	}
+// inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its
+// looks, and another one would add to its error.
+func inconclusive(reason, message string) step {
 	return step{event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
 

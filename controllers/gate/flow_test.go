@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
 // all returns a change that applies several changes.
@@ -37,14 +41,26 @@ func peerNotVerified(w *world) { w.verification.Status.Benchmark.PeerVerified = 
 
 func suspected(w *world) { w.verification.Status.SuspectPeer = "c" }
 
-func retrying(n int32) func(*world) {
-	return func(w *world) {
-		w.gate.Spec.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: n}
+// oneBoot leaves one session in the reference, otherPeer makes its peer another one.
+func oneBoot(w *world) { w.verification.Status.Reference = w.verification.Status.Reference[:1] }
+
+func otherPeer(w *world) {
+	for i := range w.verification.Status.Reference {
+		w.verification.Status.Reference[i].Peer = "c"
 	}
 }
 
-func drifted(outcome v1alpha1.VerdictOutcome) func(*world) {
-	return func(w *world) { w.drift = &v1alpha1.Verdict{Outcome: outcome, Message: "p99 grew by 12%"} }
+func noReference(w *world) {
+	w.verification.Status.Accepted, w.verification.Status.Reference = nil, nil
+}
+
+// kin gives the gate other nodes of the same kind whose first sessions have a level.
+func kin(n int, level string) func(*world) {
+	return func(w *world) {
+		v := makeVerification("c")
+		v.Status.Reference[0].Rounds[p99] = v1alpha1.SessionRounds(level)
+		w.others = slices.Repeat([]sessions.Node{sessions.OfNode(v)}, n)
+	}
 }
 
 // began sets how long before noon the current benchmark started.
@@ -99,7 +115,11 @@ func noPlugin(w *world) {
 // absent notes in the status since when the node does not report a key.
 func absent(key string, since time.Duration) func(*world) {
 	return status(func(s *v1alpha1.LatencyVerificationStatus) {
-		s.Absent = []v1alpha1.AbsentKey{{Key: key, StartTime: *at(since), EndTime: *at(since - identity.AbsenceLimit)}}
+		limit := identity.AbsenceLimit
+		if strings.HasPrefix(key, "Devices/") {
+			limit = plan.PluginPatience
+		}
+		s.Absent = []v1alpha1.AbsentKey{{Key: key, StartTime: *at(since), EndTime: *at(since - limit)}}
 	})
 }
 
@@ -150,7 +170,7 @@ func TestDecide(t *testing.T) {
 		"a label that is gone":                         {func(w *world) { delete(w.node.Labels, "onload") }, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a label that is gone for 10 minutes":          {all(func(w *world) { delete(w.node.Labels, "onload") }, absent("Label/onload", 10*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `and is ""`},
 		"no device for a while":                        {all(noDevices, absent("Devices/amd.com/sf_vf", 9*time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"no device for 10 minutes":                     {all(noDevices, absent("Devices/amd.com/sf_vf", 10*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `was "8" and is "0"`},
+		"no device for 30 minutes":                     {all(noDevices, absent("Devices/amd.com/sf_vf", 30*time.Minute)), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, `was "8" and is "0"`},
 		"no device at a boot":                          {all(noDevices, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, "it was booted"},
 		"no device while it is measured":               {all(running, noDevices), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"the first devices of a node that waits": {func(w *world) {
@@ -221,28 +241,37 @@ func TestDecide(t *testing.T) {
 		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a pass with a peer that is not verified":  {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass against the first, too":            {all(passed, drifted(v1alpha1.VerdictPass)), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a pass that fails against the first":      {all(passed, drifted(v1alpha1.VerdictFail)), eventFailed, failedState, v1alpha1.ReasonDrifted, "small regressions have added up since up-a-1"},
-		"a pass that the first does not decide":    {all(passed, drifted(v1alpha1.VerdictInconclusive)), eventUndecided, inconclusiveState, v1alpha1.ReasonDriftUnknown, "up-a-1"},
-		"a drift with a peer that is not verified": {all(passed, drifted(v1alpha1.VerdictFail), peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
+		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself"},
+		"a pass against several boots":              {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b: p99 says so"},
+		"a pass against one boot":                   {all(passed, oneBoot), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
+		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.bootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "an earlier result of this boot"},
+		"a pass against another peer":               {all(passed, otherPeer), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is with peer c"},
+		"a pass in a gate of few nodes":             {all(passed, func(w *world) { w.gate.Status.Spread[0].Nodes = 3 }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "3 of 8 nodes show how much boots differ"},
+		"a pass while first rounds are slower":      {all(passed, func(w *world) { w.gate.Status.Spread[0].WarmUp = "2.1%" }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "2.1% slower than later ones"},
+		"a pass against a result without a session": {all(passed, func(w *world) { w.verification.Status.Reference = nil }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "how much boots differ is assumed"},
+		"a pass of a gate that compares nothing":    {all(passed, oneBoot, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Baseline = nil }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
+		"the first session, and few others":         {all(passed, noReference), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few nodes of its kind are known"},
+		"the first session, like those of its kind": {all(passed, noReference, kin(8, "1000 1010")), eventPassed, verifiedState, v1alpha1.ReasonPassed, "becomes the reference of the node: p99 says so"},
+		"the first session, slower than its kind":   {all(passed, noReference, kin(8, "800 810")), eventUndecided, inconclusiveState, v1alpha1.ReasonSlowerThanGroup, "25 % slower than those of 8 nodes of its kind"},
+		"the first session of another kind": {all(passed, noReference, kin(8, "800 810"), func(w *world) {
+			w.node.Labels["onload"] = "9.1"
+			w.verification.Status.Identity["Label/onload"] = "9.1"
+		}), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few"},
 
-		"a fail with a verified peer":                    {failed, eventFailed, failedState, v1alpha1.ReasonFail, "with peer b: p99 says so"},
+		"a fail with a verified peer":                    {failed, eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "it failed with peer b; a measurement with another peer"},
+		"a fail with two verified peers":                 {all(failed, suspected), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, as with c: p99 says so"},
+		"a fail with a peer without a reference":         {all(failed, otherPeer), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "with which the node has no reference"},
+		"a fail with the only peer, which is verified":   {all(failed, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, and there is no other: p99 says so"},
 		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
 		"a fail with a peer that changed meanwhile":      {all(failed, func(w *world) { w.peerVerified = false }), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
 		"a fail with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "there is no other"},
 		"a fail with a second peer, not verified either": {all(failed, peerNotVerified, suspected), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, as with c"},
-		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), eventPassed, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a pass with a second peer":                      {all(passed, peerNotVerified, suspected), eventPassed, verifiedState, v1alpha1.ReasonProvisional, ""},
 
 		"an inconclusive result":                       {unknown, eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
 		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
-		"a pass against a baseline made again":         {all(passed, func(w *world) { w.replaced = "up-a-3" }), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, "up-a-3, with which it was compared, is not the one that was accepted"},
-		"a fail against a baseline made again":         {all(failed, func(w *world) { w.replaced = "up-a-3" }), eventFailed, failedState, v1alpha1.ReasonFail, ""},
 		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
-		"an inconclusive result, to be tried again":    {all(unknown, retrying(1)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, "Inconclusive"},
-		"retries without a number are one":             {all(unknown, retrying(0)), eventRetry, unverifiedState, v1alpha1.ReasonRetry, ""},
-		"an inconclusive result after the last retry":  {all(unknown, retrying(2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried = 2 })), eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, ""},
-		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }, retrying(5)), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate latencyverifications.tailgate.dev up.a tailgate.dev/accept=up-a-4"},
+		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate latencyverifications.tailgate.dev up.a tailgate.dev/accept=up-a-4"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +307,7 @@ func TestDecideLooksAgain(t *testing.T) {
 		again  time.Duration
 	}{
 		"nothing ends":                        {func(*world) {}, 0},
-		"a device plugin that is not there":   {all(noDevices, absent("Devices/amd.com/sf_vf", 4*time.Minute)), 6 * time.Minute},
+		"a device plugin that is not there":   {all(noDevices, absent("Devices/amd.com/sf_vf", 4*time.Minute)), 26 * time.Minute},
 		"a label that has just gone":          {func(w *world) { delete(w.node.Labels, "onload") }, identity.AbsenceLimit},
 		"a Node that is gone":                 {all(gone59, func(w *world) { w.node = nil }), time.Minute},
 		"one that is retained":                {all(notSelected, retained(59*time.Minute)), time.Minute},
@@ -302,17 +331,20 @@ func TestAccept(t *testing.T) {
 		return func(w *world) {
 			w.verification.Annotations[v1alpha1.AnnotationAccept] = name
 			b := benchmarkOf(w.gate, w.verification, "b", 3)
-			b.Name, b.UID = name, "uid-3"
+			b.Name, b.UID = strings.Split(name, "/")[0], "uid-3"
+			b.Status.Stored = []v1alpha1.StoredResult{{Run: "up-a-3-r1-default", SHA256: "a", ServerSHA256: "b"}}
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
+			if result := find(w.verification.Status.History, b.Name); result != nil {
+				result.ResultPin = mustPin(b)
+			}
 			for _, change := range changes {
 				change(b)
 			}
-			w.named = b
+			w.named, w.measured, w.bootID = b, sessions.Measured{p99: {stats.Exact(1200)}}, "boot-1"
 		}
 	}
 	failedBefore := func(w *world) {
 		w.verification.Status.State, w.verification.Status.History[0].Outcome = v1alpha1.VerificationFailed, v1alpha1.VerdictFail
-		w.verification.Status.Accepted = w.verification.Status.First
 	}
 	refusedBefore := status(func(s *v1alpha1.LatencyVerificationStatus) {
 		s.AcceptRefused = &v1alpha1.AcceptRefusal{Message: "not that one"}
@@ -332,6 +364,12 @@ func TestAccept(t *testing.T) {
 		"nothing":                                            {named(""), "not among"},
 		"one that does not exist any more":                   {all(named("up-a-3"), func(w *world) { w.named = nil }), "does not exist"},
 		"a benchmark of that name that another user created": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.OwnerReferences = nil }), "does not exist"},
+		"one by its UID":                                     {named("up-a-3/uid-3"), ""},
+		"another than was shown":                             {named("up-a-3/uid-9"), "has UID uid-3, and not uid-9"},
+		"one that was deleted, and created again with the owner of the first": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.UID = "uid-evil" }), "is not the one whose result"},
+		"one of the first's UID whose spec was edited":                        {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.Spec.Rounds = 1 }), "is not the one whose result"},
+		"one whose stored results are others":                                 {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.Status.Stored[0].SHA256 = "c" }), "is not the one whose result"},
+		"one whose priority was changed":                                      {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) { b.Spec.Priority = 9 }), ""},
 		"one that is not complete": {named("up-a-3", func(b *v1alpha1.LatencyBenchmark) {
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, ""))
 		}), "not complete"},
@@ -366,15 +404,15 @@ func TestAccept(t *testing.T) {
 				}
 				return
 			}
-			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", UID: "uid-3", AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
+			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", ResultPin: w.verification.Status.History[0].ResultPin, AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
 			if s.event != eventAccepted || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil || got.AcceptRefused != nil {
 				t.Errorf("got %s to %s: %s", s.event, got.State, s.message)
 			}
 			if diff := cmp.Diff(want, got.Accepted); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(want, got.First); diff != "" {
-				t.Error("no new epoch:", diff)
+			if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-3" || got.Reference[0].BootID != "boot-1" || len(got.Recent) != 1 {
+				t.Errorf("no new epoch: %+v, %+v", got.Reference, got.Recent)
 			}
 		})
 	}
@@ -435,13 +473,13 @@ func TestNext(t *testing.T) {
 			machines(w, "uuid-1", "uuid-1")
 		})
 		before := w.verification.Status
-		if diff := cmp.Diff([]any{before.Accepted, before.First, before.History}, []any{got.Accepted, got.First, got.History}); diff != "" || got.NodeUID != "uid-other" {
+		if diff := cmp.Diff([]any{before.Accepted, before.Reference, before.Recent, before.History}, []any{got.Accepted, got.Reference, got.Recent, got.History}); diff != "" || got.NodeUID != "uid-other" {
 			t.Errorf("%s: %s", got.NodeUID, diff)
 		}
 	})
 	t.Run("a boot with a device plugin that is not back yet keeps the number of devices", func(t *testing.T) {
 		_, got := step(t, all(booted, noDevices))
-		if got.Identity["Devices/amd.com/sf_vf"] != "8" || len(got.Absent) != 1 || !got.Absent[0].EndTime.Time.Equal(noon.Add(identity.AbsenceLimit)) {
+		if got.Identity["Devices/amd.com/sf_vf"] != "8" || len(got.Absent) != 1 || !got.Absent[0].EndTime.Time.Equal(noon.Add(plan.PluginPatience)) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -452,47 +490,50 @@ func TestNext(t *testing.T) {
 		}
 	})
 	t.Run("a new verification forgets the last attempt and keeps the accepted result", func(t *testing.T) {
-		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retried, s.Lost = 1, 1 })))
-		if got.Retried != 0 || got.Lost != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
+		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Lost = 1 })))
+		if got.Lost != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("a pass is accepted, and the epoch keeps its first", func(t *testing.T) {
+	t.Run("a pass is accepted, and extends the reference", func(t *testing.T) {
 		w, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel", From: "6.0.0", To: "6.1.0"}}
 		})))
-		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", UID: "uid-4", AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
+		want := &v1alpha1.AcceptedResult{Benchmark: "up-a-4", ResultPin: mustPin(w.benchmark), AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByPass, Peer: "b", Identity: w.verification.Status.Identity}
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
 		}
-		if got.First.Benchmark != "up-a-1" || got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
+		if len(got.Reference) != 3 || got.Reference[2].Rounds[p99] != "1005 1005 1005 1005 1005 1005" || got.Recent[2].Change != `Kernel was "6.0.0" and is "6.1.0"` || got.Recent[2].Levels[p99] != 1005 {
+			t.Errorf("%+v, %+v", got.Reference, got.Recent)
+		}
+		if got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
 			t.Errorf("%+v", got)
 		}
 		if len(got.History) != 3 || got.History[0].Benchmark != "up-a-4" || got.History[0].Outcome != v1alpha1.VerdictPass {
 			t.Errorf("history %+v", got.History)
 		}
 	})
-	t.Run("the first pass begins an epoch", func(t *testing.T) {
-		_, got := step(t, all(status(func(s *v1alpha1.LatencyVerificationStatus) { s.Accepted, s.First = nil, nil }), measured(metav1.ConditionTrue, v1alpha1.ReasonPass)))
-		if got.First == nil || got.First.Benchmark != "up-a-4" {
-			t.Errorf("first %v", got.First)
+	t.Run("the first pass begins a reference", func(t *testing.T) {
+		_, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), noReference))
+		if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-4" || got.Reference[0].BootID != "boot-2" || len(strings.Fields(string(got.Reference[0].Rounds[p99]))) != 10 {
+			t.Errorf("%+v", got.Reference)
 		}
 	})
 	t.Run("a fail accepts nothing", func(t *testing.T) {
 		_, got := step(t, measured(metav1.ConditionFalse, v1alpha1.ReasonFail))
-		if got.Accepted.Benchmark != "up-a-3" || got.First.Benchmark != "up-a-1" || got.History[0].Outcome != v1alpha1.VerdictFail {
+		if got.Accepted.Benchmark != "up-a-3" || len(got.Reference) != 2 || len(got.Recent) != 3 || got.History[0].Outcome != v1alpha1.VerdictFail {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("a second peer is asked for once, and the first fail is in the history", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), peerNotVerified))
-		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.VerdictFail || got.Retried != 0 {
+		if got.SuspectPeer != "b" || got.History[0].Outcome != v1alpha1.VerdictFail {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("a retry is counted", func(t *testing.T) {
-		_, got := step(t, all(measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), retrying(2)))
-		if got.Retried != 1 || got.Lost != 0 || got.History[0].Outcome != v1alpha1.VerdictInconclusive {
+	t.Run("an inconclusive result is not measured again", func(t *testing.T) {
+		_, got := step(t, measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive))
+		if got.State != v1alpha1.VerificationInconclusive || got.Lost != 0 || got.History[0].Outcome != v1alpha1.VerdictInconclusive {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -512,10 +553,11 @@ func TestNext(t *testing.T) {
 		w, got := step(t, all(began(time.Hour), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
 		})))
-		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "up-a-4") || got.Lost != 0 || got.Retried != 0 {
+		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Lost != 0 {
 			t.Errorf("%+v", got)
 		}
-		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"}}
+		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"},
+			StartTime: &w.verification.Status.Benchmark.StartTime}
 		if diff := cmp.Diff(want, got.Setback); diff != "" {
 			t.Error(diff)
 		}
@@ -551,8 +593,8 @@ func TestNext(t *testing.T) {
 		if len(got.History) != 1 || got.History[0].Benchmark != "up-a-4" {
 			t.Errorf("history %+v", got.History)
 		}
-		if !needed(got, "up-a-3") || !needed(got, "up-a-1") || needed(got, "up-a-2") {
-			t.Error("the accepted and the first are kept, and others are not")
+		if !needed(got, "uid-3") || needed(got, "uid-1") || needed(got, "uid-2") || needed(got, "up-a-3") {
+			t.Error("the accepted one is kept, and others are not")
 		}
 	})
 	t.Run("trouble with the baseline is noted, and the node stays verified", func(t *testing.T) {

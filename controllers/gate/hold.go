@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -23,6 +24,10 @@ import (
 // maxPodName is the maximum length of a host name, because a pod's name becomes its host name.
 const maxPodName = 63
 
+// labelDrain is the label by which the drain of Cluster API skips a pod. Its drain ends only when a node has no other pod, and a hold pod
+// is created again as soon as it is gone.
+const labelDrain = "cluster.x-k8s.io/drain"
+
 // holdPodOf returns the hold pod of a node, which exists while the gate requests it: always Running, and Ready only while the node is
 // verified. The bench image's agent sleeps in it. Some operators look at its condition Ready, which waits for the condition that
 // this controller sets; others, such as NVIDIA's k8s-operator-libs, look at whether its containers are ready, which a readiness
@@ -31,6 +36,7 @@ const maxPodName = 63
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
 	labels := labelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
+	labels[labelDrain] = "skip"
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,7 +51,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			ReadinessGates:                []corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}},
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
-				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(v),
+				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(gate, v),
 				// No CPU: on a node that allocates whole CPUs, the smallest request would take a whole CPU from other pods.
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
@@ -62,12 +68,15 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 // the kernel that the container sees with the verified ones, if they are part of the identity: after a boot the kubelet
 // runs the container again, and it does not become ready, whether or not a manager runs. Neither changes while the container
 // runs, so that the probe need not run often.
-func probeOf(v *v1alpha1.LatencyVerification) *corev1.Probe {
+func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev1.Probe {
 	probe := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{pods.Agent, "unverified"}}},
 		PeriodSeconds: 3600,
 	}
-	if v.Status.State == v1alpha1.VerificationVerified {
+	switch {
+	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || v.Status.State != v1alpha1.VerificationVerified && !held(gate, v):
+		probe.Exec.Command[1] = "verified"
+	case v.Status.State == v1alpha1.VerificationVerified:
 		probe.Exec.Command[1] = "verified"
 		for _, key := range []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel} {
 			if value, ok := v.Status.Identity[string(key)]; ok {
@@ -87,6 +96,34 @@ func probes(pod *corev1.Pod) []string {
 	return pod.Spec.Containers[0].ReadinessProbe.Exec.Command
 }
 
+// ownsHoldPod reports whether a pod is the verification's to delete: the recorded hold pod, or one whose owner it is. Anyone who may create pods
+// can write an owner, which therefore proves nothing else.
+func ownsHoldPod(v *v1alpha1.LatencyVerification, pod *corev1.Pod) bool {
+	return pod != nil && (metav1.IsControlledBy(pod, v) || v.Status.HoldPod != nil && v.Status.HoldPod.UID == string(pod.UID))
+}
+
+// forged returns why a pod with the name of the hold pod is not the one that the gate created, as it created it; empty if it is. Of the
+// spec of a pod, only the image can change so that another program decides whether the pod is ready.
+func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
+	recorded := v.Status.HoldPod
+	switch {
+	case recorded == nil || recorded.UID != string(pod.UID):
+		return "the operator did not create it, or could not record that it did"
+	case !metav1.IsControlledBy(pod, v):
+		return "another client removed its owner"
+	case !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == want.Spec.Containers[0].Name && c.Image == recorded.Image
+	}):
+		return "another client changed its image"
+	}
+	for _, key := range []string{v1alpha1.LabelHold, v1alpha1.LabelGate, v1alpha1.LabelNode} {
+		if pod.Labels[key] != want.Labels[key] {
+			return "another client changed its label " + key
+		}
+	}
+	return ""
+}
+
 // holdSettled is how long a hold pod must run before the setback of earlier hold pods that ended is cleared.
 const holdSettled = 10 * time.Minute
 
@@ -104,9 +141,14 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	if err != nil {
 		return 0, err
 	}
+	if made, ok := r.held.Load(v.Name); ok && pod != nil && made.(v1alpha1.HoldPod).UID == string(pod.UID) {
+		v.Status.HoldPod = new(made.(v1alpha1.HoldPod))
+	}
 	if !asked {
-		v.Status.HoldPodSetback = nil
-		if pod != nil && metav1.IsControlledBy(pod, v) {
+		ours := ownsHoldPod(v, pod)
+		r.held.Delete(v.Name)
+		v.Status.HoldPod, v.Status.HoldPodSetback = nil, nil
+		if ours {
 			return 0, controllers.Delete(ctx, r.Client, pod)
 		}
 		return 0, nil
@@ -126,14 +168,16 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		again = resting(v.Status.HoldPodSetback, w.now)
 	}
 	switch {
-	case pod == nil && again > 0:
+	case pod == nil && (again > 0 || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.
 	case pod == nil:
 		// Its condition is set when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			err = refused("created", err)
 			return again, err
 		}
-	case !metav1.IsControlledBy(pod, v):
+		v.Status.HoldPod = &v1alpha1.HoldPod{UID: string(want.UID), Image: want.Spec.Containers[0].Image}
+		r.held.Store(v.Name, *v.Status.HoldPod)
+	case !ownsHoldPod(v, pod):
 		if again == 0 {
 			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s exists and does not belong to this gate; delete it", pod.Namespace, pod.Name))
 		}
@@ -141,20 +185,23 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	case pods.Ended(pod):
 		rest(v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("pod %s/%s ended: %s %s", pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message))
 		return again, controllers.Delete(ctx, r.Client, pod)
+	case forged(v, pod, want) != "":
+		rest(v1alpha1.ReasonHoldPodReplaced, fmt.Sprintf("pod %s/%s was deleted: %s", pod.Namespace, pod.Name, forged(v, pod, want)))
+		return again, controllers.Delete(ctx, r.Client, pod)
 	case again > 0 && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
 	case !slices.Equal(probes(pod), probes(want)):
 		// Its probe is for another state; the pod is created again when it is gone. If it cannot be deleted, its condition holds the
 		// node back.
 		var err error
 		if !v.Status.Free() {
-			err = r.holdCondition(ctx, pod, v)
+			err = r.holdCondition(ctx, pod, w.gate, v)
 		}
 		if err = cmp.Or(controllers.Delete(ctx, r.Client, pod), err); err != nil {
 			err = refused("deleted", err)
 		}
 		return again, err
 	default:
-		if err := r.holdCondition(ctx, pod, v); err != nil {
+		if err := r.holdCondition(ctx, pod, w.gate, v); err != nil {
 			err = refused("changed", err)
 			return again, err
 		}
@@ -182,10 +229,10 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 }
 
 // holdCondition sets the condition for which the pod's readiness waits.
-func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, v *v1alpha1.LatencyVerification) error {
+func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
 	status, reason := corev1.ConditionFalse, string(v.Status.State)
 	switch {
-	case v.Status.Free():
+	case v.Status.Free(), !held(gate, v):
 		status = corev1.ConditionTrue
 	case v.Status.State == v1alpha1.VerificationVerified:
 		reason = v1alpha1.ReasonNodeNotReady
@@ -195,8 +242,10 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, v *v
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })
 	now := metav1.Time{Time: r.Clock.Now()}
 	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: now}
+	from := ""
 	if i >= 0 {
 		before := pod.Status.Conditions[i]
+		from = fmt.Sprint(before.Status, " ", before.Reason)
 		if before.Status == status && before.Reason == reason {
 			return nil
 		}
@@ -212,5 +261,6 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, v *v
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting the condition of pod %s: %w", pod.Name, err)
 	}
+	log.FromContext(ctx).Info("condition of the hold pod", "object", pod.Namespace+"/"+pod.Name, "from", from, "to", fmt.Sprint(status, " ", reason))
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -40,6 +42,7 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 		}
 	}
 	conflict := b.publish(ctx, node)
+	b.tell(ctx, r.Recorder, node, v)
 	var again time.Duration
 	for _, m := range marks {
 		err, tried := b.outcomes[m]
@@ -69,6 +72,39 @@ var markNames = map[v1alpha1.NodeMark]string{
 	v1alpha1.MarkCondition: "condition " + v1alpha1.NodeConditionVerified,
 	v1alpha1.MarkLabel:     "label " + v1alpha1.NodeLabelVerified,
 	v1alpha1.MarkTaint:     "taint " + v1alpha1.NodeTaintUnverified,
+}
+
+// tell logs the marks that were written to a Node, given as it was before, and says on the Node when it is held back or released.
+func (b *publisher) tell(ctx context.Context, recorder events.EventRecorder, node *corev1.Node, v *v1alpha1.LatencyVerification) {
+	before, verified, failed := marksOf(node), v.Status.Verified(), false
+	for _, m := range marks {
+		err, tried := b.outcomes[m]
+		failed = failed || err != nil
+		if tried && err == nil {
+			log.FromContext(ctx).Info("mark written", "mark", markNames[m], "from", before.value(m), "to", b.p.value(m), "state", v.Status.State,
+				"because", verified.Reason, "message", verified.Message)
+		}
+	}
+	held := before.holdsBack() || before.taint != nil
+	if held == b.p.holdsBack() || failed || len(b.outcomes) == 0 {
+		return
+	}
+	notice := controllers.Notice{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonNodeReleased, Action: "Release", Related: v,
+		Message: fmt.Sprintf("released by LatencyGate %s: %s", v.Spec.GateName, verified.Message)}
+	if !held {
+		notice.Type, notice.Reason, notice.Action = corev1.EventTypeWarning, v1alpha1.ReasonNodeHeld, "Hold"
+		notice.Message = fmt.Sprintf("held back by LatencyGate %s until its latency is verified: %s", v.Spec.GateName, verified.Message)
+	}
+	controllers.Tell(ctx, recorder, node, notice)
+}
+
+// marksOf returns the marks that a Node has.
+func marksOf(node *corev1.Node) publication {
+	p := publication{condition: nodeCondition(node, v1alpha1.NodeConditionVerified), label: node.Labels[v1alpha1.NodeLabelVerified]}
+	if i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified }); i >= 0 {
+		p.taint = &node.Spec.Taints[i]
+	}
+	return p
 }
 
 // setbackOf returns the setback of a mark; nil if there is none.

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -118,7 +119,7 @@ func TestMarksAreIndependent(t *testing.T) {
 			api := makeNodeAPI(t, says(makeNode("a"), free))
 			api.refuses, api.drops = c.refuses, c.drops
 			clock := clocktesting.NewFakePassiveClock(noon)
-			r := &Verifications{Client: api, Live: api, Clock: clock}
+			r := &Verifications{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}
 			v := makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))
 			for try, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 				again, err := r.mark(t.Context(), api.node(t), v, held)
@@ -168,7 +169,7 @@ func TestContest(t *testing.T) {
 			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:taints":{}}}`)}, Time: at(0)}}
 	}), free))
 	clock := clocktesting.NewFakePassiveClock(noon)
-	r := &Verifications{Client: api, Live: api, Clock: clock}
+	r := &Verifications{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}
 	v := makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))
 	writes := 0
 	api.refuses = func(string) error { writes++; return nil }

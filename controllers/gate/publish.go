@@ -22,19 +22,36 @@ import (
 type publication struct {
 	// condition is nil if there should be none.
 	condition *corev1.NodeCondition
+	// regressed is the condition for tools that repair nodes; nil if there should be none.
+	regressed *corev1.NodeCondition
 	// label is empty if there should be none.
 	label string
 	// taint is nil if there should be none.
 	taint *corev1.Taint
 }
 
-// publicationOf returns the marks for a verification. While the node waits and is measured, the condition says why it is held
+// held reports whether a gate holds back the node of a verification while it is not verified.
+func held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
+	mode := gate.Spec.Enforcement.Mode
+	return mode != v1alpha1.EnforcementNone && (mode != v1alpha1.EnforcementChanges || !v.Status.AsFound)
+}
+
+// older reports whether a node was there before a gate.
+func older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
+	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
+}
+
+// publicationOf returns the marks for a verification: none for a node that is not held back whatever its state, so that nothing
+// mistakes it for one that is. While the node waits and is measured, the condition says why it is held
 // back, but not how far the measurement is, which would need one more write.
 func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
 	status := v.Status
+	verified := status.State == v1alpha1.VerificationVerified
+	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !verified && !held(gate, v) {
+		return publication{}
+	}
 	p := publication{condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
 	see := "see kubectl get latencyverifications.tailgate.dev " + v.Name + " -o wide"
-	verified := status.State == v1alpha1.VerificationVerified
 	switch status.State {
 	case v1alpha1.VerificationVerified:
 		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Verified().Reason, see
@@ -48,6 +65,10 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 		if len(status.Changed) > 0 {
 			p.condition.Message = identity.Sentence(status.Changed) + "; " + see
 		}
+	}
+	p.regressed = &corev1.NodeCondition{Type: v1alpha1.NodeConditionRegressed, Status: corev1.ConditionFalse, Reason: "NoConfirmedFail"}
+	if status.State == v1alpha1.VerificationFailed && status.FailConfirmed {
+		p.regressed.Status, p.regressed.Reason, p.regressed.Message = corev1.ConditionTrue, "ConfirmedFail", p.condition.Message
 	}
 	enforcement := gate.Spec.Enforcement
 	if enforcement.Label != nil {
@@ -93,12 +114,18 @@ func (p publication) value(mark v1alpha1.NodeMark) string {
 	return ""
 }
 
-func conditionPublished(node *corev1.Node, p publication) bool {
-	c := nodeCondition(node)
-	if c == nil || p.condition == nil {
-		return c == nil && p.condition == nil
+func conditionPublished(node *corev1.Node, p publication) bool { return len(p.conditions(node)) == 0 }
+
+// conditions returns the conditions in which a Node differs, by their types; nil is a condition that it should not have.
+func (p publication) conditions(node *corev1.Node) map[corev1.NodeConditionType]*corev1.NodeCondition {
+	wanted := map[corev1.NodeConditionType]*corev1.NodeCondition{v1alpha1.NodeConditionVerified: p.condition, v1alpha1.NodeConditionRegressed: p.regressed}
+	for kind, want := range wanted {
+		is := nodeCondition(node, kind)
+		if is == nil && want == nil || is != nil && want != nil && is.Status == want.Status && is.Reason == want.Reason && is.Message == want.Message {
+			delete(wanted, kind)
+		}
 	}
-	return c.Status == p.condition.Status && c.Reason == p.condition.Reason && c.Message == p.condition.Message
+	return wanted
 }
 
 func labelPublished(node *corev1.Node, p publication) bool {
@@ -109,9 +136,9 @@ func taintPublished(node *corev1.Node, p publication) bool {
 	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
 }
 
-// nodeCondition returns the condition that gates set; nil if there is none.
-func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
-	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })
+// nodeCondition returns a condition of a node; nil if there is none.
+func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
 	if i < 0 {
 		return nil
 	}
@@ -262,22 +289,28 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 	return written, err
 }
 
-// publishCondition writes the condition, which the API server merges by type with the conditions of the kubelet. If version is not
+// publishCondition writes the conditions, which the API server merges by type with those of the kubelet. If version is not
 // empty, it writes only to that version of the Node. It returns the resulting Node.
 func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
 	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || conditionPublished(node, b.p) {
 		return node, nil
 	}
-	var condition any = map[string]any{"type": v1alpha1.NodeConditionVerified, "$patch": "delete"}
-	if b.p.condition != nil {
-		new := b.p.condition.DeepCopy()
-		new.LastHeartbeatTime, new.LastTransitionTime = b.now, b.now
-		if before := nodeCondition(node); before != nil && before.Status == new.Status {
-			new.LastTransitionTime = before.LastTransitionTime
+	var all []any
+	for kind, want := range b.p.conditions(node) {
+		if want == nil {
+			all = append(all, map[string]any{"type": kind, "$patch": "delete"})
+			continue
 		}
-		condition = new
+		since := b.now
+		if before := nodeCondition(node, kind); before != nil && before.Status == want.Status {
+			since = before.LastTransitionTime
+		}
+		// The type leaves out an empty message, and the merge would keep the one before.
+		all = append(all, map[string]any{
+			"type": kind, "status": want.Status, "reason": want.Reason, "message": want.Message, "lastHeartbeatTime": b.now, "lastTransitionTime": since,
+		})
 	}
-	patch := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+	patch := map[string]any{"status": map[string]any{"conditions": all}}
 	if version != "" {
 		patch["metadata"] = map[string]any{"resourceVersion": version}
 	}

@@ -89,7 +89,7 @@ func TestPublishOrder(t *testing.T) {
 				if what == "metadata" {
 					metadata = c.then
 				}
-				node := says(makeNode("a"), publication{condition: c.then.condition, label: metadata.label, taint: metadata.taint})
+				node := says(makeNode("a"), publication{condition: c.then.condition, regressed: c.then.regressed, label: metadata.label, taint: metadata.taint})
 				node.ResourceVersion = "8"
 				*o.(*corev1.Node) = *node
 				return nil
@@ -179,5 +179,30 @@ func TestPublished(t *testing.T) {
 	}
 	if !published(makeNode("a"), publication{}) {
 		t.Error("nothing is said, as it should be")
+	}
+}
+
+// In mode Observe no state of a node marks it, and in mode EnforceChanges the state of a node that is as it was found does not, unless
+// it is verified.
+func TestModes(t *testing.T) {
+	all := []v1alpha1.VerificationState{"", v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
+	for _, mode := range []v1alpha1.EnforcementMode{"", v1alpha1.EnforcementAll, v1alpha1.EnforcementChanges, v1alpha1.EnforcementNone} {
+		for _, asFound := range []bool{false, true} {
+			for _, state := range all {
+				g := makeGate(func(g *v1alpha1.LatencyGate) {
+					g.Spec.Enforcement = v1alpha1.Enforcement{Mode: mode, Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: &v1alpha1.GateHoldPod{}}
+				})
+				v := makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.Status.State, v.Status.AsFound = state, asFound })
+				p, probe := publicationOf(g, v), probeOf(g, v).Exec.Command[1]
+				verified := state == v1alpha1.VerificationVerified
+				free := mode == v1alpha1.EnforcementNone || mode == v1alpha1.EnforcementChanges && asFound
+				if want := !verified && !free; p.holdsBack() != want || (p.taint != nil) != want || (p.label == "false") != want || (probe == "unverified") != want {
+					t.Errorf("mode %q, as found %t, state %q: %+v, probe %s, expected held back %t", mode, asFound, state, p, probe, want)
+				}
+				if marked := p.condition != nil; marked != (!free || verified && mode != v1alpha1.EnforcementNone) {
+					t.Errorf("mode %q, as found %t, state %q: marked is %t", mode, asFound, state, marked)
+				}
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 // lineup holds the input of the choice of the gate's next benchmarks.
@@ -34,6 +36,9 @@ type lineup struct {
 	fired, firedBefore time.Time
 	// closed is true when the window of fired has ended.
 	closed bool
+	// full are the nodes that have no room for the pod of a peer now, and unplaced those that are due by the schedule and have no room for
+	// their own, each with the reason; see place.
+	full, unplaced map[string]string
 }
 
 // start is a node to be measured, with its peer.
@@ -63,8 +68,8 @@ func standings(all []v1alpha1.LatencyVerification) map[string]v1alpha1.Verificat
 type choice struct {
 	// starts are the benchmarks to create now.
 	starts []start
-	// due are the nodes that are due by the schedule: they become unverified now.
-	due []*v1alpha1.LatencyVerification
+	// due are the nodes that are due by the schedule, with the peers that have room for them: they become unverified now.
+	due []start
 	// waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	waiting map[string]string
 	// unmeasurable are the names of those that cannot be measured until a user acts, and overlong of those that have waited for
@@ -105,8 +110,9 @@ type obstacle struct {
 // the slots that no other node waits for. It is deterministic, and its only side effect is to add the chosen nodes to l.busy.
 func choose(l lineup) choice {
 	c := choice{waiting: map[string]string{}}
-	free := int(l.gate.Spec.MaxParallel) - l.measuring
+	free := l.gate.Spec.Parallel(len(l.verifications)) - l.measuring
 	peers := l.peers()
+	peers.full = slices.Collect(maps.Keys(l.full))
 	var queue []*v1alpha1.LatencyVerification
 	for _, v := range l.verifications {
 		if v.Status.State == v1alpha1.VerificationUnverified {
@@ -229,19 +235,24 @@ func (l lineup) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacle {
 }
 
 // due returns at most most nodes that were last measured before the schedule was last due, the longest ago first, each of which has a
-// peer. It adds them and their peers to l.busy.
-func (l lineup) due(most int, p peers) []*v1alpha1.LatencyVerification {
-	var all []*v1alpha1.LatencyVerification
+// peer with room. It adds them and their peers to l.busy, and those without such a peer to l.unplaced.
+func (l lineup) due(most int, p peers) []start {
+	var all []start
 	for _, v := range l.outdated(l.fired) {
 		if len(all) == most {
 			break
 		}
-		if len(v.Status.MarkSetbacks) > 0 {
-			continue // It could not be held back for its turn.
+		if len(v.Status.MarkSetbacks) > 0 || l.unplaced[v.Spec.NodeName] != "" {
+			continue // It could not be held back for its turn, or not be measured.
 		}
-		if peer, _, ok := p.of(v); ok && !l.busy[v.Spec.NodeName] {
+		peer, verified, ok := p.of(v)
+		switch {
+		case l.busy[v.Spec.NodeName], !ok:
+		case l.full[peer] != "":
+			l.unplaced[v.Spec.NodeName] = l.full[peer] // There is no peer with room.
+		default:
 			l.busy[v.Spec.NodeName], l.busy[peer] = true, true
-			all = append(all, v)
+			all = append(all, start{v, peer, verified})
 		}
 	}
 	return all
@@ -289,6 +300,8 @@ func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 type peers struct {
 	verified, others []string
 	busy             map[string]bool
+	// full are nodes without room for a peer, which come last.
+	full []string
 	// passing are nodes that cannot be peers now because of something that passes by itself.
 	passing []hindered
 }
@@ -337,23 +350,28 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
 
-// of chooses the peer of a node. Peers with which a measurement made no progress come last, verified peers come before others, and
-// among these the peer of the accepted result comes first, because its results compare best; otherwise the next node by name is
-// chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is not used again.
+// of chooses the peer of a node. Peers without room come last. Of the others, peers with which a measurement made no progress come last,
+// verified peers come before others, and among these the peers of the reference come first, because a pair of nodes differs from another;
+// otherwise the next node by name is chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is
+// not used again.
 func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
+	var failed []string
 	if v.Status.Setback != nil {
-		if name, verified, ok := p.without(v, v.Status.Setback.Peers); ok {
-			return name, verified, true
+		failed = v.Status.Setback.Peers
+	}
+	for _, avoided := range [][]string{slices.Concat(p.full, failed), p.full, nil} {
+		if name, verified, ok = p.without(v, avoided); ok {
+			break
 		}
 	}
-	return p.without(v, nil)
+	return name, verified, ok
 }
 
 // without chooses the peer of a node among the nodes that are not in avoided.
 func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name string, verified, ok bool) {
-	usual := ""
+	usual := sessions.Peers(v.Status.Reference)
 	if v.Status.Accepted != nil {
-		usual = v.Status.Accepted.Peer
+		usual = append(usual, v.Status.Accepted.Peer)
 	}
 	fits := func(name string) bool {
 		return name != v.Spec.NodeName && name != v.Status.SuspectPeer && !p.busy[name] && !slices.Contains(avoided, name)
@@ -362,8 +380,10 @@ func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name 
 		names    []string
 		verified bool
 	}{{p.verified, true}, {p.others, false}} {
-		if _, found := slices.BinarySearch(list.names, usual); found && fits(usual) {
-			return usual, list.verified, true
+		for _, name := range usual {
+			if _, found := slices.BinarySearch(list.names, name); found && fits(name) {
+				return name, list.verified, true
+			}
 		}
 		begin, _ := slices.BinarySearch(list.names, v.Spec.NodeName)
 		for i := range list.names {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -33,8 +34,10 @@ func says(node *corev1.Node, p publication) *corev1.Node {
 	if p.label != "" {
 		node.Labels[v1alpha1.NodeLabelVerified] = p.label
 	}
-	if p.condition != nil {
-		node.Status.Conditions = append(node.Status.Conditions, *p.condition)
+	for _, c := range []*corev1.NodeCondition{p.condition, p.regressed} {
+		if c != nil {
+			node.Status.Conditions = append(node.Status.Conditions, *c)
+		}
 	}
 	return node
 }
@@ -55,14 +58,14 @@ func started(c choice) []string {
 func waitingSince(d time.Duration) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) {
 		unverified(v1alpha1.ReasonNewNode)(v)
-		v.Status.LastTransitionTime, v.Status.Accepted, v.Status.First = at(d), nil, nil
+		v.Status.LastTransitionTime, v.Status.Accepted, v.Status.Reference = at(d), nil, nil
 	}
 }
 
 func TestChooseStarts(t *testing.T) {
 	waits, verified := waitingSince(time.Minute), in(v1alpha1.VerificationVerified)
 	parallel := func(n int32) func(*v1alpha1.LatencyGate) {
-		return func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = n }
+		return func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(n)) }
 	}
 	node := func(name string, change func(*corev1.Node)) func(*lineup) {
 		return func(l *lineup) { change(l.nodes[name]) }
@@ -232,14 +235,15 @@ func TestChooseDue(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = c.parallel })
+			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(c.parallel)) })
 			l := makeLineup(g, c.verifications...)
 			l.fired = ago(2 * time.Hour)
 			if c.change != nil {
 				c.change(&l)
 			}
 			var got []string
-			for _, v := range choose(l).due {
+			for _, turn := range choose(l).due {
+				v := turn.verification
 				got = append(got, v.Spec.NodeName)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -280,7 +284,7 @@ func TestChooseKeepsNodesApart(t *testing.T) {
 					}
 					all = append(all, v)
 				}
-				got := choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = slots }), all...))
+				got := choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(slots)) }), all...))
 				seen := map[string]bool{}
 				for _, s := range got.starts {
 					for _, name := range []string{s.verification.Spec.NodeName, s.peer} {
@@ -380,7 +384,7 @@ func TestPeersInAnyOrder(t *testing.T) {
 			all = append(all, makeVerification(name, waitingSince(time.Minute)))
 		}
 		slices.Reverse(all)
-		got := fmt.Sprint(started(choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = 2 }), all...))))
+		got := fmt.Sprint(started(choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(2)) }), all...))))
 		if want == "" {
 			want = got
 		}
@@ -441,7 +445,7 @@ func TestScheduleTooShort(t *testing.T) {
 	}
 	l := makeLineup(makeGate(), all...)
 	l.fired, l.firedBefore = noon, ago(5*time.Minute)
-	if got := choose(l); got.overdue != 18 || len(got.due) != 1 || got.due[0].Spec.NodeName != "n19" {
+	if got := choose(l); got.overdue != 18 || len(got.due) != 1 || got.due[0].verification.Spec.NodeName != "n19" {
 		t.Errorf("%d are overdue, and due are %v", got.overdue, got.due)
 	}
 	l = makeLineup(makeGate(), all...)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -23,8 +24,8 @@ func summarize(s *survey, chosen choice) {
 	for _, begun := range chosen.starts {
 		now[begun.verification.Spec.NodeName] = v1alpha1.VerificationMeasuring
 	}
-	for _, v := range chosen.due {
-		now[v.Spec.NodeName] = v1alpha1.VerificationUnverified
+	for _, turn := range chosen.due {
+		now[turn.verification.Spec.NodeName] = v1alpha1.VerificationUnverified
 	}
 	asked := identity.KeysOf(s.gate)
 	lines := make([]v1alpha1.NodeLine, 0, len(s.lineup.verifications)+len(s.missing))
@@ -56,7 +57,8 @@ func summarize(s *survey, chosen choice) {
 	}
 	status := &s.gate.Status
 	status.Nodes, status.NotVerified = count(lines), worst(lines)
-	status.Nodes.Unmeasurable = int32(len(chosen.unmeasurable))
+	status.Nodes.Unmeasurable, status.Nodes.Unplaced = int32(len(chosen.unmeasurable)), int32(len(s.lineup.unplaced))
+	s.pool()
 	s.gate.SetCondition(operational(s, chosen))
 	s.gate.SetCondition(passed(s))
 	standing.Publish(&status.Conditions, s.gate.Generation, s.lineup.now, standing.OfGate(s.gate))
@@ -122,8 +124,12 @@ func operational(s *survey, chosen choice) metav1.Condition {
 	troubled := setbacks(slices.Concat(s.lineup.verifications, s.retained))
 	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.unmeasurable, chosen.overlong
 	switch {
+	case s.settlesNever != "":
+		return no(v1alpha1.ReasonCannotSettle, "none of the %d nodes can be measured, so that the gate does not hold them back; %s", len(s.missing), text.Shorten(s.settlesNever, 1024))
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
+	case s.unsettled != nil:
+		return *s.unsettled
 	case s.refused != "":
 		return no(v1alpha1.ReasonVerificationRefused, "%s", text.Shorten(s.refused, 1024))
 	case len(troubled) > 0:
@@ -134,6 +140,10 @@ func operational(s *survey, chosen choice) metav1.Condition {
 		return no(v1alpha1.ReasonNodesUnmeasurable, "%d of %d nodes cannot be measured; %s: %s", len(unmeasurable), s.gate.Status.Nodes.Total, unmeasurable[0], chosen.waiting[unmeasurable[0]])
 	case len(overlong) > 0:
 		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), waitLimit, overlong[0], chosen.waiting[overlong[0]])
+	case len(s.lineup.unplaced) > 0 && s.lineup.now.Sub(s.lineup.fired) > waitLimit:
+		first := slices.Min(slices.Collect(maps.Keys(s.lineup.unplaced)))
+		return no(v1alpha1.ReasonNoRoom, "%d nodes have been due by the schedule for more than %s, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
+			len(s.lineup.unplaced), waitLimit, first, text.Shorten(s.lineup.unplaced[first], 1024))
 	case chosen.overdue > 0:
 		return no(v1alpha1.ReasonScheduleTooShort,
 			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.overdue)
@@ -145,7 +155,14 @@ func operational(s *survey, chosen choice) metav1.Condition {
 	if missing := s.missingLabel(); missing != "" {
 		return no(v1alpha1.ReasonLabelMissing, "spec.identity.labels: no node of the gate has label %s, so that its change is not noticed; correct its name, or set it on the nodes", missing)
 	}
-	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, "the gate handles every selected node")
+	message := "the gate handles every selected node"
+	switch s.gate.Spec.Enforcement.Mode {
+	case v1alpha1.EnforcementNone:
+		message += "; it holds none back: spec.enforcement.mode is Observe"
+	case v1alpha1.EnforcementChanges:
+		message += "; it holds back only nodes that changed: spec.enforcement.mode is EnforceChanges"
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, message)
 }
 
 // missingLabel returns the first label of the identity that no node of the gate has; empty if there is none.
@@ -215,6 +232,8 @@ func passed(s *survey) metav1.Condition {
 	switch limit := s.gate.Spec.MaxUnverified; {
 	case n.Failed > 0:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "%d of %d nodes failed%s", n.Failed, n.Total, first)
+	case meta.IsStatusConditionTrue(s.gate.Status.Conditions, v1alpha1.ConditionChangeShifted):
+		return is(metav1.ConditionFalse, v1alpha1.ReasonChangeShifted, "%s", meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionChangeShifted).Message)
 	case limit != nil && notVerified > *limit:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonTooManyUnverified, "%d of %d nodes are not verified, and maxUnverified is %d%s", notVerified, n.Total, *limit, first)
 	case notVerified > 0 && notVerified == s.away:
@@ -235,5 +254,5 @@ func passed(s *survey) metav1.Condition {
 // gateNotices derives events from changes of the conditions. Waiting causes no event.
 func gateNotices(old, g *v1alpha1.LatencyGate) []controllers.Notice {
 	known := slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown })
-	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionOperational, v1alpha1.ConditionPassed)
+	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionOperational, v1alpha1.ConditionPassed, v1alpha1.ConditionChangeShifted)
 }

@@ -108,7 +108,7 @@ func TestSummarizeWhatJustHappened(t *testing.T) {
 	a, b, c := makeVerification("a", unverified(v1alpha1.ReasonNewNode)), makeVerification("b"), makeVerification("c", unverified(v1alpha1.ReasonNewNode))
 	s := &survey{gate: makeGate()}
 	s.lineup.verifications = []*v1alpha1.LatencyVerification{a, b, c}
-	summarize(s, choice{starts: []start{{a, "d", true}}, due: []*v1alpha1.LatencyVerification{b}, waiting: map[string]string{"c": "others are measured first"}})
+	summarize(s, choice{starts: []start{{a, "d", true}}, due: []start{{verification: b}}, waiting: map[string]string{"c": "others are measured first"}})
 	want := []v1alpha1.NodeLine{
 		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because"},
 		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules pass"},

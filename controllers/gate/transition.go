@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,7 +47,6 @@ const (
 	eventDue       nodeEvent = "ScheduleDue"
 	eventStarted   nodeEvent = "Started"
 	eventRefused   nodeEvent = "BenchmarkRefused"
-	eventRetry     nodeEvent = "Retry"
 	eventOtherPeer nodeEvent = "SecondPeer"
 	eventHeldUp    nodeEvent = "HeldUp"
 	eventLost      nodeEvent = "Lost"
@@ -76,12 +76,12 @@ type statusField string
 // The fields.
 const (
 	fieldBenchmark     statusField = "benchmark"
-	fieldRetried       statusField = "retried"
 	fieldLost          statusField = "lost"
 	fieldSuspectPeer   statusField = "suspectPeer"
 	fieldSetback       statusField = "setback"
 	fieldChanged       statusField = "changed"
 	fieldAcceptRefused statusField = "acceptRefused"
+	fieldAsFound       statusField = "asFound"
 	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, and markSetbacks, which is about the Node.
 	fieldAll statusField = "all but number, retained, markSetbacks"
 )
@@ -91,7 +91,7 @@ var (
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
 	concluded      = []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
 	// tries are the fields that are cleared when a verification ends or begins.
-	tries = []statusField{fieldBenchmark, fieldRetried, fieldLost, fieldSuspectPeer, fieldSetback}
+	tries = []statusField{fieldBenchmark, fieldLost, fieldSuspectPeer, fieldSetback}
 )
 
 // transitions are all transitions; docs/gates.md shows this table.
@@ -99,8 +99,8 @@ var transitions = []transition{
 	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
 		resets: slices.Concat(tries, []statusField{fieldAcceptRefused}), counts: fieldChanged},
 	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified, resets: []statusField{fieldAll}},
-	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
-	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
+	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused, fieldAsFound})},
+	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused, fieldAsFound})},
 	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 	{event: eventDue, when: "the schedule requests it", from: concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged})},
@@ -110,13 +110,11 @@ var transitions = []transition{
 		resets: []statusField{fieldBenchmark}, counts: fieldSetback},
 	{event: eventLost, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark}, counts: fieldLost},
-	{event: eventRetry, when: "the verdict is Inconclusive, and a retry is left", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldRetried},
-	{event: eventOtherPeer, when: "the verdict is Fail, the peer is not verified, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []statusField{fieldChanged})},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, resets: tries},
-	{event: eventUndecided, when: "nothing can be concluded, and no retry is left", from: measuringOnly, to: v1alpha1.VerificationInconclusive, resets: tries},
+	{event: eventUndecided, when: "nothing can be concluded", from: measuringOnly, to: v1alpha1.VerificationInconclusive, resets: tries},
 	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified,
 		resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 }
@@ -170,8 +168,6 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	switch f {
 	case fieldBenchmark:
 		status.Benchmark = nil
-	case fieldRetried:
-		status.Retried = 0
 	case fieldLost:
 		status.Lost = 0
 	case fieldSuspectPeer:
@@ -182,6 +178,8 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 		status.Changed = nil
 	case fieldAcceptRefused:
 		status.AcceptRefused = nil
+	case fieldAsFound:
+		status.AsFound = false
 	case fieldAll:
 		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks}
 	}
@@ -192,17 +190,18 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusFie
 	switch f {
 	case fieldBenchmark:
 		status.Benchmark = h.benchmark
-	case fieldRetried:
-		status.Retried++
 	case fieldLost:
 		status.Lost++
 	case fieldSuspectPeer:
 		status.SuspectPeer = h.suspect
 	case fieldChanged:
-		status.Changed = h.changed
+		status.Changed, status.AsFound = h.changed, status.AsFound && len(h.changed) == 0
 	case fieldSetback:
 		status.Setback = setback(status.Setback, h.reason, h.message, h.now)
 		if b := status.Benchmark; b != nil {
+			if status.Setback.StartTime == nil {
+				status.Setback.StartTime = &b.StartTime
+			}
 			peers := slices.DeleteFunc(slices.Clone(status.Setback.Peers), func(p string) bool { return p == b.Peer })
 			peers = slices.Insert(peers, 0, b.Peer)
 			status.Setback.Peers = peers[:min(len(peers), maxSetbackPeers)]
@@ -250,15 +249,19 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	}
 	switch s.event {
 	case eventPassed:
-		status.Accepted = w.accepted(w.benchmark, status.Benchmark.Peer, v1alpha1.AcceptedByPass)
-		status.First = cmp.Or(status.First, status.Accepted)
+		status.Accepted = w.accepted(status.History[0], v1alpha1.AcceptedByPass)
+		w.extend(&status)
 	case eventAccepted:
-		result := find(status.History, w.verification.Annotations[v1alpha1.AnnotationAccept])
-		status.Accepted = w.accepted(w.named, result.Peer, v1alpha1.AcceptedByHand)
-		status.First = status.Accepted
+		status.Accepted = w.accepted(*acceptable(w.verification), v1alpha1.AcceptedByHand)
+		// A user decides that the latency is right: nothing before counts.
+		status.Reference, status.Recent = nil, nil
+		w.remember(&status, status.Accepted.Peer)
+		w.extend(&status)
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
+	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.confirmed || status.FailConfirmed && s.event != eventFailed)
 	if s.event.begins() {
+		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && older(w.node, w.gate)
 		if status.NodeUID != string(w.node.UID) {
 			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
 		}
@@ -415,10 +418,11 @@ func (w *world) retention() *v1alpha1.Retention {
 		"spec.nodeSelector of LatencyGate %s does not select the node; state and baselines are kept until %s (spec.releaseAfter); to release it at once: kubectl delete latencyverifications.tailgate.dev %s", w.gate.Name)
 }
 
-// accepted returns a benchmark as the accepted result, with the present identity of the node.
-func (w *world) accepted(b *v1alpha1.LatencyBenchmark, peer string, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
+// accepted returns a result of the history as the accepted one, with the present identity of the node.
+func (w *world) accepted(result v1alpha1.VerificationResult, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
 	return &v1alpha1.AcceptedResult{
-		Benchmark: b.Name, UID: string(b.UID), AcceptanceTime: metav1.Time{Time: w.now}, By: by, Peer: peer, Identity: w.verification.Status.Identity,
+		Benchmark: result.Benchmark, ResultPin: result.ResultPin, AcceptanceTime: metav1.Time{Time: w.now}, By: by, Peer: result.Peer,
+		Identity: w.verification.Status.Identity,
 	}
 }
 
@@ -431,14 +435,36 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	if err != nil {
 		return err
 	}
+	pin, err := pinOf(w.benchmark)
+	if err != nil {
+		return err
+	}
 	status.LastMeasurementTime = &metav1.Time{Time: w.now}
+	w.remember(status, status.Benchmark.Peer)
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: status.Benchmark.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
-		Peer: status.Benchmark.Peer, IdentitySHA256: digest,
+		Peer: status.Benchmark.Peer, IdentitySHA256: digest, ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
 	})
+	if s := w.benchmark.Status.Summary; s != nil {
+		status.History[0].P50, status.History[0].P99 = s.P50, s.P99
+	}
 	status.History = status.History[:min(len(status.History), int(w.gate.Spec.HistoryLimit))]
 	return nil
+}
+
+// ratio returns the highest estimate of the rules that compare latencies with a baseline; empty if there is none.
+func ratio(verdict *v1alpha1.Verdict) string {
+	highest, found := 0.0, ""
+	if verdict == nil {
+		return found
+	}
+	for _, r := range verdict.Rules {
+		if value, err := strconv.ParseFloat(r.Estimate, 64); err == nil && r.Baseline != nil && r.Unit == "Nanoseconds" && value > highest {
+			highest, found = value, r.Estimate
+		}
+	}
+	return found
 }
 
 // reportedChecks are the checks of an endpoint's proof that describe its NIC and Onload.

@@ -26,7 +26,7 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 		v.Generation = 3
 		s := &v.Status
 		s.Benchmark = &v1alpha1.VerificationBenchmark{Name: "up-a-4", Peer: "b"}
-		s.Retried, s.Lost, s.SuspectPeer = 1, 1, "c"
+		s.Lost, s.SuspectPeer = 1, "c"
 		s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Message: "why", Count: 1}
 		s.HoldPodSetback = &v1alpha1.Setback{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
 		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
@@ -41,9 +41,9 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 func TestTransitions(t *testing.T) {
 	values := func(s v1alpha1.LatencyVerificationStatus) map[statusField]any {
 		return map[statusField]any{
-			fieldBenchmark: s.Benchmark, fieldRetried: s.Retried, fieldLost: s.Lost, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
+			fieldBenchmark: s.Benchmark, fieldLost: s.Lost, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
 			fieldChanged: s.Changed, fieldAcceptRefused: s.AcceptRefused, "holdPodSetback": s.HoldPodSetback, "accepted": s.Accepted,
-			"first": s.First, "history": s.History, "retained": s.Retained, "number": s.Number, "markSetbacks": s.MarkSetbacks,
+			"reference": s.Reference, "recent": s.Recent, "history": s.History, "retained": s.Retained, "number": s.Number, "markSetbacks": s.MarkSetbacks,
 		}
 	}
 	empty, seen := values(v1alpha1.LatencyVerificationStatus{}), map[nodeEvent]bool{}
@@ -182,4 +182,63 @@ func TestDocumentedTransitions(t *testing.T) {
 	}
 	want = strings.ReplaceAll(want, "|  |", "| |")
 	docs.CheckTable(t, filepath.Join("..", ".."), "gates.md", "controllers/gate", want)
+}
+
+// A node is as its gate found it from its first verification, if it was there before, until it changes. Neither a result nor a request
+// nor a new gate makes it so again.
+func TestAsFound(t *testing.T) {
+	before := func(w *world) {
+		w.node.CreationTimestamp = metav1.NewTime(w.gate.CreationTimestamp.Add(-time.Hour))
+		w.verification.Status = v1alpha1.LatencyVerificationStatus{}
+	}
+	found := func(w *world) { w.verification.Status.AsFound = true }
+	cases := map[string]struct {
+		change []func(*world)
+		want   bool
+	}{
+		"new to the gate, and there before": {[]func(*world){before}, true},
+		"new, and joined later": {[]func(*world){before, func(w *world) {
+			w.node.CreationTimestamp = metav1.NewTime(w.gate.CreationTimestamp.Add(time.Second))
+		}}, false},
+		"nothing happens": {[]func(*world){found}, true},
+		"a new measurement is requested": {[]func(*world){found, func(w *world) {
+			w.verification.Annotations[v1alpha1.AnnotationVerify] = ""
+		}}, true},
+		"it failed":                 {[]func(*world){found, measured(metav1.ConditionFalse, v1alpha1.ReasonFail)}, true},
+		"another boot":              {[]func(*world){found, func(w *world) { w.node.Status.NodeInfo.BootID = "boot-2" }}, false},
+		"the Node is created again": {[]func(*world){found, func(w *world) { w.node.UID = "other" }}, false},
+		"the Node is deleted":       {[]func(*world){found, func(w *world) { w.node = nil }}, false},
+		"the gate is created again": {[]func(*world){func(w *world) { w.gate.UID = "other" }}, false},
+		"a change that was seen":    {[]func(*world){func(w *world) { w.verification.Status.State = v1alpha1.VerificationUnverified }}, false},
+		"another machine of its name": {[]func(*world){found, func(w *world) {
+			w.node.UID, w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID = "other", "one", "two"
+		}}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.change...)
+			status, err := w.next(decide(w))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status.AsFound != c.want {
+				t.Errorf("as found is %t in state %s", status.AsFound, status.State)
+			}
+		})
+	}
+}
+
+func TestRatio(t *testing.T) {
+	rules := []v1alpha1.RuleVerdict{
+		{Unit: "Nanoseconds", Estimate: "20000"},
+		{Unit: "Nanoseconds", Estimate: "1.02", Baseline: new(int64(1))},
+		{Unit: "Nanoseconds", Estimate: "1.1", Baseline: new(int64(1))},
+		{Unit: "Messages", Estimate: "7", Baseline: new(int64(1))},
+		{Unit: "Nanoseconds", Baseline: new(int64(1))},
+	}
+	for got, want := range map[string]string{ratio(nil): "", ratio(&v1alpha1.Verdict{Rules: rules}): "1.1", ratio(&v1alpha1.Verdict{Rules: rules[:1]}): ""} {
+		if got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
 }

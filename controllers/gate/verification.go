@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 // Verifications reconciles LatencyVerifications.
@@ -41,8 +43,8 @@ type Verifications struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Judge judges a finished benchmark's results by criteria, which need not be its own, and writes nothing.
-	Judge func(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error)
+	// Measured returns the rounds of a finished benchmark that the relative rules of criteria compare, and the boot ID of its client's node.
+	Measured func(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error)
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
 	Activity *metrics.Activity
 	// Image is the image of hold pods, and PullPolicy is its pull policy.
@@ -55,6 +57,9 @@ type Verifications struct {
 	Refusals *Refusals
 
 	contests contests
+	// held are the hold pods that this manager created, by the names of their verifications: if the status could not be written after
+	// that, it is written later.
+	held sync.Map
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch
@@ -75,6 +80,9 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	ctx = controllers.With(ctx, "gate", v.Spec.GateName, "node", v.Spec.NodeName)
+	old := v.DeepCopy()
+	controllers.SettleTimes(&v.Status, r.Clock.Now())
 	world, gates, err := r.observe(ctx, v)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -89,6 +97,9 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	s := decide(world)
 	log.FromContext(ctx).V(1).Info("decided", "event", s.event, "reason", s.reason, "message", s.message)
+	if s.reason != "" {
+		ctx = controllers.With(ctx, "event", s.event, "why", s.reason)
+	}
 	switch s.event {
 	case eventReleased:
 		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
@@ -96,7 +107,6 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	case eventGone:
 		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	}
-	old := v.DeepCopy()
 	if v.Status, err = world.next(s); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -145,9 +155,14 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 		}
 	}
 	// A user may write any text into the annotation; the client fails for a text that cannot be a name.
-	if name := v.Annotations[v1alpha1.AnnotationAccept]; find(v.Status.History, name) != nil {
-		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, name); err != nil {
+	if result := acceptable(v); result != nil {
+		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
+		}
+		if w.named != nil {
+			if err := r.observeSession(ctx, w, w.named); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	w.baselineTrouble, err = r.baselineTrouble(ctx, w)
@@ -192,55 +207,26 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	if w.edited || !b.Finished() {
 		return nil
 	}
-	drifts := mayDrift(b, status)
-	// The peers matter only for a Fail, also in the comparison with the first result, and need a list of all nodes.
-	if drifts || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) {
-		if err := r.observePeers(ctx, w); err != nil {
-			return err
-		}
-	}
-	// An object that has the accepted name now either has been there all the time, or is another one with another UID.
-	if w.replaced, err = r.replaced(ctx, w); err != nil {
+	if err := r.observeSession(ctx, w, b); err != nil {
 		return err
 	}
-	if drifts {
-		gate := b.Spec.Criteria.DeepCopy()
-		compareWith(gate, *status.First, status.Benchmark.Peer)
-		if w.drift, err = r.Judge(ctx, b, gate); err != nil {
-			return fmt.Errorf("judging %s against the first of its epoch: %w", b.Name, err)
-		}
+	// The other nodes matter for a Fail, and for the first session of a node.
+	if meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) || len(status.Reference) == 0 && w.measured != nil {
+		return r.observePeers(ctx, w)
 	}
 	return nil
 }
 
-// replaced returns the name of the accepted or the first result on which the current benchmark's verdict is based, if the
-// benchmark of that name is not the one that was accepted; otherwise it returns an empty string.
-func (r *Verifications) replaced(ctx context.Context, w *world) (string, error) {
-	status := w.verification.Status
-	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
-		if result == nil || !restsOn(w.benchmark, *result) && (result != status.First || !mayDrift(w.benchmark, status)) {
-			continue
-		}
-		b, err := controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark)
-		if err != nil {
-			return "", err
-		}
-		if b == nil || string(b.UID) != result.UID {
-			return result.Benchmark, nil
-		}
+// observeSession reads the rounds of a finished benchmark if the gate compares nodes with themselves.
+func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha1.LatencyBenchmark) (err error) {
+	criteria := w.gate.Spec.Template.Spec.Criteria
+	if criteria.BaselineAccepted() == nil || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
+		return nil
 	}
-	return "", nil
-}
-
-// restsOn reports whether a benchmark is compared with a result.
-func restsOn(b *v1alpha1.LatencyBenchmark, result v1alpha1.AcceptedResult) bool {
-	return b.Spec.Criteria.BaselineBenchmark() == result.Benchmark
-}
-
-// mayDrift reports whether a benchmark passed in comparison with an accepted result that is not the first of its epoch.
-func mayDrift(b *v1alpha1.LatencyBenchmark, s v1alpha1.LatencyVerificationStatus) bool {
-	return meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionPassed) && s.Accepted != nil && s.First != nil &&
-		restsOn(b, *s.Accepted) && !restsOn(b, *s.First)
+	if w.measured, w.bootID, err = r.Measured(ctx, b, criteria); err != nil {
+		return fmt.Errorf("reading the rounds of %s: %w", b.Name, err)
+	}
+	return nil
 }
 
 // observePeers determines whether the current peer is verified, and whether there is another peer.
@@ -254,6 +240,9 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	own, standing := map[string]bool{}, standings(verifications.Items)
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
+		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
+			w.others = append(w.others, sessions.OfNode(v))
+		}
 		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name && v.Status.Retained == nil
 	}
 	current := w.verification.Status.Benchmark.Peer
@@ -265,32 +254,29 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	return nil
 }
 
-// baselineTrouble describes a defect of the results with which the next result is compared. It reads them from the cache, because
-// the verdict itself reads them live.
+// baselineTrouble describes a defect of the result with which the next result is compared. It reads it from the cache, because
+// the verdict itself reads it live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
-	status := w.verification.Status
-	if status.Accepted == nil || status.First == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
+	accepted := w.verification.Status.Accepted
+	if accepted == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
 		return "", nil
 	}
-	for _, result := range []*v1alpha1.AcceptedResult{status.Accepted, status.First} {
-		b := &v1alpha1.LatencyBenchmark{}
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: w.gate.Spec.Namespace, Name: result.Benchmark}, b)
-		switch {
-		case apierrors.IsNotFound(err):
-			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted; accept another result: annotation %s",
-				result.Benchmark, v1alpha1.AnnotationAccept), nil
-		case err == nil && string(b.UID) != result.UID:
-			return fmt.Sprintf("LatencyBenchmark %s, with which results are compared, was deleted and created again; accept another result: annotation %s",
-				result.Benchmark, v1alpha1.AnnotationAccept), nil
-		case err != nil:
-			return "", fmt.Errorf("getting LatencyBenchmark %s: %w", result.Benchmark, err)
-		}
-		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed); c != nil && c.Reason == v1alpha1.ReasonResultsMissing {
-			return fmt.Sprintf("stored results of LatencyBenchmark %s, with which results are compared, were deleted or changed; accept another result: annotation %s",
-				result.Benchmark, v1alpha1.AnnotationAccept), nil
-		}
+	b := &v1alpha1.LatencyBenchmark{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: w.gate.Spec.Namespace, Name: accepted.Benchmark}, b)
+	trouble := ""
+	switch c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed); {
+	case apierrors.IsNotFound(err):
+		trouble = "LatencyBenchmark %s, with which results are compared, was deleted"
+	case err != nil:
+		return "", fmt.Errorf("getting LatencyBenchmark %s: %w", accepted.Benchmark, err)
+	case string(b.UID) != accepted.UID:
+		trouble = "LatencyBenchmark %s, with which results are compared, was deleted and created again"
+	case c != nil && c.Reason == v1alpha1.ReasonResultsMissing:
+		trouble = "stored results of LatencyBenchmark %s, with which results are compared, were deleted or changed"
+	default:
+		return "", nil
 	}
-	return "", nil
+	return fmt.Sprintf(trouble+"; accept another result: annotation %s", accepted.Benchmark, v1alpha1.AnnotationAccept), nil
 }
 
 // report writes the status, once, if it changed, then sends events and removes the annotation that the step processed.
@@ -300,6 +286,7 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 			return fmt.Errorf("writing the status: %w", err)
 		}
 	}
+	logState(ctx, old, v)
 	controllers.Send(r.Recorder, v, notices(old, v, s)...)
 	consumed := consumed(s)
 	if consumed == "" {
@@ -311,6 +298,20 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 		return fmt.Errorf("removing annotation %s: %w", consumed, err)
 	}
 	return nil
+}
+
+// logState logs a change of a node's state, of its reason, or of the reason why its verification is only kept.
+func logState(ctx context.Context, old, v *v1alpha1.LatencyVerification) {
+	of := func(v *v1alpha1.LatencyVerification) (state, reason, message string) {
+		if kept := v.Status.Retained; kept != nil {
+			return "Retained", kept.Reason, kept.Message
+		}
+		return string(v.Status.State), v.Status.Verified().Reason, v.Status.Verified().Message
+	}
+	from, before, _ := of(old)
+	if to, reason, message := of(v); from != to || before != reason {
+		log.FromContext(ctx).Info("state of the node", "from", from, "to", to, "because", reason, "message", message)
+	}
 }
 
 // consumed returns the annotation that a step processed; empty if there is none.
@@ -358,6 +359,7 @@ const (
 // SetupWithManager registers the controller. A verification is reconciled when it, its benchmarks or its hold pod change, when its
 // node changes in a way that matters to a gate, and when the gate's spec changes.
 func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
 	for _, index := range []struct {
 		object client.Object
 		field  string
@@ -400,18 +402,20 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 // sameNode reports whether a node is unchanged as far as it matters to a gate: its identity, whether it can be measured, and the
 // marks on it.
 func sameNode(a, b *corev1.Node) bool {
-	conditions := func(n *corev1.Node) [2]corev1.NodeCondition {
-		var pair [2]corev1.NodeCondition
+	conditions := func(n *corev1.Node) [3]corev1.NodeCondition {
+		var all [3]corev1.NodeCondition
 		for _, c := range n.Status.Conditions {
 			kept := corev1.NodeCondition{Status: c.Status, Reason: c.Reason, Message: c.Message}
 			switch c.Type {
 			case corev1.NodeReady:
-				pair[0].Status = c.Status
+				all[0].Status = c.Status
 			case v1alpha1.NodeConditionVerified:
-				pair[1] = kept
+				all[1] = kept
+			case v1alpha1.NodeConditionRegressed:
+				all[2] = kept
 			}
 		}
-		return pair
+		return all
 	}
 	info := func(n *corev1.Node) [6]string {
 		i := n.Status.NodeInfo

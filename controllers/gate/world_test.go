@@ -1,20 +1,27 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
 // The worlds of the tests derive from a fixed one at noon: node a of gate up was verified with peer b by
 // benchmark up-a-3, after up-a-1 began its epoch, and nothing has changed since.
+
+// p99 is the value that the gate compares.
+const p99 = "default/udp-64/p99"
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
@@ -26,7 +33,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 	g := &v1alpha1.LatencyGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "uid-gate", CreationTimestamp: metav1.NewTime(ago(24 * time.Hour))},
 		Spec: v1alpha1.LatencyGateSpec{
-			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"role": "fast"}}, Namespace: "perf", MaxParallel: 1, HistoryLimit: 3,
+			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"role": "fast"}}, Namespace: "perf", MaxParallel: new(intstr.FromInt32(1)), HistoryLimit: 3,
 			ReleaseAfter: metav1.Duration{Duration: time.Hour},
 			Identity: v1alpha1.GateIdentity{
 				Keys:   []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel, v1alpha1.IdentityDevices},
@@ -47,6 +54,7 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 			}},
 		},
 	}
+	g.Status.Spread = []v1alpha1.SessionSpread{{Of: p99, Nodes: 20, Differences: 40, PartsPerMillion: 10_000}}
 	for _, change := range changes {
 		change(g)
 	}
@@ -82,11 +90,18 @@ func makeVerification(node string, changes ...func(*v1alpha1.LatencyVerification
 		Status: v1alpha1.LatencyVerificationStatus{
 			State: v1alpha1.VerificationVerified, Conditions: verifiedBecause(v1alpha1.ReasonPassed, "all 2 rules pass"), LastTransitionTime: at(time.Hour),
 			NodeUID: "uid-" + node, GateUID: "uid-gate", Identity: current, Number: 3, LastMeasurementTime: at(time.Hour),
-			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", UID: "uid-3", AcceptanceTime: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
-			First:    &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-1", UID: "uid-1", AcceptanceTime: *at(9 * time.Hour), By: v1alpha1.AcceptedByHand, Peer: "b", Identity: current},
+			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, AcceptanceTime: *at(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
+			Reference: []v1alpha1.ReferenceSession{
+				{Benchmark: "up-" + node + "-1", Time: *at(9 * time.Hour), BootID: "boot-0", Peer: "b", Rounds: map[string]v1alpha1.SessionRounds{p99: "1000 1010 990 1000 1010 990 1000 1010 990 1000 1010 990"}},
+				{Benchmark: "up-" + node + "-3", Time: *at(time.Hour), BootID: "boot-1", Peer: "b", Rounds: map[string]v1alpha1.SessionRounds{p99: "1000 1010 990 1000 1010 990"}},
+			},
+			Recent: []v1alpha1.MeasuredSession{
+				{Time: *at(9 * time.Hour), BootID: "boot-0", Peer: "b", Levels: map[string]int64{p99: 1000}},
+				{Time: *at(time.Hour), BootID: "boot-1", Peer: "b", Change: "Kernel was \"6.0.0\" and is \"6.1.0\"", Levels: map[string]int64{p99: 1000}},
+			},
 			History: []v1alpha1.VerificationResult{
-				{Benchmark: "up-" + node + "-3", CompletionTime: *at(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
-				{Benchmark: "up-" + node + "-2", CompletionTime: *at(2 * time.Hour), Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
+				{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, CompletionTime: *at(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: mustDigest(current)},
+				{Benchmark: "up-" + node + "-2", ResultPin: v1alpha1.ResultPin{UID: "uid-2"}, CompletionTime: *at(2 * time.Hour), Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: mustDigest(map[string]string{"BootID": "boot-0"})},
 			},
 		},
 	}
@@ -107,6 +122,14 @@ func mustDigest(value any) string {
 		panic(err)
 	}
 	return digest
+}
+
+func mustPin(b *v1alpha1.LatencyBenchmark) v1alpha1.ResultPin {
+	pin, err := pinOf(b)
+	if err != nil {
+		panic(err)
+	}
+	return pin
 }
 
 func makeWorld(changes ...func(*world)) *world {
@@ -138,6 +161,7 @@ func measured(passed metav1.ConditionStatus, reason string) func(*world) {
 		b := w.benchmark
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "10 of 10 runs"))
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, passed, reason, "p99 says so"))
+		w.measured, w.bootID = sessions.Measured{p99: slices.Repeat([]stats.Observation{stats.Exact(1005)}, 10)}, "boot-2"
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -143,7 +145,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 		w.blocked[running.Number] = blocker{v1alpha1.ReasonBenchmarkRefused, fmt.Sprintf("the API server refuses LatencyBenchmark %s: %v", child.Name, err)}
 		return nil
 	}
-	if why, ok := w.obstacle(child); ok {
+	if why, ok := w.obstacle(running.Number, child); ok {
 		w.blocked[running.Number] = why
 		return nil
 	}
@@ -159,7 +161,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 }
 
 // obstacle returns why a benchmark with the name of a pair's benchmark cannot be used for the pair, and whether there is a reason.
-func (w *world) obstacle(child *v1alpha1.LatencyBenchmark) (blocker, bool) {
+func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) (blocker, bool) {
 	owner := metav1.GetControllerOf(child)
 	switch {
 	case !child.DeletionTimestamp.IsZero(), owner != nil && owner.Kind == kind && owner.Name == w.matrix.Name && owner.UID != w.matrix.UID:
@@ -167,8 +169,31 @@ func (w *world) obstacle(child *v1alpha1.LatencyBenchmark) (blocker, bool) {
 	case !metav1.IsControlledBy(child, w.matrix):
 		return blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
 			"LatencyBenchmark %s exists and does not belong to this matrix; delete it, or give the matrix another name", child.Name)}, true
+	case !w.measures(number, child):
+		return blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
+			"LatencyBenchmark %s does not measure its pair as the template says: another client created it; delete it", child.Name)}, true
 	}
 	return blocker{}, false
+}
+
+// measures reports whether a benchmark measures a pair as the template says. Its owner does not show that, because any author can write it;
+// criteria, priority and suspend may differ until they are updated.
+func (w *world) measures(number int32, child *v1alpha1.LatencyBenchmark) bool {
+	got, want, p := child.Spec, w.matrix.Spec.Template.Spec, w.pair(number)
+	if len(ranges(&want)) > 0 {
+		want = w.makeChild(number).Spec
+	}
+	for _, end := range []struct {
+		placement *v1alpha1.EndpointPlacement
+		node      string
+	}{{got.Placement.Client, p.ClientNode}, {got.Placement.Server, p.ServerNode}} {
+		if end.placement == nil || end.placement.NodeName != end.node {
+			return false
+		}
+	}
+	got.Placement.Client, got.Placement.Server = want.Placement.Client, want.Placement.Server
+	got.Criteria, got.Priority, got.Suspend = want.Criteria, want.Priority, want.Suspend
+	return reflect.DeepEqual(got, want) || equality.Semantic.DeepEqual(got, want)
 }
 
 // claim gives a place to a pair, unless the API server shows that it is measured, which the cache did not show yet.
@@ -181,7 +206,7 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	}
 	w.children[number-1] = nil
 	if err == nil {
-		if _, ok := w.obstacle(child); !ok {
+		if _, ok := w.obstacle(number, child); !ok {
 			running.UID = string(child.UID)
 			w.children[number-1] = child
 		}
@@ -207,7 +232,7 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	if err != nil {
 		return fmt.Errorf("getting the benchmark of pair %d: %w", number, err)
 	}
-	if _, ok := w.obstacle(child); ok {
+	if _, ok := w.obstacle(number, child); ok {
 		return nil
 	}
 	w.children[number-1] = child

@@ -25,6 +25,7 @@ func TestMakeChild(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	want := w.matrix.Spec.Template.Spec.DeepCopy()
+	want.Criteria.JudgedTogether = 6
 	want.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "d"}}
 	want.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}, CPUs: 4}
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {
@@ -98,11 +99,18 @@ func TestObstacle(t *testing.T) {
 		"it is another benchmark's": {func(b *v1alpha1.LatencyBenchmark) {
 			b.OwnerReferences[0].Name, b.OwnerReferences[0].UID = "y", "uid-y"
 		}, v1alpha1.OutcomeNameTaken},
+		"it measures another server":   {func(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.Server.NodeName = "node-z" }, v1alpha1.OutcomeNameTaken},
+		"it measures another client":   {func(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.Client.NodeName = "node-z" }, v1alpha1.OutcomeNameTaken},
+		"it measures any server":       {func(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.Server = nil }, v1alpha1.OutcomeNameTaken},
+		"it measures fewer rounds":     {func(b *v1alpha1.LatencyBenchmark) { b.Spec.Rounds = 1 }, v1alpha1.OutcomeNameTaken},
+		"it measures other traffic":    {func(b *v1alpha1.LatencyBenchmark) { b.Spec.Workload.MessageSizes = []int32{1} }, v1alpha1.OutcomeNameTaken},
+		"it has fewer CPUs":            {func(b *v1alpha1.LatencyBenchmark) { b.Spec.Placement.CPUs = 2 }, v1alpha1.OutcomeNameTaken},
+		"its criteria are not updated": {func(b *v1alpha1.LatencyBenchmark) { b.Spec.Criteria, b.Spec.Priority, b.Spec.Suspend = nil, 9, true }, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(withChild(1, c.change))
-			why, found := w.obstacle(w.child(1))
+			why, found := w.obstacle(1, w.child(1))
 			if found != (c.want != "") || why.reason != c.want {
 				t.Errorf("%t %+v, want %q", found, why, c.want)
 			}

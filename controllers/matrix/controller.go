@@ -73,7 +73,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// The garbage collector deletes the pairs' benchmarks by their owner references.
 		return ctrl.Result{}, nil
 	}
+	ctx = controllers.With(ctx, "matrix", req.String())
 	old := m.DeepCopy()
+	controllers.SettleTimes(&m.Status, r.Clock.Now())
 	world, err := r.observe(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -99,6 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // SetupWithManager registers the controller. A matrix is reconciled when it or the benchmark of a pair changes, while it is not
 // accepted when a node changes, and when its baseline, or a matrix that has it as its baseline, changes.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexMatrix, matrixOf); err != nil {
 		return fmt.Errorf("indexing benchmarks by %s: %w", indexMatrix, err)
 	}

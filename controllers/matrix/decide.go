@@ -184,15 +184,18 @@ func (w *world) upToDate(number int32) bool {
 	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }
 
-// criteria returns the criteria of a pair: the template's, but if these name a matrix as the baseline, with its benchmark of the
-// same nodes in the same roles as the baseline. The result shares memory with the template.
+// criteria returns the criteria of a pair: the template's, which are judged together with those of all pairs. If these name a matrix as the
+// baseline, its benchmark of the same nodes in the same roles is the baseline. The result shares memory with the template.
 func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	own := w.matrix.Spec.Template.Spec.Criteria
-	if w.baseline == "" {
-		return own
+	if own == nil {
+		return nil
 	}
 	criteria := *own
-	criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: w.baselineName(number)}}
+	criteria.JudgedTogether = int32(len(w.pairs))
+	if w.baseline != "" {
+		criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: w.baselineName(number)}}}
+	}
 	return &criteria
 }
 

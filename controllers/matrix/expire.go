@@ -17,7 +17,7 @@ func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (tim
 	if !m.Finished() {
 		return 0, nil
 	}
-	why, again := controllers.Overdue(m.Spec.TTLSecondsAfterFinished, m.Status.CompletionTime, r.Clock.Now())
+	why, again := controllers.Overdue(m.Spec.TTLSecondsAfterFinished, m.CreationTimestamp, m.Status.CompletionTime, r.Clock.Now())
 	if why == "" {
 		return again, nil
 	}

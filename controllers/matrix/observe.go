@@ -126,7 +126,7 @@ func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
 	}
 	w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
 	for i := range list.Items {
-		if number, ok := numberOf(m, list.Items[i].Name); ok && number <= len(w.pairs) {
+		if number, ok := numberOf(m, list.Items[i].Name); ok && number <= len(w.pairs) && w.measures(int32(number), &list.Items[i]) {
 			w.children[number-1] = &list.Items[i]
 		}
 	}

@@ -50,7 +50,7 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	if err := r.Client.Status().Update(ctx, m); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	controllers.Send(r.Recorder, m, append(w.notices,
+	controllers.Tell(ctx, r.Recorder, m, append(w.notices,
 		controllers.ConditionNotices(old.Status.Conditions, m.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)...)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -19,8 +20,8 @@ const (
 	maxMessage = 1024
 )
 
-// judge updates the verdict and condition Passed. Each pair is judged by itself: if one pair fails, the matrix fails at once;
-// the matrix passes when all pairs pass.
+// judge updates the verdict and condition Passed. The matrix passes when all pairs pass. It fails as soon as a pair fails that is certain among
+// all pairs, by Hochberg's procedure: the probability that any pair whose values are within their limits makes it fail is that of one benchmark.
 func (w *world) judge() {
 	m := w.matrix
 	m.Status.Verdict = nil
@@ -53,10 +54,12 @@ func (w *world) judge() {
 	case verdict.Outcome == v1alpha1.VerdictPass:
 		state, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
 	default:
-		first := slices.IndexFunc(judged, func(c *v1alpha1.LatencyBenchmark) bool {
+		reason = v1alpha1.ReasonInconclusive
+		if first := slices.IndexFunc(judged, func(c *v1alpha1.LatencyBenchmark) bool {
 			return c.Status.Verdict.Outcome == v1alpha1.VerdictInconclusive
-		})
-		reason = meta.FindStatusCondition(judged[first].Status.Conditions, v1alpha1.ConditionPassed).Reason
+		}); first >= 0 {
+			reason = meta.FindStatusCondition(judged[first].Status.Conditions, v1alpha1.ConditionPassed).Reason
+		}
 	}
 	m.Status.Verdict = verdict
 	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
@@ -82,20 +85,25 @@ func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 }
 
 // merge merges the verdicts of pairs into one verdict; total is the number of all pairs, and ended of those that will have none. For each rule it has the line of the pair
-// with the worst outcome, and counts the cells of all pairs.
+// with the worst outcome, judged by itself, and counts the cells of all pairs.
 func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verdict {
 	merged := &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass, Rules: []v1alpha1.RuleVerdict{}}
 	count := map[v1alpha1.VerdictOutcome]int{}
 	rules := map[string]int{}
 	decided := ""
+	beyond := make([]stats.OneIn, total) // A pair that is not judged yet has no part in a Fail.
+	for i, child := range judged {
+		beyond[i] = stats.OneIn(child.Status.Verdict.BeyondOneIn)
+	}
+	failsAt, together := stats.Hochberg(beyond)
+	merged.BeyondOneIn = int64(together)
 	for _, child := range judged {
 		v := child.Status.Verdict
 		count[v.Outcome]++
 		if decided == "" || v.Outcome.Compare(merged.Outcome) > 0 {
 			merged.Outcome, decided = v.Outcome, child.Name+": "+v.Message
 		}
-		merged.Comparisons += v.Comparisons
-		merged.PassErrorOneIn, merged.FailErrorOneIn = v.PassErrorOneIn, v.FailErrorOneIn
+		merged.Comparisons, merged.Looks = merged.Comparisons+v.Comparisons, v.Looks
 		for _, rule := range v.Rules {
 			rule.Message = text.Shorten(child.Name+": "+rule.Message, maxMessage)
 			at, ok := rules[rule.Rule]
@@ -113,6 +121,10 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verd
 			}
 			line.Passed, line.Failed, line.Inconclusive = passed, failed, inconclusive
 		}
+	}
+	if merged.Outcome == v1alpha1.VerdictFail && failsAt == 0 {
+		merged.Outcome = v1alpha1.VerdictInconclusive
+		decided = fmt.Sprintf("no pair fails with enough certainty among %d; %s", total, decided)
 	}
 	merged.Message = text.Shorten(strings.TrimSuffix(tally(count, total, ended)+"; "+decided, "; "), maxMessage)
 	return merged

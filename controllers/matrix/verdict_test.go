@@ -81,8 +81,12 @@ func TestMerge(t *testing.T) {
 	if diff := cmp.Diff(want, got.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	if got.Comparisons != 4 || got.FailErrorOneIn != 20 || got.PassErrorOneIn != 20 {
-		t.Errorf("%d comparisons, errors one in %d and %d", got.Comparisons, got.PassErrorOneIn, got.FailErrorOneIn)
+	if got.Comparisons != 4 || got.BeyondOneIn != 1_000/6 {
+		t.Errorf("%d comparisons, one in %d", got.Comparisons, got.BeyondOneIn)
+	}
+	// A pair that fails by itself is not certain among a hundred.
+	if got := merge(w.judged(), 100, 0); got.Outcome != v1alpha1.VerdictInconclusive || !strings.Contains(got.Message, "no pair fails with enough certainty among 100") {
+		t.Errorf("%s: %s", got.Outcome, got.Message)
 	}
 }
 

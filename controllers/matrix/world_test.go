@@ -189,7 +189,7 @@ func judgedAs(outcome v1alpha1.VerdictOutcome, reason string) func(*v1alpha1.Lat
 			rule.Inconclusive = 1
 		}
 		b.Status.Verdict = &v1alpha1.Verdict{
-			Outcome: outcome, Message: rule.Message, Comparisons: 1, PassErrorOneIn: 20, FailErrorOneIn: 20, Rules: []v1alpha1.RuleVerdict{rule},
+			Outcome: outcome, Message: rule.Message, Comparisons: 1, BeyondOneIn: map[v1alpha1.VerdictOutcome]int64{v1alpha1.VerdictFail: 1_000}[outcome], Rules: []v1alpha1.RuleVerdict{rule},
 		}
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, reason, rule.Message))
 	}

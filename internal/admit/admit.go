@@ -61,6 +61,15 @@ func newDefinition(text []byte) (definition, error) {
 // Object processes a manifest as an API server that has this version of the kind does: it rejects unknown fields, fills in
 // the defaults, and checks the schema and its rules.
 func Object(ctx context.Context, u *unstructured.Unstructured) error {
+	return object(ctx, u, func(unknown []string) error { return fmt.Errorf("unknown fields: %s", strings.Join(unknown, ", ")) })
+}
+
+// Known does the same, but removes unknown fields.
+func Known(ctx context.Context, u *unstructured.Unstructured) error {
+	return object(ctx, u, func([]string) error { return nil })
+}
+
+func object(ctx context.Context, u *unstructured.Unstructured, refuse func(unknown []string) error) error {
 	define, ok := definitions[u.GetKind()]
 	if !ok {
 		return fmt.Errorf("there is no kind %.80q in this version", u.GetKind())
@@ -70,7 +79,9 @@ func Object(ctx context.Context, u *unstructured.Unstructured) error {
 		return fmt.Errorf("reading the definition of %s: %w", u.GetKind(), err)
 	}
 	if unknown := pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
-		return fmt.Errorf("unknown fields: %s", strings.Join(unknown, ", "))
+		if err := refuse(unknown); err != nil {
+			return err
+		}
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, d.structural)
 	defaulting.Default(u.Object, d.structural)

@@ -59,6 +59,9 @@ const (
 	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six, and both have to fit in
 	// a line together with Said.
 	maxWords = 400
+	// maxGreeted is how many connections may send their first line at the same time; maxRejected is how many rejected ones are
+	// logged, each in maxRejection bytes.
+	maxGreeted, maxRejected, maxRejection = 64, 16, 100
 	// helloTimeout bounds how long an unknown client may keep the server from accepting its own client.
 	helloTimeout = 2 * time.Second
 	// answerTimeout bounds how long the server may take to answer: it is longer than the time that a tool's server may take

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -80,6 +81,57 @@ func TestGreet(t *testing.T) {
 			t.Errorf("was answered %q", line)
 		}
 	})
+}
+
+// Strangers write little into the log that has to hold the result, and silent ones do not keep the client out.
+func TestStrangersAreBounded(t *testing.T) {
+	var log bytes.Buffer
+	e := server(t, "sleep")
+	e.Log = &log
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	address := net.IPv4(127, 0, 0, 29)
+	greeted := make(chan error, 1)
+	go func() {
+		l, err := e.awaitClient(ctx, address)
+		if err == nil {
+			l.conn.Close()
+		}
+		greeted <- err
+	}()
+	dial := func(first string) net.Conn {
+		for ctx.Err() == nil {
+			conn, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+			if err != nil {
+				continue
+			}
+			t.Cleanup(func() { conn.Close() })
+			if _, err := conn.Write([]byte(first)); err != nil {
+				t.Fatal(err)
+			}
+			return conn
+		}
+		t.Fatal("nothing listens")
+		return nil
+	}
+	for range 4 * maxRejected {
+		// It is rejected before the next one comes.
+		_, _ = io.Copy(io.Discard, dial(`{"verb":"hello","attempt":`+strings.Repeat("7", maxLine-100)+"}\n"))
+	}
+	// One after another, they would take a minute and more.
+	for range maxGreeted / 2 {
+		dial("")
+	}
+	dial(hello1 + "\n")
+	if err := <-greeted; err != nil {
+		t.Fatal(err)
+	}
+	if rejected := strings.Count(log.String(), "rejected"); rejected != maxRejected {
+		t.Errorf("%d lines of rejected strangers, want %d", rejected, maxRejected)
+	}
+	if log.Len() > 2*maxRejected*maxRejection {
+		t.Errorf("%d bytes of log: %.400s", log.Len(), log.String())
+	}
 }
 
 // readLine reads up to the end of a line, and fails if there is none.

@@ -251,7 +251,7 @@ var latencyArgs = []string{
 	"mitigations", "pti", "nopti", "kpti", "nospectre_v1", "nospectre_v2", "spectre_v2", "spectre_v2_user", "spectre_bhi",
 	"spec_store_bypass_disable", "l1tf", "mds", "tsx", "tsx_async_abort", "mmio_stale_data", "retbleed",
 	"gather_data_sampling", "reg_file_data_sampling", "srbds", "spec_rstack_overflow",
-	"clocksource", "tsc", "hpet", "nowatchdog", "nosoftlockup", "nmi_watchdog", "watchdog_thresh", "mce", "audit",
+	"clocksource", "tsc", "hpet", "nowatchdog", "nosoftlockup", "nmi_watchdog", "watchdog_thresh", "mce", "audit", "selinux",
 	"iommu", "intel_iommu", "amd_iommu", "iommu.", "pcie_aspm", "pcie_port_pm", "pci", "transparent_hugepage",
 	"rcupdate.", "rcutree.", "workqueue.", "onload.", "sfc.", "sfc_resource.",
 }

@@ -105,21 +105,58 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 	}
 	// If only the server knows the interface, the controller reads the address from this line.
 	e.logf("%s", result.ListenLine(own))
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
+	returned, cancel := context.WithCancel(ctx)
+	defer cancel()
+	greeted, failed := make(chan greeting), make(chan error, 1)
+	go func() { failed <- e.greetAll(returned, listener, greeted) }()
+	for rejected := 0; ; {
+		select {
+		case g := <-greeted:
+			if g.err == nil {
+				return g.link, nil
+			}
+			// Strangers must not fill the log, which has to hold the result.
+			if rejected++; rejected <= maxRejected {
+				e.logf("rejected %s: %s", g.conn.RemoteAddr(), line(g.err.Error(), maxRejection))
+			}
+		case err := <-failed:
 			if ctx.Err() != nil {
 				return nil, fail(v1alpha1.OutcomePeerUnreachable, "no client connected before the server's deadline%s", e.noCarrier(";"))
 			}
 			return nil, fmt.Errorf("waiting for the client: %w", err)
 		}
-		l := newLink(conn)
-		if err := l.greet(e.token(), e.Task.Run, e.Task.Attempt); err != nil {
-			e.logf("rejected %s: %v", conn.RemoteAddr(), err)
-			conn.Close()
-			continue
+	}
+}
+
+// greeting is a connection, with an error unless it is of the client of this run.
+type greeting struct {
+	*link
+	err error
+}
+
+// greetAll reads the first request of each connection, of maxGreeted at a time, so that silent strangers do not keep the client
+// out. It returns when the listener is closed.
+func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
+	places := make(chan struct{}, maxGreeted)
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
 		}
-		return l, nil
+		places <- struct{}{}
+		go func() {
+			defer func() { <-places }()
+			l := newLink(conn)
+			err := l.greet(e.token(), e.Task.Run, e.Task.Attempt)
+			if err != nil {
+				conn.Close()
+			}
+			select {
+			case greeted <- greeting{l, err}:
+			case <-ctx.Done():
+				conn.Close()
+			}
+		}()
 	}
 }
 

@@ -6,37 +6,55 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // newAccept returns the verb that makes a result the baseline of a node.
 func newAccept(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
-		Use:   "accept (GATE NODE | VERIFICATION) BENCHMARK",
+		Use:   "accept (GATE NODE | VERIFICATION) BENCHMARK | GATE -l SELECTOR",
 		Short: "Accept a result of a node manually: it becomes the baseline, and the node is verified",
 		Long: "Accept the result of a LatencyBenchmark that a LatencyGate created for a node, whatever its verdict. The result becomes\n" +
 			"the baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
-			"LatencyVerification GATE.NODE.\n\n" +
-			"The command waits until the operator has accepted or refused the result. It needs the rights to get and patch\n" +
-			"latencyverifications (ClusterRole tailgate-gate-operate).",
+			"LatencyVerification GATE.NODE. With --selector, the command accepts the last result of each node of the gate that has\n" +
+			"these labels and is Failed or Inconclusive.\n\n" +
+			"The command prints the result, and waits until the operator has accepted or refused the result. It needs the rights to get and\n" +
+			"patch latencyverifications (ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
 		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
-			"  " + name + " accept upgrade.node-a upgrade-node-a-3",
-		Args:              takes("a gate and a node, or a LatencyVerification, and then the name of a LatencyBenchmark", 2, 3),
+			"  " + name + " accept upgrade.node-a upgrade-node-a-3\n" +
+			"  " + name + " accept upgrade -l rack=r7",
+		Args:              o.takes("a gate and a node, or a LatencyVerification, and then the name of a LatencyBenchmark", 2, 3),
 		ValidArgsFunction: c.completeNames(1, verifications),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.selector != "" {
+				return o.each(cmd.Context(), args[0], func(api client.Client, v *v1alpha1.LatencyVerification) error {
+					if v.Status.State != v1alpha1.VerificationFailed && v.Status.State != v1alpha1.VerificationInconclusive || len(v.Status.History) == 0 {
+						return say(cmd.OutOrStdout(), "node %s is %s: nothing to accept\n", v.Spec.NodeName, v.Status.State)
+					}
+					return o.accept(cmd.Context(), api, v, v.Status.History[0].Benchmark, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				})
+			}
 			last := len(args) - 1
-			return o.accept(cmd.Context(), verificationName(args[:last]), args[last], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			api, v, err := o.verification(cmd.Context(), verificationName(args[:last]))
+			if err != nil {
+				return err
+			}
+			return o.accept(cmd.Context(), api, v, args[last], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.addTimeout(cmd)
+	o.addFlags(cmd)
 	return cmd
 }
 
@@ -44,21 +62,31 @@ func newAccept(c *cluster) *cobra.Command {
 func newVerify(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
-		Use:   "verify GATE NODE | VERIFICATION",
+		Use:   "verify GATE NODE | VERIFICATION | GATE -l SELECTOR",
 		Short: "Request a new measurement of a node by its LatencyGate",
 		Long: "Request a new measurement of a node by its LatencyGate. The gate holds the node back until it passes, as after an\n" +
-			"upgrade.\n\n" +
+			"upgrade. With --selector, the command requests it for each node of the gate that has these labels.\n\n" +
 			"The command waits until the operator has accepted the request, not until the node is measured: for this, use\n" +
 			"`" + name + " gate lgate/GATE --wait`. It needs the rights to get and patch latencyverifications\n" +
-			"(ClusterRole tailgate-gate-operate).",
-		Example:           "  " + name + " verify upgrade node-a",
-		Args:              takes("a gate and a node, or a LatencyVerification", 1, 2),
+			"(ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
+		Example:           "  " + name + " verify upgrade node-a\n  " + name + " verify upgrade -l rack=r7",
+		Args:              o.takes("a gate and a node, or a LatencyVerification", 1, 2),
 		ValidArgsFunction: c.completeNames(1, verifications),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.verify(cmd.Context(), verificationName(args), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			verify := func(api client.Client, v *v1alpha1.LatencyVerification) error {
+				return o.verify(cmd.Context(), api, v, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			if o.selector != "" {
+				return o.each(cmd.Context(), args[0], verify)
+			}
+			api, v, err := o.verification(cmd.Context(), verificationName(args))
+			if err != nil {
+				return err
+			}
+			return verify(api, v)
 		},
 	}
-	o.addTimeout(cmd)
+	o.addFlags(cmd)
 	return cmd
 }
 
@@ -74,19 +102,73 @@ func verificationName(args []string) string {
 type operator struct {
 	*cluster
 	timeout time.Duration
+	// selector selects nodes of a gate by the labels of their Nodes; empty: the arguments name one node.
+	selector string
 }
 
-func (o *operator) addTimeout(cmd *cobra.Command) {
+func (o *operator) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "labels of the Nodes whose nodes are meant, such as rack=r7; give only the gate then")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for the operator to process the request")
 }
 
-func (o *operator) accept(ctx context.Context, verification, benchmark string, stdout, stderr io.Writer) error {
-	if benchmark == "" {
-		return errors.New("BENCHMARK: name one of the node's LatencyBenchmarks")
+// takes checks the number of arguments: with a selector there is only the gate.
+func (o *operator) takes(what string, least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if o.selector != "" {
+			return takes("only a gate with --selector", 1, 1)(cmd, args)
+		}
+		return takes(what, least, most)(cmd, args)
 	}
-	api, v, err := o.verification(ctx, verification)
+}
+
+// errUnanswered is wrapped by the error of a request that the operator did not answer.
+var errUnanswered = errors.New("the operator has not answered")
+
+// each sends a request for each node of a gate whose Node the selector selects, one after the other, and returns all errors. It stops when
+// the operator does not answer.
+func (o *operator) each(ctx context.Context, gate string, request func(client.Client, *v1alpha1.LatencyVerification) error) error {
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	if err := o.checkTimeout(); err != nil {
+		return err
+	}
+	api, _, err := o.client()
 	if err != nil {
 		return err
+	}
+	if err := read(ctx, api, subject{gates, gates.key("", gate)}, &v1alpha1.LatencyGate{}); err != nil {
+		return err
+	}
+	nodes, all := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
+	if err := api.List(ctx, nodes, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	if err := api.List(ctx, all, client.MatchingFields{"spec.gateName": gate}); err != nil {
+		return fmt.Errorf("listing the LatencyVerifications of LatencyGate %s: %w", gate, err)
+	}
+	all.Items = slices.DeleteFunc(all.Items, func(v v1alpha1.LatencyVerification) bool {
+		return !slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == v.Spec.NodeName })
+	})
+	if len(all.Items) == 0 {
+		return fmt.Errorf("--selector: no node of LatencyGate %s has %s; see `kubectl get nodes --show-labels`", gate, selector)
+	}
+	var failed []error
+	for i := range all.Items {
+		err := request(api, &all.Items[i])
+		failed = append(failed, err)
+		if errors.Is(err, errUnanswered) {
+			break
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// accept makes a result of a node its baseline.
+func (o *operator) accept(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification, benchmark string, stdout, stderr io.Writer) error {
+	if benchmark == "" {
+		return errors.New("BENCHMARK: name one of the node's LatencyBenchmarks")
 	}
 	if byHand(v, benchmark) {
 		return say(stdout, "%s is already accepted manually: node %s is %s\n", benchmark, v.Spec.NodeName, v.Status.State)
@@ -95,15 +177,22 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 	for _, r := range v.Status.History {
 		known = append(known, r.Benchmark)
 	}
-	if !slices.Contains(known, benchmark) {
+	i := slices.Index(known, benchmark)
+	if i < 0 {
 		return fmt.Errorf("LatencyVerification %s has no result %s; it has %s", v.Name, benchmark, orNone(known))
 	}
-	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationAccept, benchmark, stderr)
+	result := v.Status.History[i]
+	if err := say(stdout, "%s", described(v, result)); err != nil {
+		return err
+	}
+	// The UID binds the request to the result that was just shown.
+	value := strings.TrimSuffix(benchmark+"/"+result.UID, "/")
+	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationAccept, value, stderr)
 	if err != nil {
 		return err
 	}
 	if !byHand(after, benchmark) {
-		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == benchmark {
+		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == value {
 			return fmt.Errorf("the operator refused it: %s", r.Message)
 		}
 		return fmt.Errorf("it is no longer accepted: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
@@ -111,17 +200,26 @@ func (o *operator) accept(ctx context.Context, verification, benchmark string, s
 	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
 
+// described returns a result, and the present identity of the node, as lines for the person who accepts it.
+func described(v *v1alpha1.LatencyVerification, r v1alpha1.VerificationResult) string {
+	var identity []string
+	for _, key := range slices.Sorted(maps.Keys(v.Status.Identity)) {
+		identity = append(identity, text.Printable(key+"="+v.Status.Identity[key], maxShown))
+	}
+	return fmt.Sprintf("%s: %s (%s) with peer %s, %s, UID %s\nnode %s: %s\n", r.Benchmark, r.Outcome, text.Printable(r.Reason, maxShown), r.Peer,
+		r.CompletionTime.UTC().Format(time.RFC3339), r.UID, v.Spec.NodeName, orNone(identity))
+}
+
+// maxShown is the largest length, in bytes, of a part of a result that is shown.
+const maxShown = 128
+
 // byHand reports whether a result was accepted manually and is the baseline.
 func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 	a := v.Status.Accepted
 	return v.Status.State == v1alpha1.VerificationVerified && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark
 }
 
-func (o *operator) verify(ctx context.Context, verification string, stdout, stderr io.Writer) error {
-	api, v, err := o.verification(ctx, verification)
-	if err != nil {
-		return err
-	}
+func (o *operator) verify(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification, stdout, stderr io.Writer) error {
 	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationVerify, "", stderr)
 	if err != nil {
 		return err
@@ -129,10 +227,17 @@ func (o *operator) verify(ctx context.Context, verification string, stdout, stde
 	return say(stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 }
 
+func (o *operator) checkTimeout() error {
+	if o.timeout <= 0 {
+		return fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
+	}
+	return nil
+}
+
 // verification reads a LatencyVerification.
 func (o *operator) verification(ctx context.Context, name string) (client.Client, *v1alpha1.LatencyVerification, error) {
-	if o.timeout <= 0 {
-		return nil, nil, fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
+	if err := o.checkTimeout(); err != nil {
+		return nil, nil, err
 	}
 	if name == "" || strings.Contains(name, "/") {
 		return nil, nil, fmt.Errorf("%q is not a name of a LatencyVerification: give GATE NODE, or GATE.NODE", name)
@@ -168,7 +273,7 @@ func (o *operator) ask(ctx context.Context, api client.Client, v *v1alpha1.Laten
 		if limited.Err() == nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("the operator has not answered within %s; is it running? `kubectl annotate %s %s %s-` withdraws the request", o.timeout, verifications.resource(), v.Name, annotation)
+		return nil, fmt.Errorf("%w within %s; is it running? `kubectl annotate %s %s %s-` withdraws the request", errUnanswered, o.timeout, verifications.resource(), v.Name, annotation)
 	}
 	return after, nil
 }

@@ -142,10 +142,12 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/namespaces/{namespace}/latencybenchmarks", func(w http.ResponseWriter, r *http.Request) {
 		s.list(w, r)
 	})
-	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates/{name}", func(w http.ResponseWriter, r *http.Request) {
-		object, found := s.gates[r.PathValue("name")]
-		s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencygates"}, r.PathValue("name"))
-	})
+	if s.benchmarks != nil || s.gates != nil { // otherwise the cluster does not have the kinds
+		mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates/{name}", func(w http.ResponseWriter, r *http.Request) {
+			object, found := s.gates[r.PathValue("name")]
+			s.object(w, object, found, schema.GroupResource{Group: "tailgate.dev", Resource: "latencygates"}, r.PathValue("name"))
+		})
+	}
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
 		object, found := s.configMaps[named(r)]
 		s.object(w, object, found, schema.GroupResource{Resource: "configmaps"}, r.PathValue("name"))
@@ -182,8 +184,14 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		}
 		s.answer(w, http.StatusOK, list)
 	})
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		s.answer(w, http.StatusOK, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			s.refuse(w, apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		found := slices.DeleteFunc(slices.Clone(s.nodes), func(n corev1.Node) bool { return !selector.Matches(labels.Set(n.Labels)) })
+		s.answer(w, http.StatusOK, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: found})
 	})
 	for path, kind := range map[string][2]string{
 		"/api/v1/pods": {"v1", "PodList"}, "/apis/scheduling.k8s.io/v1/priorityclasses": {"scheduling.k8s.io/v1", "PriorityClassList"},

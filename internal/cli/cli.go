@@ -60,13 +60,36 @@ func (e ended) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e
 
 func (e ended) Unwrap() error { return e.err }
 
-// Run executes a command line, given without the name of the program, and returns the exit code.
+// removesPods is the annotation of the verbs that remove pods after an interruption.
+const removesPods = "removes-pods"
+
+// endGrace is how long a verb may take to end after an interruption. A verb that computes, or reads a pipe, does not notice it.
+var endGrace = time.Second
+
+// Run executes a command line, given without the name of the program, and returns the exit code. It returns soon after the context
+// has ended, whatever the verb does.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := Command()
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(text.Writer(stdout))
 	root.SetErr(stderr)
-	verb, err := root.ExecuteContextC(ctx)
+	verb, _, err := root.Find(args)
+	if err != nil {
+		verb = root // Execute says what is wrong.
+	}
+	grace := endGrace
+	if verb.Annotations[removesPods] != "" {
+		grace += 2 * removalLimit
+	}
+	ending := make(chan error, 1)
+	go func() { ending <- root.ExecuteContext(ctx) }()
+	interrupted := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(interrupted) }) })()
+	select {
+	case err = <-ending:
+	case <-interrupted:
+		err = errors.New("interrupted")
+	}
 	if err == nil {
 		return 0
 	}
@@ -100,6 +123,7 @@ func Command() *cobra.Command {
 	root.AddCommand(
 		newAccept(cluster),
 		newAttempts(cluster),
+		newCalibrate(cluster),
 		newCompare(cluster),
 		newDoctor(cluster),
 		newExport(cluster),
@@ -220,6 +244,7 @@ func newMapper() meta.RESTMapper {
 	mapper.AddSpecific(network, network.GroupVersion().WithResource("network-attachment-definitions"),
 		network.GroupVersion().WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
 	mapper.Add(foreign.SriovNetworkNodeStateKind, meta.RESTScopeNamespace)
+	mapper.Add(foreign.ModuleKind, meta.RESTScopeNamespace)
 	mapper.Add(foreign.NodeResourceTopologyKind, meta.RESTScopeRoot)
 	return mapper
 }

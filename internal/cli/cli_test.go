@@ -3,12 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -172,6 +174,23 @@ func (s *apiServer) addMesh() {
 				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, LatencyType: "HalfRTT", Rounds: 1, Samples: 1_000, Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 4_250}}}}
 			}
 		})
+	}
+}
+
+// The first interruption ends a command that does not notice it, such as one that reads a pipe without a writer.
+func TestInterruptionEndsACommand(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := endGrace
+	endGrace = 0
+	t.Cleanup(func() { endGrace = before })
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var stderr strings.Builder
+	if code := Run(ctx, []string{"plan", "-f", pipe}, io.Discard, &stderr); code != 1 || stderr.String() != "kubectl tailgate: interrupted\n" {
+		t.Errorf("exit code %d, it said %q", code, &stderr)
 	}
 }
 

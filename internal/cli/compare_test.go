@@ -44,11 +44,14 @@ func TestCompare(t *testing.T) {
 			},
 			not: []string{"kernel.boot-id"},
 		},
-		"all of them":     {args: []string{"sweep", "after", "--all"}, want: []string{"kernel.release", "kernel.boot-id", "boot-client", "boot-client-2"}},
-		"of variants":     {args: []string{"sweep/default", "after"}, want: []string{"after against sweep/default, HalfRTT", "tcp-1 of default"}},
-		"with itself":     {args: []string{"sweep", "sweep"}, want: []string{"under conditions that are equal where they must be\n"}, not: []string{"DIFFERENT", "not complete"}},
-		"Markdown":        {args: []string{"sweep", "after", "-o", "markdown"}, want: []string{"## after against sweep", "| kernel.release | - | 6.6.0 | all ends | no |"}},
-		"comma-separated": {args: []string{"sweep", "after", "--output=csv"}, want: []string{"baseline,candidate,", "sweep,after,default,default,tcp-1,mean,Nanoseconds,1,1,5500,5500,1,,,,too few"}, not: []string{"kernel"}},
+		"all of them": {args: []string{"sweep", "after", "--all"}, want: []string{"kernel.release", "kernel.boot-id", "boot-client", "boot-client-2"}},
+		"of variants": {args: []string{"sweep/default", "after"}, want: []string{"after against sweep/default, HalfRTT", "tcp-1 of default"}},
+		"with itself": {args: []string{"sweep", "sweep"}, want: []string{"under conditions that are equal where they must be\n"}, not: []string{"DIFFERENT", "not complete"}},
+		"Markdown":    {args: []string{"sweep", "after", "-o", "markdown"}, want: []string{"## after against sweep", "| kernel.release | - | 6.6.0 | all ends | no |"}},
+		"ignored": {args: []string{"sweep", "after", "-o", "ignoreDifferences"},
+			want: []string{"ignoreDifferences:\n", `- kernelUpgrade  # kernel.release absent, then "6.6.0", at all ends`}, not: []string{"boot", "tcp-1"}},
+		"nothing to ignore": {args: []string{"sweep", "sweep", "-o", "ignoreDifferences"}, want: []string{"ignoreDifferences: []\n"}},
+		"comma-separated":   {args: []string{"sweep", "after", "--output=csv"}, want: []string{"baseline,candidate,", "sweep,after,default,default,tcp-1,mean,Nanoseconds,1,1,5500,5500,1,,,,too few"}, not: []string{"kernel"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

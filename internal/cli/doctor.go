@@ -32,7 +32,7 @@ func newDoctor(c *cluster) *cobra.Command {
 			"or the input is invalid, and 2 if there are only warnings.",
 		Example: "  " + name + " doctor\n" +
 			"  " + name + " doctor worker-1 worker-2 --network sriov/sf-vf -o json",
-		Annotations:       map[string]string{exitsByVerdict: "yes"},
+		Annotations:       map[string]string{exitsByVerdict: "yes", removesPods: "yes"},
 		ValidArgsFunction: d.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.nodes = args

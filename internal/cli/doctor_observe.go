@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -83,7 +84,11 @@ func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace s
 	if err := note("customresourcedefinitions", err); err != nil {
 		return o, image, err
 	}
-	if err := note("daemonsets", multusWorkloads(ctx, api, &o)); err != nil {
+	var suppliers []preflight.Supplier
+	if suppliers, err = multusWorkloads(ctx, api, &o); note("daemonsets", err) != nil {
+		return o, image, note("daemonsets", err)
+	}
+	if err := note("latencygates", intolerant(ctx, api, &o, suppliers, nodes.Items)); err != nil {
 		return o, image, err
 	}
 	if err := note("pods", podsOf(ctx, api, o.Nodes)); err != nil {
@@ -296,16 +301,57 @@ func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	return bytes.Equal(schema(a), schema(b))
 }
 
-// multusWorkloads finds the DaemonSets whose names contain multus.
-func multusWorkloads(ctx context.Context, api client.Client, o *doctor.Observed) error {
+// multusWorkloads finds the DaemonSets whose names contain multus, and returns all DaemonSets.
+func multusWorkloads(ctx context.Context, api client.Client, o *doctor.Observed) (all []preflight.Supplier, err error) {
 	list := &appsv1.DaemonSetList{}
 	if err := api.List(ctx, list); err != nil {
-		return err
+		return nil, err
 	}
 	for _, s := range list.Items {
+		all = append(all, preflight.OfDaemonSet(&s))
 		if strings.Contains(s.Name, "multus") {
 			o.Multus = append(o.Multus, doctor.Workload{Name: s.Namespace + "/" + s.Name, Ready: s.Status.NumberReady, Wanted: s.Status.DesiredNumberScheduled})
 		}
+	}
+	return all, nil
+}
+
+// intolerant finds, for each gate that taints nodes, the DaemonSets and the Modules of Kernel Module Management of its nodes that do not
+// tolerate the taint.
+func intolerant(ctx context.Context, api client.Client, o *doctor.Observed, suppliers []preflight.Supplier, nodes []corev1.Node) error {
+	gates := &v1alpha1.LatencyGateList{}
+	if err := api.List(ctx, gates); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if len(gates.Items) == 0 {
+		return nil
+	}
+	modules := &unstructured.UnstructuredList{}
+	modules.SetGroupVersionKind(foreign.ModuleKind.GroupVersion().WithKind(foreign.ModuleKind.Kind + "List"))
+	if err := api.List(ctx, modules); err != nil && !isAbsent(err) && !apierrors.IsNotFound(err) {
+		return err
+	}
+	for _, m := range modules.Items {
+		module, err := foreign.Decode[foreign.Module](m.Object)
+		if err != nil {
+			return err
+		}
+		suppliers = append(suppliers, preflight.OfModule(module))
+	}
+	for i := range gates.Items {
+		gate := &gates.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(&gate.Spec.NodeSelector)
+		taint := preflight.HeldBy(gate)
+		if err != nil || taint == nil {
+			continue
+		}
+		var own []*corev1.Node
+		for j := range nodes {
+			if selector.Matches(labels.Set(nodes[j].Labels)) {
+				own = append(own, &nodes[j])
+			}
+		}
+		o.Gates = append(o.Gates, doctor.Gate{Name: gate.Name, Intolerant: preflight.Intolerant(suppliers, own, *taint)})
 	}
 	return nil
 }

@@ -43,6 +43,8 @@ type ward struct {
 	networks []map[string]any
 	classes  []resourcev1.DeviceClass
 	slices   []resourcev1.ResourceSlice
+	gates    []v1alpha1.LatencyGate
+	modules  []map[string]any
 	// others are pods that are not inspect pods.
 	others []corev1.Pod
 	// become changes an inspect pod to its final state; nil: it succeeds.
@@ -111,6 +113,12 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /apis/apps/v1/deployments", func(http.ResponseWriter, *http.Request) { list("apps/v1", "DeploymentList", w.manager) })
 	mux.HandleFunc("GET /apis/apps/v1/daemonsets", func(http.ResponseWriter, *http.Request) {
 		list("apps/v1", "DaemonSetList", []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-multus-ds"}}})
+	})
+	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates", func(http.ResponseWriter, *http.Request) {
+		list("tailgate.dev/v1alpha1", "LatencyGateList", w.gates)
+	})
+	mux.HandleFunc("GET /apis/kmm.sigs.x-k8s.io/v1beta1/modules", func(http.ResponseWriter, *http.Request) {
+		list("kmm.sigs.x-k8s.io/v1beta1", "ModuleList", w.modules)
 	})
 	mux.HandleFunc("GET /apis/resource.k8s.io/v1/deviceclasses", func(http.ResponseWriter, *http.Request) {
 		list("resource.k8s.io/v1", "DeviceClassList", w.classes)
@@ -264,6 +272,38 @@ func TestDoctorLooksAndCleansUp(t *testing.T) {
 }
 
 // VFs that a driver of Dynamic Resource Allocation provides as an extended resource are checked like those of a device plugin.
+// The doctor names what would not run, or be unloaded, on nodes with the taint of their gate.
+func TestDoctorKnowsWhatAGatesTaintStops(t *testing.T) {
+	w := newWard()
+	for i := range w.nodes {
+		w.nodes[i].Labels = map[string]string{"latency": "gated"}
+	}
+	gate := v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "fast-nodes"}}
+	gate.Spec.NodeSelector.MatchLabels = map[string]string{"latency": "gated"}
+	free := *gate.DeepCopy()
+	free.Name = "without-taint"
+	gate.Spec.Enforcement.Taint = &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}
+	w.gates = []v1alpha1.LatencyGate{gate, free}
+	module := func(name, selects string) map[string]any {
+		return map[string]any{
+			"apiVersion": "kmm.sigs.x-k8s.io/v1beta1", "kind": "Module", "metadata": map[string]any{"namespace": "onload", "name": name},
+			"spec": map[string]any{"selector": map[string]any{"latency": selects}},
+		}
+	}
+	w.modules = []map[string]any{module("onload", "gated"), module("gpu", "other")}
+	code, stdout, _ := run(w.serve(t)...)
+	var found []string
+	for _, l := range diagnosed(t, stdout).Lines {
+		if l.Check == "gate-taint" {
+			found = append(found, l.Subject+" "+string(l.Level)+" "+l.Found)
+		}
+	}
+	want := []string{"fast-nodes warning these do not tolerate the gate's taint: DaemonSet kube-system/kube-multus-ds, Module onload/onload"}
+	if code != 2 || !slices.Equal(found, want) {
+		t.Errorf("exit code %d, got %q", code, found)
+	}
+}
+
 func TestDoctorKnowsDriversOfDevices(t *testing.T) {
 	claimed := func(w *ward) {
 		for i := range w.nodes {

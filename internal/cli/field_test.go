@@ -25,7 +25,7 @@ func TestField(t *testing.T) {
 			}
 			return map[string]string{"nodes": strings.Join(names, " ")}
 		}
-		u, err := readManifest(c.Path(), nil)
+		u, err := readManifest(c.Path(), nil, benchmarks, matrices)
 		if err == nil {
 			err = inNamespace(u, "current", false)
 		}

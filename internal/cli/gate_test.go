@@ -51,7 +51,7 @@ var (
 // waitsFor returns a change that makes the verdict of a benchmark wait for the results of another benchmark.
 func waitsFor(baseline string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: baseline}}
+		b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: baseline}}}
 		finish(metav1.ConditionUnknown, v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark "+baseline+", is not finished")(b)
 	}
 }

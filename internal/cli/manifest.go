@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,15 +18,25 @@ import (
 const stdinName = "-"
 
 // fileFlag adds the flag that names the manifest of a verb.
-func fileFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the LatencyBenchmark or LatencyMatrix; - is standard input")
+func fileFlag(cmd *cobra.Command, file *string, kinds ...*kind) {
+	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the "+kindNames(kinds)+"; - is standard input")
 	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json"); err != nil {
 		panic(err) // There is no such flag.
 	}
 }
 
-// readManifest reads the only LatencyBenchmark or LatencyMatrix of a file, without what an API server added to it.
-func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
+// kindNames lists kinds as in a sentence.
+func kindNames(kinds []*kind) string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// readManifest reads the only object of a file, which has one of the kinds, without what an API server added to it.
+func readManifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.Unstructured, error) {
 	content, err := readFile("--filename", file, stdin, maxManifest)
 	if err != nil {
 		return nil, err
@@ -35,13 +46,13 @@ func readManifest(file string, stdin io.Reader) (*unstructured.Unstructured, err
 		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
 	if len(objects) != 1 {
-		return nil, fmt.Errorf("%s has %d objects: give one LatencyBenchmark or LatencyMatrix, and apply the other objects with kubectl", file, len(objects))
+		return nil, fmt.Errorf("%s has %d objects: give one %s, and apply the other objects with kubectl", file, len(objects), kindNames(kinds))
 	}
 	u := objects[0]
 	switch {
-	case u.GetAPIVersion() != v1alpha1.GroupVersion.String() || u.GetKind() != benchmarks.name && u.GetKind() != matrices.name:
-		return nil, fmt.Errorf("%s has apiVersion %q, kind %q; expected %s, %s or %s",
-			file, u.GetAPIVersion(), u.GetKind(), v1alpha1.GroupVersion, benchmarks.name, matrices.name)
+	case u.GetAPIVersion() != v1alpha1.GroupVersion.String() || !slices.ContainsFunc(kinds, func(k *kind) bool { return k.name == u.GetKind() }):
+		return nil, fmt.Errorf("%s has apiVersion %q, kind %q; expected %s, %s",
+			file, u.GetAPIVersion(), u.GetKind(), v1alpha1.GroupVersion, kindNames(kinds))
 	case u.GetName() == "":
 		return nil, fmt.Errorf("%s: metadata.name: the %s has no name; add one", file, u.GetKind())
 	case len(u.GetOwnerReferences()) > 0:
@@ -72,8 +83,10 @@ const (
 
 // kindOf returns the kind of a manifest.
 func kindOf(u *unstructured.Unstructured) *kind {
-	if u.GetKind() == matrices.name {
-		return matrices
+	for _, k := range kinds() {
+		if k.name == u.GetKind() {
+			return k
+		}
 	}
 	return benchmarks
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,15 +15,18 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	gatecontroller "github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // newPlan returns the verb that shows what would be measured.
@@ -30,11 +34,12 @@ func newPlan(c *cluster) *cobra.Command {
 	p := &planner{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Show the runs, nodes, order and duration of a LatencyBenchmark or LatencyMatrix, without creating it",
+		Short: "Show the runs, nodes, order and duration of a LatencyBenchmark, LatencyMatrix or LatencyGate, without creating it",
 		Long: "Show the runs, nodes, order and duration of the LatencyBenchmark or LatencyMatrix of a file, and the problems that would\n" +
-			"prevent them, without creating it. The API server validates the file in a dry run, and the command checks the cluster\n" +
+			"prevent them, without creating it. For a LatencyGate, show which nodes it would measure at the same time, with which peers, and\n" +
+			"which nodes it would hold back. The API server validates the file in a dry run, and the command checks the cluster\n" +
 			"as the operator does, as far as you may read it. With --nodes, the command contacts no cluster: it reads the nodes from\n" +
-			"that file, and validates the LatencyBenchmark with its own definition of the kind.\n\n" +
+			"that file, and validates the object with its own definition of the kind.\n\n" +
 			"It exits with 1 if there is a problem.",
 		Example: "  " + name + " plan -f x2522.yaml\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml; " + name + " plan -f x2522.yaml --nodes nodes.yaml",
@@ -50,12 +55,12 @@ func newPlan(c *cluster) *cobra.Command {
 				return err
 			}
 			if o := planned.Obstacle; o != nil {
-				return fmt.Errorf("%s %s/%s would not be accepted now (%s): %s", planned.Kind, planned.Namespace, planned.Name, o.Reason, o.Message)
+				return fmt.Errorf("%s %s would not be accepted now (%s): %s", planned.Kind, planned.path(), o.Reason, o.Message)
 			}
 			return nil
 		},
 	}
-	fileFlag(cmd, &p.file)
+	fileFlag(cmd, &p.file, kinds()...)
 	cmd.Flags().StringVar(&p.nodesFile, "nodes", "", "YAML or JSON of the nodes, as from kubectl get nodes -o yaml; the command then contacts no cluster")
 	cmd.Flags().StringVarP(&p.form, "output", "o", planForms[0], "format: "+strings.Join(planForms, ", "))
 	completeFlag(cmd, "output", planForms...)
@@ -92,10 +97,12 @@ type Planned struct {
 	// MeasuringSeconds is the pure measuring time of all runs, with warm-ups; pairs that are measured at the same time count
 	// once. It does not include the start and end of pods.
 	MeasuringSeconds float64 `json:"measuringSeconds"`
-	// ExtendRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; ExtendSeconds is their
+	// MoreRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; MoreSeconds is their
 	// measuring time.
-	ExtendRounds  int32   `json:"extendRounds,omitempty"`
-	ExtendSeconds float64 `json:"extendSeconds,omitempty"`
+	MoreRounds  int32   `json:"moreRounds,omitempty"`
+	MoreSeconds float64 `json:"moreSeconds,omitempty"`
+	// Gate is set for a LatencyGate. Its slots are the nodes that it measures at the same time, as clients, with their peers.
+	Gate *PlannedGate `json:"gate,omitempty"`
 	// Notes are further remarks on the plan.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -116,6 +123,15 @@ type PlannedRun struct {
 	MeasuringSeconds float64  `json:"measuringSeconds"`
 }
 
+// PlannedGate is what a gate would do with the nodes.
+type PlannedGate struct {
+	// Nodes is the number of its nodes, and Held are those that it would hold back now.
+	Nodes int      `json:"nodes"`
+	Held  []string `json:"held"`
+	// Waiting are the nodes that could not be measured, with the reasons.
+	Waiting []v1alpha1.NodeLine `json:"waiting,omitempty"`
+}
+
 func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	if err := oneOf("--output", p.form, planForms); err != nil {
 		return Planned{}, err
@@ -123,16 +139,18 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	if p.file == stdinName && p.nodesFile == stdinName {
 		return Planned{}, errors.New("--nodes: standard input is the LatencyBenchmark already; give the nodes as a file")
 	}
-	manifest, err := readManifest(p.file, stdin)
+	manifest, err := readManifest(p.file, stdin, kinds()...)
 	if err != nil {
 		return Planned{}, err
 	}
-	namespace, flagged, err := p.namespace()
-	if err != nil {
-		return Planned{}, err
-	}
-	if err := inNamespace(manifest, namespace, flagged); err != nil {
-		return Planned{}, err
+	if kindOf(manifest) != gates {
+		namespace, flagged, err := p.namespace()
+		if err != nil {
+			return Planned{}, err
+		}
+		if err := inNamespace(manifest, namespace, flagged); err != nil {
+			return Planned{}, err
+		}
 	}
 	g, notes, err := p.look(ctx, manifest, stdin)
 	if err != nil {
@@ -141,6 +159,9 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	o := kindOf(manifest).object()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, o); err != nil {
 		return Planned{}, fmt.Errorf("reading the %s: %w", manifest.GetKind(), err)
+	}
+	if of, ok := o.(*v1alpha1.LatencyGate); ok {
+		return planGate(ctx, g, of, notes)
 	}
 	m, _ := o.(*v1alpha1.LatencyMatrix)
 	b := overviewOf(o)
@@ -154,12 +175,71 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 		return Planned{}, err
 	}
 	planned := planOf(b, m, observed)
+	if b.Spec.Criteria != nil && m != nil {
+		b.Spec.Criteria.JudgedTogether = int32(len(slices.Concat(planned.Slots...)))
+	}
 	notes = append(notes, preflight.Foreknown(b.Spec, observed.Profiles)...)
 	if m == nil && planned.Obstacle == nil {
 		notes = append(notes, preflight.Notes(observed, planned.Slots[0][0], preflight.CPUs(observed))...)
 	}
 	planned.Notes = slices.Concat(notes, g.hints(b, planned.nodes(), observed))
 	return planned, nil
+}
+
+// planGate returns the plan of a gate, with the gate's own choice of nodes and peers, and the operator's checks of the pairs.
+func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes []string) (Planned, error) {
+	nodes, others, known := &corev1.NodeList{}, &v1alpha1.LatencyGateList{}, &v1alpha1.LatencyVerificationList{}
+	for _, list := range []client.ObjectList{nodes, others, known} {
+		if err := g.List(ctx, list); err != nil {
+			return Planned{}, err
+		}
+	}
+	out := gatecontroller.Foresee(of, nodes.Items, others.Items, known.Items, time.Now())
+	b := out.Benchmark
+	if b == nil {
+		b = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: of.Spec.Namespace, Name: of.Name}, Spec: of.Spec.Template.Spec}
+	}
+	// Any of the pairs is enough for the gate to begin.
+	var clients, servers []string
+	for _, wave := range out.Waves {
+		for _, pair := range wave {
+			clients, servers = append(clients, pair.ClientNode), append(servers, pair.ServerNode)
+		}
+	}
+	b.Spec.Placement.Client = b.Spec.Placement.Client.On(v1alpha1.NodeSelection{NodeNames: clients})
+	b.Spec.Placement.Server = b.Spec.Placement.Server.On(v1alpha1.NodeSelection{NodeNames: servers})
+	observed, err := g.observe(ctx, b, false)
+	if err != nil {
+		return Planned{}, err
+	}
+	p := planOf(b, nil, observed)
+	p.Kind, p.Namespace, p.Name = gates.name, "", of.Name
+	p.Gate = &PlannedGate{Nodes: len(out.Nodes), Held: slices.Concat([]string{}, out.Held), Waiting: out.Waiting}
+	switch {
+	case out.Never != "":
+		p.Obstacle = &preflight.Rejection{Reason: v1alpha1.ReasonCannotSettle, Message: out.Never}
+	case len(out.Waves) == 0 && len(out.Waiting) == 0:
+		p.Obstacle = nil // Without a node to be measured there is no pair to be checked.
+	}
+	if p.Slots = [][]v1alpha1.Pair{}; p.Obstacle == nil {
+		p.Slots = slices.Concat(p.Slots, out.Waves)
+	}
+	p.MeasuringSeconds *= float64(len(out.Waves))
+	p.MoreSeconds *= float64(len(out.Waves))
+	absolute := slices.ContainsFunc(of.Spec.Template.Spec.Criteria.Rules, func(r v1alpha1.Rule) bool { return !r.Compares() })
+	switch first := text.List(out.First, fewCells, ", "); {
+	case len(out.First) == 0:
+	case absolute:
+		notes = append(notes, fmt.Sprintf("%d nodes have no accepted result, so that only the rules with absolute limits apply to the next one: %s", len(out.First), first))
+	default:
+		notes = append(notes, fmt.Sprintf("no rule has an absolute limit, so that the next result of %d nodes without an accepted result is Inconclusive: %s; accept it with `%s accept %s -l SELECTOR`",
+			len(out.First), first, name, of.Name))
+	}
+	if of.Spec.Suspend {
+		notes = append(notes, "spec.suspend is set: the gate measures no node until it is removed")
+	}
+	p.Notes = slices.Concat(notes, preflight.Foreknown(b.Spec, observed.Profiles), g.hints(b, p.nodes(), observed))
+	return p, nil
 }
 
 // look completes and validates the manifest as the API server would, without creating the object, and returns a view of the
@@ -273,10 +353,8 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 		p.Runs = append(p.Runs, run)
 	}
 	p.MeasuringSeconds = (total * times).Seconds()
-	if b.Spec.Criteria != nil && b.Status.ExtendedRounds == 0 {
-		p.ExtendRounds = b.Spec.Criteria.ExtendRounds
-		p.ExtendSeconds = (total * times * time.Duration(p.ExtendRounds) / time.Duration(plan.Rounds(b))).Seconds()
-	}
+	p.MoreRounds = max(0, plan.MaxRounds(b.Spec)-plan.Rounds(b))
+	p.MoreSeconds = (total * times * time.Duration(p.MoreRounds) / time.Duration(plan.Rounds(b))).Seconds()
 	return p
 }
 
@@ -305,6 +383,9 @@ func (p Planned) nodes() []string {
 	return names
 }
 
+// path returns NAMESPACE/NAME, or NAME.
+func (p Planned) path() string { return strings.TrimPrefix(p.Namespace+"/"+p.Name, "/") }
+
 // text returns the plan in a format.
 func (p Planned) text(form string) ([]byte, error) {
 	var out bytes.Buffer
@@ -322,12 +403,18 @@ func (p Planned) table(w io.Writer) error {
 	for _, slot := range p.Slots {
 		pairs += len(slot)
 	}
-	fmt.Fprintf(w, "%s/%s: %s, %s\n", p.Namespace, p.Name, p.Tool, p.LatencyType)
+	fmt.Fprintf(w, "%s: %s, %s\n", p.path(), p.Tool, p.LatencyType)
 	switch {
 	case p.Obstacle != nil:
 		fmt.Fprintf(w, "obstacle: %s (%s)\n", p.Obstacle.Message, p.Obstacle.Reason)
 	case pairs == 1:
 		fmt.Fprintf(w, "client on %s, server on %s\n", p.Slots[0][0].ClientNode, p.Slots[0][0].ServerNode)
+	}
+	if p.Gate != nil {
+		fmt.Fprintf(w, "%d nodes, of which it would measure %d, and hold back %d now: %s\n", p.Gate.Nodes, pairs, len(p.Gate.Held), cmp.Or(text.List(p.Gate.Held, fewCells, ", "), "none"))
+		for _, line := range p.Gate.Waiting {
+			fmt.Fprintf(w, "not measured: %s: %s\n", line.Name, line.Message)
+		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nVARIANT\tWAY")
@@ -356,8 +443,8 @@ func (p Planned) table(w io.Writer) error {
 		fmt.Fprintf(w, ", %d of each of %d pairs in %d slots", len(p.Runs), pairs, len(p.Slots))
 	}
 	fmt.Fprintln(w, ", without the start and end of the pods of each run")
-	if p.ExtendRounds > 0 {
-		fmt.Fprintf(w, "if the verdict is Inconclusive, %d more rounds, once: %s\n", p.ExtendRounds, duration(p.ExtendSeconds))
+	if p.MoreRounds > 0 {
+		fmt.Fprintf(w, "if the verdict is Inconclusive, %d more rounds, once: %s\n", p.MoreRounds, duration(p.MoreSeconds))
 	}
 	if p.LeftOut != "" {
 		fmt.Fprintf(w, "left out: %s\n", p.LeftOut)

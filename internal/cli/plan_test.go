@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +64,8 @@ spec:
   variants:
   - {name: pod}
   - {name: vf, wait: Spin, network: {type: VF, vf: {networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}}
-  criteria: {rules: [{metric: p99, maxLatency: 2us}], extendRounds: 4}
+  maxRounds: 6
+  criteria: {rules: [{metric: p50, maxLatency: 2us}]}
 `
 
 // mesh is all pairs of four nodes, two pairs at the same time.
@@ -96,6 +99,7 @@ x-pod-r2  2      pod      5s        tcp-1024 tcp-64
 total measuring time 20s: 4 runs, without the start and end of the pods of each run
 if the verdict is Inconclusive, 4 more rounds, once: 40s
 `
+	const says = "rule p50 max 2µs: can pass with 6 rounds, and fail with as many if all 4 comparisons do, with 8 rounds if one does; each round needs 200 samples\n"
 	const where = "perf/x: pinger, HalfRTT\nclient on node-a, server on node-b\n"
 	x := types.NamespacedName{Namespace: "perf", Name: "x"}
 	cases := map[string]struct {
@@ -106,7 +110,7 @@ if the verdict is Inconclusive, 4 more rounds, once: 40s
 		// stderr is part of the only line.
 		stderr string
 	}{
-		"two variants": {file: compared, stdout: where + runs},
+		"two variants": {file: compared, stdout: where + runs + says},
 		"many pairs": {file: mesh, stdout: `perf/mesh: pinger, HalfRTT
 
 VARIANT  WAY
@@ -127,33 +131,33 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 			file: strings.Replace(compared, "pinger", "sockperf", 1), code: 1,
 			change: func(s *apiServer) { s.managerArgs = []string{"--bench-image=bench:v1", "--bench-tools=pinger,netperf"} },
 			stdout: "perf/x: sockperf, HalfRTT\nobstacle: spec.tool: the bench image has no sockperf, only pinger, netperf (--bench-tools of the manager): " +
-				"use a bench image that has it, or another tool (CellUnsupported)\n" + runs,
+				"use a bench image that has it, or another tool (CellUnsupported)\n" + runs + says,
 			stderr: "LatencyBenchmark perf/x would not be accepted now (CellUnsupported): spec.tool: the bench image has no sockperf",
 		},
 		"a tool of an operator that cannot be seen": {
 			file: strings.Replace(compared, "pinger", "sockperf", 1), change: func(s *apiServer) { s.forbidden = []string{"/deployments"} },
-			stdout: strings.Replace(where, "pinger", "sockperf", 1) + runs + "not checked, because you have no right to read it: Deployment\n",
+			stdout: strings.Replace(where, "pinger", "sockperf", 1) + runs + says + "not checked, because you have no right to read it: Deployment\n",
 		},
 		"a network that does not exist": {
 			file: compared, code: 1, change: func(s *apiServer) { delete(s.networks, types.NamespacedName{Namespace: "perf", Name: "sf-vf"}) },
 			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist; create it, or name one of " +
-				"`kubectl get network-attachment-definitions -A` (NetworkNotFound)\n" + runs,
+				"`kubectl get network-attachment-definitions -A` (NetworkNotFound)\n" + runs + says,
 			stderr: "LatencyBenchmark perf/x would not be accepted now (NetworkNotFound): spec.variants[1].network.vf.networkRef: NetworkAttachmentDefinition perf/sf-vf does not exist",
 		},
 		"a cluster without Multus": {
 			file: compared, code: 1, change: func(s *apiServer) { s.networks = nil },
-			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks (NetworkNotFound)\n" + runs,
+			stdout: "perf/x: pinger, HalfRTT\nobstacle: spec.variants[1].network.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks (NetworkNotFound)\n" + runs + says,
 			stderr: "(NetworkNotFound)",
 		},
 		"unreadable objects are not obstacles": {
 			file: compared, change: func(s *apiServer) {
 				s.forbidden = []string{"/pods", "/priorityclasses", "/network-attachment-definitions", "/v1alpha1/latencybenchmarks"}
 			},
-			stdout: where + runs + "not checked, because you have no right to read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
+			stdout: where + runs + says + "not checked, because you have no right to read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
 		},
 		"a user who may not create it": {
 			file: compared, change: func(s *apiServer) { s.forbidden = []string{"PATCH"} },
-			stdout: where + runs + "you have no right to create it, so the API server did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n",
+			stdout: where + runs + "you have no right to create it, so the API server did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n" + says,
 		},
 		"one that is measured already, on other nodes": {
 			file: compared, change: func(s *apiServer) {
@@ -166,10 +170,10 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 				b.Status.Active = &v1alpha1.ActiveAttempt{Run: "x-vf-r1"}
 				s.benchmarks[x] = b
 			},
-			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n",
+			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n" + says,
 		},
 		"conditions that only the operator knows": {
-			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "extendRounds: 4", "extendRounds: 0", 1),
+			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "  maxRounds: 6\n  criteria: {rules: [{metric: p99, maxLatency: 2us}]}\n", "", 1),
 			stdout: "variant pod needs an operator with --allow-host-network\nvariant pod needs an operator with --allow-packet-capture\n",
 		},
 	}
@@ -220,10 +224,14 @@ func TestPlanWithoutACluster(t *testing.T) {
 				return p
 			}
 			without := plan("--nodes", nodes, "--kubeconfig", os.DevNull, "-n", "perf", "--server=http://127.0.0.1:1")
-			if len(without.Notes) != 1 || !strings.HasPrefix(without.Notes[0], "not checked, because no cluster is configured: ") {
-				t.Errorf("it notes %q", without.Notes)
+			last := len(without.Notes) - 1
+			if last < 0 || !strings.HasPrefix(without.Notes[last], "not checked, because no cluster is configured: ") {
+				t.Fatalf("it notes %q", without.Notes)
 			}
-			without.Notes = nil
+			without.Notes = slices.Clip(without.Notes[:last])
+			if last == 0 {
+				without.Notes = nil
+			}
 			if diff := cmp.Diff(plan("--kubeconfig", newEmptyCluster(t).serve(t)), without); diff != "" {
 				t.Errorf("(-with a cluster +without):\n%s", diff)
 			}
@@ -327,5 +335,92 @@ func TestPlanOfTheSamples(t *testing.T) {
 	})
 	if err != nil || planned < 9 {
 		t.Errorf("%d samples, %v", planned, err)
+	}
+}
+
+// fleet is a gate that measures two nodes at once.
+const fleet = `
+apiVersion: tailgate.dev/v1alpha1
+kind: LatencyGate
+metadata: {name: up}
+spec:
+  nodeSelector: {matchLabels: {role: fast}}
+  namespace: gates
+  maxParallel: 2
+  template:
+    spec:
+      tool: pinger
+      workload: {protocols: [TCP], messageSizes: [64], duration: 2s, warmup: 0s}
+      rounds: 2
+      placement: {client: {}, server: {}}
+      criteria: {rules: [{metric: p99, maxIncrease: 10%}], baseline: {accepted: {}}}
+`
+
+// A plan of a gate shows its waves without a cluster, what it would hold back, and what its rules cannot decide.
+func TestPlanOfALatencyGate(t *testing.T) {
+	cases := map[string]struct {
+		spec   string
+		change func([]corev1.Node)
+		code   int
+		want   []string
+	}{
+		"four nodes, two at once": {"", func([]corev1.Node) {}, 0, []string{
+			"up: pinger, HalfRTT", "4 nodes, of which it would measure 4, and hold back 4 now: node-a, node-b, node-c, node-d",
+			"1     node-a to node-b, node-c to node-d", "2     node-b to ", "total measuring time 16s", "of each of 4 pairs in 2 slots",
+			"no rule has an absolute limit, so that the next result of 4 nodes without an accepted result is Inconclusive", "accept up -l SELECTOR",
+		}},
+		"mode Observe": {"  enforcement: {mode: Observe, taint: {effect: NoSchedule}}\n", func([]corev1.Node) {}, 0, []string{"and hold back 0 now: none"}},
+		"nodes that were there before": {"  enforcement: {mode: EnforceChanges}\n", func(nodes []corev1.Node) {
+			for i := range nodes[:3] {
+				nodes[i].CreationTimestamp = metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			}
+			nodes[3].CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
+		}, 0, []string{"hold back 1 now: node-d"}},
+		"a taint that the template does not tolerate": {"", func(nodes []corev1.Node) {
+			nodes[3].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+		}, 0, []string{"of which it would measure 3", "not measured: node-d: the node is tainted with gpu"}},
+		"one node": {"", func(nodes []corev1.Node) {
+			for i := range nodes[1:] {
+				nodes[i+1].Labels = nil
+			}
+		}, 1, []string{"hold back 0 now: none", "obstacle: node-a: there is no other node to measure it with", "CannotSettle", "LatencyGate up would not be accepted now"}},
+		"peers without CPUs": {"", func(nodes []corev1.Node) {
+			for i := range nodes {
+				nodes[i].Status.Allocatable["cpu"] = resource.MustParse("500m")
+			}
+		}, 1, []string{"whole CPUs", "InsufficientCPU"}},
+		"no node of the gate": {"", func(nodes []corev1.Node) {
+			for i := range nodes {
+				nodes[i].Labels = nil
+			}
+		}, 0, []string{"0 nodes, of which it would measure 0"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			nodes := makeNodes("node-a", "node-b", "node-c", "node-d")
+			for i := range nodes {
+				nodes[i].Labels = map[string]string{"role": "fast"}
+			}
+			c.change(nodes)
+			list, err := yaml.Marshal(corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: nodes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			for file, content := range map[string][]byte{"gate.yaml": []byte(strings.Replace(fleet, "  template:", c.spec+"  template:", 1)), "nodes.yaml": list} {
+				if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			code, stdout, stderr := run("plan", "-f", filepath.Join(dir, "gate.yaml"), "--nodes", filepath.Join(dir, "nodes.yaml"))
+			if code != c.code {
+				t.Errorf("exit code %d; it printed\n%s\nand said %q", code, stdout, stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout+stderr, want) {
+					t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+				}
+			}
+		})
 	}
 }

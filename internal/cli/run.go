@@ -43,7 +43,7 @@ func newRun(c *cluster) *cobra.Command {
 			return r.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), newScreen(cmd.ErrOrStderr()))
 		},
 	}
-	fileFlag(cmd, &r.file)
+	fileFlag(cmd, &r.file, benchmarks, matrices)
 	formFlag(cmd, &r.form)
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 0, "how long to wait for the results, such as 2h (default as long as it takes)")
 	return cmd
@@ -64,7 +64,7 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if _, err := formNamed(r.form); err != nil { // An invalid format is refused before anything is measured.
 		return err
 	}
-	manifest, err := readManifest(r.file, stdin)
+	manifest, err := readManifest(r.file, stdin, benchmarks, matrices)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,9 @@ type screen struct {
 // newScreen returns a screen that writes to out, and rewrites its line if out is a terminal. It uses no colours if the
 // environment has NO_COLOR (https://no-color.org).
 func newScreen(out io.Writer) *screen {
+	if printable, ok := out.(interface{ Unwrap() io.Writer }); ok {
+		out = printable.Unwrap() // The screen itself controls the terminal.
+	}
 	s := &screen{out: out}
 	f, isFile := out.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {

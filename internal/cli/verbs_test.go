@@ -22,17 +22,18 @@ func verbs(t *testing.T) map[string]struct {
 		args  []string
 		error int
 	}{
-		"accept":   {[]string{"upgrade", "node-a", "upgrade-node-a-1"}, 1},
-		"attempts": {[]string{"sweep"}, 1},
-		"compare":  {[]string{"sweep", "sweep"}, 1},
-		"export":   {[]string{"sweep", "-o", t.TempDir()}, 1},
-		"gate":     {[]string{"sweep"}, 3},
-		"get":      {[]string{"sweep"}, 1},
-		"plan":     {[]string{"-f", file}, 1},
-		"report":   {[]string{"sweep", "-o", "-"}, 1},
-		"rerun":    {[]string{"sweep", "--replace"}, 1},
-		"run":      {[]string{"-f", file}, 3},
-		"verify":   {[]string{"upgrade", "node-a"}, 1},
+		"accept":    {[]string{"upgrade", "node-a", "upgrade-node-a-1"}, 1},
+		"attempts":  {[]string{"sweep"}, 1},
+		"calibrate": {[]string{"upgrade"}, 1},
+		"compare":   {[]string{"sweep", "sweep"}, 1},
+		"export":    {[]string{"sweep", "-o", t.TempDir()}, 1},
+		"gate":      {[]string{"sweep"}, 3},
+		"get":       {[]string{"sweep"}, 1},
+		"plan":      {[]string{"-f", file}, 1},
+		"report":    {[]string{"sweep", "-o", "-"}, 1},
+		"rerun":     {[]string{"sweep", "--replace"}, 1},
+		"run":       {[]string{"-f", file}, 3},
+		"verify":    {[]string{"upgrade", "node-a"}, 1},
 	}
 }
 
@@ -110,12 +111,13 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a benchmark or a matrix":         {[]string{"get", ""}, benchmarks + mesh},
+		"a benchmark or a matrix":         {[]string{"export", ""}, benchmarks + mesh},
+		"or a gate":                       {[]string{"get", ""}, benchmarks + mesh + "lgate/upgrade\n"},
 		"and no second one":               {[]string{"get", "sweep", ""}, ""},
 		"two of them":                     {[]string{"compare", "sweep", ""}, benchmarks},
 		"and more of them":                {[]string{"compare", "sweep", "mesh", ""}, benchmarks},
 		"gates too, as many as one likes": {[]string{"gate", "sweep", "mesh", ""}, benchmarks + mesh + "lgate/upgrade\n"},
-		"a format":                        {[]string{"compare", "-o", ""}, "table\njson\ncsv\nmarkdown\n"},
+		"a format":                        {[]string{"compare", "-o", ""}, "table\njson\ncsv\nmarkdown\nignoreDifferences\n"},
 		"nothing for a verb with a file":  {[]string{"run", ""}, ""},
 	}
 	for name, c := range cases {

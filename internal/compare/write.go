@@ -12,8 +12,10 @@ import (
 	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
@@ -35,7 +37,35 @@ func Forms() []Form {
 		}
 		return report.WriteJSON(w, all)
 	}
-	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"markdown", Markdown}}
+	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"markdown", Markdown}, {"ignoreDifferences", Ignoring}}
+}
+
+// Ignoring writes the ignoreDifferences with which the candidates can be judged against the baseline, as YAML, each key with the
+// first difference that needs it. All that a kernel upgrade changes is one key.
+func Ignoring(w io.Writer, all ...Comparison) error {
+	var keys []string
+	needed := map[string]string{}
+	for _, c := range all {
+		for _, d := range c.Differences {
+			if !d.Fingerprint {
+				continue
+			}
+			of, key := result.Difference{Key: d.Key, A: d.Baseline, B: d.Candidate}, d.Key
+			if judge.OfKernelUpgrade(of) {
+				key = v1alpha1.IgnoreKernelUpgrade
+			}
+			if needed[key] == "" {
+				keys, needed[key] = append(keys, key), fmt.Sprintf("%s, at %s", of, c.at(d))
+			}
+		}
+	}
+	none := map[bool]string{true: " []"}[len(keys) == 0]
+	fmt.Fprintf(w, "# what may differ between %s and what is judged against it\nignoreDifferences:%s\n", all[0].Baseline, none)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, key := range keys {
+		fmt.Fprintf(t, "- %s\t# %s\n", key, needed[key])
+	}
+	return t.Flush()
 }
 
 // CSV writes the figures, a line for each, as plain numbers. It omits the differences between the conditions.

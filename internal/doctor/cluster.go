@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
@@ -57,6 +58,25 @@ func definitions(o Observed) []Line {
 			warn(check, "", "their version differs from the command's: %s", strings.Join(other, ", "))
 	}
 	return good(check, "", "%d, equal to those of this command", len(names))
+}
+
+// gateTaints checks whether what nodes need before they can be measured tolerates the taint of their gate.
+func gateTaints(o Observed) []Line {
+	const check = "gate-taint"
+	if why := o.Unseen["latencygates"]; why != "" {
+		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+	}
+	var lines []Line
+	for _, g := range o.Gates {
+		if len(g.Intolerant) == 0 {
+			lines = append(lines, good(check, g.Name, "every DaemonSet and Module of its nodes tolerates its taint")...)
+			continue
+		}
+		lines = append(lines, advice{"a Module that does not tolerate the taint is unloaded, and a DaemonSet does not start on a tainted node: if nodes need it, they cannot be measured",
+			"add a toleration of " + v1alpha1.NodeTaintUnverified + " to those that nodes need before they are verified"}.
+			warn(check, g.Name, "these do not tolerate the gate's taint: %s", text.List(g.Intolerant, 10, ", "))...)
+	}
+	return lines
 }
 
 // multus checks whether the cluster can attach networks to pods.

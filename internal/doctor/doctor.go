@@ -82,6 +82,8 @@ type Observed struct {
 	// Multus are the workloads that seem to be Multus. MultusKind is true if the API server has the kind of its networks.
 	Multus     []Workload
 	MultusKind bool
+	// Gates are the LatencyGates that taint nodes.
+	Gates []Gate
 	// Networks are the networks that were checked, and NetworksLeft those that were not because there are too many. Asked is
 	// true if the user named them.
 	Networks     []Network
@@ -125,6 +127,13 @@ type Workload struct {
 	Name string
 	// Ready of Wanted pods are ready.
 	Ready, Wanted int32
+}
+
+// Gate is a LatencyGate that taints nodes.
+type Gate struct {
+	Name string
+	// Intolerant are the DaemonSets and Modules of its nodes that do not tolerate its taint.
+	Intolerant []string
 }
 
 // Network is a NetworkAttachmentDefinition.
@@ -223,7 +232,7 @@ func worst(lines []Line) Level {
 // machine does not report the fact, or another line says why the check was not possible.
 var (
 	clusterChecks = []func(Observed) []Line{
-		manager, definitions, multus, networks, onloadAnywhere, mtus, oneMachine, alike, leftOut,
+		manager, definitions, gateTaints, multus, networks, onloadAnywhere, mtus, oneMachine, alike, leftOut,
 	}
 	nodeChecks = []func(Observed, Node) []Line{
 		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, governor, idleStates, clock, mitigations,

@@ -379,6 +379,7 @@ func TestChecks(t *testing.T) {
 		{"cheap mitigations", changes{factOnA("cpu.vulnerability.spectre_v2", "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling")}, false, "mitigations", "", Good, "2 in use"},
 		{"no mitigations", changes{factOnA("cpu.vulnerability.mds", "Vulnerable")}, false, "mitigations", "", Good, "1 in use"},
 		{"a real-time kernel", changes{factOnA("kernel.version", "#1 SMP PREEMPT_RT Debian 6.1.140-1")}, false, "kernel", "", Good, "PREEMPT_RT, isolcpus=2-7"},
+		{"arguments of a publication", changes{factOnA("kernel.arg.audit", "0"), factOnA("kernel.arg.selinux", "0")}, false, "kernel", "", Good, "audit=0 isolcpus=2-7 mitigations=auto selinux=0"},
 		{"a kernel without arguments", changes{factOnA("kernel.arg.isolcpus", ""), factOnA("kernel.arg.mitigations", "")}, false, "kernel", "", Good, "no arguments for latency"},
 		{"a virtual machine", changes{factOnA("cpu.hypervisor", "yes")}, false, "hypervisor", "", Warning, "virtual machine (Supermicro"},
 		{"a machine that does not tell", changes{factOnA("cpu.hypervisor", "")}, false, "hypervisor", "", "", ""},
@@ -418,6 +419,7 @@ func TestChecks(t *testing.T) {
 		{"an emulated NIC", changes{driverOnA("e1000e"), factOnA("cpu.hypervisor", "yes"), factOnA("nic.pci-subsystem", "15ad:07d0")}, false, "interface", sfVF.Name, Warning, "paravirtual"},
 		{"a function of the cloud's card", changes{driverOnA("ena"), factOnA("cpu.hypervisor", "yes"), factOnA("nic.pci-subsystem", "1d0f:ec20")}, false, "interface", sfVF.Name, Good, "ena"},
 		{"a VF of firmware that has none", changes{factOnA("nic.firmware-variant", "ultra-low-latency")}, false, "interface", sfVF.Name, Warning, "ultra-low-latency"},
+		{"merged segments", changes{factOnA("nic.feature.rx-lro", "on")}, false, "interface", sfVF.Name, Warning, "LRO is on"},
 		{"slow interrupts", changes{factOnA("nic.coalesce.rx-usecs", "60"), factOnA("nic.coalesce.adaptive-rx", "1")}, false, "interface", sfVF.Name, Warning, "60 µs, adaptively"},
 
 		{"no library", changes{lookOnA(KindOnload, func(l *Look) {

@@ -166,12 +166,6 @@ func clock(_ Observed, n Node) []Line {
 	return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn(check, "", "%s", source)
 }
 
-// tuning are the kernel arguments that are shown.
-var tuning = []string{
-	"isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity", "idle", "intel_idle.max_cstate", "processor.max_cstate", "intel_pstate", "amd_pstate",
-	"mitigations", "nosmt", "tsc", "skew_tick", "nosoftlockup", "iommu", "intel_iommu", "amd_iommu", "pci", "hugepages", "default_hugepagesz", "preempt",
-}
-
 // kernel reports the kernel's release, preemption and arguments.
 func kernel(_ Observed, n Node) []Line {
 	i := n.seen()
@@ -186,9 +180,9 @@ func kernel(_ Observed, n Node) []Line {
 		}
 	}
 	var args []string
-	for _, name := range tuning {
-		if value := i.Fact("kernel.arg." + name); value != "" {
-			args = append(args, name+"="+value)
+	for _, key := range slices.Sorted(maps.Keys(i.Evidence.Facts)) {
+		if name, ok := strings.CutPrefix(key, "kernel.arg."); ok && i.Fact(key) != "" {
+			args = append(args, name+"="+i.Fact(key))
 		}
 	}
 	arguments := "no arguments for latency"

@@ -252,6 +252,9 @@ func interfaces(o Observed, n Node) []Line {
 			lines = append(lines, advice{"the NIC delays interrupts to collect more messages, which delays kernel sockets that block; spinning processes and Onload are hardly affected",
 				"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, if latency matters more than load"}.
 				warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])...)
+		case i.Fact("nic.feature.rx-lro") == "on":
+			lines = append(lines, advice{"the NIC merges TCP segments before the kernel sees them, which delays small messages", "`ethtool -K PF lro off` on the node"}.
+				warn(check, l.Network, "%s; LRO is on", found)...)
 		default:
 			lines = append(lines, good(check, l.Network, "%s", found)...)
 		}

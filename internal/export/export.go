@@ -59,5 +59,6 @@ const (
 	runsDir       = result.ExportRuns
 	pairsDir      = "pairs"
 	maxFileBytes  = 256 << 20
+	maxTotalBytes = 16 << 30
 	maxFiles      = 1_000_000
 )

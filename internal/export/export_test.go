@@ -19,6 +19,7 @@ import (
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -455,6 +456,69 @@ func TestReadDirStaysInside(t *testing.T) {
 	}
 	if _, err := ReadDir(t.Context(), dir); !errors.Is(err, ErrDamaged) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A file that is no regular file is not opened: reading a FIFO would never end.
+func TestReadOpensOnlyRegularFiles(t *testing.T) {
+	for _, name := range []string{"results.csv", manifestFile} {
+		dir := exported(t, measured(t, "sweep"))
+		file := filepath.Join(dir, name)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadDir(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What a manifest lists is bounded before any file is read.
+func TestReadRefusesUnboundedManifests(t *testing.T) {
+	file := func(path string, bytes int64) result.File { return result.File{Path: path, Bytes: bytes} }
+	var many []result.File
+	for i := range maxTotalBytes/maxFileBytes + 1 {
+		many = append(many, file(fmt.Sprint(i), maxFileBytes))
+	}
+	for name, m := range map[string]result.Manifest{
+		"a file that is too large":   {Files: []result.File{file("x", maxFileBytes+1)}},
+		"a negative size":            {Files: []result.File{file("x", -1)}},
+		"files of too much together": {Files: many},
+		"a file twice":               {Files: []result.File{file("x", 1), file("x", 1)}},
+		"a pair twice":               {Pairs: []string{"a", "b", "a"}},
+	} {
+		m.Format, m.Version = result.ExportFormat, result.ExportVersion
+		content, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = parseManifest(content)
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A quantity that would take minutes to decode is refused by the definition of the kind.
+func TestReadRefusesHugeExponents(t *testing.T) {
+	for _, amount := range []string{"1e99999999", "1e-99999999", "1e999999999"} {
+		changed := files(t, exported(t, measured(t, "sweep")))
+		var b map[string]any
+		if err := json.Unmarshal([]byte(changed[benchmarkFile]), &b); err != nil {
+			t.Fatal(err)
+		}
+		b["spec"].(map[string]any)["placement"].(map[string]any)["memory"] = amount
+		text, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed[benchmarkFile] = string(text)
+		if _, err := Read(t.Context(), rewritten(changed)); err == nil || !strings.Contains(err.Error(), "must be a quantity from 128Mi to 64Gi") {
+			t.Errorf("%s: %v", amount, err)
+		}
 	}
 }
 

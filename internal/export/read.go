@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -93,8 +95,16 @@ func parseManifest(content []byte) (manifest, error) {
 		return manifest{}, fmt.Errorf("%w: %s lists %d files", ErrDamaged, manifestFile, len(m.Files))
 	}
 	m.paths = make(map[string]result.File, len(m.Files))
+	total := int64(0)
 	for _, f := range m.Files {
+		if total += f.Bytes; f.Bytes < 0 || f.Bytes > maxFileBytes || total > maxTotalBytes {
+			return manifest{}, fmt.Errorf("%w: %s lists %.80q with %d bytes; a file has at most %d, and all together %d",
+				ErrDamaged, manifestFile, f.Path, f.Bytes, maxFileBytes, maxTotalBytes)
+		}
 		m.paths[f.Path] = f
+	}
+	if len(m.paths) < len(m.Files) || sets.New(m.Pairs...).Len() < len(m.Pairs) {
+		return manifest{}, fmt.Errorf("%w: %s lists a file or a pair twice", ErrDamaged, manifestFile)
 	}
 	return m, nil
 }
@@ -104,7 +114,7 @@ func verify(fsys fs.FS, f result.File) error {
 	if !fs.ValidPath(f.Path) {
 		return errors.New("this is not a path in an export")
 	}
-	file, err := fsys.Open(f.Path)
+	file, err := open(fsys, f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("the file is missing")
 	} else if err != nil {
@@ -124,9 +134,21 @@ func verify(fsys fs.FS, f result.File) error {
 	return nil
 }
 
-// readFile reads a file of at most most bytes.
+// open opens a regular file: to open a FIFO would wait for a writer.
+func open(fsys fs.FS, name string) (fs.File, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	return fsys.Open(name)
+}
+
+// readFile reads a regular file of at most most bytes.
 func readFile(fsys fs.FS, name string, most int64) ([]byte, error) {
-	file, err := fsys.Open(name)
+	file, err := open(fsys, name)
 	if err != nil {
 		return nil, err
 	}
@@ -228,26 +250,24 @@ func (m manifest) object(ctx context.Context, from source) (Benchmark, error) {
 }
 
 // parse reads an object of a kind. It drops fields that this version does not know. The known fields must match the
-// definition of the kind, which a cluster would have enforced.
+// definition of the kind, which a cluster would have enforced; this is checked before any of them is decoded, because some values,
+// such as the quantity 1e99999999, take minutes.
 func parse(ctx context.Context, content []byte, kind string, into client.Object) error {
-	if err := json.Unmarshal(content, into); err != nil {
+	u := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(content, &u.Object); err != nil {
 		return err
 	}
 	want := v1alpha1.GroupVersion.WithKind(kind)
-	if got := into.GetObjectKind().GroupVersionKind(); got != want {
+	if got := u.GroupVersionKind(); got != want {
 		return fmt.Errorf("it has apiVersion %.80q, kind %.80q, and is not a %s of %s", got.GroupVersion(), got.Kind, kind, want.GroupVersion())
 	}
-	if into.GetName() == "" {
+	if u.GetName() == "" {
 		return fmt.Errorf("the %s has no name", kind)
 	}
-	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(into)
-	if err != nil {
+	if err := admit.Known(ctx, u); err != nil {
 		return err
 	}
-	if err := admit.Object(ctx, &unstructured.Unstructured{Object: known}); err != nil {
-		return err
-	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(known, into)
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
 // run reads a stored result.

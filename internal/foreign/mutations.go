@@ -49,10 +49,12 @@ func SetsUpPod(annotation, value string) bool {
 	case annotationAmbient, annotationKmesh:
 		return value != "disabled"
 	}
+	// CRI-O also reads KEY.crio.io/CONTAINER, which wins over KEY.crio.io.
+	domain, _, _ := strings.Cut(annotation, "/")
 	// Kube-OVN puts the name of the network before its own.
 	_, ovn, _ := strings.Cut(annotation, "ovn.kubernetes.io/")
 	return slices.Contains([]string{"ingress_rate", "egress_rate", "latency", "limit", "loss", "jitter"}, ovn) ||
-		strings.HasSuffix(annotation, ".crio.io")
+		strings.HasSuffix(domain, ".crio.io")
 }
 
 // UnreadVariable reports whether an environment variable is one that observability and proxy webhooks add to every

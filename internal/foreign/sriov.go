@@ -40,10 +40,15 @@ type SriovNetworkNodeState struct {
 	Others []string `json:"-"`
 }
 
-// Drains returns the drain state that the operator reports or requests for the node, or Idle.
+// Drains returns the drain state that the operator reports or requests for the node, or Idle. A node whose daemon has done its work and
+// asks for Idle counts as Idle: only its uncordon is missing, which precedes Idle, and which may wait for a measurement of the node.
 func (s SriovNetworkNodeState) Drains() string {
-	for _, annotation := range []string{AnnotationCurrentState, AnnotationDesiredState} {
-		if state := cmp.Or(s.Annotations[annotation], SriovIdle); state != SriovIdle {
+	current, desired := s.Annotations[AnnotationCurrentState], s.Annotations[AnnotationDesiredState]
+	if desired == SriovIdle && s.Status.SyncStatus == SriovSucceeded {
+		return SriovIdle
+	}
+	for _, state := range []string{current, desired} {
+		if state = cmp.Or(state, SriovIdle); state != SriovIdle {
 			return state
 		}
 	}

@@ -32,6 +32,26 @@ func TestDecodeSriovNetworkNodeState(t *testing.T) {
 	}
 }
 
+// A node of which the operator asks for Idle after its work only waits for its uncordon, whatever the drain controller still reports.
+func TestDrains(t *testing.T) {
+	for _, c := range []struct{ current, desired, sync, want string }{
+		{"", "", "", SriovIdle},
+		{SriovIdle, "Drain_Required", SriovSucceeded, "Drain_Required"},
+		{"Draining", "Drain_Required", "InProgress", "Draining"},
+		{"DrainComplete", "Reboot_Required", SriovSucceeded, "DrainComplete"},
+		{"DrainComplete", SriovIdle, "InProgress", "DrainComplete"},
+		{"DrainComplete", SriovIdle, SriovSucceeded, SriovIdle},
+		{"Draining", SriovIdle, SriovSucceeded, SriovIdle},
+		{"Draining", "", SriovSucceeded, "Draining"},
+	} {
+		s := SriovNetworkNodeState{Status: SriovStatus{SyncStatus: c.sync}}
+		s.Annotations = map[string]string{AnnotationCurrentState: c.current, AnnotationDesiredState: c.desired}
+		if got := s.Drains(); got != c.want {
+			t.Errorf("current %q, desired %q, sync %q: %s, want %s", c.current, c.desired, c.sync, got, c.want)
+		}
+	}
+}
+
 // Of two states of a node, a drain in either counts, and the rest is that of the state that was written last.
 func TestMerge(t *testing.T) {
 	state := func(namespace, drain, sync string, created, written time.Time) SriovNetworkNodeState {

@@ -196,8 +196,9 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 		v.Baseline += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
 	}
 	v.Rules, v.Message = given.Rules, given.Message
-	v.Errors = fmt.Sprintf("A result just beyond its limit passes with a probability of at most 1 in %s; a result just within it fails with a probability of at most 1 in %s.",
-		thousands(given.PassErrorOneIn), thousands(given.FailErrorOneIn))
+	if n := given.WrongOneIn; n > 0 {
+		v.Errors = fmt.Sprintf("If rounds are independent of each other, a result at its limit passes with a probability of at most 1 in %d, and any result within its limit fails with a probability of at most 1 in %d.", n, n)
+	}
 	stands := map[v1alpha1.VerdictOutcome]metav1.ConditionStatus{v1alpha1.VerdictPass: metav1.ConditionTrue, v1alpha1.VerdictFail: metav1.ConditionFalse}
 	switch want, decided := stands[given.Outcome]; {
 	case c != nil && decided && c.Status != want:

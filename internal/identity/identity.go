@@ -98,9 +98,18 @@ func reported(key, value string) bool {
 }
 
 // AbsenceLimit is how long a key that a node no longer reports keeps its last value; then its absence is a change. It is twice the
-// time after which the kubelet forgets a device plugin that does not return, and exceeds the restart of a runtime or a labeller. It
-// delays only the detection of a removal, and a node that lacks a key is not measured meanwhile, so that there is no setting.
+// time after which the kubelet forgets a device plugin that does not return, and exceeds the restart of a runtime or a labeller. For
+// devices it is plan.PluginPatience, so that a benchmark that waits for the device plugin is not ended. It delays only the detection of
+// a removal, and a node that lacks a key is not measured meanwhile, so that there is no setting.
 const AbsenceLimit = 10 * time.Minute
+
+// absenceLimit returns the limit of a key.
+func absenceLimit(key string) time.Duration {
+	if strings.HasPrefix(key, devicePrefix) {
+		return plan.PluginPatience
+	}
+	return AbsenceLimit
+}
 
 // Present returns the identity of a node that counts, given the recorded one: the values that the node reports and, for a key that it
 // does not report, the recorded value, until the limit. absent are these keys, since when they are absent and until when their
@@ -112,9 +121,9 @@ func (k Keys) Present(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, 
 		if reported(key, is) || !recorded || !reported(key, was) {
 			continue
 		}
-		a := v1alpha1.AbsentKey{Key: key, StartTime: metav1.Time{Time: now}, EndTime: metav1.Time{Time: now.Add(AbsenceLimit)}}
+		a := v1alpha1.AbsentKey{Key: key, StartTime: metav1.Time{Time: now}, EndTime: metav1.Time{Time: now.Add(absenceLimit(key))}}
 		// An end that is further away than the limit was recorded before a clock was set back.
-		if i := slices.IndexFunc(s.Absent, func(b v1alpha1.AbsentKey) bool { return b.Key == key }); i >= 0 && s.Absent[i].EndTime.Sub(now) <= AbsenceLimit {
+		if i := slices.IndexFunc(s.Absent, func(b v1alpha1.AbsentKey) bool { return b.Key == key }); i >= 0 && s.Absent[i].EndTime.Sub(now) <= absenceLimit(key) {
 			a = s.Absent[i]
 		}
 		if now.Before(a.EndTime.Time) {

@@ -88,7 +88,9 @@ func TestPresent(t *testing.T) {
 		"a kernel that cAdvisor cannot read":        {"Kernel", "6.1.0", "Unknown", 1, "6.1.0", 10 * time.Minute},
 		"a boot ID that cAdvisor cannot read":       {"BootID", "boot-1", "", 1, "boot-1", 10 * time.Minute},
 		"a kubelet without a version":               {"Kubelet", "v1.36.0", "", 1, "v1.36.0", 10 * time.Minute},
-		"no device":                                 {"Devices/amd.com/vf", "8", "0", 1, "8", 10 * time.Minute},
+		"no device":                                 {"Devices/amd.com/vf", "8", "0", 1, "8", 30 * time.Minute},
+		"no device for 29 minutes":                  {"Devices/amd.com/vf", "8", "0", -29 * time.Minute, "8", time.Minute},
+		"no device for 30 minutes":                  {"Devices/amd.com/vf", "8", "0", -30 * time.Minute, "0", 0},
 		"fewer devices":                             {"Devices/amd.com/vf", "8", "7", 1, "7", 0},
 		"no label":                                  {"Label/onload", "9.0", "", 1, "9.0", 10 * time.Minute},
 		"a label with value 0":                      {"Label/onload", "9.0", "0", 1, "0", 0},
@@ -101,7 +103,7 @@ func TestPresent(t *testing.T) {
 			set(n, c.key, c.is)
 			s := &v1alpha1.LatencyVerificationStatus{Identity: map[string]string{c.key: c.was}}
 			if c.since != 1 {
-				s.Absent = []v1alpha1.AbsentKey{{Key: c.key, StartTime: at(c.since), EndTime: at(c.since + AbsenceLimit)}}
+				s.Absent = []v1alpha1.AbsentKey{{Key: c.key, StartTime: at(c.since), EndTime: at(c.since + absenceLimit(c.key))}}
 			}
 			values, absent := Keys{c.key}.Present(s, n, noon)
 			if values[c.key] != c.want {
@@ -118,7 +120,7 @@ func TestPresent(t *testing.T) {
 			if s.Absent = nil; len(absent) == 1 && len(Since(s, n, noon)) == 0 {
 				t.Error("an absence that the operator has not noted is no change for readers")
 			}
-			if s.Absent = absent; len(absent) == 1 && len(Since(s, n, noon.Add(AbsenceLimit))) == 0 {
+			if s.Absent = absent; len(absent) == 1 && len(Since(s, n, noon.Add(absenceLimit(c.key)))) == 0 {
 				t.Error("an absence that has ended is no change for readers")
 			}
 		})

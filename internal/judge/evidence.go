@@ -12,9 +12,27 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// ignored reports whether the user allows a key of the evidence to differ.
-func ignored(gate v1alpha1.Criteria, key string) bool {
-	return slices.Contains(gate.IgnoreDifferences, key) || matchesAny(gate.IgnoreDifferences, key) && !mustBeNamed(key)
+// ignored reports whether the user allows a difference of the evidence.
+func ignored(gate v1alpha1.Criteria, d result.Difference) bool {
+	return slices.Contains(gate.IgnoreDifferences, d.Key) || matchesAny(gate.IgnoreDifferences, d.Key) && !mustBeNamed(d.Key) ||
+		slices.Contains(gate.IgnoreDifferences, v1alpha1.IgnoreKernelUpgrade) && OfKernelUpgrade(d)
+}
+
+var (
+	// ofKernel holds the keys that another kernel of a distribution changes by itself. What an administrator chooses (arguments,
+	// governors, sysctls), the clock source, the C-states and Onload, which is built apart, are not among them.
+	ofKernel = []string{
+		"kernel.release", "kernel.version", "cpu.microcode", "cpu.vulnerability.*", "module.sfc*.version", "nic.driver-version",
+	}
+	// newInKernel holds the keys of what only one of two kernels may know. If both have a value, it must be equal.
+	newInKernel = []string{
+		"nic.feature.*", "nic.coalesce.*", "nic.hwtstamp", "nic.threaded", "nic.gro-flush-timeout", "nic.napi-defer-hard-irqs",
+	}
+)
+
+// OfKernelUpgrade reports whether a difference is one that v1alpha1.IgnoreKernelUpgrade allows.
+func OfKernelUpgrade(d result.Difference) bool {
+	return matchesAny(ofKernel, d.Key) || (d.A == "" || d.B == "") && matchesAny(newInKernel, d.Key)
 }
 
 // mustBeNamed reports whether a difference of a key can be allowed only by its full name, not by a pattern. A verdict exists
@@ -112,7 +130,7 @@ const keyCapture = "capture"
 
 // capture returns the reason why two variants cannot be compared if packets were captured for only one of them.
 func capture(gate v1alpha1.Criteria, baseline, candidate *rounds.Variant) []verdict.Blocker {
-	if baseline == nil || candidate == nil || baseline.Capture == candidate.Capture || ignored(gate, keyCapture) {
+	if baseline == nil || candidate == nil || baseline.Capture == candidate.Capture || ignored(gate, result.Difference{Key: keyCapture}) {
 		return nil
 	}
 	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
@@ -120,7 +138,7 @@ func capture(gate v1alpha1.Criteria, baseline, candidate *rounds.Variant) []verd
 }
 
 // meantHint ends the text about a difference.
-const meantHint = " (list intended differences in ignoreDifferences)"
+const meantHint = " (list intended differences in ignoreDifferences; kubectl tailgate compare -o ignoreDifferences prints them)"
 
 // matchesAny reports whether a key matches one of several patterns, which have at most one * each.
 func matchesAny(patterns []string, key string) bool {

@@ -9,8 +9,11 @@ package judge
 
 import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -19,6 +22,8 @@ type Results struct {
 	*rounds.Collection
 	// Trouble is the reason why runs are missing, or why there is nothing to judge; nil if there is no such reason.
 	Trouble *verdict.Blocker
+	// Reference, of a baseline that a LatencyGate accepted, are the sessions of the node; nil for any other baseline.
+	Reference *sessions.Reference
 }
 
 // Gate judges a benchmark's results. The baseline holds the results of criteria.baseline.benchmarkRef; without a benchmarkRef, it is
@@ -29,6 +34,7 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 		metrics = append(metrics, rule.Metric)
 	}
 	in := verdict.Input{Gate: gate, Candidate: Cells(candidate, metrics...)}
+	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
 	}
@@ -44,10 +50,17 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 			for j := range b.Blockers {
 				b.Blockers[j].Message = "the baseline: " + b.Blockers[j].Message
 			}
+			if baseline.Reference != nil {
+				b.References = map[v1alpha1.Metric]verdict.Reference{}
+				for _, m := range metrics {
+					rounds, between := baseline.Reference.Of(sessions.Key(b.Variant, b.Name, m))
+					b.References[m] = verdict.Reference{Rounds: rounds, Between: between}
+				}
+			}
 		}
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d.Key) }
+			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d) }
 			of, own := baseline.Variant(c.Variant), candidate.Variant(c.Variant)
 			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
 		}
@@ -56,10 +69,23 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 			c := &in.Candidate[i]
 			of, own := candidate.Variant(gate.Baseline.Variant), candidate.Variant(c.Variant)
 			matters := func(d result.Difference) bool {
-				return d.BetweenRounds() && !ignored(gate, d.Key) && !intended(d, of, own)
+				return d.BetweenRounds() && !ignored(gate, d) && !intended(d, of, own)
 			}
 			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
 		}
 	}
 	return verdict.Judge(in)
+}
+
+// Measured returns the rounds of a benchmark that rules with maxIncrease or maxDecrease compare.
+func Measured(gate v1alpha1.Criteria, candidate Results) sessions.Measured {
+	all := sessions.Measured{}
+	metrics := make([]v1alpha1.Metric, 0, len(gate.Rules))
+	for _, rule := range gate.Rules {
+		metrics = append(metrics, rule.Metric)
+	}
+	verdict.Compared(gate, Cells(candidate, metrics...), func(c verdict.Cell, m v1alpha1.Metric, rounds []stats.Observation) {
+		all[sessions.Key(c.Variant, c.Name, m)] = rounds
+	})
+	return all
 }

@@ -27,11 +27,11 @@ func collected(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, runs ...result.Sto
 	return Results{Collection: c}
 }
 
-// five returns five runs of each variant. All runs of a variant have the same histogram.
-func five(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, name string, of map[string]result.Histogram, change ...func(*result.Stored)) Results {
+// six returns six runs of each variant. All runs of a variant have the same histogram.
+func six(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, name string, of map[string]result.Histogram, change ...func(*result.Stored)) Results {
 	t.Helper()
 	var runs []result.Stored
-	for round := range 5 {
+	for round := range 6 {
 		for variant, h := range of {
 			runs = append(runs, run(fmt.Sprintf("%s-%s-r%d", name, variant, round+1), variant, s, h, change...))
 		}
@@ -44,14 +44,25 @@ func TestGate(t *testing.T) {
 	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
 	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 5500 * time.Nanosecond}}
 	against := func(ignore ...string) v1alpha1.Criteria {
-		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: "before"}}, IgnoreDifferences: ignore}
+		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}, IgnoreDifferences: ignore}
 	}
 	of := func(h result.Histogram) map[string]result.Histogram { return map[string]result.Histogram{"default": h} }
 	before := func(change ...func(*result.Stored)) *Results {
-		r := five(t, spec(), "before", of(quick), change...)
+		r := six(t, spec(), "before", of(quick), change...)
 		return &r
 	}
 	kernel := func(s *result.Stored) { s.Client.Evidence.Kernel, s.Server.Evidence.Kernel = "5.15.0", "5.15.0" }
+	fact := func(key, value string) func(*result.Stored) {
+		return func(s *result.Stored) { s.Client.Evidence.Facts[key], s.Server.Evidence.Facts[key] = value, value }
+	}
+	upgraded := func(s *result.Stored) {
+		for key, value := range map[string]string{
+			"kernel.version": "#2 SMP", "cpu.microcode": "0x2", "cpu.vulnerability.its": "Mitigation: Aligned branch/return thunks",
+			"module.sfc.version": "6.0", "nic.driver-version": "6.0", "nic.feature.tx-gso-list": "off", "nic.threaded": "0",
+		} {
+			fact(key, value)(s)
+		}
+	}
 	firmware := func(s *result.Stored) {
 		s.Server.Evidence.Facts["nic.firmware-variant"], s.Server.Evidence.Facts["nic.ring.rx"] = "full-feature", "512"
 	}
@@ -77,37 +88,45 @@ func TestGate(t *testing.T) {
 		// message holds parts of the message of the verdict.
 		message []string
 	}{
-		"as quick as the baseline":      {against(), five(t, spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 5+5 rounds"}},
-		"slower than the baseline":      {against(), five(t, spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
-		"a simulated NIC is reported":   {against(), five(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
-		"a baseline that was imported":  {against("*"), five(t, spec(), "x", of(quick)), before(imported), "Inconclusive", "Imported", []string{"nothing proves it"}},
-		"a candidate that was imported": {against("*"), five(t, spec(), "x", of(quick), imported), before(), "Inconclusive", "Imported", []string{"nothing proves it"}},
-		"both were imported":            {against("*"), five(t, spec(), "x", of(quick), imported), before(imported), "Inconclusive", "Imported", nil},
-		"another boot is comparable":    {against(), five(t, spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
-		"a limit needs no baseline":     {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
-		"a limit on half round trips":   {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, five(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
-		"a kernel that was not named": {against(), five(t, spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
+		"as quick as the baseline":      {against(), six(t, spec(), "x", of(quick)), before(), "Pass", "WithinLimit", []string{"over 6+6 rounds"}},
+		"slower than the baseline":      {against(), six(t, spec(), "x", of(slow)), before(), "Fail", "BeyondLimit", []string{"6.00µs against 5.00µs", "ratio 1.2"}},
+		"a simulated NIC is reported":   {against(), six(t, spec(), "x", of(quick), oneKernel), before(oneKernel), "Pass", "WithinLimit", []string{"on a simulated NIC: "}},
+		"a baseline that was imported":  {against("*"), six(t, spec(), "x", of(quick)), before(imported), "Inconclusive", "Imported", []string{"nothing proves it"}},
+		"a candidate that was imported": {against("*"), six(t, spec(), "x", of(quick), imported), before(), "Inconclusive", "Imported", []string{"nothing proves it"}},
+		"both were imported":            {against("*"), six(t, spec(), "x", of(quick), imported), before(imported), "Inconclusive", "Imported", nil},
+		"another boot is comparable":    {against(), six(t, spec(), "x", of(quick)), before(boot), "Pass", "WithinLimit", nil},
+		"a limit needs no baseline":     {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, six(t, spec(), "x", of(quick)), nil, "Pass", "WithinLimit", nil},
+		"a limit on half round trips":   {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, six(t, spec(), "x", of(slow)), nil, "Fail", "BeyondLimit", []string{"6.00µs"}},
+		"a kernel that was not named": {against(), six(t, spec(), "x", of(slow)), before(kernel), "Inconclusive", "EvidenceDiffers",
 			[]string{`before-default-r1 and x-default-r1`, `at the client's end: kernel.release "5.15.0", then "6.1.0"`, "ignoreDifferences"}},
-		"a kernel that was named":                  {against("kernel.release"), five(t, spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
-		"a kernel that a pattern names":            {against("kernel.*"), five(t, spec(), "x", of(slow)), before(kernel), "Fail", "BeyondLimit", nil},
-		"a pattern does not name firmware":         {against("nic.*"), five(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.firmware-variant "full-feature", then absent`}},
-		"firmware named, but not the rings":        {against("nic.firmware-variant"), five(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.ring.rx "512"`}},
-		"firmware and rings named":                 {against("nic.ring.*", "nic.firmware-variant"), five(t, spec(), "x", of(quick)), before(firmware), "Pass", "WithinLimit", nil},
-		"acceleration is not named by a pattern":   {against("cell.*", "cell.*.server"), five(t, spec(), "x", of(quick)), before(told), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.accelerated.server"}},
-		"acceleration named":                       {against("cell.tcp-64.accelerated.server"), five(t, spec(), "x", of(quick)), before(told), "Pass", "WithinLimit", nil},
-		"another duration":                         {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
-		"another duration that was meant":          {against("cell.*.duration"), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
-		"another warm-up":                          {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
-		"a capture of the baseline":                {against(), five(t, spec(), "x", of(quick)), capturing(before(apart)), "Inconclusive", "EvidenceDiffers", []string{"capture Server, then None"}},
-		"a capture that was meant":                 {against("capture"), five(t, spec(), "x", of(quick)), capturing(before(apart)), "Pass", "WithinLimit", nil},
-		"another version of the tool":              {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.ToolVersion = "0.9" })), "Inconclusive", "EvidenceDiffers", []string{"tool.version"}},
-		"another tool":                             {against(), five(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Tool = "sockperf" })), "Inconclusive", "EvidenceDiffers", []string{"tool.name"}},
-		"a baseline on CPUs that others used, too": {against(), five(t, spec(), "x", of(quick)), before(func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }), "Inconclusive", "CPUsNotExclusive", []string{"the baseline: in before-default-r1"}},
-		"a baseline that is not there": {against(), five(t, spec(), "x", of(slow)), &Results{Trouble: &verdict.Blocker{Reason: "BaselineMissing", Message: "there is no baseline"}},
+		"a kernel that was named":                 {against("kernel.release"), six(t, spec(), "x", of(quick)), before(kernel), "Pass", "WithinLimit", nil},
+		"a kernel that a pattern names":           {against("kernel.*"), six(t, spec(), "x", of(slow)), before(kernel), "Fail", "BeyondLimit", nil},
+		"a kernel upgrade and what comes with it": {against("kernelUpgrade"), six(t, spec(), "x", of(slow), upgraded), before(kernel), "Fail", "BeyondLimit", nil},
+		"a kernel upgrade that changes a C-state": {against("kernelUpgrade"), six(t, spec(), "x", of(quick), upgraded, fact("cpu.cstates", "POLL C6")), before(kernel),
+			"Inconclusive", "EvidenceDiffers", []string{`cpu.cstates absent, then "POLL C6"`, "compare -o ignoreDifferences"}},
+		"a kernel upgrade and another offload": {against("kernelUpgrade"), six(t, spec(), "x", of(quick), upgraded, fact("nic.feature.rx-lro", "on")),
+			before(kernel, fact("nic.feature.rx-lro", "off")), "Inconclusive", "EvidenceDiffers", []string{"nic.feature.rx-lro"}},
+		"a kernel upgrade and another argument": {against("kernelUpgrade"), six(t, spec(), "x", of(quick), upgraded, fact("kernel.arg.mitigations", "off")), before(kernel),
+			"Inconclusive", "EvidenceDiffers", []string{"kernel.arg.mitigations"}},
+		"what comes with a kernel, not named":      {against("kernel.*"), six(t, spec(), "x", of(quick), upgraded), before(kernel), "Inconclusive", "EvidenceDiffers", []string{"cpu.microcode"}},
+		"a pattern does not name firmware":         {against("nic.*"), six(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.firmware-variant "full-feature", then absent`}},
+		"firmware named, but not the rings":        {against("nic.firmware-variant"), six(t, spec(), "x", of(quick)), before(firmware), "Inconclusive", "EvidenceDiffers", []string{`nic.ring.rx "512"`}},
+		"firmware and rings named":                 {against("nic.ring.*", "nic.firmware-variant"), six(t, spec(), "x", of(quick)), before(firmware), "Pass", "WithinLimit", nil},
+		"acceleration is not named by a pattern":   {against("cell.*", "cell.*.server"), six(t, spec(), "x", of(quick)), before(told), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.accelerated.server"}},
+		"acceleration named":                       {against("cell.tcp-64.accelerated.server"), six(t, spec(), "x", of(quick)), before(told), "Pass", "WithinLimit", nil},
+		"another duration":                         {against(), six(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Inconclusive", "EvidenceDiffers", []string{"cell.tcp-64.duration"}},
+		"another duration that was meant":          {against("cell.*.duration"), six(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Duration *= 2 })), "Pass", "WithinLimit", nil},
+		"another warm-up":                          {against(), six(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Warmup = 1 })), "Inconclusive", "EvidenceDiffers", []string{"warmup"}},
+		"a capture of the baseline":                {against(), six(t, spec(), "x", of(quick)), capturing(before(apart)), "Inconclusive", "EvidenceDiffers", []string{"capture Server, then None"}},
+		"a capture that was meant":                 {against("capture"), six(t, spec(), "x", of(quick)), capturing(before(apart)), "Pass", "WithinLimit", nil},
+		"another version of the tool":              {against(), six(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.ToolVersion = "0.9" })), "Inconclusive", "EvidenceDiffers", []string{"tool.version"}},
+		"another tool":                             {against(), six(t, spec(), "x", of(quick)), before(only(func(c *result.Cell) { c.Tool = "sockperf" })), "Inconclusive", "EvidenceDiffers", []string{"tool.name"}},
+		"a baseline on CPUs that others used, too": {against(), six(t, spec(), "x", of(quick)), before(func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }), "Inconclusive", "CPUsNotExclusive", []string{"the baseline: in before-default-r1"}},
+		"a baseline that is not there": {against(), six(t, spec(), "x", of(slow)), &Results{Trouble: &verdict.Blocker{Reason: "BaselineMissing", Message: "there is no baseline"}},
 			"Inconclusive", "BaselineMissing", []string{"there is no baseline"}},
-		"a baseline of other cells": {against(), five(t, spec(), "x", of(slow)), new(collected(t, spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.MessageSizes = []int32{1} }))),
+		"a baseline of other cells": {against(), six(t, spec(), "x", of(slow)), new(collected(t, spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.MessageSizes = []int32{1} }))),
 			"Inconclusive", "NoBaseline", nil},
-		"results that are gone": {against(), Results{rounds.New(spec()), &verdict.Blocker{Reason: "ResultsMissing", Message: "all gone"}}, before(),
+		"results that are gone": {against(), Results{Collection: rounds.New(spec()), Trouble: &verdict.Blocker{Reason: "ResultsMissing", Message: "all gone"}}, before(),
 			"Inconclusive", "ResultsMissing", []string{"all gone"}},
 		"nothing was measured, for an unknown reason": {against(), collected(t, spec()), before(), "Inconclusive", "NotMeasured", nil},
 	}
@@ -197,7 +216,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 			if c.change != nil {
 				changes = append(changes, c.change)
 			}
-			check(t, gate, five(t, s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
+			check(t, gate, six(t, s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
 		})
 	}
 }
@@ -283,7 +302,7 @@ func TestGateBetweenNetworks(t *testing.T) {
 					}
 				}
 			}
-			results := five(t, s, "x", map[string]result.Histogram{"a": quick, "b": quick}, change)
+			results := six(t, s, "x", map[string]result.Histogram{"a": quick, "b": quick}, change)
 			gate := v1alpha1.Criteria{
 				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%", Variants: []string{"b"}}},
 				Baseline: &v1alpha1.Baseline{Variant: "a"},
@@ -310,7 +329,7 @@ func TestGateBetweenNetworks(t *testing.T) {
 }
 
 func TestGateErrors(t *testing.T) {
-	fine := five(t, spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
+	fine := six(t, spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
 	gate := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "much"}}}
 	if _, err := Gate(gate, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
 		t.Errorf("a rule that cannot be read: %v", err)

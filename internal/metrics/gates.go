@@ -22,6 +22,8 @@ var (
 	gateNodes = newGauge("tailgate_gate_nodes",
 		"Nodes of the gate by state, as its status counts them.", "gate", "state")
 
+	gateUnplaced = newGauge("tailgate_gate_unplaced_nodes",
+		"Nodes of the gate that are due by the schedule and are not measured, because they or their peers have no room.", "gate")
 	nodeVerified = newGauge("tailgate_node_verified",
 		"1 while the node is in state Verified and ready; otherwise 0.", "gate", "node")
 	nodeMarkFailing = newGauge("tailgate_node_mark_failing",
@@ -62,6 +64,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 		g := &all.gates[i]
 		namespaces[g.Name] = g.Spec.Namespace
 		gatePassed.sendBool(ch, !held[g.Name] && isTrue(g.Status.Conditions, v1alpha1.ConditionPassed, g.Generation), g.Name)
+		gateUnplaced.send(ch, float64(g.Status.Nodes.Unplaced), g.Name)
 		gateOperational.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionOperational, g.Generation), g.Name)
 		n := g.Status.Nodes
 		for k, count := range []int32{n.Verified, n.Unverified, n.Measuring, n.Failed, n.Inconclusive} {

@@ -42,6 +42,18 @@ type Run struct {
 // not change the runs of the spec's rounds.
 func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Status.ExtendedRounds }
 
+// defaultMaxRounds is the number of rounds after which the rules are evaluated for the last time.
+const defaultMaxRounds = 20
+
+// MaxRounds returns the number of rounds after which the rules of a benchmark are evaluated for the last time: at least the spec's rounds,
+// and these without rules.
+func MaxRounds(spec v1alpha1.LatencyBenchmarkSpec) int32 {
+	if spec.Criteria == nil {
+		return spec.Rounds
+	}
+	return max(spec.Rounds, cmp.Or(spec.MaxRounds, defaultMaxRounds))
+}
+
 // Runs returns all runs of a benchmark in order: rounds outermost, with an order of variants that changes from round to round.
 func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	variants := Variants(b.Spec)
@@ -90,6 +102,11 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	}
 	return all
 }
+
+// PluginPatience is how long a benchmark that has started waits for a device plugin, a gate for such a benchmark, and how long the
+// devices of a node may be absent before that is a change of the node. A container that exits repeatedly is restarted after at most
+// 5 minutes, and the plugin of AMD exits whenever an interface of the node moves.
+const PluginPatience = 30 * time.Minute
 
 // Variants returns the variants of a spec with all inherited settings filled in, in the order in which results show them. A
 // spec without variants has one, named default.
@@ -175,6 +192,9 @@ func Cells(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant) []tool.Cell {
 			c.Protocol, c.MessageSize = protocol, size
 			if protocol == v1alpha1.ProtocolMulticast {
 				c.MulticastGroup = w.MulticastGroup
+			}
+			if protocol != v1alpha1.ProtocolTCP {
+				c.LossAfter = w.LossAfter.Duration
 			}
 			name := fmt.Sprintf("%s-%d", strings.ToLower(string(protocol)), size)
 			if len(w.RatesPerSecond) == 0 {

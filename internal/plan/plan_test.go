@@ -163,12 +163,13 @@ func TestRunsShareNothing(t *testing.T) {
 func TestCellsCarryTheWorkload(t *testing.T) {
 	spec := benchmark(1, []v1alpha1.Protocol{v1alpha1.ProtocolMulticast}, 256).Spec
 	spec.Workload.RatesPerSecond = []int32{1000, 23_000}
-	spec.Workload.MulticastGroup = "239.192.0.1"
+	spec.Workload.MulticastGroup, spec.Workload.LossAfter.Duration = "239.192.0.1", 20*time.Millisecond
 	spec.Workload.Streams = []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1 << 20}}
 	spec.Variants = []v1alpha1.Variant{{Name: "spin", Wait: v1alpha1.WaitSpin}}
 	cell := tool.Cell{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerNone, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}
 	slow, stream := cell, cell
 	slow.Name, slow.Protocol, slow.MessageSize, slow.RatePerSecond, slow.MulticastGroup = "multicast-256-at-1000", v1alpha1.ProtocolMulticast, 256, 1000, "239.192.0.1"
+	slow.LossAfter = 20 * time.Millisecond
 	quick := slow
 	quick.Name, quick.RatePerSecond = "multicast-256-at-23000", 23_000
 	stream.Name, stream.Protocol, stream.MessageSize, stream.Stream = "tcp-stream-1048576", v1alpha1.ProtocolTCP, 1<<20, true

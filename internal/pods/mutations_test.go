@@ -143,8 +143,9 @@ var mutations = []mutation{
 		want: []string{"requests cpu: 500m instead of 2", "requests memory: 256Mi instead of 512Mi"}},
 	{name: "bandwidth limits, and other settings of CRI-O", patch: `
 		{"op":"add","path":"/metadata/annotations/kubernetes.io~1egress-bandwidth","value":"1G"},
+		{"op":"add","path":"/metadata/annotations/cpu-quota.crio.io~1agent","value":"enable"},
 		{"op":"remove","path":"/metadata/annotations/cpu-quota.crio.io"}`,
-		want: []string{"annotation cpu-quota.crio.io: removed disable", "annotation kubernetes.io/egress-bandwidth: added 1G"}},
+		want: []string{"annotation cpu-quota.crio.io/agent: added enable", "annotation cpu-quota.crio.io: removed disable", "annotation kubernetes.io/egress-bandwidth: added 1G"}},
 	{name: "certificates, probes and hooks of a policy", patch: `
 		{"op":"add","path":"/spec/containers/0/volumeMounts/-","value":{"name":"ca","mountPath":"/etc/ssl/certs"}},
 		{"op":"add","path":"/spec/volumes/-","value":{"name":"ca","configMap":{"name":"ca"}}},

@@ -20,8 +20,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // Observed is the input of Accept.
@@ -180,7 +182,7 @@ func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
 // checkSpec runs the checks that do not consider nodes.
 func checkSpec(o Observed) *Rejection {
 	for _, check := range []func(Observed) *Rejection{
-		toolPresent, cellCount, cells, occupation, percentile, toolMemory, toolCPUs, eachVariant(hostNetwork), NetworkNamespace,
+		toolPresent, cellCount, cells, occupation, percentile, rules, toolMemory, toolCPUs, eachVariant(hostNetwork), NetworkNamespace,
 		eachVariant(capture), classes, eachVariant(onloadNetwork), eachVariant(profile), eachVariant(networkExists),
 		eachVariant(networkOwned), eachVariant(networkMatches), eachVariant(networkRange), eachVariant(alignment),
 	} {
@@ -294,6 +296,48 @@ func percentile(o Observed) *Rejection {
 	})
 }
 
+// rules rejects a rule that can neither pass nor fail, whatever is measured.
+func rules(o Observed) *Rejection {
+	for _, f := range foresee(o.Benchmark.Spec, o.Driver) {
+		if f.Never != "" {
+			return rejectf(v1alpha1.ReasonRuleUndecidable, "spec.criteria.rules: %s", f.Never)
+		}
+	}
+	return nil
+}
+
+// foresee returns what the rules of a benchmark can show; driver may be nil. A rule that cannot be parsed is left to the verdict.
+func foresee(spec v1alpha1.LatencyBenchmarkSpec, driver tool.Driver) []verdict.Foreseen {
+	if spec.Criteria == nil {
+		return nil
+	}
+	in := verdict.Input{Gate: *spec.Criteria, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
+	most := map[string]tool.Cell{}
+	for _, v := range plan.Variants(spec) {
+		for _, c := range plan.Cells(spec, v) {
+			cell := verdict.Cell{Variant: v.Name, Name: c.Name, Protocol: c.Protocol, MessageSize: c.MessageSize,
+				RatePerSecond: c.RatePerSecond, Stream: c.Stream}
+			in.Candidate = append(in.Candidate, cell)
+			most[c.Name] = c
+			if v.Capture == v1alpha1.CaptureServer && !c.Stream {
+				cell.Name += result.CapturedSuffix
+				in.Candidate = append(in.Candidate, cell)
+			}
+		}
+	}
+	all, err := verdict.Foresee(in, func(c verdict.Cell) (int64, bool) {
+		cell, measured := most[c.Name]
+		if driver == nil || !measured || cell.Stream {
+			return 0, false
+		}
+		return driver.MostSamples(cell)
+	})
+	if err != nil {
+		return nil
+	}
+	return all
+}
+
 // agentMemory is the memory that an endpoint needs in addition to the tool's, in bytes.
 const agentMemory = 64 << 20
 
@@ -350,14 +394,11 @@ func networkNamespace(o Observed, v v1alpha1.Variant) *Rejection {
 // runOverhead is how long a run may occupy its nodes in addition to measuring, if nothing fails.
 const runOverhead = 30 * time.Second
 
-// occupation compares the time for which the whole plan occupies the nodes, including rounds that a gate may add, with the
+// occupation compares the time for which the whole plan occupies the nodes, including rounds that may be added, with the
 // operator's limit.
 func occupation(o Observed) *Rejection {
 	grown := o.Benchmark.DeepCopy()
-	grown.Status.ExtendedRounds = 0
-	if grown.Spec.Criteria != nil {
-		grown.Status.ExtendedRounds = grown.Spec.Criteria.ExtendRounds
-	}
+	grown.Status.ExtendedRounds = plan.MaxRounds(grown.Spec) - grown.Spec.Rounds
 	var need time.Duration
 	for _, run := range plan.Runs(grown) {
 		need += plan.MeasuringTime(run.Cells) + runOverhead

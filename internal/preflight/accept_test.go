@@ -424,9 +424,24 @@ func TestAccept(t *testing.T) {
 			}},
 			want: "a b",
 		},
+		"a rule that too few rounds cannot decide": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.MaxRounds = 3, 5
+				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+			}},
+			wantReason:  v1alpha1.ReasonRuleUndecidable,
+			wantMessage: []string{"spec.criteria.rules: rule mean max 1s can neither pass nor fail with 5 rounds; set maxRounds to at least 6"},
+		},
+		"a rule that the rounds can decide": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Rounds = 1
+				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+			}},
+			want: "a b",
+		},
 		"a plan that holds its nodes for too long": {
 			change: []func(*Observed){func(o *Observed) {
-				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Criteria, o.MaxOccupation = 10, &v1alpha1.Criteria{ExtendRounds: 10}, 10*time.Minute
+				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Criteria, o.MaxOccupation = 10, &v1alpha1.Criteria{}, 10*time.Minute
 			}},
 			wantReason:  v1alpha1.ReasonOccupationTooLong,
 			wantMessage: []string{"spec.workload", "10m0s", "--max-occupation"},

@@ -124,6 +124,39 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// The notes say what a tail of ping-pong and of half round trips hides.
+func TestNotesOfTails(t *testing.T) {
+	for name, c := range map[string]struct {
+		metrics []v1alpha1.Metric
+		rates   []int32
+		kind    v1alpha1.LatencyType
+		want    []string
+	}{
+		"no tail":                     {metrics: []v1alpha1.Metric{"p50", "p90", "lost"}, kind: v1alpha1.LatencyHalfRTT},
+		"of half round trips":         {metrics: []v1alpha1.Metric{"p99.9", "p50", "p99", "p99"}, kind: v1alpha1.LatencyHalfRTT, want: []string{"p99.9, p99 is of ping-pong", "p99.9, p99 is of half"}},
+		"of round trips":              {metrics: []v1alpha1.Metric{"p95"}, kind: v1alpha1.LatencyRTT, want: []string{"a stall is one slow sample"}},
+		"of round trips at a rate":    {metrics: []v1alpha1.Metric{"p95"}, rates: []int32{1000}, kind: v1alpha1.LatencyRTT},
+		"of half of those, at a rate": {metrics: []v1alpha1.Metric{"p99"}, rates: []int32{1000}, kind: v1alpha1.LatencyHalfRTT, want: []string{"latencyType RTT shows it whole"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := asking(good("a"), good("b"))
+			o.Benchmark.Spec.LatencyType, o.Benchmark.Spec.Workload.RatesPerSecond, o.Benchmark.Spec.Criteria = c.kind, c.rates, &v1alpha1.Criteria{}
+			for _, m := range c.metrics {
+				o.Benchmark.Spec.Criteria.Rules = append(o.Benchmark.Spec.Criteria.Rules, v1alpha1.Rule{Metric: m})
+			}
+			got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: 2, Server: 2})
+			if len(got) != len(c.want) {
+				t.Fatalf("got %q, want %q", got, c.want)
+			}
+			for i, want := range c.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("%q does not say %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
 // An odd number of CPUs matters at the end that has it, and a NUMA policy at the end whose node has several NUMA nodes.
 func TestNotesOfEachEnd(t *testing.T) {
 	label := func(key, value string) func(*corev1.Node) {

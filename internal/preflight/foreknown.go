@@ -35,6 +35,9 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile)
 			switched = append(switched, v.Name)
 		}
 	}
+	for _, f := range foresee(spec, nil) {
+		all = append(all, f.Says)
+	}
 	if switched != nil {
 		all = append(all, fmt.Sprintf("variants with Onload and without %s (%s): with full-feature firmware, which its VFs need, a Solarflare X2 does not send by CTPIO there; "+
 			"variants with onload.profile: latency-best measure with CTPIO", onload.SwitchBypass, strings.Join(switched, ", ")))

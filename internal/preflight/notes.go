@@ -40,6 +40,14 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 				n.Name, n.Status.NodeInfo.KubeletVersion, o.Benchmark.Spec.Tool)
 		}
 	}
+	if names := strings.Join(tails(o.Benchmark.Spec.Criteria), ", "); names != "" {
+		if w := o.Benchmark.Spec.Workload; w.RatesPerSecond == nil && (w.MessageSizes != nil || w.Streams == nil) {
+			add("the rule on %s is of ping-pong, where a stall is one slow sample, however many messages an application would have sent meanwhile: workload.ratesPerSecond counts each of them", names)
+		}
+		if o.Benchmark.Spec.LatencyType == v1alpha1.LatencyHalfRTT {
+			add("the rule on %s is of half round trips, which halve the stall of one end: latencyType RTT shows it whole", names)
+		}
+	}
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		matters, away := false, false
 		for _, end := range ends {
@@ -64,6 +72,20 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 		}
 	}
 	return notes
+}
+
+// tails returns the percentiles beyond p90 that rules limit, in the order of the rules.
+func tails(c *v1alpha1.Criteria) []string {
+	if c == nil {
+		return nil
+	}
+	var all []string
+	for _, r := range c.Rules {
+		if m := string(r.Metric); strings.HasPrefix(m, "p9") && m != string(v1alpha1.MetricP90) && !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // mountsImages reports whether the version of a node's kubelet mounts images as volumes by default. A version that cannot be read does.

@@ -35,6 +35,20 @@ func pod(change func(*result.Seen)) func(*world) {
 	return client(func(_ *result.Evidence, s *result.Seen) { change(s) })
 }
 
+// both makes several changes.
+func both(changes ...func(*world)) func(*world) {
+	return func(w *world) {
+		for _, change := range changes {
+			change(w)
+		}
+	}
+}
+
+// images sets the images of both ends.
+func images(own, peer string) func(*world) {
+	return both(pod(func(s *result.Seen) { s.ImageID = own }), server(func(_ *result.Evidence, s *result.Seen) { s.ImageID = peer }))
+}
+
 // status changes Multus's report.
 func status(change func(*foreign.Status)) func(*world) {
 	return pod(func(s *result.Seen) { change(s.Network) })
@@ -407,8 +421,13 @@ func TestChecks(t *testing.T) {
 			"not checked": {pod(func(s *result.Seen) { *s = result.Seen{} }), isUnknown, "not known"},
 		},
 		"Image": {
-			"known":   {asIs, isNoted, "sha256:ab"},
-			"unknown": {pod(func(s *result.Seen) { s.ImageID = "" }), isNoted, "not known"},
+			"known":                   {asIs, isNoted, "sha256:ab"},
+			"unknown":                 {pod(func(s *result.Seen) { s.ImageID = "" }), isNoted, "not known"},
+			"another":                 {pod(func(s *result.Seen) { s.ImageID = "sha256:cd" }), isFailed, "sha256:cd"},
+			"another, of a registry":  {images("r/bench@sha256:cd", "r/bench@sha256:ab"), isFailed, "r/bench@sha256:cd"},
+			"of a mirror":             {images("mirror/bench@sha256:ab", "r/bench@sha256:ab"), isNoted, "mirror/bench@sha256:ab"},
+			"imported at one end":     {images("sha256:cd", "r/bench@sha256:ab"), isNoted, "sha256:cd"},
+			"of another architecture": {both(images("r/bench@sha256:cd", "r/bench@sha256:ab"), fact("cpu.model", "Neoverse-N1")), isNoted, "r/bench@sha256:cd"},
 		},
 		"Hypervisor": {
 			"none":    {asIs, isNoted, "bare metal"},

@@ -19,8 +19,19 @@ func podUnchanged(e endpoint) finding {
 	return proved(expected, "unchanged")
 }
 
-// image notes the image that ran.
-func image(e endpoint) finding { return noted(orNotKnown(e.seen.ImageID)) }
+// image notes the image that ran. Both ends must run the same one if their CPUs are equal: with other CPUs, a runtime may report the
+// image of an architecture. An image that was imported on one node only has no digest of a registry there.
+func image(e endpoint) finding {
+	own, ownDigest, _ := strings.Cut(e.seen.ImageID, "@")
+	peer, peerDigest, _ := strings.Cut(e.peerSeen.ImageID, "@")
+	switch comparable := own != "" && peer != "" && (ownDigest == "") == (peerDigest == ""); {
+	case !comparable || e.own.Facts["cpu.model"] != e.peer.Facts["cpu.model"]:
+	case ownDigest != peerDigest || ownDigest == "" && own != peer:
+		return failed("the image of the other end, "+e.peerSeen.ImageID, e.seen.ImageID,
+			"refer to the bench image by digest, and find out who changes benchmark pods")
+	}
+	return noted(orNotKnown(e.seen.ImageID))
+}
 
 // hypervisor notes whether the machine is virtual.
 func hypervisor(e endpoint) finding {

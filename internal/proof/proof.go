@@ -20,10 +20,10 @@ type endpoint struct {
 	variant v1alpha1.Variant
 	// role is client or server.
 	role string
-	// own is the observation of its agent, peer the observation of the other end's agent, and seen the API server's data about
-	// its pod.
-	own, peer result.Evidence
-	seen      result.Seen
+	// own is the observation of its agent, peer the observation of the other end's agent, and seen and peerSeen the API server's data
+	// about their pods.
+	own, peer      result.Evidence
+	seen, peerSeen result.Seen
 	// cells are the client's measurements. Their information about acceleration covers both ends.
 	cells []result.Cell
 }
@@ -32,10 +32,10 @@ type endpoint struct {
 func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) [2]endpoint {
 	client := endpoint{
 		spec: spec, variant: v, role: v1alpha1.RoleClient, own: run.Client.Evidence, peer: run.Server.Evidence,
-		seen: run.ClientSeen, cells: run.Client.Cells,
+		seen: run.ClientSeen, peerSeen: run.ServerSeen, cells: run.Client.Cells,
 	}
 	server := client
-	server.role, server.own, server.peer, server.seen = v1alpha1.RoleServer, client.peer, client.own, run.ServerSeen
+	server.role, server.own, server.peer, server.seen, server.peerSeen = v1alpha1.RoleServer, client.peer, client.own, run.ServerSeen, run.ClientSeen
 	return [2]endpoint{client, server}
 }
 
@@ -107,7 +107,7 @@ var chain = []check{
 	{v1alpha1.ProofAcceleration, kernel, v1alpha1.WarningAccelerated, v1alpha1.WarningAccelerated},
 	{v1alpha1.ProofSendPath, sendPath, "", ""},
 	{v1alpha1.ProofPodUnchanged, podUnchanged, v1alpha1.WarningPodChanged, v1alpha1.WarningPodChanged},
-	{v1alpha1.ProofImage, image, "", ""},
+	{v1alpha1.ProofImage, image, v1alpha1.WarningPodChanged, v1alpha1.WarningPodChanged},
 	{v1alpha1.ProofHypervisor, hypervisor, "", ""},
 }
 

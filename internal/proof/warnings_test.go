@@ -178,6 +178,41 @@ func TestWhatDoesNotForbidAVerdict(t *testing.T) {
 	}
 }
 
+// Onload accepts a library and a module of different versions if their interfaces are alike. The results then have a warning, which
+// does not prevent a verdict.
+func TestOnloadVersions(t *testing.T) {
+	for name, c := range map[string]struct {
+		library, module string
+		acceleration    v1alpha1.AccelerationType
+		want            string
+	}{
+		"one version":         {"9.0.2", "9.0.2", v1alpha1.AccelerationOnload, ""},
+		"an older library":    {"9.0.2", "9.1.0", v1alpha1.AccelerationOnload, "server on b: Onload's library has version 9.0.2, and its kernel module 9.1.0; use one version of both"},
+		"an unknown module":   {"9.0.2", "", v1alpha1.AccelerationOnload, ""},
+		"an unknown library":  {"", "9.1.0", v1alpha1.AccelerationOnload, ""},
+		"sockets of a kernel": {"9.0.2", "9.1.0", v1alpha1.AccelerationKernel, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := good(func(w *world) {
+				w.spec.Acceleration = &v1alpha1.Acceleration{Type: c.acceleration}
+				w.server().Facts["module.onload.version"], w.server().Paths = c.module, []result.Path{{Cell: "tcp-64", Banner: c.library}}
+			})
+			found := ""
+			for _, warning := range Warnings(w.spec, w.variant(), w.run) {
+				if warning.Reason == v1alpha1.WarningOnloadVersions {
+					found += warning.Message
+					if warning.Blocks {
+						t.Error("it prevents a verdict")
+					}
+				}
+			}
+			if found != c.want && (c.want == "" || !strings.HasSuffix(found, c.want)) {
+				t.Errorf("got %q, want %q", found, c.want)
+			}
+		})
+	}
+}
+
 // A check that can prove something can also fail to, and then has a reason for the warning.
 func TestChain(t *testing.T) {
 	for _, c := range chain {

@@ -179,7 +179,7 @@ type csvColumn struct {
 // csvColumns returns all columns; the first ones identify the cell. Unknown figures are empty.
 func csvColumns() []csvColumn {
 	text := func(name string, of func(v1alpha1.CellResult) string) csvColumn {
-		return csvColumn{name, func(_ Document, _ *DocumentRound, r v1alpha1.CellResult) string { return of(r) }}
+		return csvColumn{name, func(_ Document, _ *DocumentRound, r v1alpha1.CellResult) string { return noFormula(of(r)) }}
 	}
 	number := func(name string, of func(v1alpha1.CellResult) int64) csvColumn {
 		return text(name, func(r v1alpha1.CellResult) string { return strconv.FormatInt(of(r), 10) })
@@ -250,9 +250,17 @@ func csvColumns() []csvColumn {
 		bandwidth("sent_bits_per_second", func(b *v1alpha1.BandwidthResult) *int64 { return &b.SentBitsPerSecond }),
 		bandwidth("retransmits", func(b *v1alpha1.BandwidthResult) *int64 { return b.Retransmits }),
 		csvColumn{"notes", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string {
-			return strings.Join(noted(d.Notes), "; ")
+			return noFormula(strings.Join(noted(d.Notes), "; "))
 		}},
 	)
+}
+
+// noFormula returns a text that no spreadsheet evaluates: an apostrophe precedes one that begins like a formula.
+func noFormula(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
 }
 
 // writeCSV writes a line for each cell in each round and a line for each cell over all rounds. A matrix has only the latter,

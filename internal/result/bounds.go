@@ -1,8 +1,12 @@
 package result
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
+	"unicode"
 )
 
 // The limits of a document. They follow from the contents of a legal run: 400 cells, each with 128 intervals, 64 slow samples
@@ -33,7 +37,37 @@ func checkPlain(plain []byte) error {
 	if len(plain) > maxPlain {
 		return fmt.Errorf("it has more than %d MiB of JSON", maxPlain>>20)
 	}
+	if _, found := withoutControls(plain); found {
+		return errors.New("it has characters that control a terminal")
+	}
 	return checkStructure(plain)
+}
+
+// withoutControls replaces the characters of a JSON text that control a terminal, raw or escaped, and reports whether there were
+// any. Tabs and line ends stay. The text is copied only if there are.
+func withoutControls(plain []byte) (clean []byte, found bool) {
+	kept := 0
+	for i := 0; i < len(plain); {
+		length, control := 1, plain[i] == 0x7f
+		switch {
+		case plain[i] == '\\' && i+1 < len(plain):
+			length, control = 2, bytes.IndexByte([]byte("bfr"), plain[i+1]) >= 0
+			if plain[i+1] == 'u' && i+6 <= len(plain) {
+				code, err := strconv.ParseUint(string(plain[i+2:i+6]), 16, 16)
+				length, control = 6, err == nil && unicode.IsControl(rune(code)) && code != '\n' && code != '\t'
+			}
+		case plain[i] == 0xc2 && i+1 < len(plain):
+			length, control = 2, plain[i+1] < 0xa0
+		}
+		if control {
+			clean, kept = append(append(clean, plain[kept:i]...), string(unicode.ReplacementChar)...), i+length
+		}
+		i += length
+	}
+	if kept == 0 {
+		return plain, false
+	}
+	return append(clean, plain[kept:]...), true
 }
 
 // checkConditions returns an error if the conditions of a document are larger than a reader keeps in memory.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -239,4 +240,42 @@ func TestTheFullestHistogramFits(t *testing.T) {
 		t.Errorf("%d KiB", len(h.Encoded)>>10)
 	}
 	t.Logf("%d buckets in %d KiB", full.Populated(), len(h.Encoded)>>10)
+}
+
+// A document with characters that control a terminal is refused, raw or escaped; what an agent writes has none.
+func TestControlsAreRefused(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":"plain \n \t \\u001b \\r µ ÿ \u00e9"}`: "",
+		`{"a":"\u001b[31m"}`:                         "{\"a\":\"\ufffd[31m\"}",
+		`{"a":"x\r\b\f\u009b"}`:                      "{\"a\":\"x\ufffd\ufffd\ufffd\ufffd\"}",
+		"{\"a\":\"\x7f\u009bÀ\"}":                    "{\"a\":\"\ufffd\ufffdÀ\"}",
+	} {
+		clean, found := withoutControls([]byte(in))
+		if want == "" {
+			want = in
+		}
+		if string(clean) != want || found != (want != in) {
+			t.Errorf("%s: %s, %t", in, clean, found)
+		}
+		if err := checkPlain([]byte(in)); (err != nil) != found {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+	sent := Document{Version: Version, Role: "client"}
+	sent.Evidence.Kernel = "6.1 \x1b]0;title\a\u009b"
+	framed, err := compress(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := expand(framed.Compressed, framed.Digest)
+	if err != nil || read.Document.Evidence.Kernel != "6.1 \ufffd]0;title\ufffd\ufffd" {
+		t.Errorf("%q, %v", read.Document.Evidence.Kernel, err)
+	}
+	hostile, err := deflate([]byte(`{"version":` + strconv.Itoa(Version) + `,"evidence":{"kernel":"\u001b[2J"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := expand(hostile, digestOf(hostile)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a forged document: %v", err)
+	}
 }

@@ -93,6 +93,8 @@ func compress(d Document) (Framed, error) {
 	if err != nil {
 		return Framed{}, fmt.Errorf("encoding a result: %w", err)
 	}
+	// What a driver, a file or a tool said may have such characters, which a reader refuses.
+	plain, _ = withoutControls(plain)
 	if err := errors.Join(checkPlain(plain), checkConditions(d)); err != nil {
 		return Framed{}, fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}

@@ -19,7 +19,7 @@ func TestTermination(t *testing.T) {
 		"nothing":        {Termination{}, ""},
 		"a long message": {Termination{Reason: "ToolFailed", Message: strings.Repeat("x", 10_000)}, "cut"},
 		"a long message of many bytes a character":  {Termination{Reason: "ToolFailed", Message: strings.Repeat("µ世🙂", 2_000)}, "cut"},
-		"a long message that JSON makes far longer": {Termination{Reason: "ToolFailed", Message: strings.Repeat("\x00<", 3_000)}, "cut"},
+		"a long message that JSON makes far longer": {Termination{Reason: "ToolFailed", Message: strings.Repeat("&<", 3_000)}, "cut"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

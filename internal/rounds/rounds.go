@@ -202,8 +202,22 @@ func (v *Variant) prove(spec v1alpha1.LatencyBenchmarkSpec, run result.Stored) {
 	}
 	v.Last = &lean
 	if v.Unequal == "" {
-		v.Unequal = Unequal(*v.First, lean, result.Difference.BetweenRounds)
+		v.Unequal = cmp.Or(Unequal(*v.First, lean, result.Difference.BetweenRounds), imageChanged(*v.First, lean))
 	}
+}
+
+// imageChanged says at which end two runs had different images; empty if they had not, or if that is unknown.
+func imageChanged(first, second result.Stored) string {
+	for _, end := range []struct {
+		role     string
+		one, two result.Seen
+	}{{v1alpha1.RoleClient, first.ClientSeen, second.ClientSeen}, {v1alpha1.RoleServer, first.ServerSeen, second.ServerSeen}} {
+		if end.one.ImageID != end.two.ImageID && end.one.ImageID != "" && end.two.ImageID != "" {
+			return fmt.Sprintf("%s and %s did not run the same image at the %s's end: %s, then %s",
+				first.Client.Run, second.Client.Run, end.role, end.one.ImageID, end.two.ImageID)
+		}
+	}
+	return ""
 }
 
 // Unequal lists the relevant conditions that differ between two runs; empty if there are none.

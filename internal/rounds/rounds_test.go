@@ -2,6 +2,7 @@ package rounds
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,5 +107,30 @@ func TestFrequency(t *testing.T) {
 		if collected.Frequency != c.want {
 			t.Errorf("%s: got %q, want %q", name, collected.Frequency, c.want)
 		}
+	}
+}
+
+// Rounds of different images are not of equal conditions; an image that is not known is not another one.
+func TestImageChanged(t *testing.T) {
+	run := func(name, client, server string) result.Stored {
+		var s result.Stored
+		s.Client.Run, s.ClientSeen.ImageID, s.ServerSeen.ImageID = name, client, server
+		return s
+	}
+	for want, second := range map[string]result.Stored{
+		"": run("x-r2", "b@sha256:1", ""),
+		"x-r1 and x-r2 did not run the same image at the client's end: b@sha256:1, then b@sha256:2": run("x-r2", "b@sha256:2", "b@sha256:1"),
+		"x-r1 and x-r2 did not run the same image at the server's end: b@sha256:1, then b@sha256:3": run("x-r2", "b@sha256:1", "b@sha256:3"),
+	} {
+		if got := imageChanged(run("x-r1", "b@sha256:1", "b@sha256:1"), second); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	c := NewUnmerged(spec)
+	v := c.Variants[0]
+	v.prove(spec, run("x-r1", "b@sha256:1", "b@sha256:1"))
+	v.prove(spec, run("x-r2", "b@sha256:1", "b@sha256:2"))
+	if !strings.Contains(v.Unequal, "the same image") {
+		t.Errorf("unequal: %q", v.Unequal)
 	}
 }

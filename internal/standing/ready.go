@@ -63,7 +63,8 @@ func OfMeasurement(b *v1alpha1.LatencyBenchmark) Standing {
 // lasting are the reasons of condition Accepted that depend only on the spec and on the settings of the operator: a change of the
 // cluster does not remove them.
 var lasting = []string{
-	v1alpha1.ReasonCellUnsupported, v1alpha1.ReasonPercentileOutOfReach, v1alpha1.ReasonCaptureForbidden, v1alpha1.ReasonHostNetworkForbidden,
+	v1alpha1.ReasonCellUnsupported, v1alpha1.ReasonPercentileOutOfReach, v1alpha1.ReasonRuleUndecidable, v1alpha1.ReasonCaptureForbidden,
+	v1alpha1.ReasonHostNetworkForbidden,
 	v1alpha1.ReasonNetworkNamespaceForbidden, v1alpha1.ReasonOccupationTooLong, v1alpha1.ReasonAccelerationUnsupported,
 }
 

@@ -85,8 +85,11 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	return s
 }
 
+// unsettled are the reasons of condition Operational with which no node can be verified until a user acts.
+var unsettled = map[string]bool{v1alpha1.ReasonDevicesWithheld: true, v1alpha1.ReasonTemplateTooLong: true}
+
 // OfGate returns the standing of a LatencyGate, from its condition Passed. Inconclusive nodes do not change without a user's
-// action; nor do nodes that wait while the gate is suspended, or that belong to another gate. More nodes than maxUnverified that
+// action; nor do nodes that wait while the gate is suspended or cannot verify any, or that belong to another gate. More nodes than maxUnverified that
 // are not verified are no Fail: they may still pass.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
@@ -103,7 +106,7 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	}
 	n := g.Status.Nodes
 	waiting := n.Unverified
-	if g.Spec.Suspend {
+	if g.Spec.Suspend || n.Unverified == n.Total && operational != nil && unsettled[operational.Reason] {
 		waiting = 0
 	}
 	switch {
@@ -111,6 +114,8 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 		s.Outcome = v1alpha1.VerdictPass
 	case passed.Status == metav1.ConditionFalse && passed.Reason != v1alpha1.ReasonTooManyUnverified:
 		s.Outcome = v1alpha1.VerdictFail
+	case operational != nil && operational.Reason == v1alpha1.ReasonCannotSettle:
+		s.Outcome, s.Reason, s.Message = v1alpha1.VerdictInconclusive, operational.Reason, operational.Message
 	case passed.Reason != v1alpha1.ReasonNoNodes && passed.Reason != v1alpha1.ReasonNodesNotReady && waiting == 0 && n.Measuring == 0:
 		s.Outcome = v1alpha1.VerdictInconclusive
 	default:

@@ -175,6 +175,39 @@ func TallyLevelBelow(rounds []Observation, limit int64) Tally {
 	return TallyDifference(rounds, []Observation{Exact(0)}, -limit)
 }
 
+// ExcessAbove returns by how much the share of candidate rounds beyond limit times any value exceeds the share of baseline rounds beyond
+// that value, at most: the share times the numbers of rounds of both sides. It bounds a share of slow rounds that the median does not show.
+// What rounding hides counts against the candidate.
+func ExcessAbove(baseline, candidate []Observation, limit Factor) int {
+	return excess(baseline, candidate, func(c, b Observation) bool { return more(c.High, limit.Den, b.Low, limit.Num) },
+		func(a, b Observation) bool { return a.Low > b.Low })
+}
+
+// ExcessBelow is ExcessAbove where lower is worse.
+func ExcessBelow(baseline, candidate []Observation, limit Factor) int {
+	return excess(baseline, candidate, func(c, b Observation) bool { return more(b.High, limit.Num, c.Low, limit.Den) },
+		func(a, b Observation) bool { return a.High < b.High })
+}
+
+func excess(baseline, candidate []Observation, beyond, worse func(a, b Observation) bool) int {
+	most := 0
+	for _, b := range baseline {
+		e := 0
+		for _, c := range candidate {
+			if beyond(c, b) {
+				e += len(baseline)
+			}
+		}
+		for _, other := range baseline {
+			if worse(other, b) {
+				e -= len(candidate)
+			}
+		}
+		most = max(most, e)
+	}
+	return most
+}
+
 // more reports whether a*b > c*d; all of them must be 0 or more.
 func more(a, b, c, d int64) bool {
 	abHigh, abLow := bits.Mul64(uint64(a), uint64(b))
@@ -210,21 +243,15 @@ func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	return s.bounds(0, kLower, kUpper)
 }
 
-// Confidence is the name of the confidence level in every output that shows an interval of ratios.
+// Confidence is the name of the confidence level in every output that shows an interval.
 const Confidence = "95 % interval"
 
-// eachSide is the probability of error of each bound of an interval: both together give 95 % confidence.
-const eachSide OneIn = 40
-
-// Interval returns the 95 % confidence interval of the ratio of the candidate to the baseline (exact Mann-Whitney). With fewer
-// than FewestForInterval rounds on a side, or equally few in total, it returns only an estimate, and bounded is false.
+// Interval returns the 95 % confidence interval of the ratio of the candidate to the baseline (exact Mann-Whitney), the one with which a
+// verdict decides. With fewer than FewestRounds rounds on a side, or equally few in total, it returns only an estimate, and bounded is false.
 func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {
-	k := MannWhitney(len(baseline), len(candidate), eachSide)
+	k := MannWhitney(len(baseline), len(candidate), EachSide)
 	return Ratios(baseline, candidate, k, k), k >= 0
 }
-
-// FewestForInterval is the smallest number of rounds, on each side, that give an interval.
-func FewestForInterval() int { return FewestRounds(eachSide) }
 
 // isExact reports whether all ratios to these rounds are known exactly. There is no exact ratio to a value that is 0 or lost.
 func isExact(rounds []Observation) bool {

@@ -181,7 +181,7 @@ func TestTallyAgainstBounds(t *testing.T) {
 		step := int64(seed%3) * 2
 		baseline, candidate := draw(m, step), draw(n, step)
 		limit := Tolerance(random.Int64N(5) * 5_000).Above()
-		k := MannWhitney(m, n, OneLook)
+		k := MannWhitney(m, n, 20)
 
 		var lows, highs []*big.Rat
 		for _, c := range candidate {
@@ -245,5 +245,30 @@ func TestBounds(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestExcess(t *testing.T) {
+	five, quarter := Tolerance(5_000).Above(), Tolerance(25_000)
+	reference := exactly(9180, 9205, 9170, 9240, 9195, 9210, 9188, 9222, 9176, 9231, 9199, 9215)
+	cases := map[string]struct {
+		got, want int
+	}{
+		"no round is slow":                        {ExcessAbove(reference, exactly(9310, 9295, 9342, 9330, 9288, 9325), five), 0},
+		"one of six is beyond every reference":    {ExcessAbove(reference, exactly(9310, 9295, 9342, 9330, 9288, 15600), five), 12},
+		"equal shares of slow rounds":             {ExcessAbove(exactly(100, 100, 170, 170), exactly(100, 170), five), 0},
+		"a larger share of slow rounds":           {ExcessAbove(exactly(100, 100, 100, 170), exactly(100, 170), five), 2},
+		"a value at the limit is within":          {ExcessAbove(exactly(100), exactly(105), five), 0},
+		"rounding counts against the candidate":   {ExcessAbove([]Observation{Rounded(100, 2)}, []Observation{Rounded(104, 2)}, five), 1},
+		"lost messages in one round":              {ExcessAbove(exactly(100, 100), exactly(100, Infinite), five), 2},
+		"lost messages on both sides":             {ExcessAbove(exactly(100, Infinite), exactly(100, Infinite), five), 0},
+		"throughput that breaks down in one":      {ExcessBelow(exactly(100, 100), exactly(100, 10), quarter.Below()), 2},
+		"throughput at its limit":                 {ExcessBelow(exactly(100, 100), exactly(100, 75), quarter.Below()), 0},
+		"throughput that breaks down on one each": {ExcessBelow(exactly(100, 10), exactly(100, 10), quarter.Below()), 0},
+	}
+	for name, c := range cases {
+		if c.got != c.want {
+			t.Errorf("%s: %d, want %d", name, c.got, c.want)
+		}
 	}
 }

@@ -1,51 +1,89 @@
 package stats
 
 import (
+	"math"
 	"math/big"
+	"slices"
 	"sync"
 )
 
-// OneIn is a probability of error as one in N, with N at least 2: 20 is 5 %. All error probabilities of this package are exact
-// fractions of this form: 3 rounds against 3 can decide at one in 20, but at no lower probability.
+// OneIn is a probability of error as one in N, with N at least 2: 40 is 2.5 %. All error probabilities of this package are exact
+// fractions of this form: 4 rounds against 4 can decide at one in 40, but 3 against 3 cannot.
 type OneIn int64
 
-// The error probabilities of the gate.
-const (
-	// OneLook is the probability for a verdict on data that are judged once.
-	OneLook OneIn = 20
-	// TwoLooks is the probability of each of two verdicts, the second of which evaluates more rounds because the first did
-	// not decide.
-	TwoLooks OneIn = 40
-)
+// EachSide is the probability of error of each bound of every interval that is shown, and of each verdict: both bounds together give 95 %
+// confidence, and two looks at growing data together have an error of at most one in 20 on each side.
+const EachSide OneIn = 40
 
 // Among returns the probability for each of a number of comparisons that limits the probability of all of them together to a
 // (Bonferroni).
 func (a OneIn) Among(comparisons int) OneIn { return a * OneIn(max(comparisons, 1)) }
 
-// MannWhitney returns the largest k with P(U <= k) <= alpha, where U is the Mann-Whitney statistic of m and n observations
-// of one distribution: the number of pairs in which the first is larger. It is -1 if even U = 0 is more probable
-// than alpha: there are too few observations to show a difference.
-//
-// The distribution is exact for observations without ties. How ties are treated depends on how k is used: see Tally.
-func MannWhitney(m, n int, alpha OneIn) int {
-	key := mannWhitneyKey{min(m, n), max(m, n), alpha}
-	if k, known := mannWhitneyKnown.Load(key); known {
-		return k.(int)
+// Hochberg decides which of several comparisons differ so that the probability of any wrong one is at most that of EachSide: in the order of
+// their significance (one in N), the r-th from the end must have r times EachSide, and then all that are as significant differ. It returns the
+// significance at which they do, 0 if none does, and that of all together, which is at least EachSide if any does.
+func Hochberg(all []OneIn) (at, together OneIn) {
+	sorted := slices.Sorted(slices.Values(all))
+	for i, one := range slices.Backward(sorted) {
+		r := OneIn(i + 1)
+		together = max(together, one/r)
+		if one/r >= EachSide {
+			at = r * EachSide
+		}
 	}
-	k := mannWhitney(key.m, key.n, alpha)
-	mannWhitneyKnown.Store(key, k)
+	return at, together
+}
+
+// Null is the distribution of a count if there is no difference: element k is one in how many, rounded down, has a count of at most k. It
+// ends where one in two has.
+type Null []OneIn
+
+// Most returns the largest k with P(count <= k) <= alpha, or -1 if even a count of 0 is more probable: there are too few observations to
+// show a difference.
+func (n Null) Most(alpha OneIn) int {
+	k := len(n) - 1
+	for k >= 0 && n[k] < alpha {
+		k--
+	}
 	return k
 }
 
-type mannWhitneyKey struct {
-	m, n  int
-	alpha OneIn
+// OneIn returns one in how many, rounded down, has a count of at most k.
+func (n Null) OneIn(k int) OneIn {
+	if k < len(n) {
+		return n[k]
+	}
+	return 1
 }
 
-// mannWhitneyKnown caches results: 20 and 20 take half a millisecond, and all comparisons of a benchmark need the same values.
-var mannWhitneyKnown sync.Map
+// Pairs returns the distribution of the Mann-Whitney statistic U of m and n observations of one distribution: the number of pairs in which
+// the first is larger. It is exact for observations without ties. How ties are treated depends on how it is used: see Tally.
+func Pairs(m, n int) Null { return known(nullKey{min(m, n), max(m, n)}, pairs) }
 
-func mannWhitney(m, n int, alpha OneIn) int {
+// Signs returns the distribution of the number of n observations that lie beyond their true median.
+func Signs(n int) Null { return known(nullKey{-1, n}, func(_, n int) Null { return signs(n) }) }
+
+// MannWhitney returns the largest k with P(U <= k) <= alpha; -1 if there is none.
+func MannWhitney(m, n int, alpha OneIn) int { return Pairs(m, n).Most(alpha) }
+
+// Sign returns the largest k with P(at most k of n observations beyond their median) <= alpha; -1 if there is none.
+func Sign(n int, alpha OneIn) int { return Signs(n).Most(alpha) }
+
+type nullKey struct{ m, n int }
+
+// nulls caches distributions: 20 and 20 take half a millisecond, and all comparisons of a benchmark need the same ones.
+var nulls sync.Map
+
+func known(key nullKey, compute func(m, n int) Null) Null {
+	if n, known := nulls.Load(key); known {
+		return n.(Null)
+	}
+	n := compute(key.m, key.n)
+	nulls.Store(key, n)
+	return n
+}
+
+func pairs(m, n int) Null {
 	// Half of all arrangements have U <= m*n/2, which is more than any alpha.
 	half := m * n / 2
 	// ways[u] is the number of arrangements with U = u: the coefficients of the Gaussian binomial, the product of
@@ -60,28 +98,48 @@ func mannWhitney(m, n int, alpha OneIn) int {
 			ways[u].Add(&ways[u], &ways[u-i])
 		}
 	}
-	all := new(big.Int).Binomial(int64(m+n), int64(m))
-	return largest(alpha, all, half, func(u int) *big.Int { return &ways[u] })
+	return newNull(ways, new(big.Int).Binomial(int64(m+n), int64(m)))
 }
 
-// Sign returns the largest a with P(B <= a) <= alpha, where B is the number of n observations that lie beyond their true median.
-// It is -1 if even B = 0 is more probable than alpha.
-func Sign(n int, alpha OneIn) int {
-	all := new(big.Int).Lsh(big.NewInt(1), uint(n))
-	return largest(alpha, all, n, func(a int) *big.Int { return new(big.Int).Binomial(int64(n), int64(a)) })
+func signs(n int) Null {
+	ways := make([]big.Int, n/2+1)
+	for a := range ways {
+		ways[a].Binomial(int64(n), int64(a))
+	}
+	return newNull(ways, new(big.Int).Lsh(big.NewInt(1), uint(n)))
 }
 
-// largest returns the largest k up to last with (ways(0) + ... + ways(k)) / all <= alpha, or -1.
-func largest(alpha OneIn, all *big.Int, last int, ways func(int) *big.Int) int {
-	var sum, scaled big.Int
-	scale := big.NewInt(int64(alpha))
-	for k := 0; k <= last; k++ {
-		sum.Add(&sum, ways(k))
-		if scaled.Mul(&sum, scale).Cmp(all) > 0 {
-			return k - 1
+// newNull returns the distribution of a count that ways[k] of all equally probable cases have.
+func newNull(ways []big.Int, all *big.Int) Null {
+	out := make(Null, len(ways))
+	var sum, oneIn big.Int
+	for k := range ways {
+		out[k] = math.MaxInt64
+		if oneIn.Quo(all, sum.Add(&sum, &ways[k])); oneIn.IsInt64() {
+			out[k] = OneIn(oneIn.Int64())
 		}
 	}
-	return last
+	return out
+}
+
+// ShareBound returns the upper bound of the true share of which count of n observations are: a smaller share than the bound is sure with
+// 95 % confidence (one-sided, Clopper-Pearson). It is 1 if all are.
+func ShareBound(count, n int) float64 {
+	low, high := 0.0, 1.0
+	for count < n && high-low > 1e-9 {
+		share := (low + high) / 2
+		atMost, ways := 0.0, 0.0 // The logarithm of the number of ways, because powers underflow.
+		for k := range count + 1 {
+			atMost += math.Exp(ways + float64(k)*math.Log(share) + float64(n-k)*math.Log1p(-share))
+			ways += math.Log(float64(n-k) / float64(k+1))
+		}
+		if atMost > 0.05 {
+			low = share
+		} else {
+			high = share
+		}
+	}
+	return high
 }
 
 // FewestRounds returns the smallest number of rounds on each side with which a comparison can decide at all.

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"math/bits"
 	"testing"
@@ -14,13 +15,15 @@ func TestMannWhitney(t *testing.T) {
 		want  int
 	}{
 		// The table in the description of the method.
-		{5, 5, OneLook, 4}, {8, 8, OneLook, 15}, {10, 10, OneLook, 27}, {5, 10, OneLook, 11},
+		{5, 5, 20, 4}, {8, 8, 20, 15}, {10, 10, 20, 27}, {5, 10, 20, 11},
 		// Exactly one in 20, which a float would represent only by luck.
-		{3, 3, OneLook, 0}, {3, 3, 21, -1}, {3, 3, TwoLooks, -1},
+		{3, 3, 20, 0}, {3, 3, 21, -1}, {3, 3, EachSide, -1},
+		// What a reference of 12, 18 or 36 rounds allows in 6 and in 20 rounds.
+		{12, 6, EachSide, 14}, {18, 6, EachSide, 24}, {36, 6, EachSide, 53}, {12, 20, EachSide, 69}, {36, 20, EachSide, 245}, {6, 6, EachSide, 5},
 		// Published tables: one-sided 0.05 and 0.025.
-		{20, 20, OneLook, 138}, {20, 20, TwoLooks, 127}, {4, 4, TwoLooks, 0}, {10, 10, TwoLooks, 23}, {7, 9, OneLook, 15},
-		{2, 5, OneLook, 0}, {2, 4, OneLook, -1}, {1, 19, OneLook, 0}, {1, 18, OneLook, -1},
-		{0, 10, OneLook, -1}, {0, 0, OneLook, -1}, {1, 1, OneLook, -1},
+		{20, 20, 20, 138}, {20, 20, EachSide, 127}, {4, 4, EachSide, 0}, {10, 10, EachSide, 23}, {7, 9, 20, 15},
+		{2, 5, 20, 0}, {2, 4, 20, -1}, {1, 19, 20, 0}, {1, 18, 20, -1},
+		{0, 10, 20, -1}, {0, 0, 20, -1}, {1, 1, 20, -1},
 	}
 	for _, c := range cases {
 		for range 2 { // The second answer comes from the cache.
@@ -65,7 +68,10 @@ func TestMannWhitneyAgainstEnumeration(t *testing.T) {
 				}
 				// No alpha reaches beyond half of the distribution.
 				want = min(want, m*n/2)
-				if got := mannWhitney(m, n, alpha); got != want {
+				if want >= 0 && (pairs(m, n).OneIn(want) < alpha || pairs(m, n).OneIn(want+1) >= alpha && want < m*n/2) {
+					t.Errorf("%d and %d: one in %d has at most %d", m, n, pairs(m, n).OneIn(want), want)
+				}
+				if got := pairs(m, n).Most(alpha); got != want {
 					t.Errorf("%d and %d at one in %d: got %d, enumerated %d", m, n, alpha, got, want)
 				}
 			}
@@ -79,7 +85,7 @@ func TestSign(t *testing.T) {
 		18: 5, 19: 5, 20: 5, 100: 41,
 	}
 	for n, a := range want {
-		if got := Sign(n, OneLook); got != a {
+		if got := Sign(n, 20); got != a {
 			t.Errorf("%d rounds: got %d, want %d", n, got, a)
 		}
 	}
@@ -93,7 +99,7 @@ func TestSign(t *testing.T) {
 			}
 			return new(big.Rat).Quo(new(big.Rat).SetInt(sum), all)
 		}
-		a, alpha := Sign(n, TwoLooks), big.NewRat(1, int64(TwoLooks))
+		a, alpha := Sign(n, EachSide), big.NewRat(1, int64(EachSide))
 		if probability(a).Cmp(alpha) > 0 || probability(a+1).Cmp(alpha) <= 0 {
 			t.Errorf("%d rounds: %d is not the largest", n, a)
 		}
@@ -104,13 +110,13 @@ func TestFewestRounds(t *testing.T) {
 	cases := []struct {
 		alpha        OneIn
 		pairs, level int
-	}{{OneLook, 3, 5}, {TwoLooks, 4, 6}, {OneLook.Among(20), 6, 9}, {OneLook.Among(1600), 9, 15}, {2, 1, 1}, {1 << 62, 33, 62}}
+	}{{20, 3, 5}, {EachSide, 4, 6}, {OneIn(20).Among(20), 6, 9}, {OneIn(20).Among(1600), 9, 15}, {2, 1, 1}, {1 << 62, 33, 62}}
 	for _, c := range cases {
 		if pairs, level := FewestRounds(c.alpha), FewestRoundsForLevel(c.alpha); pairs != c.pairs || level != c.level {
 			t.Errorf("one in %d: got %d and %d rounds, want %d and %d", c.alpha, pairs, level, c.pairs, c.level)
 		}
 	}
-	if OneLook.Among(0) != OneLook || OneLook.Among(3) != 60 {
+	if OneIn(20).Among(0) != 20 || OneIn(20).Among(3) != 60 {
 		t.Error("an alpha is divided among the comparisons")
 	}
 }
@@ -119,8 +125,43 @@ func BenchmarkMannWhitney(b *testing.B) {
 	for _, n := range []int{10, 20, 100} {
 		b.Run(fmt.Sprintf("%d+%d", n, n), func(b *testing.B) {
 			for b.Loop() {
-				mannWhitney(n, n, OneLook)
+				pairs(n, n)
 			}
 		})
+	}
+}
+
+func TestShareBound(t *testing.T) {
+	for _, c := range []struct {
+		count, n int
+		want     float64
+	}{{1, 20, 0.2161}, {0, 6, 0.3930}, {0, 11, 0.2384}, {1, 18, 0.2377}, {5, 20, 0.4556}, {6, 6, 1}, {0, 0, 1}, {100, 100, 1}, {99, 100, 0.9995}} {
+		if got := ShareBound(c.count, c.n); math.Abs(got-c.want) > 5e-5 {
+			t.Errorf("%d of %d: %.4f, want %.4f", c.count, c.n, got, c.want)
+		}
+	}
+}
+
+// A change of all comparisons needs no more rounds than a change of one, and more comparisons do not let a smaller change fail.
+func TestHochberg(t *testing.T) {
+	for name, c := range map[string]struct {
+		beyond []OneIn
+		at     OneIn
+		all    OneIn
+	}{
+		"nothing":                    {nil, 0, 0},
+		"one of one":                 {[]OneIn{40}, 40, 40},
+		"not quite":                  {[]OneIn{39}, 0, 39},
+		"one of two":                 {[]OneIn{1, 80}, 80, 40},
+		"not quite one of two":       {[]OneIn{1, 79}, 0, 39},
+		"both of two":                {[]OneIn{40, 40}, 40, 40},
+		"two of three":               {[]OneIn{80, 1, 80}, 80, 40},
+		"all, one of them by far":    {[]OneIn{1000, 40, 40}, 40, 333},
+		"one by far fails alone":     {[]OneIn{1000, 39, 39}, 120, 333},
+		"one of ten, and not enough": {[]OneIn{1, 1, 1, 1, 1, 1, 1, 1, 1, 399}, 0, 39},
+	} {
+		if at, all := Hochberg(c.beyond); at != c.at || all != c.all {
+			t.Errorf("%s: at %d, and one in %d together, not %d and %d", name, at, all, c.at, c.all)
+		}
 	}
 }

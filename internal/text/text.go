@@ -3,6 +3,7 @@ package text
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode"
@@ -11,9 +12,39 @@ import (
 // mark shows where a text was cut.
 const mark = "…"
 
-// Shorten returns a text of at most limit bytes, which is valid UTF-8. A text that was cut ends in "…".
+// controls replaces the characters that control a terminal, or that change the order of those around them, except tabs and line ends.
+var controls = func() *strings.Replacer {
+	var all []string
+	for c := range rune(0xa0) {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			all = append(all, string(c), string(unicode.ReplacementChar))
+		}
+	}
+	for _, c := range "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" {
+		all = append(all, string(c), string(unicode.ReplacementChar))
+	}
+	return strings.NewReplacer(all...)
+}()
+
+// Writer returns a writer that replaces the characters that control a terminal.
+func Writer(to io.Writer) io.Writer { return writer{to} }
+
+type writer struct{ io.Writer }
+
+// Write implements io.Writer. It passes bytes on that are no characters.
+func (w writer) Write(p []byte) (int, error) {
+	if _, err := controls.WriteString(w.Writer, string(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Unwrap returns the writer that gets the text.
+func (w writer) Unwrap() io.Writer { return w.Writer }
+
+// Shorten returns a text of at most limit bytes, which is valid UTF-8 and does not control a terminal. A text that was cut ends in "…".
 func Shorten(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "?")
+	s = controls.Replace(strings.ToValidUTF8(s, "?"))
 	if len(s) <= limit {
 		return s
 	}

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -91,5 +92,23 @@ func TestList(t *testing.T) {
 		if len(c.items) > 2 && (c.items[0] != "a" || c.items[2] != "c") {
 			t.Errorf("List changed its items: %q", c.items)
 		}
+	}
+}
+
+func TestControlsAreReplaced(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain\tµs\n": "plain\tµs\n", "\x1b[31mred\a": "\ufffd[31mred\ufffd", "\u009b31m": "\ufffd31m", "a\rb\x7f": "a\ufffdb\ufffd", "\u202egnp": "\ufffdgnp", "\u2066x": "\ufffdx",
+	} {
+		if got := Shorten(in, 100); got != want {
+			t.Errorf("Shorten(%q) is %q", in, got)
+		}
+		var out bytes.Buffer
+		if n, err := Writer(&out).Write([]byte(in)); err != nil || n != len(in) || out.String() != want {
+			t.Errorf("%q is written as %q, %d, %v", in, out.String(), n, err)
+		}
+	}
+	var out bytes.Buffer
+	if _, err := Writer(&out).Write([]byte{0xc2, 0xff, 'x'}); err != nil || out.String() != "\xc2\xffx" {
+		t.Errorf("bytes that are no characters: %q, %v", out.String(), err)
 	}
 }

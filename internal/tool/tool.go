@@ -40,6 +40,8 @@ type Cell struct {
 	Duration time.Duration `json:"duration"`
 	// Warmup is the time whose samples do not count.
 	Warmup time.Duration `json:"warmup"`
+	// LossAfter is the time after which a datagram without an answer is lost; 0: the tool's own.
+	LossAfter time.Duration `json:"lossAfter,omitempty"`
 }
 
 const (

@@ -1,8 +1,10 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -14,49 +16,44 @@ type Comparison struct {
 	Outcome       v1alpha1.VerdictOutcome
 	// Reason is one word.
 	Reason string
-	// Candidate and Baseline are the values of the median rounds: ns of the cell's own latency type, bit/s or messages;
-	// stats.Infinite if lost messages reach the percentile. They and the bounds are meaningless if CandidateRounds is 0.
-	Candidate, Baseline             int64
-	CandidateRounds, BaselineRounds int
+	// Candidate and Baseline are the values of the median rounds, Worst and WorstBaseline those of the worst: ns of the cell's own latency
+	// type, bit/s or messages; stats.Infinite if lost messages reach the percentile. They and the bounds are meaningless if CandidateRounds
+	// is 0.
+	Candidate, Baseline, Worst, WorstBaseline int64
+	CandidateRounds, BaselineRounds           int
+	// RoundsBeyond is the number of candidate rounds that may be beyond the limit; against a baseline, beyond the limit of its worst round.
+	RoundsBeyond int
 	// Bounds bounds the ratio, the difference of lost, or the median round; for latencies the latter is in ns of the cell's
-	// own latency type.
-	Bounds stats.Bounds
+	// own latency type. Bounded is false if there are too few rounds for bounds.
+	Bounds  stats.Bounds
+	Bounded bool
 	// NeedsRounds is the approximate number of rounds on each side that would decide, if further rounds are like those so
 	// far; 0 if more rounds would not decide, or more than 1000 would be necessary.
 	NeedsRounds int
 	// NeedsSamples is the number of samples that each round must have; 0 if there are enough.
 	NeedsSamples int64
 
-	rule    rule
-	halfRTT bool
-	detail  string
+	rule     rule
+	halfRTT  bool
+	detail   string
+	between  stats.Between
+	evidence *evidence
 }
 
-// mayDecide reports whether a comparison is decided or only lacks rounds.
-func (c Comparison) mayDecide() bool {
-	return c.Outcome != v1alpha1.VerdictInconclusive ||
-		c.Reason == v1alpha1.ReasonLimitInsideBounds || c.Reason == v1alpha1.ReasonTooFewRounds
-}
-
-// compare evaluates one rule for one cell. It gathers the numbers, looks for reasons against a conclusion, and then
-// concludes.
-func compare(r rule, candidate Cell, baseline *Cell, pass, fail stats.OneIn) Comparison {
+// compare evaluates one rule for one cell, up to the conclusion, which depends on all comparisons: it gathers the numbers, and looks for
+// reasons against a conclusion. The outcome is empty if there is none.
+func compare(r rule, candidate Cell, baseline *Cell) Comparison {
 	c := Comparison{
 		Variant: candidate.Variant, Cell: candidate.Name, rule: r, halfRTT: candidate.HalfRTT,
 		Bounds: stats.Bounds{Estimate: math.NaN(), Lower: math.Inf(-1), Upper: math.Inf(1)},
 	}
 	e, missing := gather(r, candidate, baseline)
 	if missing == nil && !e.tooFewToShow() {
-		e.pass, e.fail = pass, fail
 		e.count()
 		c.fill(e)
 	}
-	if blocker := forbids(r, candidate, baseline); blocker != nil {
+	if blocker := cmp.Or(forbids(r, candidate, baseline), missing); blocker != nil {
 		c.conclude(v1alpha1.VerdictInconclusive, blocker.Reason, blocker.Message)
-		return c
-	}
-	if missing != nil {
-		c.conclude(v1alpha1.VerdictInconclusive, missing.Reason, missing.Message)
 		return c
 	}
 	if r.percentile != nil {
@@ -67,7 +64,7 @@ func compare(r rule, candidate Cell, baseline *Cell, pass, fail stats.OneIn) Com
 			return c
 		}
 	}
-	c.decide(e)
+	c.evidence = e
 	return c
 }
 
@@ -99,11 +96,18 @@ type evidence struct {
 	// halfRTT is true if latencies are shown as half of the observed values.
 	halfRTT bool
 
-	pass, fail stats.OneIn
-	// kPass and kFail are the numbers of comparisons that may lie on the wrong side; -1 if there are too few rounds.
-	kPass, kFail int
-	tally        stats.Tally
-	bounds       stats.Bounds
+	// between is what is known of the difference between the sessions of the baseline and another, and half the half width, of natural
+	// logarithms, that it adds to the interval; 0 if there is none.
+	between stats.Between
+	half    float64
+	// k is the number of comparisons that may lie on the wrong side; -1 if there are too few rounds.
+	k      int
+	tally  stats.Tally
+	bounds stats.Bounds
+	// within is true if the value is shown to be within the limit.
+	within bool
+	// beyond is one in how many has a tally so far beyond the limit, and a session so far from the baseline's, if the true value is within it.
+	beyond stats.OneIn
 }
 
 // gather returns the rule's metric of all rounds, or what is missing.
@@ -127,6 +131,12 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	}
 	var samples int64
 	e.baseline, samples = baseline.Observations(r.Metric)
+	if ref, ok := baseline.References[r.Metric]; ok && r.kind == byRatio {
+		e.between = ref.Between
+		if len(ref.Rounds) > 0 {
+			e.baseline = ref.Rounds
+		}
+	}
 	e.samples = min(e.samples, samples)
 	if len(e.baseline) == 0 {
 		return nil, &Blocker{v1alpha1.ReasonNotMeasured,
@@ -140,47 +150,86 @@ func (e *evidence) tooFewToShow() bool {
 	return e.rule.percentile != nil && !e.rule.percentile.Eligible(e.samples)
 }
 
-// count counts the comparisons that are worse than the limit, and computes the bounds of the compared value. The bound on
-// the worse side decides a Pass, the bound on the better side a Fail.
+// null returns the distribution of the comparisons on the wrong side of the true value, for numbers of rounds.
+func (r rule) null(baseline, candidate int) stats.Null {
+	if r.kind == absolute {
+		return stats.Signs(candidate)
+	}
+	return stats.Pairs(baseline, candidate)
+}
+
+// count counts the comparisons that are worse than the limit, and computes the interval of the compared value.
 func (e *evidence) count() {
-	m, n := len(e.baseline), len(e.candidate)
-	if e.rule.kind == absolute {
-		e.kPass, e.kFail = stats.Sign(n, e.pass), stats.Sign(n, e.fail)
-	} else {
-		e.kPass, e.kFail = stats.MannWhitney(m, n, e.pass), stats.MannWhitney(m, n, e.fail)
+	null := e.rule.null(len(e.baseline), len(e.candidate))
+	e.k = null.Most(stats.EachSide)
+	e.tally = e.tallyOf(e.baseline)
+	e.within, e.beyond = e.tally.Passes(e.k), null.OneIn(e.tally.All-e.tally.Surely)
+	switch e.rule.kind {
+	case byDifference:
+		e.bounds = stats.Differences(e.baseline, e.candidate, e.k, e.k)
+	case byRatio:
+		e.bounds = stats.Ratios(e.baseline, e.candidate, e.k, e.k)
+	default:
+		e.bounds = stats.Level(e.candidate, e.k, e.k)
 	}
-	kLower, kUpper := e.kFail, e.kPass
-	if e.rule.lowerIsWorse() {
-		kLower, kUpper = e.kPass, e.kFail
-	}
+	e.widen(null)
+}
+
+// tallyOf counts the comparisons with some rounds of the baseline.
+func (e *evidence) tallyOf(baseline []stats.Observation) stats.Tally {
 	switch {
 	case e.rule.kind == byDifference:
-		e.tally = stats.TallyDifference(e.baseline, e.candidate, e.limit)
-		e.bounds = stats.Differences(e.baseline, e.candidate, kLower, kUpper)
+		return stats.TallyDifference(baseline, e.candidate, e.limit)
 	case e.rule.kind == byRatio && e.rule.lowerIsWorse():
-		e.tally = stats.TallyBelow(e.baseline, e.candidate, e.rule.tolerance.Below())
-		e.bounds = stats.Ratios(e.baseline, e.candidate, kLower, kUpper)
+		return stats.TallyBelow(baseline, e.candidate, e.rule.tolerance.Below())
 	case e.rule.kind == byRatio:
-		e.tally = stats.TallyAbove(e.baseline, e.candidate, e.rule.tolerance.Above())
-		e.bounds = stats.Ratios(e.baseline, e.candidate, kLower, kUpper)
+		return stats.TallyAbove(baseline, e.candidate, e.rule.tolerance.Above())
 	case e.rule.lowerIsWorse():
-		e.tally = stats.TallyLevelBelow(e.candidate, e.limit)
-		e.bounds = stats.Level(e.candidate, kLower, kUpper)
-	default:
-		e.tally = stats.TallyLevel(e.candidate, e.limit)
-		e.bounds = stats.Level(e.candidate, kLower, kUpper)
+		return stats.TallyLevelBelow(e.candidate, e.limit)
 	}
+	return stats.TallyLevel(e.candidate, e.limit)
+}
+
+// slow returns how many rounds are slow beyond the limit, and more of them than the baseline shows, and how many a Pass allows: one in ten.
+// The median round of a candidate does not show a share of slow rounds.
+func (e *evidence) slow() (rounds, allowed int) {
+	allowed = len(e.candidate) / 10
+	m := len(e.baseline)
+	switch {
+	case e.rule.kind == absolute:
+		return e.tally.Possibly, allowed
+	case e.rule.lowerIsWorse():
+		return (stats.ExcessBelow(e.baseline, e.candidate, e.rule.tolerance.Below()) + m - 1) / m, allowed
+	}
+	return (stats.ExcessAbove(e.baseline, e.candidate, e.rule.tolerance.Above()) + m - 1) / m, allowed
+}
+
+// worst returns the worst of some rounds.
+func (r rule) worst(rounds []stats.Observation) stats.Observation {
+	return slices.MaxFunc(rounds, func(a, b stats.Observation) int {
+		if r.lowerIsWorse() {
+			a, b = b, a
+		}
+		return cmp.Compare(a.Value, b.Value)
+	})
 }
 
 // fill sets the numbers that are shown.
 func (c *Comparison) fill(e *evidence) {
 	c.CandidateRounds, c.BaselineRounds = len(e.candidate), len(e.baseline)
 	c.Candidate, c.Baseline = stats.Median(e.candidate), stats.Median(e.baseline)
-	c.Bounds = e.bounds
+	c.Worst = e.rule.worst(e.candidate).Value
+	c.Bounds, c.Bounded, c.between, c.RoundsBeyond = e.bounds, e.k >= 0, e.between, e.tally.Possibly
+	if e.rule.kind != absolute {
+		worst := e.rule.worst(e.baseline)
+		c.WorstBaseline, c.RoundsBeyond = worst.Value, e.tallyOf([]stats.Observation{worst}).Possibly
+	}
 	if !e.halfRTT {
 		return
 	}
-	c.Candidate, c.Baseline = half(c.Candidate), half(c.Baseline)
+	for _, v := range []*int64{&c.Candidate, &c.Baseline, &c.Worst, &c.WorstBaseline} {
+		*v = half(*v)
+	}
 	if e.rule.kind == absolute {
 		for _, v := range []*float64{&c.Bounds.Estimate, &c.Bounds.Lowest, &c.Bounds.Highest, &c.Bounds.Lower, &c.Bounds.Upper} {
 			*v /= 2
@@ -195,34 +244,64 @@ func half(rtt int64) int64 {
 	return stats.HalfRTT(rtt)
 }
 
-// decide draws the conclusion from the counted comparisons.
-func (c *Comparison) decide(e *evidence) {
+// decide draws the conclusion from the counted comparisons. A comparison fails at the given probability of error, if any does; all is the
+// number of comparisons.
+func (c *Comparison) decide(failsAt stats.OneIn, all int) {
+	e := c.evidence
 	name, limit := e.rule.text()
+	slow, allowed := e.slow()
+	_, certain := e.attainable(stats.EachSide.Among(all))
+	unsure := func(reason, format string, args ...any) {
+		c.conclude(v1alpha1.VerdictInconclusive, reason, fmt.Sprintf(format, args...))
+	}
 	switch {
-	case e.kPass < 0:
-		c.NeedsRounds = e.fewestRounds(e.pass)
-		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonTooFewRounds, fmt.Sprintf(
-			"too few rounds; the rule needs at least %s", c.rounds(c.NeedsRounds)))
-	case e.tally.Passes(e.kPass):
+	case e.k < 0:
+		c.NeedsRounds = e.rule.fewestRounds(stats.EachSide)
+		unsure(v1alpha1.ReasonTooFewRounds, "too few rounds; the rule needs at least %s", e.rule.rounds(c.NeedsRounds))
+	case e.within && e.rule.Metric == v1alpha1.MetricLost:
 		if worst, allowed := e.worstLost(); worst > allowed {
-			c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonWorstRoundBeyondLimit, fmt.Sprintf(
-				"most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed))
+			unsure(v1alpha1.ReasonWorstRoundBeyondLimit, "most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed)
 			return
 		}
+		c.conclude(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit, fmt.Sprintf("within %s %s", name, limit))
+	case e.within && slow > allowed && e.rule.kind == absolute:
+		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds are beyond it, and %d may be",
+			name, limit, slow, len(e.candidate), allowed)
+	case e.within && slow > allowed:
+		unsure(v1alpha1.ReasonSlowRounds, "the typical round is within %s %s, but %d of %d rounds more than in the baseline are beyond it, "+
+			"and %d may be", name, limit, slow, len(e.candidate), allowed)
+	case e.within:
 		c.conclude(v1alpha1.VerdictPass, v1alpha1.ReasonWithinLimit,
 			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
-	case e.tally.Fails(e.kFail):
+	case failsAt > 0 && e.beyond >= failsAt:
 		c.conclude(v1alpha1.VerdictFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
+	case e.beyond >= stats.EachSide && !certain:
+		unsure(v1alpha1.ReasonLimitInsideBounds, "beyond %s %s, but boots differ so much that it is not certain among %d comparisons", name, limit, all)
+	case e.beyond >= stats.EachSide:
+		c.NeedsRounds = max(e.rule.fewestRounds(stats.EachSide.Among(all)), len(e.candidate)+1)
+		unsure(v1alpha1.ReasonTooFewRounds, "beyond %s %s, but that is not certain among %d comparisons; at least %s can be",
+			name, limit, all, e.rule.rounds(c.NeedsRounds))
 	case e.rule.kind == byRatio && e.bounds.Lowest == 0 && math.IsInf(e.bounds.Highest, 1):
-		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonUndefinedRatio,
+		unsure(v1alpha1.ReasonUndefinedRatio,
 			"the ratio is undefined, because both medians are zero or fall among the lost messages; use an absolute limit")
 	case e.tooCoarse():
-		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonStepTooCoarse, fmt.Sprintf("%s %s is finer than the ranges in "+
-			"which the tool's values are known: more rounds do not help; use a tool that reports all samples", name, limit))
+		unsure(v1alpha1.ReasonStepTooCoarse, "%s %s is finer than the ranges in "+
+			"which the tool's values are known: more rounds do not help; use a tool that reports all samples", name, limit)
+	case e.tooNoisy():
+		c.NeedsRounds = e.needsRounds()
+		tolerance := e.tolerable()
+		if tolerance != "" {
+			tolerance = ", and so would a tolerance of " + tolerance
+		}
+		differ := "rounds"
+		if e.half > 0 {
+			differ = "rounds and boots"
+		}
+		unsure(v1alpha1.ReasonTooNoisy, "the %s differ so much that even an unchanged result would not pass %s %s; %s%s",
+			differ, name, limit, c.wouldDecide(), tolerance)
 	default:
 		c.NeedsRounds = e.needsRounds()
-		c.conclude(v1alpha1.VerdictInconclusive, v1alpha1.ReasonLimitInsideBounds, fmt.Sprintf(
-			"%s %s lies inside the interval; %s", name, limit, c.wouldDecide()))
+		unsure(v1alpha1.ReasonLimitInsideBounds, "%s %s lies inside the interval; %s", name, limit, c.wouldDecide())
 	}
 	if e.lost > 0 && (e.rule.Metric == v1alpha1.MetricMean || e.rule.Metric == v1alpha1.MetricStdDev) {
 		c.detail += fmt.Sprintf(" (without %d lost messages)", e.lost)
@@ -233,26 +312,17 @@ func (c *Comparison) conclude(outcome v1alpha1.VerdictOutcome, reason, detail st
 	c.Outcome, c.Reason, c.detail = outcome, reason, detail
 }
 
-// worstLost returns the largest loss of a round, and the largest loss that a Pass allows. A count of losses is not a noisy
-// level: nine rounds without losses do not make up for a tenth that lost a thousand. Therefore lost passes only if no round
-// lost more than the limit or, against a baseline, more than the sum of its worst round and the limit. For other metrics
-// both are 0.
+// worstLost returns the largest loss of a round, and the largest loss that a Pass of a rule on lost allows. A count of losses is not a
+// noisy level: nine rounds without losses do not make up for a tenth that lost a thousand. Therefore lost passes only if no round
+// lost more than the limit or, against a baseline, more than the sum of its worst round and the limit.
 func (e *evidence) worstLost() (worst, allowed int64) {
-	if e.rule.Metric != v1alpha1.MetricLost {
-		return 0, 0
-	}
-	allowed = e.limit
 	for _, o := range e.candidate {
 		worst = max(worst, o.High)
 	}
-	if e.rule.kind == byDifference {
-		var worstBaseline int64
-		for _, o := range e.baseline {
-			worstBaseline = max(worstBaseline, o.Low)
-		}
-		allowed += worstBaseline
+	for _, o := range e.baseline {
+		allowed = max(allowed, o.Low)
 	}
-	return worst, allowed
+	return worst, allowed + e.limit
 }
 
 // direction names the direction in which a ratio was shown to differ from 1, if it was.

@@ -30,7 +30,7 @@ func UnitOf(m v1alpha1.Metric) string {
 }
 
 // String returns the comparison in one line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs,
-// ratio 1.061 [1.020, 1.100] over 10+10 rounds: Inconclusive, maxIncrease 5% lies inside the bounds; ...
+// ratio 1.061, 95 % interval [1.020, 1.100] over 10+10 rounds, worst ...: Inconclusive, maxIncrease 5% lies inside the interval; ...
 func (c Comparison) String() string {
 	return fmt.Sprintf("%s of %s/%s: %s%s, %s", c.rule.Metric, c.Variant, c.Cell, c.numbers(), c.Outcome, c.detail)
 }
@@ -40,21 +40,40 @@ func (c Comparison) numbers() string {
 	if c.CandidateRounds == 0 {
 		return ""
 	}
-	rounds := fmt.Sprintf("over %d+%d rounds", c.CandidateRounds, c.BaselineRounds)
-	switch c.rule.kind {
-	case byRatio:
-		return fmt.Sprintf("%s against %s, ratio %s [%s, %s] %s: ", c.value(c.Candidate), c.value(c.Baseline),
-			decimal(c.Bounds.Estimate, 3), ratioBound(c.Bounds.Lower, math.Floor), ratioBound(c.Bounds.Upper, math.Ceil), rounds)
-	case byDifference:
-		return fmt.Sprintf("%s against %s a round, difference %s [%s, %s] %s: ", c.value(c.Candidate), c.value(c.Baseline),
-			decimal(c.Bounds.Estimate, -1), decimal(c.Bounds.Lower, -1), decimal(c.Bounds.Upper, -1), rounds)
-	}
 	perRound := ""
 	if c.rule.Metric == v1alpha1.MetricLost {
 		perRound = " a round"
 	}
-	return fmt.Sprintf("%s%s [%s, %s] over %d rounds: ", c.value(c.Candidate), perRound, c.bound(c.Bounds.Lower, math.Floor),
-		c.bound(c.Bounds.Upper, math.Ceil), c.CandidateRounds)
+	line, rounds, form := c.value(c.Candidate)+perRound, c.sides(), c.bound
+	switch c.rule.kind {
+	case byRatio:
+		line, form = fmt.Sprintf("%s against %s, ratio %s", line, c.value(c.Baseline), decimal(c.Bounds.Estimate, 3)), ratioBound
+	case byDifference:
+		line = fmt.Sprintf("%s against %s a round, difference %s", c.value(c.Candidate), c.value(c.Baseline), decimal(c.Bounds.Estimate, -1))
+		form = func(v float64, _ func(float64) float64) string { return decimal(v, -1) }
+	}
+	if !c.Bounded {
+		return fmt.Sprintf("%s, no %s with %s: ", line, stats.Confidence, rounds)
+	}
+	line = fmt.Sprintf("%s, %s [%s, %s] over %s", line, stats.Confidence, form(c.Bounds.Lower, math.Floor), form(c.Bounds.Upper, math.Ceil), rounds)
+	if c.rule.Metric == v1alpha1.MetricLost {
+		return line + ": "
+	}
+	limit := "the limit"
+	if c.rule.kind != absolute {
+		limit += " from the baseline's worst, " + c.value(c.WorstBaseline)
+	}
+	share := math.Ceil(100 * stats.ShareBound(c.RoundsBeyond, c.CandidateRounds))
+	return fmt.Sprintf("%s, worst %s, %d of %d beyond %s (95 %% sure: at most %.0f %%): ", line, c.value(c.Worst),
+		c.RoundsBeyond, c.CandidateRounds, limit, share)
+}
+
+// sides describes the numbers of rounds.
+func (c Comparison) sides() string {
+	if c.rule.kind == absolute {
+		return fmt.Sprintf("%d rounds", c.CandidateRounds)
+	}
+	return fmt.Sprintf("%d+%d rounds%s", c.CandidateRounds, c.BaselineRounds, c.sessions())
 }
 
 // value formats the value of a round for people.
@@ -106,20 +125,15 @@ func decimal(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// rounds describes a number of rounds on each side.
-func (c Comparison) rounds(n int) string {
-	if c.rule.kind == absolute {
-		return fmt.Sprintf("%d rounds", n)
-	}
-	return fmt.Sprintf("%d+%d rounds", n, n)
-}
-
 // wouldDecide describes how many rounds would decide.
 func (c Comparison) wouldDecide() string {
-	if c.NeedsRounds == 0 {
+	switch {
+	case c.NeedsRounds == 0 && c.rule.kind == absolute && c.rule.Metric != v1alpha1.MetricLost:
+		return "more rounds pass only if at most one in ten is beyond it"
+	case c.NeedsRounds == 0:
 		return "it is too near the limit for any reasonable number of rounds"
 	}
-	return fmt.Sprintf("about %s would be enough", c.rounds(c.NeedsRounds))
+	return fmt.Sprintf("about %s would be enough", c.rule.rounds(c.NeedsRounds))
 }
 
 // maxMessage is the largest length of a message in the API, in bytes.
@@ -131,8 +145,11 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 		return nil
 	}
 	v := &v1alpha1.Verdict{
-		Outcome: j.Outcome, Comparisons: int32(j.Comparisons), PassErrorOneIn: int64(j.Pass), FailErrorOneIn: int64(j.Fail),
+		Outcome: j.Outcome, Comparisons: int32(j.Comparisons), Looks: int32(j.looks), BeyondOneIn: int64(j.Beyond),
 		Message: fmt.Sprintf("all %d rules pass, in %d comparisons", len(j.Rules), j.Comparisons),
+	}
+	if j.sameSession {
+		v.WrongOneIn = int64(stats.EachSide) / int64(j.looks)
 	}
 	for _, r := range j.Rules {
 		v.Rules = append(v.Rules, r.status())
@@ -212,17 +229,18 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	if !math.IsInf(c.Bounds.Estimate, 0) {
 		v.Estimate = decimal(c.Bounds.Estimate, c.digits())
 	}
-	if c.hasLower() {
+	if c.rule.Metric != v1alpha1.MetricLost {
+		v.RoundsBeyond = int32(c.RoundsBeyond)
+		if c.Worst != stats.Infinite {
+			v.WorstRound = new(c.Worst)
+		}
+	}
+	if c.Bounded && !math.IsInf(c.Bounds.Lower, 0) {
 		v.Lower = c.machineBound(c.Bounds.Lower, math.Floor)
 	}
 	if !math.IsInf(c.Bounds.Upper, 0) {
 		v.Upper = c.machineBound(c.Bounds.Upper, math.Ceil)
 	}
-}
-
-// hasLower reports whether there is a lower bound: 0 is not a bound of a ratio or a median.
-func (c Comparison) hasLower() bool {
-	return !math.IsInf(c.Bounds.Lower, 0) && (c.Bounds.Lower > 0 || c.rule.Metric == v1alpha1.MetricLost)
 }
 
 // digits returns the number of decimals of an estimate: three for a ratio, otherwise all.

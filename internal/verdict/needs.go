@@ -1,8 +1,10 @@
 package verdict
 
 import (
+	"fmt"
 	"math"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -17,12 +19,35 @@ const zPower = 0.8416
 // mostRounds is the largest number of rounds that is suggested.
 const mostRounds = 1000
 
-// fewestRounds returns the smallest number of rounds with which anything can be shown.
-func (e *evidence) fewestRounds(alpha stats.OneIn) int {
-	if e.rule.kind == absolute {
+// fewestRounds returns the smallest number of rounds, on each side, with which anything can be shown.
+func (r rule) fewestRounds(alpha stats.OneIn) int {
+	if r.kind == absolute {
 		return stats.FewestRoundsForLevel(alpha)
 	}
 	return stats.FewestRounds(alpha)
+}
+
+// may reports whether a second look, at more candidate rounds and at as many baseline rounds as given, may show that the value is within the
+// limit, or beyond it. A share of comparisons on the wrong side that is nearer to a half than to what decides at that look leaves no hope:
+// to stop then changes no error, because it decides nothing.
+func (c Comparison) may(baseline, candidate int) (within, beyond bool) {
+	e := c.evidence
+	if e == nil || c.Outcome != v1alpha1.VerdictInconclusive {
+		return c.Outcome == v1alpha1.VerdictPass, c.Outcome == v1alpha1.VerdictFail
+	}
+	all := baseline * candidate
+	if e.rule.kind == absolute {
+		all = candidate
+	}
+	k := e.rule.null(baseline, candidate).Most(stats.EachSide)
+	hope := func(wrong int) bool { return k >= 0 && (e.k < 0 || 4*wrong*all <= e.tally.All*(2*k+all)) }
+	switch c.Reason {
+	case v1alpha1.ReasonTooFewRounds, v1alpha1.ReasonSlowRounds, v1alpha1.ReasonTooNoisy, v1alpha1.ReasonLimitInsideBounds:
+		within, beyond = e.attainable(stats.EachSide)
+		within = within && hope(e.tally.Possibly) && (e.rule.kind != absolute || e.tally.Possibly <= candidate/10)
+		return within, beyond && hope(e.tally.All-e.tally.Surely)
+	}
+	return false, false
 }
 
 // scaledLimit returns the limit in the unit of the bounds.
@@ -42,8 +67,47 @@ func (e *evidence) tooCoarse() bool {
 	return e.bounds.Lowest < e.bounds.Highest && e.bounds.Lowest <= limit && limit <= e.bounds.Highest
 }
 
-// needsRounds returns the approximate number of rounds on each side that would decide, or 0 if it is unknown or larger than
-// mostRounds.
+// noise returns by what factor, as a logarithm, the bound on the worse side is beyond the estimate of a ratio; what rounding adds belongs to
+// the estimate.
+func (e *evidence) noise() float64 {
+	if e.rule.lowerIsWorse() {
+		return math.Log(e.bounds.Lowest / e.bounds.Lower)
+	}
+	return math.Log(e.bounds.Upper / e.bounds.Highest)
+}
+
+// tooNoisy reports whether even an unchanged result would not pass a tolerance.
+func (e *evidence) tooNoisy() bool {
+	return e.rule.kind == byRatio && e.noise() > math.Abs(math.Log(e.scaledLimit()))
+}
+
+// withPower is by what factor a bound must be nearer to the estimate than the limit is.
+var withPower = 1 + zPower/normalQuantile(stats.EachSide)
+
+// tolerable returns the smallest tolerance, in whole percent, that an unchanged result with the same noise would mostly pass; empty if no
+// tolerance is.
+func (e *evidence) tolerable() string {
+	rounds := e.ofRounds(e.noise()) * withPower
+	for percent := range 9999 {
+		t := stats.Tolerance(1000 * (percent + 1))
+		limit := t.Above()
+		if e.rule.lowerIsWorse() {
+			limit = t.Below()
+		}
+		if math.Hypot(rounds, e.between.Half(t, stats.EachSide)) <= math.Abs(math.Log(limit.Float64())) {
+			return fmt.Sprintf("%d%%", percent+1)
+		}
+	}
+	return ""
+}
+
+// ofRounds returns the part of a width, as a logarithm, that more rounds narrow: without the difference between sessions.
+func (e *evidence) ofRounds(width float64) float64 {
+	return math.Sqrt(max(width*width-e.half*e.half, 0))
+}
+
+// needsRounds returns the approximate number of rounds on each side that would decide, or would pass an unchanged result if the rounds are
+// too noisy; 0 if it is unknown or larger than mostRounds.
 func (e *evidence) needsRounds() int {
 	limit := e.scaledLimit()
 	// More rounds could show the side on which the estimate lies.
@@ -51,57 +115,50 @@ func (e *evidence) needsRounds() int {
 	if e.rule.lowerIsWorse() {
 		within = e.bounds.Lowest > limit
 	}
-	alpha, k, rounds := e.fail, e.kFail, len(e.candidate)
-	if within {
-		alpha, k = e.pass, e.kPass
-	}
-	if e.rule.kind != absolute {
-		rounds = min(rounds, len(e.baseline))
-	}
+	rounds := len(e.candidate)
 	var needs float64
 	switch {
-	case k < 0:
-		// Without a bound there is no estimate; the result is the smallest number of rounds that gives a bound.
 	case e.rule.kind == absolute:
-		needs = e.needsForLevel(within, normalQuantile(alpha))
+		needs = e.needsForLevel(within)
+	case e.tooNoisy():
+		rounds = min(rounds, len(e.baseline))
+		needs = e.needsForPairs(e.noise(), math.Abs(math.Log(limit)))
 	default:
-		needs = e.needsForPairs(limit, within != e.rule.lowerIsWorse(), normalQuantile(alpha))
+		rounds = min(rounds, len(e.baseline))
+		scale := math.Log
+		if e.rule.kind == byDifference {
+			scale = func(v float64) float64 { return v }
+		}
+		if within != e.rule.lowerIsWorse() {
+			needs = e.needsForPairs(scale(e.bounds.Upper)-scale(e.bounds.Highest), scale(limit)-scale(e.bounds.Highest))
+		} else {
+			needs = e.needsForPairs(scale(e.bounds.Lowest)-scale(e.bounds.Lower), scale(e.bounds.Lowest)-scale(limit))
+		}
 	}
 	if math.IsNaN(needs) || needs > mostRounds {
 		return 0
 	}
-	return max(int(math.Ceil(needs)), rounds+1, e.fewestRounds(alpha))
+	return max(int(math.Ceil(needs)), rounds+1, e.rule.fewestRounds(stats.EachSide))
 }
 
 // normalQuantile returns the value that a standard normal variable exceeds with a probability of 1/alpha.
 func normalQuantile(alpha stats.OneIn) float64 { return math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) }
 
-// needsForPairs returns the number of rounds on each side with which the bound towards the limit would stay clear of it. The
-// bound is z standard errors away from the estimate.
-func (e *evidence) needsForPairs(limit float64, limitIsAbove bool, z float64) float64 {
-	scale := math.Log
-	if e.rule.kind == byDifference {
-		scale = func(v float64) float64 { return v }
-	}
-	width, distance := scale(e.bounds.Lowest)-scale(e.bounds.Lower), scale(e.bounds.Lowest)-scale(limit)
-	if limitIsAbove {
-		width, distance = scale(e.bounds.Upper)-scale(e.bounds.Highest), scale(limit)-scale(e.bounds.Highest)
-	}
+// needsForPairs returns the number of rounds on each side with which a bound would stay clear of the limit: the width of the bound and the
+// distance of the limit from the estimate are on one scale. It is infinite if the difference between sessions alone reaches the limit.
+func (e *evidence) needsForPairs(width, distance float64) float64 {
 	m, n := float64(len(e.baseline)), float64(len(e.candidate))
-	ratio := width / distance * (z + zPower) / z
+	ratio := e.ofRounds(width) / e.ofRounds(distance) * withPower
 	return 2 * m * n / (m + n) * ratio * ratio
 }
 
-// needsForLevel returns the number of rounds with which the share of rounds on the wrong side of the limit would be shown to
-// be less than a half.
-func (e *evidence) needsForLevel(within bool, z float64) float64 {
+// needsForLevel returns the number of rounds with which more than a half of the rounds would be shown to be beyond the limit. There is none for a
+// median within the limit: the rounds are enough for a Pass, or more than one in ten is beyond the limit.
+func (e *evidence) needsForLevel(within bool) float64 {
 	wrong := float64(e.tally.All-e.tally.Surely) / float64(e.tally.All)
-	if within {
-		wrong = float64(e.tally.Possibly) / float64(e.tally.All)
-	}
-	if wrong >= 0.5 {
+	if within || wrong >= 0.5 {
 		return math.NaN()
 	}
-	ratio := (z + zPower) / (1 - 2*wrong)
+	ratio := (normalQuantile(stats.EachSide) + zPower) / (1 - 2*wrong)
 	return ratio * ratio
 }

@@ -3,15 +3,15 @@
 // line.
 //
 // The method is non-inferiority on rounds. A round is one observation. Every candidate round is compared with every baseline
-// round, and the exact Mann-Whitney distribution gives bounds of their ratio. A rule passes only if even the pessimistic
-// bound is within its tolerance, fails only if even the optimistic one is beyond it, and is otherwise Inconclusive. Absolute
-// limits are compared with bounds of the median round.
+// round, and the exact Mann-Whitney distribution gives a 95 % interval of their ratio, 1 in 40 a side; for an absolute limit it is the
+// interval of the median round. A rule passes only if the whole interval is within its limit and at most one round in ten is slow beyond
+// it, and fails only if the whole interval is beyond it. Otherwise it is Inconclusive.
 //
-// Errors: a comparison whose true value is just beyond its limit passes with a probability of at most 1 in 20. This
-// probability is not divided among the comparisons, because all of them must pass. A comparison whose true value is just
-// within its limit fails with a probability of at most 1 in 20 divided by the number of comparisons, so that the probability
-// of any wrong Fail is at most 1 in 20. With extendRounds the data are judged twice, each time with half of these
-// probabilities. testdata/error-rates.md shows the results of a simulation of this code, and what invalidates them: rounds
+// Errors: a comparison whose true value is at its limit passes with a probability of at most 1 in 40 a look. This probability is not divided
+// among the comparisons, because all of them must pass. A Fail is decided over all comparisons by Hochberg's procedure: the r-th largest
+// significance must be r times 1 in 40, so that the probability of any wrong Fail is at most 1 in 40 a look, and a change of all
+// comparisons needs no more rounds than a change of one. The data are judged at most twice, after spec.rounds and after spec.maxRounds:
+// 1 in 20 on each side. testdata/error-rates.md shows the results of a simulation of this code, and what invalidates them: rounds
 // that are not independent of each other.
 //
 // The package does not decide whether a result may be compared at all. The caller derives that from the evidence and passes
@@ -19,7 +19,6 @@
 package verdict
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -66,6 +65,8 @@ type Cell struct {
 	// Incomparable holds the reasons why a candidate cannot be compared with its baseline: a difference that is not allowed,
 	// or a missing baseline.
 	Incomparable []Blocker
+	// References replace the rounds of a baseline in comparisons of ratios.
+	References map[v1alpha1.Metric]Reference
 }
 
 // Observations returns a metric of all rounds, and the smallest number of samples of a round. It returns nil if a round does not
@@ -91,6 +92,8 @@ type Input struct {
 	Candidate []Cell
 	// Baseline holds the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is ignored.
 	Baseline []Cell
+	// Rounds and MaxRounds are the numbers of rounds after which the data are judged; the second is 0 or the first if they are judged once.
+	Rounds, MaxRounds int
 	// Note is a limit of the whole verdict, printed before its message; empty if there is no limit.
 	Note string
 }
@@ -103,10 +106,15 @@ type Judgement struct {
 	Rules []RuleJudgement
 	// Comparisons is the number of comparisons of all rules.
 	Comparisons int
-	// Pass and Fail are the probabilities of error of one comparison.
-	Pass, Fail stats.OneIn
-	// MoreRoundsMayDecide is true for an Inconclusive outcome that only lacks rounds.
+	// Beyond is one in how many benchmarks looks so bad if all of its true values are within their limits; it fails from 40.
+	Beyond stats.OneIn
+	// MoreRoundsMayDecide is true if the data are to be judged again with more rounds, which may decide.
 	MoreRoundsMayDecide bool
+
+	// looks is how often the data are judged.
+	looks int
+	// sameSession is true if no rule compares with rounds of another time, which may have had another boot.
+	sameSession bool
 
 	note string
 }
@@ -121,53 +129,71 @@ type RuleJudgement struct {
 
 // Judge evaluates all rules. It returns an error only for a rule that the API rejects.
 func Judge(in Input) (Judgement, error) {
-	rules := make([]rule, 0, len(in.Gate.Rules))
-	for i, r := range in.Gate.Rules {
-		parsed, err := parseRule(r)
-		if err != nil {
-			return Judgement{}, fmt.Errorf("rules[%d]: %w", i, err)
-		}
-		rules = append(rules, parsed)
-	}
-	if len(rules) == 0 {
-		return Judgement{}, nil
+	rules, selected, comparisons, err := in.selected()
+	if err != nil || len(rules) == 0 {
+		return Judgement{}, err
 	}
 	baselines := newBaselines(in)
-
-	selected := make([][]Cell, len(rules))
-	j := Judgement{note: in.Note}
-	for i, r := range rules {
-		for _, c := range in.Candidate {
-			if r.selects(c, baselines.variant) {
-				selected[i] = append(selected[i], c)
-			}
-		}
-		j.Comparisons += len(selected[i])
+	j := Judgement{note: in.Note, looks: 1, Comparisons: comparisons}
+	if in.MaxRounds > in.Rounds {
+		j.looks = 2
 	}
-	j.Pass = stats.OneLook
-	if in.Gate.ExtendRounds > 0 {
-		j.Pass = stats.TwoLooks
-	}
-	j.Fail = j.Pass.Among(j.Comparisons)
-
-	j.MoreRoundsMayDecide = true
+	j.sameSession = baselines.variant != "" || !slices.ContainsFunc(in.Gate.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
+	var all []Comparison
 	for i, r := range rules {
-		judged := RuleJudgement{Rule: r.String(), Outcome: v1alpha1.VerdictPass}
 		for _, c := range selected[i] {
-			comparison := compare(r, c, baselines.of(c), j.Pass, j.Fail)
-			judged.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{judged.Outcome, comparison.Outcome}, v1alpha1.VerdictOutcome.Compare)
-			judged.Comparisons = append(judged.Comparisons, comparison)
-			j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && comparison.mayDecide()
+			all = append(all, compare(r, c, baselines.of(c)))
+		}
+	}
+	beyond := make([]stats.OneIn, len(all))
+	for i, c := range all {
+		if c.evidence != nil && c.evidence.k >= 0 {
+			beyond[i] = c.evidence.beyond
+		}
+	}
+	failsAt, together := stats.Hochberg(beyond)
+	j.Beyond = together
+	for i, next := 0, all; i < len(rules); i++ {
+		judged := RuleJudgement{Rule: rules[i].String(), Outcome: v1alpha1.VerdictPass, Comparisons: next[:len(selected[i])]}
+		next = next[len(selected[i]):]
+		for k := range judged.Comparisons {
+			c := &judged.Comparisons[k]
+			if c.evidence != nil {
+				c.decide(failsAt, len(all))
+			}
+			judged.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{judged.Outcome, c.Outcome}, v1alpha1.VerdictOutcome.Compare)
 		}
 		if len(judged.Comparisons) == 0 {
 			judged.Outcome = v1alpha1.VerdictInconclusive
-			j.MoreRoundsMayDecide = false
 		}
 		j.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{j.Outcome, judged.Outcome}, v1alpha1.VerdictOutcome.Compare)
 		j.Rules = append(j.Rules, judged)
 	}
-	j.MoreRoundsMayDecide = j.MoreRoundsMayDecide && j.Outcome == v1alpha1.VerdictInconclusive
+	j.MoreRoundsMayDecide = in.mayDecide(j, all, baselines.variant != "")
 	return j, nil
+}
+
+// mayDecide reports whether the data are to be judged once more: a second look may let every comparison pass, or one fail. A Fail that is
+// not certain enough among all benchmarks that are judged together is looked at again, too.
+func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
+	rounds, fails := 0, false
+	passes := !slices.ContainsFunc(j.Rules, func(r RuleJudgement) bool { return len(r.Comparisons) == 0 })
+	for _, c := range all {
+		baseline := c.BaselineRounds
+		if grows {
+			baseline = in.MaxRounds
+		}
+		rounds = max(rounds, c.CandidateRounds)
+		within, beyond := c.may(baseline, in.MaxRounds)
+		passes, fails = passes && within, fails || beyond
+	}
+	switch {
+	case rounds == 0 || rounds >= in.MaxRounds:
+		return false
+	case j.Outcome == v1alpha1.VerdictFail:
+		return j.Beyond < stats.EachSide.Among(int(in.Gate.JudgedTogether))
+	}
+	return j.Outcome == v1alpha1.VerdictInconclusive && (passes || fails)
 }
 
 // baselines finds the cell with which another is compared.

@@ -36,7 +36,7 @@ func FuzzToken(f *testing.F) {
 	f.Add("Bearer " + strings.Repeat("x", maxToken+1))
 	f.Fuzz(func(t *testing.T, header string) {
 		api := &tokenReviews{}
-		h := New(api, realclock.RealClock{})
+		h := New(api, realclock.RealClock{}, nil)
 		r := &http.Request{Header: http.Header{"Authorization": {header}}}
 		given := token(r)
 		user, err := h.authenticate(t.Context(), r)

@@ -1,7 +1,6 @@
 package verdicthttp
 
 import (
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -37,12 +36,8 @@ func newLimiter(now cache.Clock) *limiter {
 
 // allows reports whether a request is within the limits. A client that exceeds its own limit does not use up the shared one.
 func (l *limiter) allows(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
 	now := l.now()
-	return l.client(host).AllowN(now, 1) && l.total.AllowN(now, 1)
+	return l.client(hostOf(r.RemoteAddr)).AllowN(now, 1) && l.total.AllowN(now, 1)
 }
 
 // client returns the limiter of a client.

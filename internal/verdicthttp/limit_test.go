@@ -81,6 +81,35 @@ func TestAllClientsAreLimited(t *testing.T) {
 	}
 }
 
+// Metrics need a token and the right to get them, and requests for them count as requests for verdicts do.
+func TestMetricsAreLimited(t *testing.T) {
+	c := cluster{mayScrape: true, now: testingclock.NewFakePassiveClock(time.Unix(1e9, 0)), reviews: map[string]int{}}
+	h := c.handler(t)
+	if w := ask(h, http.MethodGet, "/metrics", "good"); w.Code != http.StatusOK || w.Body.String() != "up 1\n" {
+		t.Errorf("%d, %q", w.Code, w.Body)
+	}
+	for token, want := range map[string]int{"": 401, "bad": 401, "bob's": 403} {
+		if w := ask(h, http.MethodGet, "/metrics", token); w.Code != want || strings.Contains(w.Body.String(), "up 1") {
+			t.Errorf("token %q: %d, %q, want %d", token, w.Code, w.Body, want)
+		}
+	}
+	codes := map[int]int{}
+	for range 100 {
+		codes[ask(h, http.MethodGet, "/metrics", "bad").Code]++
+	}
+	if want := (map[int]int{401: clientBurst - 4, 429: 100 - clientBurst + 4}); !maps.Equal(codes, want) {
+		t.Errorf("%v, want %v", codes, want)
+	}
+	// The request without a token causes no review.
+	if got := c.reviews["*v1.TokenReview"]; got != clientBurst-1 {
+		t.Errorf("%d TokenReviews, want %d", got, clientBurst-1)
+	}
+	c.fails = func(string, client.Object) bool { return true }
+	if w := ask(c.handler(t), http.MethodGet, "/metrics", "good"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("without an API server: %d", w.Code)
+	}
+}
+
 // The memory of clients is bounded, however many clients there are.
 func TestClientsAreForgotten(t *testing.T) {
 	l := newLimiter(testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))

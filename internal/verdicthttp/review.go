@@ -8,8 +8,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // maxToken is the length of the longest token that is reviewed. Tokens of service accounts have about a thousand bytes.
@@ -47,19 +45,15 @@ func token(r *http.Request) string {
 	return strings.TrimSpace(value)
 }
 
-// authorize asks the API server whether a user may get an object.
-func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo, s subject) (bool, error) {
-	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+// authorize asks the API server whether a user has a right.
+func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo, access authorizationv1.SubjectAccessReviewSpec) (
+	bool, error) {
+	access.User, access.UID, access.Groups = user.Username, user.UID, user.Groups
+	access.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, value := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(value)
+		access.Extra[key] = authorizationv1.ExtraValue(value)
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "get", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: s.resource,
-			Namespace: s.object.GetNamespace(), Name: s.object.GetName(),
-		},
-	}}
+	review := &authorizationv1.SubjectAccessReview{Spec: access}
 	if err := h.api.Create(ctx, review); err != nil {
 		return false, err
 	}

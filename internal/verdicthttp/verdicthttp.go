@@ -20,23 +20,23 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// Path is the prefix of the paths of verdicts.
-const Path = "/verdict/"
+// Path is the prefix of the paths of verdicts; MetricsPath is the path of the metrics, which need the right to get it.
+const (
+	Path        = "/verdict/"
+	MetricsPath = "/metrics"
+)
 
 // Verdict is Pass, Fail, Inconclusive, Pending or, if the verdict could not be read, Unknown.
 type Verdict string
@@ -87,7 +87,7 @@ const (
 // patience is how long the API server may take for all requests that one answer needs.
 const patience = 5 * time.Second
 
-// Handler answers requests under Path. It authenticates and authorizes them itself.
+// Handler answers requests under Path and for MetricsPath. It authenticates and authorizes them itself.
 type Handler struct {
 	api   client.Client
 	mux   *http.ServeMux
@@ -99,9 +99,10 @@ type Handler struct {
 // maxReading is how many answers may read the nodes of a gate at the same time; a gate may have thousands of nodes.
 const maxReading = 4
 
-// New returns a handler that uses an API server. The client must not read from a cache, and must know LatencyGates,
-// LatencyVerifications, LatencyBenchmarks, LatencyMatrices, Nodes, TokenReviews and SubjectAccessReviews.
-func New(api client.Client, now cache.Clock) *Handler {
+// New returns a handler that uses an API server, and answers requests for metrics by another handler. The client must not read
+// from a cache, and must know LatencyGates, LatencyVerifications, LatencyBenchmarks, LatencyMatrices, Nodes, TokenReviews and
+// SubjectAccessReviews.
+func New(api client.Client, now cache.Clock, metrics http.Handler) *Handler {
 	h := &Handler{
 		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reading: make(chan struct{}, maxReading),
 	}
@@ -109,6 +110,7 @@ func New(api client.Client, now cache.Clock) *Handler {
 	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(h.node))
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencybenchmarks/{name}", h.serve(benchmark))
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencymatrices/{name}", h.serve(matrix))
+	h.mux.HandleFunc(MetricsPath, h.metrics(metrics))
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		write(w, r, http.StatusNotFound, unknown(Answer{}, ReasonNotFound, "there is no verdict at this path: request "+Path+"latencygates/GATE, "+
 			Path+"latencygates/GATE/nodes/NODE, "+Path+"namespaces/NAMESPACE/latencybenchmarks/NAME or "+Path+"namespaces/NAMESPACE/latencymatrices/NAME"))
@@ -124,21 +126,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.mux.ServeHTTP(w, r)
-}
-
-// FilterProvider returns controller-runtime's filter for metrics, whose callers need the right to get /metrics. The filter does
-// not apply to verdicts, which require other rights.
-func FilterProvider(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
-	metrics, err := filters.WithAuthenticationAndAuthorization(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("making the filter of metrics: %w", err)
-	}
-	return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
-		if verdicts, ok := handler.(*Handler); ok {
-			return verdicts, nil
-		}
-		return metrics(log, handler)
-	}, nil
 }
 
 // subject is the object of a request for a verdict.
@@ -214,37 +201,66 @@ func (h *Handler) serve(of func(*http.Request) subject) http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		code, answer := h.answer(ctx, r, of(r))
-		if code == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
 		write(w, r, code, answer)
 	}
 }
 
-// answer returns the status code and the answer for a subject, if the caller may get it.
-func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, Answer) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
-		return http.StatusMethodNotAllowed, unknown(s.about, ReasonMethodNotAllowed, "only GET, HEAD and POST are supported")
+// metrics returns the handler of MetricsPath.
+func (h *Handler) metrics(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		code, answer := h.admit(ctx, r, Answer{}, authorizationv1.SubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: MetricsPath},
+		}, "get "+MetricsPath+": ClusterRole tailgate-metrics-reader has that right")
+		if code != http.StatusOK {
+			write(w, r, code, answer)
+			return
+		}
+		next.ServeHTTP(w, r)
 	}
-	unavailable := func(doing string, err error) (int, Answer) {
-		// The API server's error goes only to the log: the caller may not have the right to read it.
-		log.FromContext(ctx).Error(err, "No verdict can be given", "doing", doing, "kind", s.about.Kind, "namespace", s.about.Namespace, "name", s.about.Name)
-		return http.StatusServiceUnavailable, unknown(s.about, ReasonUnavailable, doing+" failed; try again")
+}
+
+// unavailable returns the answer if the API server does not answer. Its error goes only to the log: the caller may not have the
+// right to read it.
+func unavailable(ctx context.Context, about Answer, doing string, err error) (int, Answer) {
+	log.FromContext(ctx).Error(err, "A request cannot be answered", "doing", doing,
+		"kind", about.Kind, "namespace", about.Namespace, "name", about.Name)
+	return http.StatusServiceUnavailable, unknown(about, ReasonUnavailable, doing+" failed; try again")
+}
+
+// admit returns 200 if the caller has a right, which right describes; otherwise the status code and the answer.
+func (h *Handler) admit(ctx context.Context, r *http.Request, about Answer, access authorizationv1.SubjectAccessReviewSpec, right string) (
+	int, Answer) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		return http.StatusMethodNotAllowed, unknown(about, ReasonMethodNotAllowed, "only GET, HEAD and POST are supported")
 	}
 	user, err := h.authenticate(ctx, r)
 	switch {
 	case errors.Is(err, errUnauthorized):
-		return http.StatusUnauthorized, unknown(s.about, ReasonUnauthorized, err.Error())
+		return http.StatusUnauthorized, unknown(about, ReasonUnauthorized, err.Error())
 	case err != nil:
-		return unavailable("checking the token", err)
+		return unavailable(ctx, about, "checking the token", err)
 	}
-	allowed, err := h.authorize(ctx, user, s)
+	allowed, err := h.authorize(ctx, user, access)
 	switch {
 	case err != nil:
-		return unavailable("checking the rights", err)
+		return unavailable(ctx, about, "checking the rights", err)
 	case !allowed:
-		return http.StatusForbidden, unknown(s.about, ReasonForbidden, fmt.Sprintf(
-			"%s may not get %s.%s %s: ClusterRole tailgate-gate-reader has that right", user.Username, s.resource, v1alpha1.GroupVersion.Group, s.object.GetName()))
+		return http.StatusForbidden, unknown(about, ReasonForbidden, user.Username+" may not "+right)
+	}
+	return http.StatusOK, Answer{}
+}
+
+// answer returns the status code and the answer for a subject, if the caller may get it.
+func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, Answer) {
+	code, refused := h.admit(ctx, r, s.about, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "get", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: s.resource,
+		Namespace: s.object.GetNamespace(), Name: s.object.GetName(),
+	}}, fmt.Sprintf("get %s.%s %s: ClusterRole tailgate-gate-reader has that right",
+		s.resource, v1alpha1.GroupVersion.Group, s.object.GetName()))
+	if code != http.StatusOK {
+		return code, refused
 	}
 	absent := func() (int, Answer) {
 		return http.StatusNotFound, unknown(s.about, ReasonNotFound, "it does not exist, or is being deleted")
@@ -255,7 +271,7 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 			return absent()
 		}
 	}
-	err = h.api.Get(ctx, client.ObjectKeyFromObject(s.object), s.object)
+	err := h.api.Get(ctx, client.ObjectKeyFromObject(s.object), s.object)
 	if err == nil && !s.object.GetDeletionTimestamp().IsZero() {
 		return absent()
 	}
@@ -268,7 +284,7 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 	case apierrors.IsNotFound(err):
 		return absent()
 	case err != nil:
-		return unavailable("reading it", err)
+		return unavailable(ctx, s.about, "reading it", err)
 	}
 	answer.Verdict, answer.Reason, answer.Message, answer.Details = Verdict(st.Outcome), st.Reason, st.Message, st.Details
 	if st.Outcome == "" {
@@ -297,7 +313,10 @@ func write(w http.ResponseWriter, r *http.Request, code int, answer Answer) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	if code == http.StatusMethodNotAllowed {
+	switch code {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", "GET, HEAD, POST")
 	}
 	w.WriteHeader(code)

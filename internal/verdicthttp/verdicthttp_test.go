@@ -31,6 +31,8 @@ import (
 type cluster struct {
 	objects []client.Object
 	may     map[authorizationv1.ResourceAttributes]bool
+	// mayScrape is true if alice may get /metrics.
+	mayScrape bool
 	// fails reports whether a request fails.
 	fails func(verb string, o client.Object) bool
 	// reviews counts the answered reviews, by type.
@@ -81,11 +83,19 @@ func (c cluster) handler(t *testing.T) *Handler {
 					review.Status.User.Username = "bob"
 				}
 			case *authorizationv1.SubjectAccessReview:
-				review.Status.Allowed, review.Status.Denied = review.Spec.User == "alice" && c.may[*review.Spec.ResourceAttributes], c.denies
+				review.Status.Allowed, review.Status.Denied = review.Spec.User == "alice" && c.allows(review.Spec), c.denies
 			}
 			return nil
 		},
-	}).Build(), c.now)
+	}).Build(), c.now, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1\n") }))
+}
+
+// allows reports whether alice may do what a review asks.
+func (c cluster) allows(asked authorizationv1.SubjectAccessReviewSpec) bool {
+	if path := asked.NonResourceAttributes; path != nil {
+		return c.mayScrape && *path == (authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"})
+	}
+	return c.may[*asked.ResourceAttributes]
 }
 
 // isA reports whether an object is of a type.

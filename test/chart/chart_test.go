@@ -399,20 +399,39 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// Without aggregation, no role of the cluster's users gains a right by the installation.
+func TestWithoutAggregation(t *testing.T) {
+	want := overlay(t, "without-aggregation", "default")
+	delete(want, "Namespace "+namespace)
+	got := render(t, "crds.keep=false", "rbac.aggregate=false")
+	checkSame(t, want, got)
+	for name, o := range got {
+		for label := range o.GetLabels() {
+			if strings.HasPrefix(label, "rbac.authorization.k8s.io/aggregate-to-") {
+				t.Errorf("%s has label %s", name, label)
+			}
+		}
+	}
+	if labels := render(t)["ClusterRole tailgate-edit"].GetLabels(); labels["rbac.authorization.k8s.io/aggregate-to-edit"] != "true" {
+		t.Errorf("by default, tailgate-edit has labels %v", labels)
+	}
+}
+
 func TestNetworkPolicy(t *testing.T) {
 	if render(t, "networkPolicy.enabled=false")["NetworkPolicy manager"] != nil {
 		t.Error("there is a policy that is off")
 	}
 	policy := render(t, "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring")["NetworkPolicy manager"]
 	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "ingress")
-	if err != nil || len(rules) != 2 {
-		t.Fatalf("rules are %v (%v), want two", rules, err)
+	if err != nil || len(rules) != 1 {
+		t.Fatalf("rules are %v (%v), want one: the probes of the pod's own node need none", rules, err)
 	}
 	if from := rules[0].(map[string]any)["from"]; fmt.Sprint(from) != "[map[namespaceSelector:map[matchLabels:map[team:monitoring]]]]" {
 		t.Errorf("metrics may come from %v", from)
 	}
-	if rules[1].(map[string]any)["from"] != nil {
-		t.Error("probes come from kubelets, wherever they are")
+	policy = render(t, "metrics.enabled=false")["NetworkPolicy manager"]
+	if rules, found, err := unstructured.NestedSlice(policy.Object, "spec", "ingress"); err != nil || !found || len(rules) != 0 {
+		t.Errorf("without metrics, rules are %v (%v), want none", rules, err)
 	}
 }
 

@@ -21,9 +21,7 @@ func TestOLMBundle(t *testing.T) {
 	if err := os.WriteFile(manifests, []byte(stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("go", "run", "./hack/olm", manifests, "v0.2.0-rc.1", dir)
-	c.Dir = root
-	if out, err := c.CombinedOutput(); err != nil {
+	if out, err := bundleOf(manifests, dir); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "manifests", "*.yaml"))
@@ -113,5 +111,45 @@ func TestOLMBundle(t *testing.T) {
 		if label := "LABEL " + strings.Replace(strings.TrimSpace(line), ": ", "=", 1) + "\n"; !strings.Contains(string(dockerfile), label) {
 			t.Errorf("the Dockerfile has no %s", label)
 		}
+	}
+}
+
+// bundleOf writes the bundle of the manifests in a file, and returns what the script prints.
+func bundleOf(manifests, dir string) (string, error) {
+	out, err := exec.Command(filepath.Join(root, "hack", "olm.sh"), manifests, "v0.2.0-rc.1", dir).CombinedOutput()
+	return string(out), err
+}
+
+// TestOLMBundleRefuses: manifests of another form than that of the kustomization have no bundle.
+func TestOLMBundleRefuses(t *testing.T) {
+	const binding = `---
+{kind: ClusterRole, metadata: {name: a}, rules: []}
+---
+{kind: ClusterRoleBinding, metadata: {name: a}, roleRef: {kind: ClusterRole, name: a}, subjects: [{name: manager}]}
+`
+	deployment := func(containers string) string {
+		return binding + "---\n{kind: Deployment, metadata: {name: manager}, spec: {template: {spec: {containers: [" + containers + "]}}}}\n"
+	}
+	bench := "{name: manager, image: a, args: [--bench-image=b]}"
+	for name, c := range map[string]struct{ manifests, want string }{
+		"no container":      {deployment(""), "not one Deployment of one container"},
+		"two containers":    {deployment(bench + ", {name: proxy}"), "not one Deployment of one container"},
+		"no bench image":    {deployment("{name: manager, image: a, args: [--bench-image=]}"), "not one Deployment of one container with one --bench-image"},
+		"no deployment":     {binding, "not one Deployment"},
+		"two accounts":      {deployment(bench) + "---\n{kind: RoleBinding, roleRef: {kind: ClusterRole, name: a}, subjects: [{name: other}]}\n", "not of one service account: manager other"},
+		"a role of another": {deployment(bench) + "---\n{kind: RoleBinding, metadata: {name: c}, roleRef: {kind: Role, name: b}, subjects: [{name: manager}]}\n", "no role of c"},
+		"two of one name": {deployment(bench) + "---\n{kind: Service, metadata: {name: a, namespace: x}}\n---\n{kind: Service, metadata: {name: a, namespace: y}}\n",
+			"two objects have one name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			manifests := filepath.Join(dir, "install.yaml")
+			if err := os.WriteFile(manifests, []byte(c.manifests), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := bundleOf(manifests, filepath.Join(dir, "bundle")); err == nil || !strings.Contains(out, c.want) {
+				t.Errorf("got error %v and %q, want %q", err, out, c.want)
+			}
+		})
 	}
 }

@@ -269,7 +269,7 @@ func TestErrorRates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"error-rates.md", "error-rates-broken.md"} {
+	for _, file := range []string{"error-rates.md", "error-rates-mixtures.md", "error-rates-levels.md", "error-rates-cells.md", "error-rates-broken.md"} {
 		simulated, err := os.ReadFile(filepath.Join(root, "internal", "verdict", "testdata", file))
 		if err != nil {
 			t.Fatal(err)
@@ -277,6 +277,23 @@ func TestErrorRates(t *testing.T) {
 		_, table, _ := strings.Cut(string(simulated), "\n") // The first line is a comment.
 		if !strings.Contains(string(page), table) {
 			t.Errorf("docs/verdicts.md does not have the table of internal/verdict/testdata/%s; copy it:\n%s", file, table)
+		}
+	}
+}
+
+// TestBoots: the tables of docs/boots.md are those that the tests of the sessions simulate.
+func TestBoots(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "boots.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"fleets.md", "changes.md"} {
+		table, err := os.ReadFile(filepath.Join(root, "internal", "sessions", "testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(page), string(table)) {
+			t.Errorf("docs/boots.md does not have the table of internal/sessions/testdata/%s; copy it:\n%s", file, table)
 		}
 	}
 }

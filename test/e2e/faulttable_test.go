@@ -164,8 +164,8 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 		}
 		s.Workload.Duration.Duration = measuring
 		if faults.Find(fault, faults.Judging).Never == "" {
-			// A verdict needs at least five rounds. It must be Fail, so that a Pass can only be a mistake.
-			s.Rounds = 5
+			// A verdict needs at least six rounds. It must be Fail, so that a Pass can only be a mistake.
+			s.Rounds = 6
 			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Nanosecond}}}}
 		}
 	})...)

@@ -37,7 +37,7 @@ func short(s *v1alpha1.LatencyBenchmarkSpec) {
 
 // slowest adds a rule that any measurement with a proved placement passes, and as many rounds as a verdict needs.
 func slowest(s *v1alpha1.LatencyBenchmarkSpec) {
-	s.Rounds = 5
+	s.Rounds = 6
 	s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: time.Second}}}}
 }
 
@@ -205,7 +205,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 	})
 
 	It("measures over a VF of Dynamic Resource Allocation that is requested as an extended resource", needs("the local DRA driver"), func(ctx context.Context) {
-		b := benchmark("claimed", short, slowest, single, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		b := benchmark("claimed", short, single, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Network = v1alpha1.Network{
 				Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: localcluster.ResourceVFClaimed, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.78.0/24"}}},
 			}
@@ -361,7 +361,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			}
 		}
 		aligned := benchmark("aligned", short, against, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Rounds = 5
+			s.Rounds = 6
 			macvlan := &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan-9000"}, Alignment: borrowed}
 			s.Variants = []v1alpha1.Variant{
 				{Name: "host", Network: host(near, borrowed)}, {Name: "macvlan", Network: &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: macvlan}}, {Name: "vf", Network: vf},

@@ -27,14 +27,15 @@ func MakeBenchmark(namespace, name string) *BenchmarkBuilder {
 				Duration: metav1.Duration{Duration: time.Second},
 			},
 			Rounds:    1,
+			MaxRounds: 1,
 			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi")},
 		},
 	}}
 }
 
-// Rounds sets the number of rounds.
+// Rounds sets the number of rounds of the only look.
 func (b *BenchmarkBuilder) Rounds(n int32) *BenchmarkBuilder {
-	b.Spec.Rounds = n
+	b.Spec.Rounds, b.Spec.MaxRounds = n, n
 	return b
 }
 
@@ -102,7 +103,7 @@ func (b *BenchmarkBuilder) Rule(r v1alpha1.Rule) *BenchmarkBuilder {
 
 // Against makes another benchmark the baseline.
 func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
-	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.ObjectName{Name: benchmark}}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: benchmark}}}
 	return b
 }
 
@@ -143,9 +144,9 @@ func (b *BenchmarkBuilder) Series(name string, limit int32) *BenchmarkBuilder {
 	return b
 }
 
-// ExtendRounds sets the number of additional rounds.
-func (b *BenchmarkBuilder) ExtendRounds(n int32) *BenchmarkBuilder {
-	b.Spec.Criteria.ExtendRounds = n
+// MaxRounds sets the number of rounds of the second look.
+func (b *BenchmarkBuilder) MaxRounds(n int32) *BenchmarkBuilder {
+	b.Spec.MaxRounds = n
 	return b
 }
 

@@ -52,9 +52,9 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		w = NewWorld(ctx)
 		w.Kubelet.Auto(ctx)
 		w.Start()
-		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectSucceeded(ctx, before, "^True Complete")
-		after = w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).On(w.A, w.B).Rule(within("10%")).Against("before"))
+		after = w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(within("10%")).Against("before"))
 		ExpectPassed(ctx, after, "^True Pass")
 	})
 
@@ -66,7 +66,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 
 		By("its creation")
 		Expect(k8s.Create(ctx, cm.DeepCopy())).To(Succeed())
-		ExpectPassed(ctx, after, `^True Pass: p90 of default/tcp-64: .*over 5\+5 rounds`)
+		ExpectPassed(ctx, after, `^True Pass: p90 of default/tcp-64: .*over 6\+6 rounds`)
 
 		By("another export of that name, which a user of the namespace writes")
 		other, _ := exportOf(ctx, after)
@@ -92,7 +92,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 
 	It("of other evidence is not comparable unless the criteria say so", func(ctx SpecContext) {
 		w.Kubelet.Agents(func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = "full-feature" })
-		there := w.Create(ctx, MakeBenchmark(w.Namespace, "there").Rounds(5).On(w.A, w.B))
+		there := w.Create(ctx, MakeBenchmark(w.Namespace, "there").Rounds(6).On(w.A, w.B))
 		ExpectSucceeded(ctx, there, "^True Complete")
 		cm, sum := exportOf(ctx, there)
 		Expect(k8s.Create(ctx, cm)).To(Succeed())
@@ -120,7 +120,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		Entry("of full round trips", func(b *export.Benchmark) { b.Object.Spec.LatencyType = v1alpha1.LatencyRTT }, nil,
 			`^Unknown BaselineUnlike: .*it is of latencyType RTT, and this benchmark of HalfRTT`),
 		Entry("not complete", func(b *export.Benchmark) { b.Object.Status.Stored, b.Runs = b.Object.Status.Stored[:4], b.Runs[:4] }, nil,
-			`^Unknown BaselineNotComplete: .*it has 4 of 5 runs`),
+			`^Unknown BaselineNotComplete: .*it has 4 of 6 runs`),
 		Entry("without stored runs", func(b *export.Benchmark) { b.Object.Status.Stored, b.Runs = nil, nil }, nil,
 			`^Unknown BaselineWithoutEvidence: .*it has no stored runs, so that it can only be described`),
 		Entry("without evidence", withoutEvidence, nil, `^Unknown BaselineWithoutEvidence: .*run before-r1 has no evidence`),

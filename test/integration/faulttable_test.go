@@ -20,7 +20,7 @@ import (
 )
 
 // trial is the set-up for a cell of the fault table. Benchmark x changes its state as the spec simulates its pods. Its results are
-// too slow for its rule; in all states except Judging, there are also too few rounds for a verdict. Benchmark next needs the same
+// too slow for its rule; in all states except Judging, there are also too few samples for a verdict. Benchmark next needs the same
 // nodes, and waits until x has finished. Benchmark other has its own nodes, and its pods run without the spec.
 type trial struct {
 	*World
@@ -31,14 +31,15 @@ type trial struct {
 	seen           *versions
 	// rounds is the number of rounds of x, and verdict its condition Passed when all of them are measured.
 	rounds  int32
+	rule    v1alpha1.Rule
 	verdict string
 }
 
 func newTrial(ctx SpecContext, state faults.State) *trial {
 	GinkgoHelper()
-	t := &trial{World: NewWorld(ctx), rounds: 2, verdict: "Unknown Inconclusive"}
+	t := &trial{World: NewWorld(ctx), rounds: 2, verdict: "Unknown Inconclusive", rule: undecided}
 	if state == faults.Judging {
-		t.rounds, t.verdict = 5, "False Fail" // A verdict needs five rounds.
+		t.rounds, t.verdict, t.rule = 6, "False Fail", under("8us") // A verdict needs six rounds.
 	}
 	c, d := t.Namespace+"-c", t.Namespace+"-d"
 	t.AddNode(ctx, MakeNode(c))
@@ -48,7 +49,7 @@ func newTrial(ctx SpecContext, state faults.State) *trial {
 	// Pods have creation times of the API server's clock, so they look older than they are to a manager whose clock is put forward.
 	t.Settings.StartTimeout = time.Hour
 	t.manager = t.Start()
-	t.x = t.Create(ctx, MakeBenchmark(t.Namespace, "x").Rounds(t.rounds).On(t.A, t.B).Rule(under("8us")))
+	t.x = t.Create(ctx, MakeBenchmark(t.Namespace, "x").Rounds(t.rounds).MaxRounds(6).On(t.A, t.B).Rule(t.rule))
 	t.next = MakeBenchmark(t.Namespace, "next").On(t.A, t.B).Obj()
 	t.other = MakeBenchmark(t.Namespace, "other").On(c, d).Obj()
 	return t

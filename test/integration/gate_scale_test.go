@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
 // tally is a client that counts its writes.
@@ -226,8 +229,8 @@ func (w *World) countWrites(ctx SpecContext) *tally {
 	Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
-		Judge: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
-			return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass}, nil
+		Measured: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (sessions.Measured, string, error) {
+			return nil, "", nil
 		},
 	}).SetupWithManager(mgr)).To(Succeed())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -265,7 +268,7 @@ var _ = Describe("A gate of many nodes", func() {
 		counted := w.countWrites(ctx)
 
 		began := time.Now()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.HistoryLimit = 100, 1 }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.HistoryLimit = new(intstr.FromInt32(100)), 1 }))
 		verifications := func(accepted string) (int, error) {
 			list := &v1alpha1.LatencyVerificationList{}
 			err := k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name, "status.state": string(v1alpha1.VerificationVerified)})
@@ -313,6 +316,119 @@ var _ = Describe("A gate of many nodes", func() {
 		settled("second upgrade", "-3", eventsBefore)
 	})
 
+	It("is introduced to 200 nodes without holding one, and measures an upgrade of all of them 10 % at a time", func(ctx SpecContext) {
+		const size = 200
+		w := NewWorld(ctx)
+		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }
+		w.manyNodes(ctx, size, name, func(*corev1.Node) {})
+		fakeRuns(ctx, w.Namespace)
+		counted := w.countWrites(ctx)
+		var mu sync.Mutex
+		watched := func(list client.ObjectList, see func(any), options ...client.ListOption) (stop func()) {
+			GinkgoHelper()
+			Expect(k8s.List(ctx, list, options...)).To(Succeed())
+			watcher, err := k8s.Watch(context.WithoutCancel(ctx), list, append(options, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})...)
+			Expect(err).NotTo(HaveOccurred())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for event := range watcher.ResultChan() {
+					mu.Lock()
+					see(event.Object)
+					mu.Unlock()
+				}
+			}()
+			return func() { watcher.Stop(); <-done }
+		}
+		// most is the highest number of nodes that were measured at once, and twice is a node that was part of two measurements.
+		measuring, most, twice := map[string]string{}, 0, ""
+		stopMeasuring := watched(&v1alpha1.LatencyVerificationList{}, func(o any) {
+			v, ok := o.(*v1alpha1.LatencyVerification)
+			if !ok {
+				return
+			}
+			delete(measuring, v.Spec.NodeName)
+			if v.Status.State == v1alpha1.VerificationMeasuring {
+				measuring[v.Spec.NodeName] = v.Status.Benchmark.Peer
+			}
+			most = max(most, len(measuring))
+			busy := map[string]bool{}
+			for node, peer := range measuring {
+				if busy[node] || busy[peer] {
+					twice = node + " with " + peer
+				}
+				busy[node], busy[peer] = true, true
+			}
+		})
+		held, marked := 0, 0
+		stopNodes := watched(&corev1.NodeList{}, func(o any) {
+			n, ok := o.(*corev1.Node)
+			if !ok {
+				return
+			}
+			is := corev1.ConditionStatus("")
+			for _, c := range n.Status.Conditions {
+				if c.Type == v1alpha1.NodeConditionVerified {
+					is = c.Status
+				}
+			}
+			if is != "" {
+				marked++
+			}
+			if is != "" && is != corev1.ConditionTrue || n.Labels[v1alpha1.NodeLabelVerified] == "false" || marksOf(n).taint == "" {
+				held++
+			}
+		}, client.MatchingLabels{gateLabel: w.Namespace})
+
+		began := time.Now()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.MaxParallel, s.HistoryLimit, s.Enforcement.Mode = nil, 1, v1alpha1.EnforcementNone
+		}))
+		report := func(what string) {
+			GinkgoHelper()
+			mu.Lock()
+			defer mu.Unlock()
+			AddReportEntry(fmt.Sprintf("%s: %d nodes in %s, at most %d at once, writes %v", what, size, time.Since(began).Round(time.Second), most, counted.Take()))
+		}
+		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }
+		Eventually(passed).WithTimeout(10 * time.Minute).WithPolling(time.Second).Should(HavePrefix("True AllVerified: all 200"))
+		Expect(gateSays(ctx, g, v1alpha1.ConditionOperational)).To(HaveSuffix("spec.enforcement.mode is Observe"))
+		report("Observe")
+		mu.Lock()
+		Expect(marked).To(BeZero(), "in Observe mode, the gate marks no Node")
+		mu.Unlock()
+
+		began = time.Now()
+		Expect(k8s.Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":{"mode":"Enforce"}}}`)))).To(Succeed())
+		verified := func() (n int) {
+			nodes := &corev1.NodeList{}
+			Expect(k8s.List(ctx, nodes, client.MatchingLabels{gateLabel: w.Namespace})).To(Succeed())
+			for i := range nodes.Items {
+				if m := marksOf(&nodes.Items[i]); m.condition == "True" && m.label == "true" {
+					n++
+				}
+			}
+			return n
+		}
+		Eventually(verified).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Equal(size))
+		report("Enforce")
+		mu.Lock()
+		Expect(held).To(BeZero(), "a verified node is not held back when the mode changes")
+		most = 0
+		mu.Unlock()
+
+		began = time.Now()
+		inParallel(size, func(i int) { w.Upgrade(ctx, name(i), "6.2.0") })
+		Eventually(passed).WithTimeout(time.Minute).ShouldNot(HavePrefix("True"))
+		Eventually(passed).WithTimeout(10 * time.Minute).WithPolling(time.Second).Should(HavePrefix("True AllVerified: all 200"))
+		report("upgrade")
+		stopMeasuring()
+		stopNodes()
+		Expect(held).To(BeNumerically(">=", size))
+		Expect(most).To(And(BeNumerically(">", 1), BeNumerically("<=", size/10)))
+		Expect(twice).To(BeEmpty())
+	})
+
 	It("writes nothing to the Nodes, and evicts nothing, when all runtimes or labellers are away for a moment", func(ctx SpecContext) {
 		const size, label = 200, "feature.node.kubernetes.io/nic"
 		w := NewWorld(ctx)
@@ -324,7 +440,7 @@ var _ = Describe("A gate of many nodes", func() {
 		fakeRuns(ctx, w.Namespace)
 		counted := w.countWrites(ctx)
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.MaxParallel, s.HistoryLimit, s.Identity.Labels = 100, 1, []string{label}
+			s.MaxParallel, s.HistoryLimit, s.Identity.Labels = new(intstr.FromInt32(100)), 1, []string{label}
 			s.Enforcement.Taint.Effect = corev1.TaintEffectNoExecute
 		}))
 		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }

@@ -19,9 +19,11 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -46,7 +48,7 @@ func MakeGate(namespace string) *GateBuilder {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: namespace}}, Namespace: namespace,
-			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(5).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
+			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(6).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
 			Enforcement: v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
 		},
 	}}
@@ -173,8 +175,10 @@ func (w *World) Says(ctx context.Context, node string) string {
 	}
 	status := w.Verification(ctx, node).Status
 	state := string(status.State)
-	if status.State != "" {
-		state += " " + status.Verified().Reason
+	if reason := status.Verified().Reason; reason == v1alpha1.ReasonProvisional {
+		state += " " + v1alpha1.ReasonPassed // In small fleets every Pass against another boot is provisional; a spec of its own tells them apart.
+	} else if status.State != "" {
+		state += " " + reason
 	}
 	return fmt.Sprintf("%s: %s %s %s", state, condition, label, taint)
 }
@@ -228,17 +232,18 @@ func (w *World) Benchmarks(ctx context.Context, node string) []string {
 	return all
 }
 
-// Accepted returns the names of the accepted benchmark and of the first benchmark of the epoch.
+// Accepted returns the names of the accepted benchmark and of the first benchmark of the reference.
 func (w *World) Accepted(ctx context.Context, node string) string {
 	GinkgoHelper()
 	status := w.Verification(ctx, node).Status
-	short := func(r *v1alpha1.AcceptedResult) string {
-		if r == nil {
-			return "none"
-		}
-		return strings.TrimPrefix(r.Benchmark, w.Namespace+"-"+node)
+	accepted, first := "none", "none"
+	if status.Accepted != nil {
+		accepted = strings.TrimPrefix(status.Accepted.Benchmark, w.Namespace+"-"+node)
 	}
-	return short(status.Accepted) + " since " + short(status.First)
+	if len(status.Reference) > 0 {
+		first = strings.TrimPrefix(status.Reference[0].Benchmark, w.Namespace+"-"+node)
+	}
+	return accepted + " since " + first
 }
 
 // Benchmark returns a benchmark of a node by its number.
@@ -452,6 +457,36 @@ func gateSays(ctx context.Context, g *v1alpha1.LatencyGate, conditionType string
 }
 
 var _ = Describe("A gate", func() {
+	It("holds back none of the nodes that it finds if it can measure none, and says so", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		}
+		node := func(name string) *corev1.Node {
+			n := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
+			return n
+		}
+		created := node(w.B).CreationTimestamp.Time
+		Eventually(time.Now).Should(BeTemporally(">", created.Add(time.Second))) // Times of creation are in whole seconds.
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(And(HavePrefix("False CannotSettle: none of the 2 nodes can be measured"), ContainSubstring("tainted with gpu")))
+		list := &v1alpha1.LatencyVerificationList{}
+		Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name})).To(Succeed())
+		Expect(list.Items).To(BeEmpty())
+		for _, name := range []string{w.A, w.B} {
+			Expect(node(name).Labels).NotTo(HaveKey(v1alpha1.NodeLabelVerified))
+		}
+		By("it measures them when it can")
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
+		}
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
+	})
+
 	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
@@ -472,9 +507,21 @@ var _ = Describe("A gate", func() {
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 		second := Get(ctx, w.Benchmark(w.A, 2))
 		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
-		Expect(second.Spec.Criteria.Baseline.BenchmarkRef.Name).To(Equal(first.Name))
+		Expect(second.Spec.Rounds).To(Equal(first.Spec.Rounds/2), "the first session of a reference has twice as many rounds")
+		Expect(second.Spec.Criteria.Baseline.Accepted.GateName).To(Equal(g.Name))
+		Expect(second.Status.Verdict.Baseline.Benchmark).To(Equal(first.Name))
 		Expect(second.Spec.Criteria.IgnoreDifferences).To(BeEmpty(), "the peer is the same")
 		status := w.Verification(ctx, w.A).Status
+		Expect(status.Verified().Reason).To(Equal(v1alpha1.ReasonProvisional))
+		Expect(status.Verified().Message).To(ContainSubstring("its reference is one boot"))
+		Expect(second.Status.Verdict.Rules[1].Message).To(ContainSubstring("of 1 boots, which differ by SD"))
+		Expect(status.Reference).To(HaveLen(2))
+		Expect(status.Recent[1].Change).To(Equal(`Kernel was "6.1.0" and is "6.2.0"`))
+		Eventually(func() int32 {
+			current := &v1alpha1.LatencyGate{}
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), current)).To(Succeed())
+			return current.Status.Spread[0].Differences
+		}).Should(BeEquivalentTo(1))
 		Expect(status.Identity).To(HaveKeyWithValue("Kernel", "6.2.0"))
 		Expect(status.Accepted.Identity).To(Equal(status.Identity))
 		Expect(w.Benchmarks(ctx, w.B)).To(ConsistOf("-1"), "the other node was left alone")
@@ -530,7 +577,7 @@ var _ = Describe("A gate", func() {
 		n := &corev1.Node{}
 		Expect(k8s.Get(ctx, types.NamespacedName{Name: w.A}, n)).To(Succeed())
 		Expect(n.Spec.Taints).To(HaveLen(2), "those of others stay")
-		Expect(n.Status.Conditions).To(HaveLen(2))
+		Expect(n.Status.Conditions).To(HaveLen(3), "Ready, LatencyVerified and LatencyRegressed")
 	})
 
 	It("holds back a node that failed until it changes, a user requests a measurement, or a user accepts a result", func(ctx SpecContext) {
@@ -542,7 +589,7 @@ var _ = Describe("A gate", func() {
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(MatchRegexp(`with peer %s: p90 .*10.\d+µs`, w.B))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(MatchRegexp(`with peer %s, and there is no other: p90 .*10.\d+µs`, w.B))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed: " + w.A))
 
@@ -582,17 +629,16 @@ var _ = Describe("A gate", func() {
 		w.Patiently(ctx, w.Benchmark(w.A, 2), func() any { return condition(ctx, w.Benchmark(w.A, 2), v1alpha1.ConditionPassed) }, HavePrefix("False Fail"))
 	})
 
-	It("holds back a node with an Inconclusive verdict after the number of retries in its spec", func(ctx SpecContext) {
+	It("holds back a node with an Inconclusive verdict, and does not measure it again", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Spec.Rounds = 2
-			s.OnInconclusive = v1alpha1.OnInconclusive{Action: v1alpha1.InconclusiveRetry, Retries: 1}
+			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{undecided}
 			s.MaxUnverified = new(int32(1))
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
-		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Inconclusive Inconclusive", "-1 Inconclusive Retry"}))
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("the rule needs at least 5 rounds"))
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Inconclusive Inconclusive"}))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("p99 needs 10000 to be judged"))
 		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
 		w.Stays(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
@@ -617,22 +663,22 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
 		w.Expect(ctx, w.A, isVerified)
-		// p90 is 11800, 12600 and 13500 ns: 7 % more each time, and 14 % in all.
+		// 3 % more each time is within the tolerance of 10 % and what two boots may differ; 6 % in all is not, although it is within the
+		// tolerance, and further from it than 3 % is from the last accepted result.
 		w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
 			switch b.Name {
 			case w.Benchmark(w.A, 2).Name:
-				return 10_800
+				return 10_300
 			case w.Benchmark(w.A, 3).Name:
-				return 11_700
+				return 10_800
 			}
 			return 10_000
 		})
 		w.Upgrade(ctx, w.A, "6.2.0")
 		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
 		w.Upgrade(ctx, w.A, "6.3.0")
-		w.Expect(ctx, w.A, "Failed Drifted"+heldBack)
-		Expect(condition(ctx, w.Benchmark(w.A, 3), v1alpha1.ConditionPassed)).To(HavePrefix("True Pass"), "against the accepted one it passed")
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("small regressions have added up since " + w.Benchmark(w.A, 1).Name))
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("of 2 boots, which differ by SD"))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 	})
 
@@ -751,7 +797,7 @@ var _ = Describe("A gate", func() {
 		Expect(retained()).To(BeEmpty())
 		second := Get(ctx, w.Benchmark(w.A, 2))
 		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
-		Expect(second.Spec.Criteria.Baseline.BenchmarkRef.Name).To(Equal(w.Benchmark(w.A, 1).Name))
+		Expect(second.Status.Verdict.Baseline.Benchmark).To(Equal(w.Benchmark(w.A, 1).Name))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		By("a label that flaps")
 		for range 5 {
@@ -928,7 +974,8 @@ var _ = Describe("A gate", func() {
 	})
 
 	It("does not take a node of an older gate", func(ctx SpecContext) {
-		w := NewGateWorld(ctx)
+		w := NewGateWorld(ctx, "c")
+		c := w.Namespace + "-c"
 		w.Start()
 		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[nodeLabel] = w.A; s.Suspend = true }))
 		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
@@ -948,10 +995,10 @@ var _ = Describe("A gate", func() {
 			}
 			return all
 		}
-		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.B))
+		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.B, c))
 		Expect(nodes(older.Name)).To(ConsistOf(w.A))
 		Expect(k8s.Delete(ctx, older)).To(Succeed())
-		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.A, w.B))
+		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.A, w.B, c))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
 		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack), "what is on the node is the younger's now")
 	})
@@ -960,10 +1007,10 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Rule(within("10%")).AgainstGate(w.Namespace))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(within("10%")).AgainstGate(w.Namespace))
 		By("no result yet, or one")
 		w.Expect(ctx, w.A, isVerified)
-		ExpectPassed(ctx, b, `^True Pass: .*over 5\+5 rounds`)
+		ExpectPassed(ctx, b, `^True Pass: .*over 6\+12 rounds`)
 		first := Get(ctx, w.Benchmark(w.A, 1))
 		baseline := &v1alpha1.VerdictBaseline{Gate: w.Namespace, Namespace: w.Namespace, Benchmark: first.Name, UID: string(first.UID)}
 		settled := And(HaveField("Status.Verdict.Baseline", Equal(baseline)), HaveField("Status.Verdict.Outcome", v1alpha1.VerdictPass))
@@ -975,13 +1022,13 @@ var _ = Describe("A gate", func() {
 		By("the deletion of the baseline, and another benchmark of its name")
 		Expect(k8s.Delete(ctx, first)).To(Succeed())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
-		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(5).On(w.A, w.B).Suspended())
+		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(6).On(w.A, w.B).Suspended())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
 		By("other criteria, which need the baseline")
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{within("20%")} })
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*"+first.Name+", does not exist")
 		By("a node of which nothing was accepted, and a gate that there is not")
-		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(5).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
+		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
 		ExpectPassed(ctx, reverse, "^Unknown BaselineMissing: .*LatencyGate "+w.Namespace+", has no accepted result of the client's node")
 	})
 
@@ -1054,6 +1101,89 @@ var _ = Describe("A gate", func() {
 		measuredAt(w.A, time.Now().Add(365*24*time.Hour))
 		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
 		w.Expect(ctx, w.A, isVerified)
+	})
+
+	It("holds no full node for its schedule, and measures when pods end or only placeholders are in the way", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		daily := fmt.Sprintf("0 %d * * *", time.Now().Add(12*time.Hour).UTC().Hour())
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = daily }))
+		nodes := []string{w.A, w.B}
+		for _, node := range nodes {
+			w.Expect(ctx, node, isVerified)
+		}
+		// fill takes all CPUs of both nodes.
+		fill := func(name, class string) (free func()) {
+			GinkgoHelper()
+			var all []*corev1.Pod
+			for _, node := range nodes {
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-" + node}, Spec: corev1.PodSpec{
+					NodeName: node, PriorityClassName: class, Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
+						Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+					}}},
+				}}
+				Expect(k8s.Create(ctx, p)).To(Succeed())
+				all = append(all, p)
+			}
+			return func() {
+				GinkgoHelper()
+				for _, p := range all {
+					Expect(k8s.Delete(ctx, p, client.GracePeriodSeconds(0))).To(Succeed())
+				}
+			}
+		}
+		yesterday := func() {
+			GinkgoHelper()
+			Eventually(func() error {
+				if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
+					return err
+				}
+				g.Status.Schedule.StartTime = metav1.Time{Time: time.Now().Add(-72 * time.Hour)}
+				return k8s.Status().Update(ctx, g)
+			}).Should(Succeed())
+			for _, node := range nodes {
+				Eventually(func() error {
+					v := w.Verification(ctx, node)
+					v.Status.LastMeasurementTime = &metav1.Time{Time: time.Now().Add(-25 * time.Hour)}
+					return k8s.Status().Update(ctx, v)
+				}).Should(Succeed())
+			}
+		}
+		unplaced := func() int32 {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			return g.Status.Nodes.Unplaced
+		}
+		free := fill("app", "")
+		yesterday()
+		Eventually(unplaced).Should(BeEquivalentTo(2))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
+			HavePrefix("False NoRoom: 2 nodes have been due by the schedule for more than 30m0s, keep their state"), ContainSubstring("/app-")))
+		for _, node := range nodes {
+			w.Stays(ctx, node, isVerified)
+			Expect(w.Benchmarks(ctx, node)).To(ConsistOf("-1"), "nothing was created for it")
+		}
+
+		By("the pods end")
+		free()
+		w.Clock.ahead.Add(int64(6 * time.Minute))
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels["look"] = "again" })
+		for _, node := range nodes {
+			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-2 since -1"))
+			w.Expect(ctx, node, isVerified)
+		}
+		Eventually(unplaced).Should(BeZero())
+
+		By("placeholders fill the nodes")
+		for _, o := range objectsOf(readSample("reserve.yaml", "tailgate-placeholder", w.Namespace, "namespace: gates", "namespace: "+w.Namespace)) {
+			create(ctx, o)
+		}
+		free = fill("placeholder", w.Namespace)
+		yesterday()
+		for _, node := range nodes {
+			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-3 since -1"))
+		}
+		Expect(unplaced()).To(BeZero())
+		free()
 	})
 })
 
@@ -1187,7 +1317,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 	It("neither waits for nor uses a benchmark of a user with the name of its next one", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.SlowNode(w.A)
-		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(5).Rule(under("1s")).Free()
+		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(6).Rule(under("1s")).Free()
 		w.Create(ctx, forged)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{under("8us")} }))
@@ -1270,6 +1400,11 @@ var _ = Describe("A gate, sabotaged,", func() {
 		// A benchmark as slow as the node is now, with all copyable fields of the gate's benchmark.
 		again.ResourceVersion, again.UID, again.Status = "", "", v1alpha1.LatencyBenchmarkStatus{}
 		again.Spec.Criteria.Rules = []v1alpha1.Rule{under("1s")}
+		Expect(k8s.Create(ctx, again.DeepCopy())).To(Succeed())
+		Eventually(func() bool {
+			return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(again), &v1alpha1.LatencyBenchmark{}))
+		}).Should(BeTrue(), "the gate deletes what belongs to it and is not needed")
+		again.OwnerReferences = nil
 		Expect(k8s.Create(ctx, again)).To(Succeed())
 		ExpectPassed(ctx, again, "^True Pass")
 		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("deleted and created again"))
@@ -1278,7 +1413,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		letIn := w.LetIn(ctx, w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(again.Name + ", with which it was compared, is not the one that was accepted"))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(again.Name + ", does not exist: another one has its name"))
 		Expect(letIn()).To(BeEmpty())
 	})
 
@@ -1482,7 +1617,9 @@ var _ = Describe("A rolling upgrade", func() {
 			return 9_800 + draw
 		})
 		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.MaxUnverified = 5, new(int32(1)) }))
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.MaxParallel, s.MaxUnverified = new(intstr.FromInt32(5)), new(int32(1))
+		}))
 		began := time.Now()
 		line := func(format string, args ...any) {
 			AddReportEntry(fmt.Sprintf("%5.1fs  %s", time.Since(began).Seconds(), fmt.Sprintf(format, args...)))
@@ -1584,6 +1721,7 @@ spec:
 		Entry("no namespace", "small", "namespace: null", "{}", "spec.namespace", "Required value"),
 		Entry("a namespace that cannot exist", "small", "namespace: perf/up", "{}", "spec.namespace", "should match"),
 		Entry("no template", "small", "template: null", "{}", "spec.template", "Required value"),
+		Entry("a template whose fixed baseline any editor of the namespace can refill", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: golden}}}", "template.spec.criteria.baseline.benchmarkRef.uid", "another benchmark can have the name later"),
 		Entry("a template that compares with a matrix", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}", "template.spec.criteria.baseline.matrixRef", "use accepted"),
 		Entry("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.spec.placement.client", "must be {}"),
 		Entry("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {matchLabels: {a: b}}}, server: {}}", "template.spec.placement.client", "must be {}"),
@@ -1603,10 +1741,10 @@ spec:
 		Entry("a schedule without times of day", "small", "schedule: '@every 1h'", "{}", "spec.schedule", "times of day"),
 		Entry("hold pods as a boolean", "small", "enforcement: {holdPod: true}", "{}", "spec.enforcement.holdPod", "must be of type object"),
 		Entry("an unknown effect", "small", "enforcement: {taint: {effect: PreferNoSchedule}}", "{}", "spec.enforcement.taint.effect", "supported values"),
-		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "greater than or equal to 1"),
+		Entry("no slot", "small", "maxParallel: 0", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
+		Entry("more than all nodes", "small", "maxParallel: 101%", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
+		Entry("a text as the number of slots", "small", "maxParallel: many", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
 		Entry("a negative number of nodes", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),
-		Entry("retries of a gate that blocks", "small", "onInconclusive: {retries: 1}", "{}", "spec.onInconclusive", "belongs to action Retry"),
-		Entry("six retries", "small", "onInconclusive: {action: Retry, retries: 6}", "{}", "spec.onInconclusive.retries", "less than or equal to 5"),
 		Entry("no history", "small", "historyLimit: 0", "{}", "spec.historyLimit", "greater than or equal to 1"),
 	)
 
@@ -1655,10 +1793,9 @@ spec:
 		g := &v1alpha1.LatencyGate{}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), g)).To(Succeed())
 		Expect(g.Spec.Identity.Keys).To(HaveLen(6))
-		Expect(g.Spec.MaxParallel).To(BeEquivalentTo(1))
+		Expect(g.Spec.MaxParallel).To(HaveValue(Equal(intstr.FromString("10%"))))
 		Expect(g.Spec.HistoryLimit).To(BeEquivalentTo(3))
-		Expect(g.Spec.OnInconclusive.Action).To(Equal(v1alpha1.InconclusiveBlock))
-		Expect(g.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5), "as a benchmark's")
+		Expect(g.Spec.Template.Spec.Rounds).To(BeEquivalentTo(6), "as a benchmark's")
 		g.Spec.Namespace = "kube-system"
 		Expect(k8s.Update(ctx, g)).To(MatchError(ContainSubstring("spec.namespace: Invalid value")))
 	})

@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -124,6 +124,8 @@ type World struct {
 	// Logs is the managers' reader of logs, with at most LogTimeout for each; that of Kubelet, unless a spec changes it.
 	Logs       benchmark.LogReader
 	LogTimeout time.Duration
+	// Log is the managers' own log; that of the suite, unless a spec changes it.
+	Log logr.Logger
 	// Outage, while it is set, makes the API server unreachable for managers.
 	Outage atomic.Bool
 	// failing, while it is set, answers the requests of managers.
@@ -191,7 +193,7 @@ func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
 	common := controllers.Config()
 	common.SkipNameValidation = new(true)
-	own := rest.CopyConfig(managerConfig)
+	own := controllers.Bounded(managerConfig)
 	own.Wrap(w.roundTripper)
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme:                 scheme,
@@ -200,6 +202,7 @@ func (w *World) Start(dies ...death) *Manager {
 		// Several managers run one after the other in this process, with the same name.
 		Controller: common,
 		Cache:      controllers.CacheOptions(),
+		Logger:     w.Log,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan struct{}), client: &mortal{Client: mgr.GetClient()}}
@@ -222,10 +225,11 @@ func (w *World) Start(dies ...death) *Manager {
 	refusals := &gate.Refusals{}
 	Expect((&gate.Gates{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
+		Preflight: reconciler.Preflight,
 	}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
-		Judge: reconciler.Judge, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
+		Measured: reconciler.Measured, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())

@@ -240,7 +240,7 @@ var _ = Describe("A matrix", func() {
 
 	It("says what it waits for, and is looked at again when the cluster changes", func(ctx SpecContext) {
 		w.Start()
-		builder := MakeBenchmark(w.Namespace, "x").Rule(under("6us")).AllPairs(0)
+		builder := MakeBenchmark(w.Namespace, "x").MaxRounds(6).Rule(undecided).AllPairs(0)
 		builder.Spec.Nodes.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: "later-" + w.Namespace}}
 		b := w.CreateMatrix(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NoMatchingNode: spec.nodes.*later-")
@@ -468,7 +468,7 @@ var _ = Describe("A matrix", func() {
 		w.Kubelet.Auto(ctx)
 		w.Kubelet.Agents(slower("x-p2-"))
 		w.Start()
-		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).Rule(under("6us")).Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).Rule(under("6us")).Star(w.Namespace+"-1"))
 		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")
 		By("a pair that fails, before all are measured")
 		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(
@@ -514,7 +514,7 @@ var _ = Describe("A matrix", func() {
 	It("compares each pair with the same nodes of the baseline", func(ctx SpecContext) {
 		w.Kubelet.Auto(ctx)
 		w.Start()
-		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).Rule(within("10%")).Star(w.Namespace+"-1").Against("before"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).Rule(within("10%")).Star(w.Namespace+"-1").Against("before"))
 		ExpectMeasured(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 0 of 3 pairs pass, 3 inconclusive; after-p1: .*LatencyBenchmark before-p0, does not exist")
 
@@ -526,7 +526,7 @@ var _ = Describe("A matrix", func() {
 			return all
 		}
 		By("a baseline of fewer clients, whose numbers are others")
-		builder := MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace + "-1")
+		builder := MakeBenchmark(w.Namespace, "before").Rounds(6).Star(w.Namespace + "-1")
 		builder.Spec.Nodes.NodeSelector.MatchLabels[nodeLabel] = w.Namespace + "-3"
 		before := w.CreateMatrix(ctx, builder)
 		ExpectSucceeded(ctx, before, "^True Complete: 1 of 1")
@@ -535,7 +535,7 @@ var _ = Describe("A matrix", func() {
 		By("one of all of them")
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
 		remove(ctx, child(ctx, before, 1))
-		before = w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).Star(w.Namespace+"-1"))
+		before = w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).Star(w.Namespace+"-1"))
 		ExpectMeasured(ctx, before, "^True Complete: 3 of 3")
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 	})
@@ -662,8 +662,8 @@ var _ = Describe("The API of a matrix", func() {
 				wide = append(wide, c.Name)
 			}
 		}
-		Expect(narrow).To(Equal([]string{"State", "Topology", "Pairs", "Complete", "Failed", "Slowest", "P50", "P99", "Verdict", "Age"}))
-		Expect(wide).To(Equal([]string{"P50-ns", "P99-ns", "Runs", "Type", "Tool", "Message"}))
+		Expect(narrow).To(Equal([]string{"State", "Topology", "Pairs", "Complete", "Failed", "Slowest", "Type", "P50", "P99", "Verdict", "Age"}))
+		Expect(wide).To(Equal([]string{"P50-ns", "P99-ns", "Runs", "Tool", "Message"}))
 	})
 
 	It("refuses each change of an accepted spec that could affect its results", func(ctx SpecContext) {

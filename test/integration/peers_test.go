@@ -162,7 +162,7 @@ func passingGate(ctx SpecContext, certificate string) (w *World, address string,
 func workloads(ctx SpecContext) (namespace string) {
 	GinkgoHelper()
 	controllers := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager")
-	Expect(controllers).To(BeAnExistingFile(), "`go run ./hack/localcluster assets` prints a folder that has it")
+	Expect(controllers).To(BeAnExistingFile(), "`go run ./test/cmd/localcluster assets` prints a folder that has it")
 	namespace = newNamespace(ctx)
 	execute("kube-controller-manager", nil, controllers, "--kubeconfig="+adminKubeconfig(namespace), "--leader-elect=false", "--secure-port=0",
 		"--controllers=deployment-controller,replicaset-controller,serviceaccount-token-controller",

@@ -48,7 +48,7 @@ func twoRounds(file string) string {
 	}
 	Expect(unstructured.SetNestedField(of, int64(2), "spec", "rounds")).To(Succeed())
 	unstructured.RemoveNestedField(of, "spec", "highestPercentile")
-	unstructured.RemoveNestedField(of, "spec", "criteria", "extendRounds")
+	unstructured.RemoveNestedField(of, "spec", "criteria")
 	content, err = yaml.Marshal(object.Object)
 	Expect(err).NotTo(HaveOccurred())
 	short := filepath.Join(GinkgoT().TempDir(), filepath.Base(file))

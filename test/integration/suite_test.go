@@ -42,7 +42,7 @@ const adminToken, managerToken = "admin", "manager"
 
 func TestIntegration(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Fatal("KUBEBUILDER_ASSETS is not set: run `make integration`, or set it to what `go run ./hack/localcluster assets` prints")
+		t.Fatal("KUBEBUILDER_ASSETS is not set: run `make integration`, or set it to what `go run ./test/cmd/localcluster assets` prints")
 	}
 	RegisterFailHandler(Fail)
 	// Conditions that usually hold at once may take long on a busy machine.

@@ -20,6 +20,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	lua "github.com/yuin/gopher-lua"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -31,15 +32,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/jsonpath"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -198,22 +199,21 @@ func freeAddress() string {
 func Verdicts() (base string) {
 	GinkgoHelper()
 	address := freeAddress()
-	mgr, err := ctrl.NewManager(managerConfig, ctrl.Options{
-		Scheme: scheme, HealthProbeBindAddress: "0", LeaderElection: true, LeaderElectionID: "verdicts", LeaderElectionNamespace: "absent",
-		Metrics: metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: verdicthttp.FilterProvider},
-	})
-	Expect(err).NotTo(HaveOccurred())
 	live, err := client.New(managerConfig, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(mgr.AddMetricsServerExtraHandler(verdicthttp.Path, verdicthttp.New(live, &clock{}))).To(Succeed())
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	listener, err := net.Listen("tcp", address)
+	Expect(err).NotTo(HaveOccurred())
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	pair, err := tls.X509KeyPair(certificate, key)
+	Expect(err).NotTo(HaveOccurred())
+	server := verdicthttp.NewServer(verdicthttp.New(live, &clock{}, promhttp.Handler()))
 	go func() {
 		defer GinkgoRecover()
-		defer close(done)
-		Expect(mgr.Start(ctx)).To(Succeed())
+		secured := tls.NewListener(verdicthttp.Bound(listener), &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+		Expect(server.Serve(secured)).To(MatchError(http.ErrServerClosed))
 	}()
-	DeferCleanup(func() { stop(); <-done })
+	DeferCleanup(server.Close)
 	base = "https://" + address
 	Eventually(func() error { _, _, err := call(http.MethodGet, base+"/", ""); return err }).Should(Succeed())
 	return base
@@ -521,10 +521,11 @@ var _ = Describe("The samples for upgrade tools", func() {
 	BeforeEach(installTools)
 
 	// The samples that are patches of objects of the tools.
-	patches := []string{"argocd.yaml", "hold-pod.yaml", "kured.yaml", "taint.yaml"}
+	patches := []string{"argocd.yaml", "hold-pod.yaml", "kmm.yaml", "kured.yaml", "taint.yaml"}
 
 	It("are taken by the API server, without a field that a tool does not have", func(ctx SpecContext) {
 		makeNamespace(ctx, "system-upgrade")
+		makeNamespace(ctx, "gates")
 		files, err := filepath.Glob(filepath.Join(gateSamples, "*.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(len(files)).To(BeNumerically(">", len(patches)))
@@ -732,7 +733,7 @@ var _ = Describe("kubectl wait and the gate's command", func() {
 		Eventually(codes).Should(Receive(Equal(0)))
 		Eventually(codes).Should(Receive(Equal(0)))
 		By("a spec that the operator has not looked at yet, which only the command knows")
-		g.Spec.MaxParallel++
+		g.Spec.MaxParallel = new(intstr.FromInt32(2))
 		Expect(k8s.Update(ctx, g)).To(Succeed())
 		expect(3, "1s")
 		By("another gate, for which it has no right")
@@ -781,7 +782,7 @@ var _ = Describe("Verdicts over HTTP", func() {
 			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": namespace, "name": "latency-reader"}},
 		}}
 		create(ctx, binding)
-		b := MakeBenchmark(namespace, "b").On("a", "b").Rounds(5).Rule(under("8us")).Obj()
+		b := MakeBenchmark(namespace, "b").On("a", "b").Rounds(6).Rule(under("8us")).Obj()
 		Expect(k8s.Create(ctx, b)).To(Succeed())
 		Eventually(func() int {
 			code, _ := ask("GET", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token)
@@ -794,7 +795,7 @@ var _ = Describe("Verdicts over HTTP", func() {
 		Expect(k8s.Status().Update(ctx, b)).To(Succeed())
 		expect("POST", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token, 412, verdicthttp.Inconclusive, "Inconclusive")
 		By("a spec that the operator has not looked at yet")
-		g.Spec.MaxParallel++
+		g.Spec.MaxParallel = new(intstr.FromInt32(2))
 		Expect(k8s.Update(ctx, g)).To(Succeed())
 		expect("POST", gate, reader.Token, 412, verdicthttp.Pending, "NotObserved")
 		By("metrics, for which the right to a verdict is none")
@@ -1021,29 +1022,35 @@ var _ = Describe("kured, simulated,", func() {
 	})
 })
 
+// as returns a client that impersonates a user with all rights.
+func as(user string) client.Client {
+	GinkgoHelper()
+	own := rest.CopyConfig(config)
+	own.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	c, err := client.New(own, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
+func policies(ctx SpecContext, namespace string) {
+	GinkgoHelper()
+	objects := objectsOf(readSample("admission.yaml", `"latency"`, `"`+gateLabel+`"`, `"gated"`, `"`+namespace+`"`, "upgrade-fast-nodes", namespace+"-plan", "fast-nodes", namespace, "fast-workers", namespace,
+		"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
+	Expect(objects).To(HaveLen(6))
+	for _, o := range objects {
+		_, selects, err := unstructured.NestedMap(o.Object, "spec", "matchResources", "objectSelector")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(selects).To(BeFalse(), "whoever may change an object could take off the label of a selector")
+	}
+	create(ctx, objects...)
+}
+
 var _ = Describe("The admission policies", func() {
 	const manager = "system:serviceaccount:tailgate-system:manager"
-	// as returns a client that impersonates a user with all rights.
-	as := func(user string) client.Client {
-		GinkgoHelper()
-		own := rest.CopyConfig(config)
-		own.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-		c, err := client.New(own, client.Options{Scheme: scheme})
-		Expect(err).NotTo(HaveOccurred())
-		return c
-	}
 	patch := func(ctx context.Context, c client.Client, o client.Object, data string, options ...client.PatchOption) error {
 		return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(data)), options...)
 	}
-	// policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
-	policies := func(ctx SpecContext, namespace string) {
-		GinkgoHelper()
-		objects := objectsOf(readSample("admission.yaml", "latency: gated", gateLabel+": "+namespace, "fast-nodes", namespace,
-			"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
-		Expect(objects).To(HaveLen(4))
-		create(ctx, objects...)
-	}
-
 	It("keep nodes cordoned, tainted and labelled while they are not verified, for all but the gate", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		w := &World{Namespace: namespace}
@@ -1078,6 +1085,19 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, node, `{"metadata":{"labels":{"tailgate.dev/latency-verified":null}}}`)).To(MatchError(ContainSubstring("label tailgate.dev/latency-verified stays")))
 		Expect(set(admin, corev1.ConditionTrue)).To(MatchError(ContainSubstring("is the gate's to write")))
 		Expect(patch(ctx, admin, node, `{"metadata":{"labels":{"`+gateLabel+`":null}},"spec":{"unschedulable":null}}`)).To(MatchError(ContainSubstring("stays cordoned")))
+		By("two writes, of which the first takes off the label of the gate")
+		unselect := `{"metadata":{"labels":{"` + gateLabel + `":null}}}`
+		Expect(patch(ctx, admin, node, unselect)).To(MatchError(ContainSubstring("the label by which its gate selects it stays")))
+		Expect(patch(ctx, as("system:node:"+node.Name), node, unselect)).To(MatchError(ContainSubstring("the label by which its gate selects it stays")))
+		Expect(admin.Status().Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(unselect)))).To(MatchError(ContainSubstring("selects it stays")))
+		By("the same on a node that lost the label before the policy came")
+		stray := w.AddNode(ctx, MakeNode(namespace+"-stray"))
+		Expect(gate.Status().Patch(ctx, stray.DeepCopy(), client.RawPatch(types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"False"}]}}`, v1alpha1.NodeConditionVerified)))).To(Succeed())
+		Expect(patch(ctx, gate, stray, hold)).To(Succeed())
+		Expect(patch(ctx, admin, stray, cordon)).To(Succeed())
+		Expect(patch(ctx, admin, stray, uncordon)).To(MatchError(ContainSubstring("stays cordoned")))
+		Expect(patch(ctx, admin, stray, untaint)).To(MatchError(ContainSubstring("taint tailgate.dev/latency-unverified stays")))
 		By("allowed all the time")
 		Expect(patch(ctx, admin, node, `{"metadata":{"labels":{"other":"label"}}}`)).To(Succeed())
 		other := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"effect":"NoSchedule"},{"key":"other","effect":"NoSchedule"}]}}`, v1alpha1.NodeTaintUnverified)
@@ -1088,6 +1108,7 @@ var _ = Describe("The admission policies", func() {
 		Expect(set(gate, corev1.ConditionTrue)).To(Succeed())
 		Expect(patch(ctx, gate, node, `{"metadata":{"labels":{"tailgate.dev/latency-verified":"true"}},"spec":{"taints":null}}`)).To(Succeed())
 		Expect(patch(ctx, admin, node, uncordon)).To(Succeed())
+		Expect(patch(ctx, admin, node, unselect, client.DryRunAll)).To(Succeed())
 		By("a node that registers as verified")
 		liar := MakeNode(namespace + "-liar").Obj()
 		liar.Labels[gateLabel], liar.Labels[v1alpha1.NodeLabelVerified] = namespace, "true"
@@ -1106,6 +1127,51 @@ var _ = Describe("The admission policies", func() {
 		seen := w.AddNode(ctx, fresh)
 		Expect(patch(ctx, admin, seen, cordon)).To(Succeed())
 		Expect(patch(ctx, admin, seen, uncordon)).To(Succeed())
+		Expect(patch(ctx, admin, seen, unselect, client.DryRunAll)).To(Succeed())
+		By("a node that registered with label and taint, which no gate has seen")
+		early := MakeNode(namespace + "-early")
+		early.Labels[gateLabel] = namespace
+		early.Spec.Taints = []corev1.Taint{{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule}}
+		registered := w.AddNode(ctx, early)
+		Expect(patch(ctx, admin, registered, untaint)).To(MatchError(ContainSubstring("taint tailgate.dev/latency-unverified stays")))
+		Expect(patch(ctx, admin, registered, unselect)).To(MatchError(ContainSubstring("selects it stays")))
+	})
+
+	It("let only the gate make, relabel and change hold pods", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		policies(ctx, namespace)
+		admin, gate := as("admin"), as(manager)
+		pod := func(name string, labels map[string]string) *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "hold", Image: "bench"}}}}
+		}
+		held := map[string]string{v1alpha1.LabelHold: "true", v1alpha1.LabelGate: namespace}
+		refused := MatchError(ContainSubstring("are the gate's to create and to change"))
+		Eventually(func() error { return admin.Create(ctx, pod("forged", held), client.DryRunAll) }).Should(refused)
+		Expect(admin.Create(ctx, pod("forged", map[string]string{v1alpha1.LabelHold: "false"}))).To(refused, "with any value")
+		Expect(as("system:serviceaccount:kube-system:replicaset-controller").Create(ctx, pod("forged", held))).To(refused, "by way of a workload")
+		By("a pod of the user, which gets the label later")
+		plain := pod("plain", nil)
+		Expect(admin.Create(ctx, plain)).To(Succeed())
+		Expect(patch(ctx, admin, plain, `{"metadata":{"labels":{"tailgate.dev/hold":"true"}}}`)).To(refused)
+		Expect(patch(ctx, admin, plain, `{"metadata":{"labels":{"other":"label"}}}`)).To(Succeed())
+		By("the gate's own")
+		own := pod("own", held)
+		Expect(gate.Create(ctx, own)).To(Succeed())
+		for _, change := range []string{
+			`{"metadata":{"labels":{"tailgate.dev/hold":null}}}`, `{"metadata":{"labels":{"tailgate.dev/hold":"false"}}}`, `{"metadata":{"labels":{"tailgate.dev/gate":"other"}}}`,
+			`{"metadata":{"labels":null}}`, `{"spec":{"containers":[{"name":"hold","image":"evil"}]}}`,
+		} {
+			Expect(patch(ctx, admin, own, change)).To(refused, change)
+		}
+		debug := own.DeepCopy()
+		debug.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "evil"}}}
+		Expect(admin.SubResource("ephemeralcontainers").Update(ctx, debug)).To(refused)
+		ready := `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+		Expect(admin.Status().Patch(ctx, own.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(ready)))).To(Succeed(), "as its kubelet does")
+		Expect(patch(ctx, admin, own, `{"metadata":{"annotations":{"any":"note"}}}`)).To(Succeed())
+		Expect(patch(ctx, gate, own, `{"metadata":{"labels":{"tailgate.dev/latency-verified":"false"}}}`)).To(Succeed())
+		Expect(admin.Delete(ctx, own)).To(Succeed(), "the gate makes it again")
 	})
 
 	It("hold back a verified node in the write that reports a change, while no manager runs", func(ctx SpecContext) {
@@ -1115,7 +1181,7 @@ var _ = Describe("The admission policies", func() {
 		build.Labels[gateLabel] = namespace
 		node := w.AddNode(ctx, build)
 		policies(ctx, namespace)
-		objects := objectsOf(readSample("hold-on-change.yaml", "latency: gated", gateLabel+": "+namespace,
+		objects := objectsOf(readSample("hold-on-change.yaml",
 			"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
 		Expect(objects).To(HaveLen(4))
 		create(ctx, objects...)
@@ -1187,10 +1253,9 @@ var _ = Describe("The admission policies", func() {
 			"spec": map[string]any{"paused": true},
 		}}
 		upgrade := objectsOf(readSample("system-upgrade-controller.yaml", "namespace: system-upgrade", "namespace: "+namespace, "concurrency: 1", "concurrency: 0"))[0]
-		upgrade.SetLabels(map[string]string{gateLabel: namespace})
+		upgrade.SetName(namespace + "-plan")
 		other := pool.DeepCopy()
 		other.SetName(namespace + "-other")
-		other.SetLabels(nil)
 		create(ctx, pool, other, upgrade)
 		admin := as("admin")
 		unpause := func() error { return patch(ctx, admin, pool, `{"spec":{"paused":false}}`, client.DryRunAll) }
@@ -1204,10 +1269,13 @@ var _ = Describe("The admission policies", func() {
 		Eventually(unpause).Should(MatchError(ContainSubstring("LatencyGate " + namespace + " has not passed")))
 		Eventually(refused(start)).Should(BeTrue())
 		Expect(patch(ctx, admin, upgrade, `{"spec":{"version":"v1.36.3"}}`)).To(Succeed())
+		By("two writes, of which the first takes off all labels")
+		Expect(patch(ctx, admin, pool, `{"metadata":{"labels":null}}`)).To(Succeed())
+		Expect(unpause()).To(MatchError(ContainSubstring("LatencyGate " + namespace + " has not passed")))
 		By("a gate that has passed, but not as it is now")
 		say(ctx, g, metav1.ConditionTrue, v1alpha1.ReasonAllVerified, allVerified)
 		Eventually(unpause).Should(Succeed())
-		g.Spec.MaxParallel++
+		g.Spec.MaxParallel = new(intstr.FromInt32(2))
 		Expect(k8s.Update(ctx, g)).To(Succeed())
 		Eventually(unpause).Should(MatchError(ContainSubstring("LatencyGate " + namespace + " has not passed")))
 		By("a gate that has passed")

@@ -21,6 +21,9 @@ import (
 // The agents of these specs measure round trips of 10000 to 11999 ns in every round, which are 5 to 6 µs as half RTT, with a median
 // of 5.5 µs and a p90 of 5.9 µs, unless a spec makes them slower.
 
+// undecided is a rule that the agents of the tests never give enough samples for, and more rounds do not help.
+var undecided = v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Second}}
+
 // under returns a rule that limits p90 to an absolute value.
 func under(limit string) v1alpha1.Rule {
 	duration, err := time.ParseDuration(limit)
@@ -106,7 +109,7 @@ var _ = Describe("A verdict", func() {
 
 		By("an edit of the rules")
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("5us")} })
-		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds: Fail, beyond max 5µs")
+		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds, .*: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
 		for _, c := range current.Status.Conditions {
@@ -134,12 +137,11 @@ var _ = Describe("A verdict", func() {
 		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
 	})
 
-	It("is Inconclusive with too few rounds", func(ctx SpecContext) {
+	It("is not measured if its rounds can decide nothing", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(under("1s")))
-		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*the rule needs at least 5 rounds")
-		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive TooFewRounds"}))
-		Expect(Get(ctx, b).Status.Verdict.Outcome).To(Equal(v1alpha1.VerdictInconclusive))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Rule(under("1s")))
+		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionAccepted) }).Should(Equal(
+			"False RuleUndecidable: spec.criteria.rules: rule p90 max 1s can neither pass nor fail with 5 rounds; set maxRounds to at least 6"))
 	})
 
 	It("is Inconclusive when a round ran under other conditions, or on CPUs that were not its own", func(ctx SpecContext) {
@@ -196,23 +198,23 @@ var _ = Describe("A verdict", func() {
 	It("compares with another variant of the same rounds", func(ctx SpecContext) {
 		w.Start()
 		w.Kubelet.Agents(slower("x-late-"))
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
-		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+ .*over 5\+5 rounds: Fail, beyond maxIncrease 10%`)
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
+		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+, .*over 6\+6 rounds, .*: Fail, beyond maxIncrease 10%`)
 		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant = "late" })
 		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
 	})
 
 	It("compares with another benchmark, and follows what becomes of that", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(5).On(w.A, w.B).Rule(within("10%")).Against("before"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(within("10%")).Against("before"))
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*LatencyBenchmark before, does not exist")
 		ExpectSucceeded(ctx, b, "^True Complete")
 		pods := len(w.Kubelet.Created())
 
-		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectPassed(ctx, b, "^Unknown BaselineNotComplete: .*is not finished")
-		ExpectPassed(ctx, b, `^True Pass: p90 of default/tcp-64: .*over 5\+5 rounds`)
-		Expect(w.Kubelet.Created()).To(HaveLen(pods+10), "only the baseline was measured")
+		ExpectPassed(ctx, b, `^True Pass: p90 of default/tcp-64: .*over 6\+6 rounds`)
+		Expect(w.Kubelet.Created()).To(HaveLen(pods+12), "only the baseline was measured")
 
 		By("a baseline whose results go")
 		stored := configMaps(ctx, before)
@@ -227,7 +229,7 @@ var _ = Describe("A verdict", func() {
 			Expect(k8s.Delete(ctx, &cm)).To(Succeed())
 		}
 		w.Kubelet.Agents(func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = "full-feature" })
-		w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(5).On(w.A, w.B))
+		w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectPassed(ctx, b, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
 		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		By("the same with a pattern, and in full")
@@ -253,7 +255,7 @@ var _ = Describe("A verdict", func() {
 			w.Advance(ctx, 20*time.Second, b)
 		}
 		ExpectSucceeded(ctx, b, "^False Failed")
-		ExpectPassed(ctx, b, "^Unknown BenchmarkFailed: .*over 5 rounds: Inconclusive, the benchmark failed")
+		ExpectPassed(ctx, b, "^Unknown BenchmarkFailed: .*with 5 rounds: Inconclusive, the benchmark failed")
 	})
 
 	DescribeTable("that is Inconclusive asks once for more rounds, across managers,",
@@ -261,7 +263,7 @@ var _ = Describe("A verdict", func() {
 			// The manager dies after it has decided to extend the rounds, and before it has written that.
 			first := w.Start(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.ExtendedRounds > 0 }))
 			w.Kubelet.Agents(slower(late...))
-			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).ExtendRounds(4))
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).MaxRounds(10))
 			Eventually(first.client.dead.Load).Should(BeTrue())
 			first.Stop()
 			Expect(w.Kubelet.Created()).To(HaveLen(12))
@@ -275,25 +277,26 @@ var _ = Describe("A verdict", func() {
 			ExpectPassed(ctx, b, passed)
 			status := Get(ctx, b).Status
 			Expect(status.ExtendedRounds).To(BeEquivalentTo(4))
-			Expect(status.Verdict.PassErrorOneIn).To(BeEquivalentTo(40), "each of two looks has half of the error")
+			Expect(status.Verdict.Looks).To(BeEquivalentTo(2))
+			Expect(status.Verdict.WrongOneIn).To(BeEquivalentTo(20), "each of two looks has 1 in 40")
 			Expect(attempts(ctx, b)).To(HaveLen(10))
 			for round := 1; round <= 10; round++ {
 				Expect(w.Kubelet.Created()).To(ContainElement(fmt.Sprintf("x-r%d-a1-client", round)))
 			}
-			By("and looked twice whatever the gate says afterwards")
-			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.ExtendRounds = 0 })
+			By("and does not look a third time, whatever the rules say afterwards")
+			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = under("6001ns") })
 			Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
-			Expect(Get(ctx, b).Status.Verdict.PassErrorOneIn).To(BeEquivalentTo(40))
+			Expect(Get(ctx, b).Status.Verdict.Looks).To(BeEquivalentTo(2))
 			Expect(w.Kubelet.Created()).To(HaveLen(20))
 		},
 		Entry("which decide", []string{"x-r2"}, "^True Pass"),
-		Entry("which do not", []string{"x-r2", "x-r4", "x-r6", "x-r8"}, "^Unknown Inconclusive"),
+		Entry("which do not", []string{"x-r2", "x-r8", "x-r10"}, "^Unknown Inconclusive"),
 	)
 
 	It("that more rounds could not decide requests no rounds", func(ctx SpecContext) {
 		w.Start()
 		p99 := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 6 * time.Microsecond}}
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).ExtendRounds(10))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).MaxRounds(6))
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
 		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*has 2000 samples and p99 needs 10000 to be judged; measure longer")
 	})

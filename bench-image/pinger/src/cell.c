@@ -17,6 +17,9 @@
 #define OVERRUN_NS 10000000000ull
 // SENDS_TO_LEARN is the number of messages from which the usual time in send is learnt.
 #define SENDS_TO_LEARN 64
+// WAKE_NS is the longest time by which a timer may wake a client that blocks after the time of a message without that this counts as
+// latency: it is of the load and not of the path. Beyond it, the client was stalled.
+#define WAKE_NS 100000ull
 // NEVER is longer than anything takes, in ticks.
 #define NEVER (UINT64_MAX / 4)
 
@@ -29,6 +32,9 @@ uint64_t window_length(double rate, uint64_t loss_ns) {
 }
 
 static uint64_t *slot(struct cell *c, uint64_t seq) { return &c->window.sent[seq & (c->window.length - 1)]; }
+
+// sent_time returns when a message that is under way was sent.
+static uint64_t sent_time(struct cell *c, uint64_t seq) { return *slot(c, seq) & ~WOKEN; }
 
 // begin_measuring ends the warm-up.
 static void begin_measuring(struct cell *c, uint64_t now, uint64_t first) {
@@ -293,16 +299,18 @@ static inline uint64_t due(const struct schedule *s, uint64_t seq) {
 	return s->begin + (uint64_t)((s->period * (seq - 1)) >> 32);
 }
 
-// wait_for blocks until it can read or send, or until a time.
-static void wait_for(struct cell *c, bool wants_to_send, uint64_t now, uint64_t until) {
+// wait_for blocks until it can read or send, or until a time, and reports whether it slept beyond it.
+static bool wait_for(struct cell *c, bool wants_to_send, uint64_t now, uint64_t until) {
 	uint64_t ns = to_ns(since(now, until));
 	struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 	struct pollfd p[2] = {{.fd = c->path.in, .events = POLLIN}, {.fd = c->path.out, .events = POLLOUT}};
 	(void)!ppoll(p, wants_to_send ? 2 : 1, &timeout, NULL);
 	// Whatever caused this end to wake: if the time has passed, it woke too late.
 	now = ticks();
-	if (since(until, now) > 0)
-		held_up(c, until, now);
+	if (since(until, now) == 0)
+		return false;
+	held_up(c, until, now);
+	return true;
 }
 
 static _Noreturn void overloaded(const struct cell *c, uint64_t total, uint64_t sent, uint64_t under_way) {
@@ -322,7 +330,8 @@ void open_loop(struct cell *c) {
 	struct schedule plan = {.begin = ticks() + to_ticks(1000), .period = (u128)(clock_now.hertz / c->rate * 4294967296.0)};
 	const uint64_t limit = due(&plan, total) + to_ticks(OVERRUN_NS) + c->loss;
 	// next is the number of the next message to send, oldest the number of the first without an answer.
-	uint64_t next = 1, oldest = 1, last = ticks(), send_began = 0;
+	// woken is the number of the message for whose time a timer woke this end last.
+	uint64_t next = 1, oldest = 1, last = ticks(), send_began = 0, woken = 0;
 	size_t done = 0, have = 0;
 	while (next <= total || oldest < next) {
 		uint64_t now = ticks();
@@ -344,7 +353,7 @@ void open_loop(struct cell *c) {
 			waiting_for_room = !send_some(c, &done, MSG_DONTWAIT);
 			if (!waiting_for_room) {
 				uint64_t gone = ticks();
-				*slot(c, next) = send_began;
+				*slot(c, next) = send_began | (woken == next ? WOKEN : 0);
 				if (next > warm_count) {
 					c->sent++;
 					coarse_add(&c->idle, to_ns(since(due(&plan, next), send_began)) + 1);
@@ -380,10 +389,12 @@ void open_loop(struct cell *c) {
 			have = 0;
 			if (stream)
 				in_step(c, seq);
-			uint64_t sent = *slot(c, seq);
+			uint64_t sent = sent_time(c, seq), should = due(&plan, seq);
+			if (sent != *slot(c, seq))
+				should += since(should, sent) < to_ticks(WAKE_NS) ? since(should, sent) : to_ticks(WAKE_NS);
 			*slot(c, seq) = ANSWERED;
 			if (seq > warm_count)
-				record(c, seq, sent, due(&plan, seq), now, 0);
+				record(c, seq, sent, should, now, 0);
 			while (oldest < next && *slot(c, oldest) <= LOST)
 				oldest++;
 			continue;
@@ -392,8 +403,8 @@ void open_loop(struct cell *c) {
 			peer_lost(c, "it closed the connection");
 		if (n < 0 && errno != EAGAIN)
 			check_errno(c);
-		if (!stream && oldest < next && since(*slot(c, oldest), now) > c->loss) {
-			while (oldest < next && (*slot(c, oldest) <= LOST || since(*slot(c, oldest), now) > c->loss)) {
+		if (!stream && oldest < next && since(sent_time(c, oldest), now) > c->loss) {
+			while (oldest < next && (*slot(c, oldest) <= LOST || since(sent_time(c, oldest), now) > c->loss)) {
 				if (*slot(c, oldest) > LOST) {
 					*slot(c, oldest) = LOST;
 					if (oldest > warm_count)
@@ -407,8 +418,11 @@ void open_loop(struct cell *c) {
 			uint64_t until = next <= total ? due(&plan, next) : now + c->loss;
 			if (next - oldest >= c->window.length || (!stream && next > total))
 				until = now + to_ticks(10000000);
-			if (until > now || waiting_for_room)
-				wait_for(c, waiting_for_room, now, until > now ? until : now + to_ticks(10000000));
+			if (until > now || waiting_for_room) {
+				bool slept = wait_for(c, waiting_for_room, now, until > now ? until : now + to_ticks(10000000));
+				if (slept && next <= total && until == due(&plan, next))
+					woken = next;
+			}
 		}
 	}
 	c->finish = ticks();

@@ -13,12 +13,14 @@
 
 // window records when the latest messages were sent, or their state.
 struct window {
-	uint64_t *sent; // by number modulo length: ticks, or one of the states below
+	uint64_t *sent; // by number modulo length: ticks, perhaps with the flag WOKEN, or one of the states below
 	uint64_t length;
 };
 
 #define ANSWERED 0ull
 #define LOST 1ull
+// WOKEN marks a message before which the client slept until a timer woke it.
+#define WOKEN (1ull << 63)
 
 struct cell {
 	// Parameters.
@@ -32,7 +34,7 @@ struct cell {
 
 	// Results. They do not include messages of the warm-up, except gaps and window.
 	struct hist rtt;      // from send to answer
-	struct hist intended; // from the intended send time; open loop only
+	struct hist intended; // from the intended send time, or the end of the client's own sleep, up to WAKE_NS later; open loop only
 	// sends is the time in send. When the client polls in a closed loop, this is the time until it reads the clock
 	// again, a few polls later: between send and answer it does nothing but poll.
 	struct coarse sends;

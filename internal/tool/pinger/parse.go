@@ -50,7 +50,7 @@ type cell struct {
 	Reordered  int64   `json:"reordered"`
 	Strays     int64   `json:"strays"`
 	// RTT is measured from the time each message was sent; Intended, set for an open loop only, from the time it should
-	// have been sent.
+	// have been sent, or up to 100 µs later when a client that sleeps was woken late.
 	RTT         histogram   `json:"rtt"`
 	Intended    *histogram  `json:"rtt_from_intended"`
 	Lateness    histogram   `json:"lateness"`
@@ -152,6 +152,11 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 			Client: accelerations[m.Client.Accelerated], Server: accelerations[m.Server.Accelerated],
 		},
 		Figures: figures(d), Warnings: warnings(d),
+	}
+	// In a closed loop nothing is sent while a lost datagram is waited for.
+	if !c.OpenLoop() && float64(m.Lost)*lossOf(c).Seconds() > c.Duration.Seconds()/100 {
+		measured.Warnings = append(measured.Warnings, fmt.Sprintf(
+			"pinger: each of %d lost datagrams cost %s of the %s, in which nothing was measured: workload.lossAfter shortens it", m.Lost, lossOf(c), c.Duration))
 	}
 	counted := m.RTT
 	if m.Intended != nil {

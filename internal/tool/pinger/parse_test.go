@@ -256,6 +256,7 @@ func TestParseRecords(t *testing.T) {
 			"pinger: 1 datagrams counted as lost were answered after the deadline", "pinger: 4 duplicated datagrams", "pinger: 5 datagrams out of order",
 			"pinger: 6 datagrams that were not of this measurement", "pinger: the client was throttled in 7 periods",
 			"pinger: the server was moved to another CPU", "pinger: the server sent 8 segments again",
+			"pinger: each of 2 lost datagrams cost 1s of the 300ms, in which nothing was measured: workload.lossAfter shortens it",
 		}},
 	}
 	for name, c := range cases {

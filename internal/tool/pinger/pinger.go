@@ -2,9 +2,9 @@
 //
 // It differs from the other tools as follows: it counts every sample in a histogram of its own, so its memory does not
 // grow with time; at a rate each round trip is measured from the time the message should have been sent, so a stall of
-// any part shows in all messages that it delays; a lost datagram is counted and the measurement continues; the server
-// authenticates its client by a token; one port is enough, for control and messages; and the result states what
-// interrupted either end, and when.
+// any part shows in all messages that it delays, except that a client that sleeps may be woken up to 100 µs late; a
+// lost datagram is counted and the measurement continues; the server authenticates its client by a token; one port is
+// enough, for control and messages; and the result states what interrupted either end, and when.
 //
 // Limits that show in the results:
 //   - In a closed loop (no rate) a stall is one slow sample, as with all tools.
@@ -14,6 +14,7 @@
 package pinger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -34,12 +35,11 @@ const (
 	// maxSize is the size of the largest TCP message.
 	maxSize = 65_536
 
-	// lossAfter is the tool's default for --loss-after: the time after which a datagram without an answer counts as
-	// lost.
+	// lossAfter is the default of Cell.LossAfter: the time after which a datagram without an answer counts as lost.
 	lossAfter = time.Second
 	// overrun is how long after the last message was due the tool tries to catch up with a rate before it reports that
-	// the path does not carry so many messages.
-	overrun = 10*time.Second + lossAfter
+	// the path does not carry so many messages. Cell.LossAfter is added.
+	overrun = 10 * time.Second
 	// spare is the time that a client may take beyond its measuring time: up to 10 s until the server answers, up to
 	// 5 s until a datagram comes back, half a second for scans and calibrations, and the exchange of reports.
 	spare = 25 * time.Second
@@ -87,7 +87,7 @@ func (driver) Validate(c tool.Cell) error {
 	}
 	// The sequence number must fit into the datagram, and the order of any two datagrams must be clear.
 	if c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize < 8 &&
-		messages(c, lossAfter) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
+		messages(c, lossOf(c)) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
 		return fmt.Errorf("pinger cannot distinguish %s messages of %d bytes at %d a second; use at least 8 bytes, or a lower rate",
 			c.Protocol, c.MessageSize, c.RatePerSecond)
 	}
@@ -98,6 +98,9 @@ func (driver) Validate(c tool.Cell) error {
 	}
 	return nil
 }
+
+// lossOf returns the time after which a datagram of a cell counts as lost.
+func lossOf(c tool.Cell) time.Duration { return cmp.Or(c.LossAfter, lossAfter) }
 
 // messages returns how many messages are due in a time.
 func messages(c tool.Cell, d time.Duration) float64 { return float64(c.RatePerSecond) * d.Seconds() }
@@ -124,7 +127,7 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		"client", "--server", t.Address, "--port", strconv.Itoa(t.Port),
 		"--protocol", strings.ToLower(string(c.Protocol)), "--sizes", strconv.Itoa(int(c.MessageSize)),
 		"--rates", strconv.Itoa(int(c.RatePerSecond)),
-		"--duration", nanoseconds(c.Duration), "--warmup", nanoseconds(c.Warmup), "--loss-after", nanoseconds(lossAfter),
+		"--duration", nanoseconds(c.Duration), "--warmup", nanoseconds(c.Warmup), "--loss-after", nanoseconds(lossOf(c)),
 		wait(c), "--deadline", seconds(d.Deadline(c) - grace),
 	}
 	if t.LocalAddress != "" {
@@ -153,7 +156,7 @@ func nanoseconds(d time.Duration) string { return strconv.FormatInt(int64(d), 10
 // Deadline allows for everything that the tool waits for besides measuring; the tool ends itself slightly earlier.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	if c.OpenLoop() {
-		return c.Warmup + c.Duration + overrun + spare + grace
+		return c.Warmup + c.Duration + overrun + lossOf(c) + spare + grace
 	}
 	return c.Warmup + c.Duration + spare + grace
 }
@@ -163,7 +166,7 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 // rate the messages in flight are added.
 func (driver) Memory(c tool.Cell) int64 {
 	window := int64(leastWindow)
-	for float64(window) < 2*messages(c, lossAfter) && window < mostWindow {
+	for float64(window) < 2*messages(c, lossOf(c)) && window < mostWindow {
 		window *= 2
 	}
 	return 12<<20 + 8*window

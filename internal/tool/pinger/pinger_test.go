@@ -1,6 +1,7 @@
 package pinger
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +28,11 @@ func TestCommands(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, commands{New().Server(c, target), New().Client(c, target)}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	c.LossAfter = 20 * time.Millisecond
+	if args := New().Client(c, target).Args; !slices.Contains(args, "20000000ns") || slices.Contains(args, "1000000000ns") {
+		t.Errorf("lost after 20 ms: %q", args)
 	}
 
 	c = spinning(at(23000, cellOf("Multicast", 64, time.Second, 0)))
@@ -71,32 +77,33 @@ func TestValidate(t *testing.T) {
 		cell tool.Cell
 		ok   bool
 	}{
-		"nothing":                   {cellOf("TCP", 0, time.Second, 0), false},
-		"a byte":                    {cellOf("TCP", 1, time.Second, 0), true},
-		"a byte, UDP":               {cellOf("UDP", 1, time.Second, 0), true},
-		"the largest":               {cellOf("TCP", 65_536, time.Second, 0), true},
-		"more than the largest":     {cellOf("TCP", 65_537, time.Second, 0), false},
-		"the largest, UDP":          {cellOf("UDP", 65_507, time.Second, 0), true},
-		"more than a datagram":      {cellOf("UDP", 65_508, time.Second, 0), false},
-		"another protocol":          {cellOf("SCTP", 64, time.Second, 0), false},
-		"no time":                   {cellOf("TCP", 64, 0, 0), false},
-		"a warm-up back in time":    {cellOf("TCP", 64, time.Second, -1), false},
-		"an hour, a minute warm-up": {cellOf("TCP", 64, time.Hour, time.Minute), true},
-		"a rate":                    {at(23000, cellOf("TCP", 1, time.Second, 0)), true},
-		"a rate of no message":      {at(1, cellOf("TCP", 64, 900*time.Millisecond, 0)), false},
-		"a negative rate":           {at(-1, cellOf("TCP", 64, time.Second, 0)), false},
-		"a byte, 127 a second":      {at(127, cellOf("UDP", 1, time.Second, 0)), true},
-		"a byte, 128 a second":      {at(128, cellOf("UDP", 1, time.Second, 0)), false},
-		"a byte, 128 a second, TCP": {at(128, cellOf("TCP", 1, time.Second, 0)), true},
-		"8 bytes, the highest rate": {at(10_000_000, cellOf("UDP", 8, time.Second, 0)), true},
-		"polling":                   {spinning(cellOf("UDP", 64, time.Second, 0)), true},
-		"multicast":                 {cellOf("Multicast", 65_507, time.Second, 0), true},
-		"multicast, a group":        {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "239.192.0.1"}, true},
-		"multicast, no group":       {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "10.0.0.1"}, false},
-		"multicast, IPv6":           {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "ff02::1"}, false},
-		"no muxer":                  {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerNone}, true},
-		"a muxer":                   {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerEpoll}, false},
-		"a stream":                  {tool.Cell{Stream: true, Protocol: "TCP", MessageSize: 64, Duration: time.Second}, false},
+		"nothing":                           {cellOf("TCP", 0, time.Second, 0), false},
+		"a byte":                            {cellOf("TCP", 1, time.Second, 0), true},
+		"a byte, UDP":                       {cellOf("UDP", 1, time.Second, 0), true},
+		"the largest":                       {cellOf("TCP", 65_536, time.Second, 0), true},
+		"more than the largest":             {cellOf("TCP", 65_537, time.Second, 0), false},
+		"the largest, UDP":                  {cellOf("UDP", 65_507, time.Second, 0), true},
+		"more than a datagram":              {cellOf("UDP", 65_508, time.Second, 0), false},
+		"another protocol":                  {cellOf("SCTP", 64, time.Second, 0), false},
+		"no time":                           {cellOf("TCP", 64, 0, 0), false},
+		"a warm-up back in time":            {cellOf("TCP", 64, time.Second, -1), false},
+		"an hour, a minute warm-up":         {cellOf("TCP", 64, time.Hour, time.Minute), true},
+		"a rate":                            {at(23000, cellOf("TCP", 1, time.Second, 0)), true},
+		"a rate of no message":              {at(1, cellOf("TCP", 64, 900*time.Millisecond, 0)), false},
+		"a negative rate":                   {at(-1, cellOf("TCP", 64, time.Second, 0)), false},
+		"a byte, 127 a second":              {at(127, cellOf("UDP", 1, time.Second, 0)), true},
+		"a byte, 128 a second":              {at(128, cellOf("UDP", 1, time.Second, 0)), false},
+		"a byte, 128 a second, lost sooner": {tool.Cell{Protocol: "UDP", MessageSize: 1, RatePerSecond: 128, Duration: time.Second, LossAfter: 500 * time.Millisecond}, true},
+		"a byte, 128 a second, TCP":         {at(128, cellOf("TCP", 1, time.Second, 0)), true},
+		"8 bytes, the highest rate":         {at(10_000_000, cellOf("UDP", 8, time.Second, 0)), true},
+		"polling":                           {spinning(cellOf("UDP", 64, time.Second, 0)), true},
+		"multicast":                         {cellOf("Multicast", 65_507, time.Second, 0), true},
+		"multicast, a group":                {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "239.192.0.1"}, true},
+		"multicast, no group":               {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "10.0.0.1"}, false},
+		"multicast, IPv6":                   {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "ff02::1"}, false},
+		"no muxer":                          {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerNone}, true},
+		"a muxer":                           {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerEpoll}, false},
+		"a stream":                          {tool.Cell{Stream: true, Protocol: "TCP", MessageSize: 64, Duration: time.Second}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

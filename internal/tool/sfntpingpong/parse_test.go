@@ -319,7 +319,7 @@ func FuzzParse(f *testing.F) {
 	}
 	raw = raw[:len("3800\n3559\n3565\n")]
 	for _, name := range []string{"tcp.txt", "udp.txt", "rtt.txt", "raw.txt", "avoidfork.txt", "1.5.0-tcp.txt",
-		"seed-bare-metal-e5-2620v4-full-feature.txt", "seed-vm-pf-passthrough-e5-2620v4.txt"} {
+		published + "sfnt-e5-2620v4-full-feature.txt", published + "sfnt-e5-2620v4-vm.txt"} {
 		stdout, stderr := captured(f, name)
 		f.Add(stdout, stderr, raw, 0, int32(64))
 	}

@@ -1,0 +1,140 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
+)
+
+// Outlook is what a gate would do with its nodes as they are now, if each measurement passed.
+type Outlook struct {
+	// Nodes are the gate's nodes, and Held those that it would hold back now. Both are sorted.
+	Nodes, Held []string
+	// Waves are the measurements that take place at the same time, each with the measured node as the client and its peer as the server.
+	Waves [][]v1alpha1.Pair
+	// Waiting are the nodes that cannot be measured after all waves, with the reasons.
+	Waiting []v1alpha1.NodeLine
+	// Never is the reason why no node can be measured until a user acts; empty if one can, or there is none to be measured.
+	Never string
+	// First are the nodes without an accepted result, for which only absolute limits apply.
+	First []string
+	// Benchmark is the first benchmark that the gate would create; nil if there is none.
+	Benchmark *v1alpha1.LatencyBenchmark
+}
+
+// Foresee returns what a gate would do, also one that does not exist yet. It has all nodes, gates and verifications of the cluster.
+func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.LatencyGate, verifications []v1alpha1.LatencyVerification,
+	now time.Time) Outlook {
+	g = g.DeepCopy()
+	gates = slices.Clone(gates)
+	if i := slices.IndexFunc(gates, func(other v1alpha1.LatencyGate) bool { return other.Name == g.Name }); i >= 0 {
+		g.UID, g.CreationTimestamp = gates[i].UID, gates[i].CreationTimestamp
+		gates[i] = *g
+	} else {
+		g.CreationTimestamp = metav1.Time{Time: now}
+		gates = append(gates, *g)
+	}
+	s := &survey{gate: g, taken: map[string][]string{}}
+	s.lineup = lineup{now: now, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{}}
+	s.assign(gates, nodes, verifications)
+	out := s.foresee()
+	if out.Never != "" && s.introduced() {
+		out.Held = nil
+	}
+	return out
+}
+
+// foresee lets the gate measure its nodes, wave after wave, in a copy of the lineup in which no mark has to be written.
+func (s *survey) foresee() Outlook {
+	var out Outlook
+	l := s.lineup
+	l.gate = s.gate.DeepCopy()
+	l.gate.Spec.Suspend, l.gate.Spec.Enforcement.Mode, l.measuring = false, v1alpha1.EnforcementNone, 0
+	l.fired = time.Time{}
+	l.nodes, l.standing, l.verifications = map[string]*corev1.Node{}, map[string]v1alpha1.VerificationState{}, nil
+	for name, node := range s.lineup.nodes {
+		l.nodes[name], l.standing[name] = unmarked(node), s.lineup.standing[name]
+	}
+	all := slices.Clone(s.lineup.verifications)
+	for _, node := range s.missing {
+		v := &v1alpha1.LatencyVerification{Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name}}
+		v.Status.AsFound = older(node, s.gate)
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) })
+	asked := identity.KeysOf(s.gate)
+	for _, before := range all {
+		v, node := before.DeepCopy(), l.nodes[before.Spec.NodeName]
+		current := asked.Of(node)
+		changed := v.Status.NodeUID != string(node.UID) || len(identity.Changes(v.Status.Identity, current)) > 0
+		if changed || v.Status.State == "" || v.Status.State == v1alpha1.VerificationMeasuring {
+			v.Status.State = v1alpha1.VerificationUnverified
+		}
+		v.Status.NodeUID, v.Status.GateUID, v.Status.Identity = string(node.UID), string(s.gate.UID), current
+		v.Status.Setback, v.Status.MarkSetbacks, v.Status.SuspectPeer = nil, nil, ""
+		l.verifications, out.Nodes = append(l.verifications, v), append(out.Nodes, node.Name)
+		if v.Status.State != v1alpha1.VerificationVerified && held(s.gate, v) {
+			out.Held = append(out.Held, node.Name)
+		}
+		if v.Status.Accepted == nil {
+			out.First = append(out.First, node.Name)
+		}
+	}
+	for {
+		l.busy = map[string]bool{}
+		c := choose(l)
+		if len(c.starts) == 0 {
+			for _, name := range out.Nodes {
+				if why := c.waiting[name]; why != "" {
+					out.Waiting = append(out.Waiting, v1alpha1.NodeLine{Name: name, State: v1alpha1.VerificationUnverified, Message: why})
+				}
+			}
+			if len(out.Waves) == 0 && len(c.unmeasurable) > 0 && len(c.unmeasurable) == len(out.Waiting) {
+				out.Never = c.unmeasurable[0] + ": " + c.waiting[c.unmeasurable[0]]
+			}
+			return out
+		}
+		if out.Benchmark == nil {
+			out.Benchmark = benchmarkOf(s.gate, c.starts[0].verification, c.starts[0].peer, c.starts[0].verification.Status.Number+1)
+		}
+		var wave []v1alpha1.Pair
+		for _, begun := range c.starts {
+			name := begun.verification.Spec.NodeName
+			wave = append(wave, v1alpha1.Pair{ClientNode: name, ServerNode: begun.peer})
+			begun.verification.Status.State, l.standing[name] = v1alpha1.VerificationVerified, v1alpha1.VerificationVerified
+		}
+		out.Waves = append(out.Waves, wave)
+	}
+}
+
+// unmarked returns a copy of a Node without the marks of a gate.
+func unmarked(node *corev1.Node) *corev1.Node {
+	node = node.DeepCopy()
+	delete(node.Labels, v1alpha1.NodeLabelVerified)
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified })
+	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == v1alpha1.NodeConditionVerified
+	})
+	return node
+}
+
+// introduced reports whether the gate has no verification yet, and all its nodes were there before it.
+func (s *survey) introduced() bool {
+	joined := func(n *corev1.Node) bool { return !older(n, s.gate) }
+	return len(s.missing) > 0 && len(s.lineup.verifications)+len(s.retained) == 0 && !slices.ContainsFunc(s.missing, joined)
+}
+
+// never returns why a gate that is introduced to nodes in use can never settle; empty if it can. Such a gate does not hold them back: it
+// would take them out of service for nothing. Nodes that join later are held back.
+func (s *survey) never() string {
+	if !s.introduced() {
+		return ""
+	}
+	return s.foresee().Never
+}

@@ -1,0 +1,132 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+)
+
+const (
+	// maxPlacings is how often a reconcile chooses other pairs because nodes have no room. The next reconcile, after nextPlacing, continues.
+	maxPlacings, nextPlacing = 4, time.Second
+	// shortageFor is how long a node is known to have no room: the gate does not see the pods of others.
+	shortageFor = 5 * time.Minute
+)
+
+// shortages has the nodes that were found without room, by gate. It is only in memory: a manager that starts looks again.
+type shortages struct {
+	sync.Mutex
+	found map[string]map[shortageOf]shortage
+}
+
+// shortageOf is a node and the role of the pod for which it has no room, and shortage is the reason, and until when it is known.
+type (
+	shortageOf struct{ node, role string }
+	shortage   struct {
+		why   string
+		until time.Time
+	}
+)
+
+// note records that a node has no room.
+func (k *shortages) note(gate string, of shortageOf, why string, now time.Time) {
+	k.Lock()
+	defer k.Unlock()
+	if k.found == nil {
+		k.found = map[string]map[shortageOf]shortage{}
+	}
+	if k.found[gate] == nil {
+		k.found[gate] = map[shortageOf]shortage{}
+	}
+	k.found[gate][of] = shortage{why, now.Add(shortageFor)}
+}
+
+// known fills in what is known of a lineup's nodes, and returns the time until the first of that is looked at again.
+func (k *shortages) known(l *lineup) time.Duration {
+	k.Lock()
+	defer k.Unlock()
+	l.full, l.unplaced = map[string]string{}, map[string]string{}
+	var again time.Duration
+	found := k.found[l.gate.Name]
+	maps.DeleteFunc(found, func(_ shortageOf, at shortage) bool {
+		return !at.until.After(l.now) || at.until.After(l.now.Add(shortageFor))
+	})
+	due := l.outdated(l.fired)
+	for of, at := range found {
+		isDue := slices.ContainsFunc(due, func(v *v1alpha1.LatencyVerification) bool { return v.Spec.NodeName == of.node })
+		switch {
+		case of.role == v1alpha1.RoleServer:
+			l.full[of.node] = at.why
+		case isDue:
+			l.unplaced[of.node] = at.why
+		default:
+			continue
+		}
+		again = controllers.Soonest(again, at.until.Sub(l.now))
+	}
+	return again
+}
+
+// place chooses the next pairs, as choose does, among the nodes that have room for the benchmark's pods. A node that is due by the schedule
+// keeps its state until its pair has room. A node that waits is measured with a peer that has no room if there is no other, because the
+// benchmark says what it lacks.
+func (r *Gates) place(ctx context.Context, s *survey) choice {
+	if r.Preflight == nil {
+		return choose(s.lineup)
+	}
+	busy, checked := maps.Clone(s.lineup.busy), map[[2]string]bool{}
+	for round := 1; ; round++ {
+		l := &s.lineup
+		l.busy = maps.Clone(busy)
+		again := r.shortages.known(l)
+		chosen := choose(*l)
+		chosen.again = controllers.Soonest(chosen.again, again)
+		lacking := false
+		for i, pair := range slices.Concat(chosen.starts, chosen.due) {
+			of := [2]string{pair.verification.Spec.NodeName, pair.peer}
+			if checked[of] {
+				continue
+			}
+			checked[of] = true
+			why, server := r.roomless(ctx, s.gate, pair)
+			switch {
+			case why == "":
+				continue
+			case server && l.full[pair.peer] == "":
+				r.shortages.note(s.gate.Name, shortageOf{pair.peer, v1alpha1.RoleServer}, why, l.now)
+			case !server && i >= len(chosen.starts):
+				r.shortages.note(s.gate.Name, shortageOf{of[0], v1alpha1.RoleClient}, why, l.now)
+			default:
+				continue
+			}
+			lacking = true
+		}
+		switch {
+		case !lacking:
+			return chosen
+		case round == maxPlacings:
+			chosen.due, chosen.again = nil, nextPlacing // Some of them have no room.
+			return chosen
+		}
+	}
+}
+
+// roomless returns why the benchmark of a pair would not be accepted now, and whether that is because of the peer; empty if it would.
+func (r *Gates) roomless(ctx context.Context, gate *v1alpha1.LatencyGate, pair start) (why string, server bool) {
+	o, err := r.Preflight(ctx, benchmarkOf(gate, pair.verification, pair.peer, pair.verification.Status.Number+1), false)
+	if err != nil {
+		return fmt.Sprintf("reading whether it has room: %v", err), false
+	}
+	if _, rejection := preflight.Accept(o); rejection != nil {
+		return rejection.Message, strings.HasPrefix(rejection.Message, "spec.placement.server")
+	}
+	return "", false
+}

@@ -1,0 +1,111 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
+)
+
+// On a full fleet, a scheduled turn begins only where both nodes have room, and a node that waits gets a peer with room if there is one.
+func TestPlace(t *testing.T) {
+	cases := map[string]struct {
+		// waiting are Unverified, all other nodes of a to e are verified and due; full are the nodes without a free CPU.
+		waiting, full string
+		parallel      int32
+		starts, due   string
+		unplaced      []string
+		broken        bool
+	}{
+		"all have room":                              {parallel: 2, due: "a-b c-d"},
+		"all are full":                               {parallel: 2, full: "abcde", unplaced: []string{"a", "b", "c", "d", "e"}},
+		"all but one":                                {parallel: 2, full: "abcd", unplaced: []string{"a", "b", "c", "d", "e"}},
+		"the peers of the first two are full":        {parallel: 1, full: "b", due: "a-c", unplaced: nil},
+		"a node that waits in a full fleet":          {parallel: 1, waiting: "a", full: "bcde", starts: "a-b"},
+		"one that waits, and one peer that has room": {parallel: 1, waiting: "a", full: "bce", starts: "a-d"},
+		"a full node that waits says so itself":      {parallel: 1, waiting: "a", full: "a", starts: "a-b"},
+		"what decides cannot be read":                {parallel: 1, broken: true, unplaced: []string{"a", "b", "c", "d", "e"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := makeGate(func(g *v1alpha1.LatencyGate) {
+				g.Spec.MaxParallel = new(intstr.FromInt32(c.parallel))
+				g.Spec.Template.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkPod}
+				g.Spec.Template.Spec.Workload = v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}, Duration: metav1.Duration{Duration: time.Second}, Warmup: metav1.Duration{}}
+				g.Spec.Template.Spec.Placement.CPUs, g.Spec.Template.Spec.Placement.Memory = 1, resource.MustParse("256Mi")
+			})
+			var verifications []*v1alpha1.LatencyVerification
+			for _, node := range strings.Split("abcde", "") {
+				v := makeVerification(node, func(v *v1alpha1.LatencyVerification) { v.Status.Accepted.Peer = "" })
+				if strings.Contains(c.waiting, node) {
+					unverified(v1alpha1.ReasonIdentityChanged)(v)
+				}
+				verifications = append(verifications, v)
+			}
+			s := &survey{gate: g, lineup: makeLineup(g, verifications...)}
+			s.lineup.fired = ago(time.Minute)
+			if c.waiting != "" {
+				s.lineup.fired = time.Time{}
+			}
+			reads := 0
+			r := &Gates{Preflight: func(_ context.Context, b *v1alpha1.LatencyBenchmark, _ bool) (preflight.Observed, error) {
+				o := preflight.Observed{Benchmark: b, Driver: tools.Registry()[b.Spec.Tool], Tools: tools.Registry(), MaxOccupation: time.Hour}
+				for _, n := range s.lineup.nodes {
+					n := *n.DeepCopy()
+					n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
+					o.Nodes = append(o.Nodes, n)
+					if strings.Contains(c.full, n.Name) {
+						o.Pods = append(o.Pods, preflight.Pod{Name: "apps/" + n.Name, Node: n.Name, Requests: map[corev1.ResourceName]int64{"cpu": 4000}})
+					}
+				}
+				reads++
+				if c.broken {
+					return o, errors.New("the API server is away")
+				}
+				return o, nil
+			}}
+			var chosen choice
+			for range 3 { // One reconcile looks at a few pairs, and the next continues.
+				s.lineup.busy = map[string]bool{}
+				chosen = r.place(t.Context(), s)
+			}
+			pairs := func(all []start) string {
+				var texts []string
+				for _, p := range all {
+					texts = append(texts, fmt.Sprintf("%s-%s", p.verification.Spec.NodeName, p.peer))
+				}
+				return strings.Join(texts, " ")
+			}
+			if pairs(chosen.starts) != c.starts || pairs(chosen.due) != c.due {
+				t.Errorf("starts %q, due %q, unplaced %v, full %v", pairs(chosen.starts), pairs(chosen.due), s.lineup.unplaced, s.lineup.full)
+			}
+			if got := slices.Sorted(maps.Keys(s.lineup.unplaced)); !slices.Equal(got, c.unplaced) || len(got) > 0 && chosen.again == 0 {
+				t.Errorf("unplaced are %v, again in %s", got, chosen.again)
+			}
+			before := reads
+			s.lineup.busy = map[string]bool{}
+			if r.place(t.Context(), s); len(c.unplaced) > 0 && reads != before {
+				t.Error("it reads again what it has just found")
+			}
+			if s.lineup.now = noon.Add(shortageFor); len(c.unplaced) > 0 {
+				s.lineup.busy = map[string]bool{}
+				if r.place(t.Context(), s); reads == before {
+					t.Error("it does not look again")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// maxPage bounds a page of a list, in bytes as the API server sends it. An object has at most 3 MiB.
+	maxPage = 16 << 20
+	// fewObjects and mostObjects are the numbers of objects that a page has at most: at first, or if nothing bounds its bytes, and later.
+	fewObjects, mostObjects = 32, 500
+)
+
+var errLargePage = fmt.Errorf("a page of a list has more than %d bytes", maxPage)
+
+// boundedPage is the key of contexts whose responses are bounded.
+type boundedPage struct{}
+
+// Bounded returns a configuration whose clients refuse a page that Each reads if it has more than maxPage bytes.
+func Bounded(config *rest.Config) *rest.Config {
+	own := rest.CopyConfig(config)
+	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
+	return own
+}
+
+type boundedTransport struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(r)
+	if read, ok := r.Context().Value(boundedPage{}).(*int); ok && err == nil {
+		response.Body = &boundedBody{response.Body, read}
+	}
+	return response, err
+}
+
+// boundedBody is a body of which maxPage bytes may be read, and counts those that were.
+type boundedBody struct {
+	io.ReadCloser
+	read *int
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if *b.read += n; *b.read > maxPage {
+		return 0, errLargePage
+	}
+	return n, err
+}
+
+// Whole lists objects from the cache, which has no pages, and visits them. The objects must not be changed.
+func Whole(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,
+	options ...client.ListOption) error {
+	all := list()
+	if err := from.List(ctx, all, append([]client.ListOption{client.UnsafeDisableDeepCopy}, options...)...); err != nil {
+		return err
+	}
+	return meta.EachListItem(all, visit)
+}
+
+// Each lists objects live and visits them page by page, so that a large cluster's objects, or the largest ones that users can make,
+// are never in memory all at once. A page with more than maxPage bytes is read again in parts, if the reader's configuration is Bounded.
+func Each(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,
+	options ...client.ListOption) error {
+	read, size, next := 0, fewObjects, ""
+	ctx = context.WithValue(ctx, boundedPage{}, &read)
+	for {
+		page := list()
+		read = 0
+		err := from.List(ctx, page, append([]client.ListOption{client.Limit(size), client.Continue(next)}, options...)...)
+		switch {
+		case errors.Is(err, errLargePage) && size > 1:
+			size = max(1, size/4)
+			continue
+		case err != nil:
+			return err
+		}
+		if err := meta.EachListItem(page, visit); err != nil {
+			return err
+		}
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+		if read > 0 {
+			size = min(4*size, mostObjects)
+		}
+	}
+}

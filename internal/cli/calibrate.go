@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+)
+
+// newCalibrate returns the verb that says how much the nodes of a gate differ although nothing changed.
+func newCalibrate(c *cluster) *cobra.Command {
+	return &cobra.Command{
+		Use:   "calibrate GATE",
+		Short: "Say how much rounds, boots and peers of a LatencyGate differ, and recommend tolerance and rounds",
+		Long: "Say how much the rounds of a session, the boots of a node and its peers differ although nothing changed, as standard\n" +
+			"deviations, from the sessions that the LatencyVerifications of a LatencyGate have kept. To calibrate a new gate, reboot each\n" +
+			"node once, unchanged, and wait until it is verified again.\n\n" +
+			"TOLERANCE 1 and 5 are the smallest with which 95 % of unchanged boots pass against one and against five accepted boots.\n" +
+			"ROUNDS is the number with which the rounds widen an interval no more than the boots do.\n\n" +
+			"It needs the rights to get the gate and to list latencyverifications (ClusterRole tailgate-gate-reader).",
+		Example:           "  " + name + " calibrate fast-nodes",
+		Args:              takes("the name of one LatencyGate", 1, 1),
+		ValidArgsFunction: c.completeNames(1, gates),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := calibrate(cmd.Context(), c, args[0])
+			return emit(cmd.OutOrStdout(), text, err)
+		},
+	}
+}
+
+func calibrate(ctx context.Context, c *cluster, gate string) ([]byte, error) {
+	api, _, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	all := &v1alpha1.LatencyVerificationList{}
+	if err := read(ctx, api, subject{kind: gates, key: client.ObjectKey{Name: gate}}, &v1alpha1.LatencyGate{}); err != nil {
+		return nil, err
+	}
+	if err := api.List(ctx, all, client.MatchingFields{"spec.gateName": gate}); err != nil {
+		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", gate, err)
+	}
+	var nodes []sessions.Node
+	for i := range all.Items {
+		nodes = append(nodes, sessions.OfNode(&all.Items[i]))
+	}
+	var out bytes.Buffer
+	writeCalibration(&out, sessions.Calibrate(nodes))
+	return out.Bytes(), nil
+}
+
+// writeCalibration prints a line for each compared value.
+func writeCalibration(w io.Writer, all []sessions.Calibration) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "no node of the gate has a session yet: a rule with maxIncrease or maxDecrease, and one verification of each node, are needed")
+		return
+	}
+	share := func(sd float64, from int) string {
+		if sd == 0 {
+			return "unknown"
+		}
+		return fmt.Sprintf("%.1f%% (%d)", 100*sd, from)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "VALUE\tSD ROUNDS\tSD BOOTS\tSD PEERS\tNODES\tTOLERANCE 1\tTOLERANCE 5\tROUNDS")
+	for _, c := range all {
+		rounds, recommended := "unknown", "unknown\tunknown\tunknown"
+		if c.Rounds > 0 {
+			rounds = fmt.Sprintf("%.1f%%", 100*c.Rounds)
+		}
+		if c.Sessions > 0 {
+			recommended = fmt.Sprintf("%.1f%%\t%.1f%%\t%d", 100*c.Tolerance(1), 100*c.Tolerance(5), c.Enough())
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", c.Of, rounds, share(c.Boots(), c.Differences), share(c.Peers, c.Pairs), c.Nodes, recommended)
+	}
+	t.Flush()
+	for _, c := range all {
+		if c.Nodes < 8 {
+			fmt.Fprintf(w, "\nOnly %d nodes were measured on two boots; with fewer than 8, every Pass of the gate is provisional. A recommendation needs 4 differences.\n", c.Nodes)
+			return
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/text"
+)
+
+// Supplier is a Module of Kernel Module Management or a DaemonSet, which nodes may need before they can be measured.
+type Supplier struct {
+	// Name is the kind with namespace/name.
+	Name string
+	// Module is true for a Module, and Plugin for a DaemonSet that is a device plugin: its pods mount the kubelet's directory for these.
+	Module, Plugin bool
+	// Tolerations are those that it has, and Selects reports whether it is for a node, whatever the taints of the node are.
+	Tolerations []corev1.Toleration
+	Selects     func(*corev1.Node) bool
+}
+
+// OfModule returns the supplier that a Module is.
+func OfModule(m foreign.Module) Supplier {
+	return Supplier{
+		Name: "Module " + m.Namespace + "/" + m.Name, Module: true, Tolerations: m.Spec.Tolerations,
+		Selects: func(n *corev1.Node) bool {
+			return labels.SelectorFromSet(m.Spec.Selector).Matches(labels.Set(n.Labels))
+		},
+	}
+}
+
+// devicePlugins is the directory in which the kubelet finds device plugins.
+const devicePlugins = "/var/lib/kubelet/device-plugins"
+
+// OfDaemonSet returns the supplier that a DaemonSet is. A node affinity that cannot be parsed selects no node.
+func OfDaemonSet(d *appsv1.DaemonSet) Supplier {
+	pod := &corev1.Pod{Spec: d.Spec.Template.Spec}
+	return Supplier{
+		Name: "DaemonSet " + d.Namespace + "/" + d.Name, Tolerations: pod.Spec.Tolerations,
+		Plugin: slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, devicePlugins)
+		}),
+		Selects: func(n *corev1.Node) bool {
+			matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n)
+			return err == nil && matches
+		},
+	}
+}
+
+// Intolerant returns the names of the suppliers of any of the nodes that do not tolerate a taint.
+func Intolerant(suppliers []Supplier, nodes []*corev1.Node, taint corev1.Taint) []string {
+	var all []string
+	for _, s := range suppliers {
+		if !tolerated(taint, s.Tolerations) && slices.ContainsFunc(nodes, s.Selects) {
+			all = append(all, s.Name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// cordon is the taint of a cordoned node.
+var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+
+// HeldBy returns the taint by which a gate holds nodes back; nil if it uses none.
+func HeldBy(gate *v1alpha1.LatencyGate) *corev1.Taint {
+	if t := gate.Spec.Enforcement.Taint; t != nil {
+		return &corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: t.Effect}
+	}
+	return nil
+}
+
+// MeasuresCordoned reports whether the benchmarks of a gate tolerate a cordon, so that it can measure a node that a tool keeps cordoned
+// until the node is verified.
+func MeasuresCordoned(gate *v1alpha1.LatencyGate) bool {
+	pods := gate.Spec.Template.Spec.Pods
+	return pods != nil && tolerated(cordon, pods.Tolerations)
+}
+
+const (
+	// uncordonLimit is how long after a boot that operator waits for the uncordon before the node is Degraded, and measuringLimit is
+	// the part of it that the runs may take: components start before them, and pods between them.
+	uncordonLimit, measuringLimit = 10 * time.Minute, 5 * time.Minute
+	// maxSuppliers is the number of suppliers that fit in a message.
+	maxSuppliers = 3
+)
+
+// Unsettled returns why a gate could never verify nodes, or would harm them, as the gate and the cluster are; an empty reason if
+// there is no known one. nodes are those of the gate, and suppliers those of the cluster.
+func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Supplier) (reason, message string) {
+	some := func(match func(Supplier) bool, taint corev1.Taint) []string {
+		return Intolerant(slices.DeleteFunc(slices.Clone(suppliers), func(s Supplier) bool { return !match(s) }), nodes, taint)
+	}
+	module, plugin := func(s Supplier) bool { return s.Module }, func(s Supplier) bool { return s.Plugin }
+	needs, cordoned := len(plan.Resources(gate.Spec.Template.Spec)) > 0, MeasuresCordoned(gate)
+	if taint := HeldBy(gate); taint != nil {
+		if found := some(module, *taint); len(found) > 0 {
+			return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.enforcement.taint: Kernel Module Management unloads a module from a tainted node unless its Module tolerates %s; these do not: %s; "+
+				"add the toleration to them, or remove the taint from the gate", taint.Key, text.List(found, maxSuppliers, ", "))
+		}
+		if found := some(plugin, *taint); needs && len(found) > 0 {
+			return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.enforcement.taint: the template needs devices, and device plugins do not start on a tainted node unless they tolerate %s; these do not: %s; "+
+				"add the toleration to them, or remove the taint from the gate", taint.Key, text.List(found, maxSuppliers, ", "))
+		}
+	}
+	if found := some(module, cordon); needs && cordoned && len(found) > 0 {
+		return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.template.spec.pods.tolerations: the template measures cordoned nodes and needs devices, and Kernel Module Management unloads a module from a cordoned node "+
+			"unless its Module tolerates %s; these do not: %s; add the toleration to them, or remove it from the template and do not keep nodes cordoned until they are verified",
+			cordon.Key, text.List(found, maxSuppliers, ", "))
+	}
+	managed := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return metav1.HasAnnotation(n.ObjectMeta, foreign.AnnotationMachineConfig) })
+	if takes := measuringTime(gate); managed && cordoned && takes > measuringLimit {
+		return v1alpha1.ReasonTemplateTooLong, fmt.Sprintf("spec.template: the template measures cordoned nodes, and its runs take %s; OpenShift's Machine Config Operator reports a node as Degraded "+
+			"that is not uncordoned %s after its boot; let the runs take at most %s, or remove the toleration of %s and hold the rollout by paused pools", takes, uncordonLimit, measuringLimit, cordon.Key)
+	}
+	return "", ""
+}
+
+// measuringTime returns how long the runs of a gate's benchmark measure, including warm-ups and the rounds that it may add.
+func measuringTime(gate *v1alpha1.LatencyGate) time.Duration {
+	b := &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Spec}
+	b.Status.ExtendedRounds = plan.MaxRounds(b.Spec) - b.Spec.Rounds
+	var sum time.Duration
+	for _, r := range plan.Runs(b) {
+		sum += plan.MeasuringTime(r.Cells)
+	}
+	return sum
+}

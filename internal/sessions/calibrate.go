@@ -1,0 +1,98 @@
+package sessions
+
+import (
+	"math"
+	"slices"
+
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// Calibration is how much one compared value of a gate's nodes differs although nothing changed. Standard deviations are of natural logarithms;
+// 0 if unknown.
+type Calibration struct {
+	Of string
+	// Rounds is the standard deviation between the rounds of a session, and Sessions that between the levels of the sessions of a node, from
+	// a number of Differences of a number of Nodes.
+	Rounds, Sessions   float64
+	Differences, Nodes int
+	// Peers is the standard deviation between the levels of a node with two peers, from a number of Pairs.
+	Peers float64
+	Pairs int
+}
+
+// Calibrate returns the calibration of each compared value.
+func Calibrate(nodes []Node) []Calibration {
+	var all []Calibration
+	for _, s := range Spread(nodes) {
+		c := Calibration{Of: s.Of, Sessions: float64(s.PartsPerMillion) / 1e6, Differences: int(s.Differences), Nodes: int(s.Nodes)}
+		squares, free, peers := 0.0, 0.0, []float64(nil)
+		for _, n := range nodes {
+			levels := map[string]int64{}
+			for _, r := range n.Reference {
+				var logs []float64
+				for _, o := range parse(r.Rounds[s.Of]) {
+					if o.Value > 0 && o.Value != stats.Infinite {
+						logs = append(logs, math.Log(float64(o.Value)))
+					}
+				}
+				if len(logs) < LaterRounds {
+					continue
+				}
+				mid := median(logs)
+				for _, l := range logs {
+					squares += (l - mid) * (l - mid)
+				}
+				free += float64(len(logs) - 1)
+				if levels[r.Peer] == 0 {
+					levels[r.Peer] = Level(parse(r.Rounds[s.Of]))
+				}
+			}
+			if names := Peers(n.Reference); len(names) == maxPeers && levels[names[0]] > 0 && levels[names[1]] > 0 {
+				peers = append(peers, math.Abs(math.Log(float64(levels[names[0]])/float64(levels[names[1]])))/math.Sqrt2)
+			}
+		}
+		if free > 0 {
+			c.Rounds = math.Sqrt(squares / free)
+		}
+		if c.Pairs = len(peers); c.Pairs >= fewestDifferences {
+			c.Peers = robust * median(slices.Clone(peers))
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+const (
+	// ofMedian is the variance of the median of 6 rounds in parts of that of a round.
+	ofMedian = 0.215
+	// lastLook is the number of rounds of the last look, hodgesLehmann the standard error of the estimate in parts of that of a mean, and
+	// ofLevel the variance of a level of many rounds in parts of that of a mean; by normal theory.
+	lastLook, hodgesLehmann, ofLevel = 20, 1.02, 1.29
+)
+
+// Boots returns the standard deviation between boots alone, without the noise of the rounds in a level.
+func (c Calibration) Boots() float64 {
+	return math.Sqrt(max(c.Sessions*c.Sessions-ofMedian*c.Rounds*c.Rounds, 0))
+}
+
+// Tolerance returns the smallest tolerance, as a share, with which 95 % of unchanged boots pass against a number of accepted boots.
+func (c Calibration) Tolerance(boots int) float64 {
+	first, later := float64(FirstRounds), float64(LaterRounds*(boots-1))
+	m := first + later
+	share := (first*first + later*LaterRounds) / (m * m)
+	s, v := c.Sessions*c.Sessions, c.Rounds*c.Rounds
+	level := 1.645 * math.Sqrt(c.Boots()*c.Boots()+s*share+ofLevel*v/lastLook)
+	half := 1.96 * math.Sqrt(s*share+hodgesLehmann*hodgesLehmann*v*(1.0/lastLook+1/m))
+	return math.Exp(level+half) - 1
+}
+
+// Enough returns the smallest number of rounds, from 6 to 20, with which the rounds widen an interval no more than the boots do.
+func (c Calibration) Enough() int {
+	share := 36. / 144 // About that of four to five boots.
+	for n := LaterRounds; n < lastLook; n++ {
+		if c.Rounds*c.Rounds*(1/float64(n)+1./36) <= c.Sessions*c.Sessions*share {
+			return n
+		}
+	}
+	return lastLook
+}

@@ -1,0 +1,323 @@
+package sessions
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// Node is what a gate knows of the sessions of one of its nodes.
+type Node struct {
+	// Class is equal for nodes of one kind.
+	Class     string
+	Reference []v1alpha1.ReferenceSession
+	Recent    []v1alpha1.MeasuredSession
+}
+
+// OfNode returns what a verification knows of the sessions of its node. Nodes with the same values of the gate's labels are of one kind.
+func OfNode(v *v1alpha1.LatencyVerification) Node {
+	var labels []string
+	for key, value := range v.Status.Identity {
+		if strings.HasPrefix(key, identity.Label("")) {
+			labels = append(labels, key+"="+value)
+		}
+	}
+	slices.Sort(labels)
+	return Node{Class: strings.Join(labels, ","), Reference: v.Status.Reference, Recent: v.Status.Recent}
+}
+
+const (
+	// fewestToCentre is the number of nodes from which on what they share in a change is subtracted, and which show how much boots differ.
+	fewestToCentre = 8
+	// fewestDifferences is the number of differences from which on a standard deviation is estimated from them.
+	fewestDifferences = 4
+	// enough is the number of differences of earlier changes from which on the present one does not count, and most the number that counts.
+	enough, most = 30, 200
+	// fewestChanged is the number of nodes that bound what a change did.
+	fewestChanged = 6
+	// eachSide is the probability of error of each bound.
+	eachSide stats.OneIn = 40
+)
+
+// difference is the natural logarithm of the ratio of the levels of two successive sessions, divided by the root of two.
+type difference struct {
+	time   time.Time
+	change string
+	value  float64
+}
+
+// differences returns the differences between the successive sessions of a node with one peer, on different boots or after a change.
+func differences(recent []v1alpha1.MeasuredSession, key string) []difference {
+	var all []difference
+	last := map[string]int64{}
+	for _, s := range recent {
+		level := s.Levels[key]
+		if level <= 0 {
+			continue
+		}
+		if before := last[s.Peer]; before > 0 {
+			all = append(all, difference{s.Time.Time, s.Change, math.Log(float64(level)/float64(before)) / math.Sqrt2})
+		}
+		last[s.Peer] = level
+	}
+	return all
+}
+
+// keysOf returns the compared values of the nodes in order, at most as many as a status holds.
+func keysOf(nodes []Node) []string {
+	seen := map[string]bool{}
+	var keys []string
+	for _, n := range nodes {
+		for _, s := range n.Recent {
+			for key := range s.Levels {
+				if !seen[key] {
+					seen[key] = true
+					keys = append(keys, key)
+				}
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys[:min(len(keys), v1alpha1.MaxSeries)]
+}
+
+// Spread returns how much the sessions of the nodes differ, for each compared value.
+func Spread(nodes []Node) []v1alpha1.SessionSpread {
+	var all []v1alpha1.SessionSpread
+	for _, key := range keysOf(nodes) {
+		s := spread(nodes, key)
+		s.WarmUp = warmUp(nodes, key)
+		all = append(all, s)
+	}
+	return all
+}
+
+// spread pools the differences between the sessions of all nodes. The differences of at least 8 nodes of a kind in a change are
+// centred. The latest change counts only until there are enough others, so that a change that moves some nodes does not widen its own
+// intervals.
+func spread(nodes []Node, key string) v1alpha1.SessionSpread {
+	type wave struct{ class, change string }
+	waves, latest := map[wave][]difference{}, difference{}
+	out := v1alpha1.SessionSpread{Of: key}
+	earlier := 0
+	for _, n := range nodes {
+		found := differences(n.Recent, key)
+		if len(found) > 0 {
+			out.Nodes++
+		}
+		for _, d := range found {
+			waves[wave{n.Class, d.change}] = append(waves[wave{n.Class, d.change}], d)
+			if d.time.After(latest.time) {
+				latest = d
+			}
+		}
+	}
+	for w, all := range waves {
+		if w.change != latest.change {
+			earlier += len(all)
+		}
+	}
+	var pooled []difference
+	for w, all := range waves {
+		if latest.change != "" && w.change == latest.change && earlier >= enough {
+			continue
+		}
+		if len(all) >= fewestToCentre && w.change != "" {
+			values := make([]float64, len(all))
+			for i, d := range all {
+				values[i] = d.value
+			}
+			shared := median(values)
+			for i := range all {
+				all[i].value -= shared
+			}
+		}
+		pooled = append(pooled, all...)
+	}
+	slices.SortFunc(pooled, func(a, b difference) int {
+		return cmp.Or(b.time.Compare(a.time), cmp.Compare(a.value, b.value))
+	})
+	pooled = pooled[:min(len(pooled), most)]
+	out.Differences = int32(len(pooled))
+	if len(pooled) >= fewestDifferences {
+		sizes := make([]float64, len(pooled))
+		for i, d := range pooled {
+			sizes[i] = math.Abs(d.value)
+		}
+		out.PartsPerMillion = int64(math.Round(robust * median(sizes) * 1e6))
+	}
+	return out
+}
+
+// robust makes the median of the sizes of normal deviations their standard deviation.
+const robust = 1.4826
+
+// median returns the median of values, whose order it changes; NaN without any.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+}
+
+// Changes returns what the last changes did to the nodes, newest first: for each, the compared value whose lower bound is highest.
+func Changes(nodes []Node) []v1alpha1.FleetChange {
+	type of struct{ change, key string }
+	ratios, last := map[of][]float64{}, map[string]time.Time{}
+	keys := keysOf(nodes)
+	for _, n := range nodes {
+		for _, key := range keys {
+			for _, d := range differences(n.Recent, key) {
+				if d.change == "" {
+					continue
+				}
+				ratios[of{d.change, key}] = append(ratios[of{d.change, key}], d.value*math.Sqrt2)
+				if d.time.After(last[d.change]) {
+					last[d.change] = d.time
+				}
+			}
+		}
+	}
+	var names []string
+	for change := range last {
+		names = append(names, change)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(last[b].Compare(last[a]), cmp.Compare(a, b)) })
+	var all []v1alpha1.FleetChange
+	for _, change := range names[:min(len(names), 5)] {
+		worst, worstBound := v1alpha1.FleetChange{}, math.Inf(-1)
+		for _, key := range keys {
+			values := ratios[of{change, key}]
+			if len(values) == 0 {
+				continue
+			}
+			mid := median(values)
+			c := v1alpha1.FleetChange{Change: change, Of: key, Nodes: int32(len(values)), Median: ratio(mid)}
+			bound, other := mid, mid
+			if len(values) >= fewestChanged {
+				k := outside(len(values))
+				bound, other = values[k], values[len(values)-1-k]
+				c.Lower, c.Upper = ratio(bound), ratio(other)
+			}
+			if lowerIsWorse(key) {
+				bound = -other
+			}
+			if worst.Of == "" || bound > worstBound {
+				worst, worstBound = c, bound
+			}
+		}
+		all = append(all, worst)
+	}
+	return all
+}
+
+// outside returns how many of n values may lie beyond a bound of their median, 6 values or more. The exact distribution of thousands of
+// values takes seconds; beyond 60, the normal distribution with one value less is on the safe side.
+func outside(n int) int {
+	if n <= 60 {
+		return stats.Sign(n, eachSide)
+	}
+	return int((float64(n)-1.96*math.Sqrt(float64(n)))/2) - 1
+}
+
+// ratio returns the ratio of a logarithm as a decimal number.
+func ratio(logarithm float64) string { return strconv.FormatFloat(math.Exp(logarithm), 'f', 4, 64) }
+
+// Shifted reports whether the latest change made the nodes slower by more than half of a tolerance.
+func Shifted(changes []v1alpha1.FleetChange, t stats.Tolerance) bool {
+	if len(changes) == 0 || changes[0].Lower == "" {
+		return false
+	}
+	half := (t.Above().Float64() - 1) / 2
+	if lowerIsWorse(changes[0].Of) {
+		upper, err := strconv.ParseFloat(changes[0].Upper, 64)
+		return err == nil && upper < 1-half
+	}
+	lower, err := strconv.ParseFloat(changes[0].Lower, 64)
+	return err == nil && lower > 1+half
+}
+
+// lowerIsWorse reports whether a lower value is worse.
+func lowerIsWorse(key string) bool {
+	return strings.HasSuffix(key, "/"+string(v1alpha1.MetricThroughput))
+}
+
+// warmUp tests whether the first 6 rounds of the nodes' first sessions are slower than the next 6: a t test over the nodes, 1 in 100.
+// It returns how much slower they are; empty if that is not significant.
+func warmUp(nodes []Node, key string) string {
+	var values []float64
+	for _, n := range nodes {
+		for _, s := range n.Reference {
+			rounds := parse(s.Rounds[key])
+			if len(rounds) < FirstRounds {
+				continue
+			}
+			if first, next := Level(rounds), Level(rounds[LaterRounds:]); first > 0 && next > 0 {
+				values = append(values, math.Log(float64(first)/float64(next)))
+			}
+			break
+		}
+	}
+	n := float64(len(values))
+	if n < fewestToCentre {
+		return ""
+	}
+	sum, squares := 0.0, 0.0
+	for _, v := range values {
+		sum += v
+	}
+	mean := sum / n
+	for _, v := range values {
+		squares += (v - mean) * (v - mean)
+	}
+	if mean <= stats.QuantileT(100, n-1)*math.Sqrt(squares/(n-1)/n) {
+		return ""
+	}
+	return fmt.Sprintf("%.1f%%", 100*(math.Exp(mean)-1))
+}
+
+// SlowerThanGroup compares the first session of a node with those of at least 8 other nodes of its kind. It returns the ratio to their
+// median level if even its lower bound exceeds the tolerance, and otherwise 0; known is false with fewer nodes.
+func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float64, known bool) {
+	if len(group) < fewestToCentre || level <= 0 {
+		return 0, false
+	}
+	n := float64(len(group))
+	logs := make([]float64, len(group))
+	for i, l := range group {
+		logs[i] = math.Log(float64(l))
+	}
+	mid := median(logs)
+	for i := range logs {
+		logs[i] = math.Abs(logs[i] - mid)
+	}
+	half := stats.QuantileT(eachSide, max(2, 0.37*n)) * robust * median(logs) * math.Sqrt(1+1.57/n)
+	above := math.Log(float64(level)) - mid
+	if above-half > math.Log(t.Above().Float64()) {
+		return math.Exp(above), true
+	}
+	return 0, true
+}
+
+// Group returns the levels of a compared value in the references of nodes of a kind, with any peer.
+func Group(nodes []Node, class, key string) []int64 {
+	var levels []int64
+	for _, n := range nodes {
+		if n.Class != class || len(n.Reference) == 0 {
+			continue
+		}
+		if level := Level(parse(n.Reference[0].Rounds[key])); level > 0 {
+			levels = append(levels, level)
+		}
+	}
+	return levels
+}

@@ -1,0 +1,246 @@
+package sessions
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+func exact(values ...int64) []stats.Observation {
+	all := make([]stats.Observation, len(values))
+	for i, v := range values {
+		all[i] = stats.Exact(v)
+	}
+	return all
+}
+
+func session(boot, peer string) v1alpha1.ReferenceSession {
+	return v1alpha1.ReferenceSession{Benchmark: "of " + boot, BootID: boot, Peer: peer}
+}
+
+// described returns the sessions of a reference as "boot/peer/rounds".
+func described(reference []v1alpha1.ReferenceSession) string {
+	var all []string
+	for _, r := range reference {
+		all = append(all, fmt.Sprintf("%s/%s/%d", r.BootID, r.Peer, len(parse(r.Rounds[series]))))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestExtend(t *testing.T) {
+	m := Measured{series: slices.Repeat(exact(1000), 20)}
+	for name, c := range map[string]struct{ boots, want string }{
+		"the first has more rounds":                   {"1b", "1/b/12"},
+		"later ones have fewer":                       {"1b 2b 3b", "1/b/12 2/b/6 3/b/6"},
+		"a boot counts once":                          {"1b 1b 2b 1b", "1/b/12 2/b/6"},
+		"a boot with another peer is another session": {"1b 1c", "1/b/12 1/c/12"},
+		"there are at most five, and the first stay":  {"1b 2b 3b 4b 5b 6b 7b", "1/b/12 2/b/6 3/b/6 4/b/6 5/b/6"},
+		"there are at most two peers":                 {"1b 2b 3c 4d", "3/c/12 4/d/12"},
+		"the peer that was used last stays":           {"1b 2c 3b 4d", "1/b/12 3/b/6 4/d/12"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reference []v1alpha1.ReferenceSession
+			for _, boot := range strings.Fields(c.boots) {
+				reference = Extend(reference, session(boot[:1], boot[1:]), m)
+			}
+			if got := described(reference); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRemember(t *testing.T) {
+	var recent []v1alpha1.MeasuredSession
+	add := func(boot, peer, change string, level int64) {
+		recent = Remember(recent, v1alpha1.MeasuredSession{BootID: boot, Peer: peer, Change: change, Levels: map[string]int64{series: level}})
+	}
+	add("1", "b", "", 1000)
+	add("1", "b", "", 2000) // another measurement of this boot
+	add("2", "c", "", 5000) // another peer
+	add("2", "b", "", 1000)
+	add("2", "b", "kubelet", 1100)
+	if got := differences(recent, series); len(got) != 2 || got[0].value != 0 || got[1].change != "kubelet" {
+		t.Errorf("%+v", got)
+	}
+	for i := range 20 {
+		add(fmt.Sprint("later ", i), "b", "", 1000)
+	}
+	if len(recent) != 9 || recent[8].BootID != "later 19" {
+		t.Errorf("%d sessions: %+v", len(recent), recent)
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for text, rounds := range map[string][]stats.Observation{
+		"9180 9205": exact(9180, 9205),
+		"9180-5+3":  {{Value: 9180, Low: 9175, High: 9183}},
+		"9223372036854775807 1000-0+9223372036854774807": {stats.Exact(stats.Infinite), {Value: 1000, Low: 1000, High: stats.Infinite}},
+	} {
+		if got := string(format(rounds)); got != text {
+			t.Errorf("%v: got %s, want %s", rounds, got, text)
+		}
+		if got := parse(v1alpha1.SessionRounds(text)); !slices.Equal(got, rounds) {
+			t.Errorf("%s: got %v", text, got)
+		}
+	}
+	long := slices.Repeat([]stats.Observation{{Value: 1e18, Low: 1, High: stats.Infinite}}, 12)
+	if got := format(long); len(got) > 512 || len(parse(got)) != 8 {
+		t.Errorf("%d bytes with %d rounds", len(got), len(parse(got)))
+	}
+	for _, text := range []string{"x", "-1", "5-6+0", "5-1", "1-0+9223372036854775807", "99999999999999999999"} {
+		if got := parse(v1alpha1.SessionRounds(text)); got != nil {
+			t.Errorf("%s: got %v", text, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("9180 9205-5+3")
+	f.Fuzz(func(t *testing.T, text string) {
+		rounds := parse(v1alpha1.SessionRounds(text))
+		for _, r := range rounds {
+			if r.Low < 0 || r.Low > r.Value || r.High < r.Value {
+				t.Fatalf("%q: %v", text, r)
+			}
+		}
+	})
+}
+
+func TestLevel(t *testing.T) {
+	for _, c := range []struct {
+		rounds []stats.Observation
+		want   int64
+	}{
+		{nil, 0}, {exact(5), 5}, {exact(1, 2, 3), 2}, {exact(10, 20), 15}, {exact(1, 1, 1, 3, 3, 3, 99, 99, 99), 2},
+		{exact(1, 1, stats.Infinite, stats.Infinite), 0}, {exact(1, 1, 1, stats.Infinite, 1, 1), 1},
+	} {
+		if got := Level(c.rounds); got != c.want {
+			t.Errorf("%v: got %d, want %d", c.rounds, got, c.want)
+		}
+	}
+}
+
+func TestReference(t *testing.T) {
+	m := Measured{series: slices.Repeat([]stats.Observation{{Value: 1000, Low: 990, High: 1010}}, 20)}
+	var reference []v1alpha1.ReferenceSession
+	for _, boot := range []string{"1", "2", "3", "4", "5"} {
+		reference = Extend(reference, session(boot, "b"), m)
+	}
+	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{Of: series, Nodes: 20, Differences: 40, PartsPerMillion: 12_000}}}
+	few := gate.DeepCopy()
+	few.Spread[0].Differences = 3
+	changed := gate.DeepCopy()
+	changed.Changes = []v1alpha1.FleetChange{{Change: "kernel", Of: series, Nodes: 20, Median: "1.1000"}}
+	recent := []v1alpha1.MeasuredSession{
+		{Peer: "b", BootID: "1", Levels: map[string]int64{series: 1000}},
+		{Peer: "b", BootID: "2", Change: "kernel", Levels: map[string]int64{series: 1100}},
+	}
+	for name, c := range map[string]struct {
+		sessions    []v1alpha1.ReferenceSession
+		gate        *v1alpha1.LatencyGateStatus
+		boot, peer  string
+		rounds      int
+		share       float64
+		differences int
+		provisional string
+	}{
+		"five boots":              {reference, gate, "6", "b", 36, 0.2222, 40, ""},
+		"four":                    {reference[:4], gate, "6", "b", 30, 0.28, 40, ""},
+		"three":                   {reference[:3], gate, "6", "b", 24, 0.375, 40, ""},
+		"two":                     {reference[:2], gate, "6", "b", 18, 0.5556, 40, ""},
+		"one":                     {reference[:1], gate, "6", "b", 12, 1, 40, "one boot"},
+		"the same boot":           {reference[:1], gate, "1", "b", 12, 0, 40, ""},
+		"a boot that is unknown":  {[]v1alpha1.ReferenceSession{Extend(nil, session("", "b"), m)[0]}, gate, "", "b", 12, 1, 40, "one boot"},
+		"one of the five boots":   {reference, gate, "1", "b", 36, 0.2222, 40, ""},
+		"another peer":            {reference, gate, "6", "c", 36, 0.2222, 40, "is with peer b"},
+		"too few differences":     {reference, few, "6", "b", 36, 0.2222, 0, ""},
+		"a gate that knows none":  {reference, &v1alpha1.LatencyGateStatus{}, "6", "b", 36, 0.2222, 0, "0 of 8 nodes"},
+		"no session of the value": {nil, gate, "6", "b", 0, 1, 40, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := For(&v1alpha1.LatencyVerificationStatus{Reference: c.sessions, Recent: recent}, c.gate, c.boot, c.peer)
+			rounds, b := r.Of(series)
+			if len(rounds) != c.rounds || b.Share < c.share-1e-4 || b.Share > c.share+1e-4 || b.Differences != c.differences || len(c.sessions) > 0 && b.Step != 0.02 {
+				t.Errorf("%d rounds, %+v", len(rounds), b)
+			}
+			if got := r.Provisional(); !strings.Contains(got, c.provisional) || (got == "") != (c.provisional == "") {
+				t.Errorf("provisional: %q", got)
+			}
+		})
+	}
+	own := func(change string, g *v1alpha1.LatencyGateStatus) []float64 {
+		later := slices.Clone(recent)
+		later[1].Change = change
+		_, b := For(&v1alpha1.LatencyVerificationStatus{Reference: reference, Recent: later}, g, "6", "b").Of(series)
+		return b.Own
+	}
+	if boot := own("", gate); len(boot) != 1 || boot[0] < 0.067 {
+		t.Errorf("of two boots: %v", boot)
+	}
+	if shared := own("kernel", changed); len(shared) != 1 || shared[0] < -1e-4 || shared[0] > 1e-4 {
+		t.Errorf("of a change that all nodes had: %v", shared)
+	}
+	if excuse := own("kernel", gate); len(excuse) > 0 {
+		t.Errorf("what a change did to the node alone would excuse the next Fail: %v", excuse)
+	}
+}
+
+// TestSize measures the parts of the statuses at their bounds: they must fit into the API server's limit of 1.5 MiB for an object, and those
+// of a usual gate into the manager's memory.
+func TestSize(t *testing.T) {
+	size := func(compared, nodes int, name string, round stats.Observation) (verification, gate int) {
+		m := Measured{}
+		for i := range compared {
+			m[fmt.Sprintf("%s%02d/udp-64/p99.9", name, i)] = slices.Repeat([]stats.Observation{round}, 20)
+		}
+		n := Node{Class: "a"}
+		for u := range 10 {
+			id, now := fmt.Sprintf("3f0e6c1a-7f3b-4f0e-9d57-%012d", u), metav1.NewTime(time.Unix(int64(u), 0))
+			n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Benchmark: "fast-nodes-node-0001-10", Time: now, BootID: id, Peer: fmt.Sprint("node-", u/5)}, m)
+			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: now, BootID: id, Peer: "node-0001", Change: fmt.Sprintf("Kernel was %d", u), Levels: m.Levels()})
+		}
+		of := slices.Repeat([]Node{n}, nodes)
+		text := func(v any) int {
+			out, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(out)
+		}
+		return text(of[0].Reference) + text(of[0].Recent), text(Spread(of)) + text(Changes(of))
+	}
+	for _, c := range []struct {
+		compared, nodes           int
+		name                      string
+		round                     stats.Observation
+		verification, gate, total int
+	}{
+		{2, 200, "vf", stats.Exact(12_345), 6 << 10, 2 << 10, 2 << 20},
+		{2, 5000, "vf", stats.Exact(12_345), 6 << 10, 2 << 10, 32 << 20},
+		{100, 200, strings.Repeat("v", 14), stats.Observation{Value: 1e9, Low: 1e8, High: 1e10}, 256 << 10, 16 << 10, 64 << 20},
+	} {
+		verification, gate := size(c.compared, c.nodes, c.name, c.round)
+		t.Logf("%d compared values of %d nodes: a LatencyVerification %d bytes, a LatencyGate %d bytes, all verifications %d KiB", c.compared, c.nodes, verification, gate, c.nodes*verification>>10)
+		if verification > c.verification || gate > c.gate || c.nodes*verification > c.total {
+			t.Errorf("%d compared values of %d nodes: %d and %d bytes", c.compared, c.nodes, verification, gate)
+		}
+	}
+}
+
+// TestOutside compares the approximation for many values with the exact distribution.
+func TestOutside(t *testing.T) {
+	for _, n := range []int{6, 20, 60, 61, 100, 200, 500} {
+		if got, exact := outside(n), stats.Sign(n, eachSide); got > exact || got < exact-1 {
+			t.Errorf("%d of %d, exactly %d", got, n, exact)
+		}
+	}
+}

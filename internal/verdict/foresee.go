@@ -1,0 +1,83 @@
+package verdict
+
+import (
+	"fmt"
+
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// Foreseen is what a rule can show with the planned rounds and samples, whatever the results.
+type Foreseen struct {
+	// Says is a line for users.
+	Says string
+	// Never is why the rule can neither pass nor fail, with the remedy; empty if it can.
+	Never string
+}
+
+// Foresee returns what each rule can show. The candidate's cells have no rounds yet; most returns the most samples that a round of a cell gives,
+// and whether that is known.
+func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
+	variant := in.Gate.Baseline != nil && in.Gate.Baseline.Variant != ""
+	rules, selected, all, err := in.selected()
+	all *= max(1, int(in.Gate.JudgedTogether))
+	out := make([]Foreseen, len(rules))
+	for i, r := range rules {
+		f := &out[i]
+		fewest, one := r.fewestRounds(stats.EachSide), r.fewestRounds(stats.EachSide.Among(all))
+		f.Says = fmt.Sprintf("rule %s: can pass with %s", r, r.rounds(fewest))
+		if all == 1 {
+			f.Says += ", and fail with as many"
+		} else {
+			f.Says += fmt.Sprintf(", and fail with as many if all %d comparisons do, with %s if one does", all, r.rounds(one))
+		}
+		switch {
+		case len(selected[i]) == 0:
+			f.Never = fmt.Sprintf("rule %s selects no cell of this benchmark; change its selectors, or the workload", r)
+		case in.MaxRounds < fewest && (r.kind == absolute || variant):
+			f.Never = fmt.Sprintf("rule %s can neither pass nor fail with %d rounds; set maxRounds to at least %d", r, in.MaxRounds, fewest)
+		}
+		if r.percentile == nil {
+			continue
+		}
+		needs := r.percentile.NeedsToGate(r.tolerance)
+		f.Says += fmt.Sprintf("; each round needs %d samples", needs)
+		for _, c := range selected[i] {
+			if n, known := most(c); known && n < needs {
+				f.Never = fmt.Sprintf("rule %s can neither pass nor fail: a round of %s has at most %d samples, and %s needs %d; "+
+					"measure longer, at a higher rate, or a lower percentile", r, c.Name, n, r.Metric, needs)
+			}
+		}
+	}
+	return out, err
+}
+
+// rounds describes a number of rounds, on each side of a comparison.
+func (r rule) rounds(n int) string {
+	if r.kind == absolute {
+		return fmt.Sprintf("%d rounds", n)
+	}
+	return fmt.Sprintf("%d+%d rounds", n, n)
+}
+
+// selected returns the rules, the candidate's cells that each selects, and the number of all comparisons. It returns an error only for a rule
+// that the API rejects.
+func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
+	variant := ""
+	if in.Gate.Baseline != nil {
+		variant = in.Gate.Baseline.Variant
+	}
+	for i, given := range in.Gate.Rules {
+		r, err := parseRule(given)
+		if err != nil {
+			return nil, nil, 0, fmt.Errorf("rules[%d]: %w", i, err)
+		}
+		var own []Cell
+		for _, c := range in.Candidate {
+			if r.selects(c, variant) {
+				own = append(own, c)
+			}
+		}
+		rules, cells, all = append(rules, r), append(cells, own), all+len(own)
+	}
+	return rules, cells, all, nil
+}

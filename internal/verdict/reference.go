@@ -1,0 +1,80 @@
+package verdict
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// Reference replaces the rounds of a baseline in one metric: the rounds of several sessions, and how much sessions differ.
+type Reference struct {
+	Rounds  []stats.Observation
+	Between stats.Between
+}
+
+// widen adds the difference between sessions to the interval. A comparison passes or fails only if the whole interval is on one side of the
+// limit; how certain a Fail is follows from the most confident such interval.
+func (e *evidence) widen(null stats.Null) {
+	if e.rule.kind != byRatio || e.between.Share == 0 {
+		return
+	}
+	e.half = e.between.Half(e.rule.tolerance, stats.EachSide)
+	e.bounds = e.bounds.Widen(e.half)
+	within, _ := e.clear(e.bounds)
+	e.within = e.within && within
+	surely := e.tally.All - e.tally.Surely
+	e.beyond = null.OneIn(surely + sort.Search(max(len(null)-surely, 0), func(more int) bool {
+		k := surely + more
+		_, beyond := e.clear(stats.Ratios(e.baseline, e.candidate, k, k).Widen(e.between.Half(e.rule.tolerance, null[k])))
+		return beyond
+	}))
+}
+
+// clear reports whether an interval of a ratio is wholly within the limit, or wholly beyond it.
+func (e *evidence) clear(b stats.Bounds) (within, beyond bool) {
+	limit := e.scaledLimit()
+	if e.rule.lowerIsWorse() {
+		return b.Lower >= limit, b.Upper < limit
+	}
+	return b.Upper <= limit, b.Lower > limit
+}
+
+// attainable reports whether any number of rounds can show, with a probability of error, that the value is within the limit, or beyond it:
+// rounds do not narrow the difference between sessions.
+func (e *evidence) attainable(alpha stats.OneIn) (within, beyond bool) {
+	if e.half == 0 {
+		return true, true
+	}
+	at := e.bounds.Estimate
+	return e.clear(stats.Bounds{Estimate: at, Lower: at, Upper: at}.Widen(e.between.Half(e.rule.tolerance, alpha)))
+}
+
+// sessions describes the sessions of the baseline; empty for one session of the same boot, or a baseline without a reference.
+func (c Comparison) sessions() string {
+	if c.between.Share == 0 {
+		return ""
+	}
+	sigma, _ := c.between.Sigma(c.rule.tolerance)
+	source := "measured"
+	if c.between.Differences == 0 {
+		source = "assumed"
+	}
+	return fmt.Sprintf(" of %d boots, which differ by SD %.1f %% (%s)", max(c.between.Sessions, 1), 100*sigma, source)
+}
+
+// Compared returns the rounds of the candidate for each comparison of a rule with maxIncrease or maxDecrease, with its cell and metric.
+func Compared(gate v1alpha1.Criteria, cells []Cell, each func(c Cell, m v1alpha1.Metric, rounds []stats.Observation)) {
+	for _, r := range gate.Rules {
+		parsed, err := parseRule(r)
+		if err != nil || parsed.kind != byRatio {
+			continue
+		}
+		for _, c := range cells {
+			if rounds, _ := c.Observations(r.Metric); parsed.selects(c, "") && len(rounds) > 0 {
+				each(c, r.Metric, rounds)
+			}
+		}
+	}
+}

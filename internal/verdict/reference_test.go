@@ -1,0 +1,76 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// The difference between boots widens the interval on both sides: it keeps a small difference from a Fail, and a second look is taken only
+// where rounds can decide.
+func TestReference(t *testing.T) {
+	reference := []int64{9180, 9205, 9170, 9240, 9195, 9210, 9188, 9222, 9176, 9231, 9199, 9215}
+	times := func(factor float64) []int64 {
+		values := make([]int64, 6)
+		for i := range values {
+			values[i] = int64(factor * float64(reference[i]))
+		}
+		return values
+	}
+	measured := func(sd float64) stats.Between { return stats.Between{SD: sd, Differences: 56, Sessions: 1, Share: 1} }
+	p99, slower := v1alpha1.MetricP99, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
+	throughput, lower := v1alpha1.MetricThroughput, v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}
+	for name, c := range map[string]struct {
+		rule    v1alpha1.Rule
+		factor  float64
+		between stats.Between
+		// others is the number of other cells, which are unchanged.
+		others int
+		want   v1alpha1.VerdictOutcome
+		reason string
+		more   bool
+		text   string
+	}{
+		"the same boot":                        {slower, 1.056, stats.Between{Sessions: 1}, 0, fail, v1alpha1.ReasonBeyondLimit, false, "over 6+12 rounds,"},
+		"no slower":                            {slower, 1.01, measured(0.012), 0, pass, v1alpha1.ReasonWithinLimit, false, "of 1 boots, which differ by SD 1.2 % (measured)"},
+		"as much slower as boots may be":       {slower, 1.056, measured(0.012), 0, inconclusive, v1alpha1.ReasonLimitInsideBounds, false, ""},
+		"slower than boots are":                {slower, 1.09, measured(0.012), 0, fail, v1alpha1.ReasonBeyondLimit, false, ""},
+		"slower than boots are, in many cells": {slower, 1.09, measured(0.012), 7, inconclusive, v1alpha1.ReasonLimitInsideBounds, true, "boots differ so much that it is not certain among 8 comparisons"},
+		"much slower, in many cells":           {slower, 1.2, measured(0.012), 7, fail, v1alpha1.ReasonBeyondLimit, false, ""},
+		"boots about which nothing is known":   {slower, 1.07, stats.Between{Sessions: 1, Share: 1}, 0, inconclusive, v1alpha1.ReasonLimitInsideBounds, false, "SD 1.2 % (assumed)"},
+		"boots that differ by the tolerance":   {slower, 1.0, measured(0.05), 0, inconclusive, v1alpha1.ReasonTooNoisy, false, "the rounds and boots differ so much"},
+		"no less throughput":                   {lower, 0.99, measured(0.012), 0, pass, v1alpha1.ReasonWithinLimit, false, ""},
+		"as much less as boots may have":       {lower, 0.945, measured(0.012), 0, inconclusive, v1alpha1.ReasonLimitInsideBounds, false, ""},
+		"less than boots have":                 {lower, 0.91, measured(0.012), 0, fail, v1alpha1.ReasonBeyondLimit, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			metric := p99
+			if c.rule.MaxDecrease != "" {
+				metric = throughput
+			}
+			in := Input{Gate: against(c.rule), Rounds: 6, MaxRounds: 20}
+			for i := range 1 + c.others {
+				candidate, baseline := cell(metric, times(1)...), cell(metric, reference[:6]...)
+				if i == 0 {
+					candidate = cell(metric, times(c.factor)...)
+				}
+				for _, side := range []*Cell{&candidate, &baseline} {
+					side.Variant, side.Stream = strings.Repeat("v", i+1), metric == throughput
+				}
+				rounds, _ := cell(metric, reference...).Observations(metric)
+				baseline.References = map[v1alpha1.Metric]Reference{metric: {Rounds: rounds, Between: c.between}}
+				in.Candidate, in.Baseline = append(in.Candidate, candidate), append(in.Baseline, baseline)
+			}
+			j, err := Judge(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := j.Rules[0].Comparisons[0]
+			if got.Outcome != c.want || got.Reason != c.reason || j.MoreRoundsMayDecide != c.more || !strings.Contains(got.String(), c.text) {
+				t.Errorf("%s %s, more %v, %s", got.Outcome, got.Reason, j.MoreRoundsMayDecide, got)
+			}
+		})
+	}
+}
