@@ -118,7 +118,7 @@ var _ = Describe("The log", func() {
 		}
 		Expect(len(taints)).To(BeNumerically(">=", 2))
 		Expect(taints[len(taints)-2:]).To(Equal([]string{
-			g.Name + ":  > NoSchedule Unverified IdentityChanged", g.Name + ": NoSchedule >  Verified Passed"}))
+			g.Name + ":  > NoSchedule Unverified IdentityChanged", g.Name + ": NoSchedule >  Verified Provisional"}))
 		Expect(messages[len(messages)-2]).To(Equal(`it was booted; Kernel was "6.1.0" and is "6.2.0"`))
 
 		By("following the states of the node, and the benchmark between them")

@@ -468,7 +468,7 @@ var _ = Describe("A matrix", func() {
 		w.Kubelet.Auto(ctx)
 		w.Kubelet.Agents(slower("x-p2-"))
 		w.Start()
-		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).Rule(under("6us")).Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(7).Rule(under("6us")).Star(w.Namespace+"-1"))
 		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")
 		By("a pair that fails, before all are measured")
 		Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(

@@ -324,7 +324,7 @@ var _ = Describe("The Machine Config Operator, simulated,", func() {
 			s.Template.Spec.Workload.Duration.Duration = 2 * time.Minute
 		}))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
-			HavePrefix("False TemplateTooLong: spec.template: "), ContainSubstring("its runs take 10m"), ContainSubstring("Degraded")))
+			HavePrefix("False TemplateTooLong: spec.template: "), ContainSubstring("its runs take 12m"), ContainSubstring("Degraded")))
 		Consistently(func() string { return w.Says(ctx, w.A) }, "1s").Should(Equal(": - - -"))
 		Edit(ctx, g, func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Workload.Duration.Duration = time.Second })
 		w.Expect(ctx, w.A, isVerified)
