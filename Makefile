@@ -245,7 +245,7 @@ build-installer: ## Write bin/install.yaml, all in one file, for IMG and BENCH_I
 .PHONY: release
 release: export GOFLAGS := # A release depends only on the commit.
 release: ## Build all that a release publishes into dist/, for VERSION=vX.Y.Z; KEY names a private key of cosign to sign with.
-	go run ./hack/release -version '$(VERSION)' $(if $(KEY),-key '$(KEY)') $(if $(KEYLESS),-keyless)
+	hack/release/release.sh '$(VERSION)' '$(if $(KEYLESS),keyless,$(KEY))'
 
 .PHONY: publish
 publish: ## In the release workflow: push the images in dist/, sign them, and create the release VERSION on GitHub.

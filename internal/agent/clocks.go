@@ -10,7 +10,7 @@ import (
 
 // clocks are readings of the machine's clocks at one moment, in ns and ticks.
 type clocks struct {
-	raw, monotonic, wall, ticks int64
+	raw, monotonic, wall, boot, ticks int64
 }
 
 // apart is how long a reading of all clocks should take, in ns, and readings how often it is tried: the agent may lose its CPU
@@ -23,7 +23,9 @@ func readClocks() clocks {
 	fastest := int64(-1)
 	for range readings {
 		begin := nanoseconds(unix.CLOCK_MONOTONIC_RAW)
-		now := clocks{ticks: ticks(), monotonic: nanoseconds(unix.CLOCK_MONOTONIC), wall: nanoseconds(unix.CLOCK_REALTIME)}
+		now := clocks{
+			ticks: ticks(), monotonic: nanoseconds(unix.CLOCK_MONOTONIC), wall: nanoseconds(unix.CLOCK_REALTIME), boot: nanoseconds(unix.CLOCK_BOOTTIME),
+		}
 		took := nanoseconds(unix.CLOCK_MONOTONIC_RAW) - begin
 		if now.raw = begin + took/2; fastest < 0 || took < fastest {
 			best, fastest = now, took

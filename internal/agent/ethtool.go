@@ -213,41 +213,24 @@ func firmwareVariant(driver, firmware string) string {
 // the two by itself.
 var datapathPrefixes = []string{"ctpio_", "exp_"}
 
-// datapathNames returns the names of an interface's statistics, with an empty string for each that is not about the datapath.
-func datapathNames(iface string) []string {
-	e, err := openEthtool(iface)
-	if err != nil {
-		return nil
-	}
-	defer e.close()
-	return onlyDatapath(e.names(setStatistics))
+// ofDatapath reports whether a statistic is about the datapath, by its name.
+func ofDatapath(name string) bool {
+	return slices.ContainsFunc(datapathPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// onlyDatapath empties the other names, so that the positions stay; it returns nil if no name is about the datapath.
-func onlyDatapath(names []string) []string {
-	found := false
-	for i, name := range names {
-		if slices.ContainsFunc(datapathPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-			found = true
-		} else {
-			names[i] = ""
-		}
-	}
-	if !found {
-		return nil
-	}
-	return names
-}
-
-// datapath reads the statistics with these names. The keys of the result are the names after nic.; it is empty if they cannot
+// datapath reads an interface's statistics of the datapath, by their names after nic.; it is empty if there are none, or if they cannot
 // be read.
-func datapath(iface string, names []string) map[string]int64 {
+func datapath(iface string) map[string]int64 {
 	all := map[string]int64{}
 	e, err := openEthtool(iface)
 	if err != nil {
 		return all
 	}
 	defer e.close()
+	names := e.names(setStatistics)
+	if !slices.ContainsFunc(names, ofDatapath) {
+		return all
+	}
 	// ethtool_stats: the command, the number of statistics, and 64 bits for each. The kernel fills in as many as the driver
 	// has now, which may be more than the number of names.
 	words := e.askWords(2+2*maxNames, unix.ETHTOOL_GSTATS, uint32(len(names)))
@@ -255,7 +238,7 @@ func datapath(iface string, names []string) map[string]int64 {
 		return all
 	}
 	for i, name := range names {
-		if name != "" {
+		if ofDatapath(name) {
 			all["nic."+name] = int64(uint64(words[2+2*i]) | uint64(words[3+2*i])<<32)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -307,20 +306,10 @@ func version() string {
 	return info.Main.Version
 }
 
-// bootedAt returns when the kernel booted, in ns since 1970; 0 if unknown. It takes several readings and uses the shortest,
-// in which the process was not preempted between its two clocks.
+// bootedAt returns when the kernel booted, in ns since 1970; 0 if unknown.
 func bootedAt() int64 {
-	var booted int64
-	shortest := int64(math.MaxInt64)
-	for range 5 {
-		var before, boot, after unix.Timespec
-		if unix.ClockGettime(unix.CLOCK_REALTIME, &before) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil ||
-			unix.ClockGettime(unix.CLOCK_REALTIME, &after) != nil {
-			return 0
-		}
-		if took := after.Nano() - before.Nano(); took >= 0 && took < shortest {
-			shortest, booted = took, before.Nano()-boot.Nano()
-		}
+	if now := readClocks(); now.wall > 0 && now.boot > 0 {
+		return now.wall - now.boot
 	}
-	return booted
+	return 0
 }

@@ -55,8 +55,8 @@ func (h host) watch(cpu int, iface string) *watch {
 	if w.limited = limited; version != "1" {
 		w.pressed, _ = cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), "")
 	}
-	if names := datapathNames(iface); names != nil {
-		w.datapath = func() map[string]int64 { return datapath(iface, names) }
+	if len(datapath(iface)) > 0 {
+		w.datapath = func() map[string]int64 { return datapath(iface) }
 	}
 	return w
 }

@@ -19,143 +19,106 @@ const snapLength = 176
 //
 // It reads packets from the IP header on, as a packet socket of type SOCK_DGRAM receives them.
 func (t Traffic) filter() []unix.SockFilter {
-	a := assembler{labels: map[string]int{}}
-	version, length, protocol := uint32(4<<4), 4, uint32(9)
-	sourceAt, targetAt := uint32(12), uint32(16)
+	version, length, sourceAt := uint32(4<<4), 4, uint32(12)
 	groupMask, group := uint32(0xf0000000), uint32(0xe0000000)
 	if t.Server.Is6() {
-		version, length, protocol = 6<<4, 16, 6
-		sourceAt, targetAt = 8, 24
+		version, length, sourceAt = 6<<4, 16, 8
 		groupMask, group = 0xff000000, 0xff000000
 	}
-	a.load(unix.BPF_B, 0)
-	a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf0)
-	a.unless(unix.BPF_JEQ, version, "drop")
-
+	targetAt := sourceAt + uint32(length)
 	server, client := t.Server.AsSlice()[:length], t.Client.AsSlice()[:length]
-	a.address(sourceAt, client, "from another")
-	a.address(targetAt, server, "to another")
-	a.jump("in")
-	a.label("to another")
-	a.ifGroup(t, targetAt, groupMask, group)
-	a.label("in")
-	a.ports(t, protocol, 2)
-
-	a.label("from another")
-	a.address(sourceAt, server, "drop")
-	a.address(targetAt, client, "from server to another")
-	a.jump("out")
-	a.label("from server to another")
-	a.ifGroup(t, targetAt, groupMask, group)
-	a.label("out")
-	a.ports(t, protocol, 0)
-
-	a.label("drop")
-	a.op(unix.BPF_RET|unix.BPF_K, 0)
-	a.label("accept")
-	a.op(unix.BPF_RET|unix.BPF_K, snapLength)
-	return a.program()
+	var program []unix.SockFilter
+	for _, way := range []struct {
+		source, target []byte
+		// serverPort is where the server's port is in the transport header.
+		serverPort uint32
+	}{{client, server, 2}, {server, client, 0}} {
+		var b, target block
+		b.load(unix.BPF_B, 0)
+		b.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf0)
+		b.need(version)
+		b.address(sourceAt, way.source)
+		target.address(targetAt, way.target)
+		if t.Protocol == v1alpha1.ProtocolMulticast {
+			b.load(unix.BPF_W, targetAt)
+			b.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, groupMask)
+			b.jump(unix.BPF_JEQ, group, uint8(len(target)), 0)
+		}
+		b = append(b, target...)
+		b.ports(t, way.serverPort)
+		program = append(program, b.closed()...)
+	}
+	return append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K})
 }
 
-// assembler writes a classic BPF program, with labels instead of distances.
-type assembler struct {
-	code []instruction
-	// labels maps labels to the instructions that they name.
-	labels map[string]int
-}
+// block is a part of a program that accepts a packet, or else continues with the part after it.
+type block []unix.SockFilter
 
-// instruction jumps to yes or to no, or continues if these are empty.
-type instruction struct {
-	code    uint16
-	k       uint32
-	yes, no string
-}
+// beyond is the distance of a jump to the end of a block until closed replaces it.
+const beyond = 0xff
 
-func (a *assembler) op(code uint16, k uint32) {
-	a.code = append(a.code, instruction{code: code, k: k})
-}
+func (b *block) op(code uint16, k uint32) { *b = append(*b, unix.SockFilter{Code: code, K: k}) }
 
 // load reads a number from the packet.
-func (a *assembler) load(size uint16, at uint32) { a.op(unix.BPF_LD|unix.BPF_ABS|size, at) }
+func (b *block) load(size uint16, at uint32) { b.op(unix.BPF_LD|unix.BPF_ABS|size, at) }
 
-// when jumps if a comparison with the number that was loaded holds, unless jumps if it does not.
-func (a *assembler) when(comparison uint16, k uint32, label string) {
-	a.code = append(a.code, instruction{code: unix.BPF_JMP | unix.BPF_K | comparison, k: k, yes: label})
+// jump skips instructions: yes if a comparison with the number that was loaded holds, otherwise no.
+func (b *block) jump(comparison uint16, k uint32, yes, no uint8) {
+	*b = append(*b, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | comparison, K: k, Jt: yes, Jf: no})
 }
 
-func (a *assembler) unless(comparison uint16, k uint32, label string) {
-	a.code = append(a.code, instruction{code: unix.BPF_JMP | unix.BPF_K | comparison, k: k, no: label})
+// need leaves the block unless the number that was loaded is k.
+func (b *block) need(k uint32) { b.jump(unix.BPF_JEQ, k, 0, beyond) }
+
+// accept accepts the packet if a comparison holds.
+func (b *block) accept(comparison uint16, k uint32) {
+	b.jump(comparison, k, 0, 1)
+	b.op(unix.BPF_RET|unix.BPF_K, snapLength)
 }
 
-func (a *assembler) jump(label string) {
-	a.code = append(a.code, instruction{code: unix.BPF_JMP | unix.BPF_JA, yes: label})
-}
-
-func (a *assembler) label(name string) { a.labels[name] = len(a.code) }
-
-// address jumps elsewhere unless the packet has an address.
-func (a *assembler) address(at uint32, address []byte, elsewhere string) {
+// address leaves the block unless the packet has an address.
+func (b *block) address(at uint32, address []byte) {
 	for i := 0; i < len(address); i += 4 {
-		a.load(unix.BPF_W, at+uint32(i))
-		a.unless(unix.BPF_JEQ, binary.BigEndian.Uint32(address[i:]), elsewhere)
+		b.load(unix.BPF_W, at+uint32(i))
+		b.need(binary.BigEndian.Uint32(address[i:]))
 	}
-}
-
-// ifGroup drops the packet unless it goes to a multicast group and the traffic is multicast.
-func (a *assembler) ifGroup(t Traffic, targetAt, mask, group uint32) {
-	if t.Protocol != v1alpha1.ProtocolMulticast {
-		a.jump("drop")
-		return
-	}
-	a.load(unix.BPF_W, targetAt)
-	a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, mask)
-	a.unless(unix.BPF_JEQ, group, "drop")
 }
 
 // ports accepts a packet of the protocol, unless the server's port, at an offset in the transport header, is the excepted
 // port.
-func (a *assembler) ports(t Traffic, protocolAt, portAt uint32) {
-	a.load(unix.BPF_B, protocolAt)
+func (b *block) ports(t Traffic, portAt uint32) {
 	if t.Server.Is6() {
+		b.load(unix.BPF_B, 6)
 		for _, header := range []uint32{ipv6HopByHop, ipv6Routing, ipv6Fragment, ipv6Options} {
-			a.when(unix.BPF_JEQ, header, "accept")
+			b.accept(unix.BPF_JEQ, header)
 		}
-	}
-	a.unless(unix.BPF_JEQ, uint32(t.transport()), "drop")
-	if t.ExceptPort == 0 {
-		a.jump("accept")
-		return
-	}
-	if t.Server.Is6() {
-		a.load(unix.BPF_H, ipv6Header+portAt)
 	} else {
-		a.load(unix.BPF_H, 6)
-		a.when(unix.BPF_JSET, ipv4FragmentOffset, "accept")
-		// Load the length of the IP header into X.
-		a.op(unix.BPF_LDX|unix.BPF_MSH|unix.BPF_B, 0)
-		a.op(unix.BPF_LD|unix.BPF_IND|unix.BPF_H, portAt)
+		b.load(unix.BPF_B, 9)
 	}
-	a.when(unix.BPF_JEQ, uint32(t.ExceptPort), "drop")
-	a.jump("accept")
+	b.need(uint32(t.transport()))
+	if t.ExceptPort > 0 {
+		if t.Server.Is6() {
+			b.load(unix.BPF_H, ipv6Header+portAt)
+		} else {
+			b.load(unix.BPF_H, 6)
+			b.accept(unix.BPF_JSET, ipv4FragmentOffset)
+			// Load the length of the IP header into X.
+			b.op(unix.BPF_LDX|unix.BPF_MSH|unix.BPF_B, 0)
+			b.op(unix.BPF_LD|unix.BPF_IND|unix.BPF_H, portAt)
+		}
+		b.jump(unix.BPF_JEQ, uint32(t.ExceptPort), beyond, 0)
+	}
+	b.op(unix.BPF_RET|unix.BPF_K, snapLength)
 }
 
-// program replaces the labels with distances.
-func (a *assembler) program() []unix.SockFilter {
-	program := make([]unix.SockFilter, 0, len(a.code))
-	for i, in := range a.code {
-		distance := func(label string) int {
-			if label == "" {
-				return 0
+// closed returns the instructions with the distances to their end.
+func (b block) closed() block {
+	for i := range b {
+		for _, distance := range []*uint8{&b[i].Jt, &b[i].Jf} {
+			if *distance == beyond {
+				*distance = uint8(len(b) - i - 1)
 			}
-			return a.labels[label] - i - 1
 		}
-		f := unix.SockFilter{Code: in.code, K: in.k}
-		if in.code == unix.BPF_JMP|unix.BPF_JA {
-			f.K = uint32(distance(in.yes))
-		} else {
-			f.Jt, f.Jf = uint8(distance(in.yes)), uint8(distance(in.no))
-		}
-		program = append(program, f)
 	}
-	return program
+	return b
 }

@@ -1,6 +1,7 @@
 package sfntstream
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -16,45 +17,20 @@ type sample struct {
 	intended, actual, rtt int64
 }
 
-// parseSample reads three times in seconds, with a tab between them.
+// parseSample reads three times in seconds, with a tab between them. They have at most five digits of seconds, which the tool's counters
+// never exceed, and nine decimals.
 func parseSample(line []byte) (s sample, ok bool) {
 	for i, t := range []*int64{&s.intended, &s.actual, &s.rtt} {
 		if i > 0 {
-			if len(line) == 0 || line[0] != '\t' {
+			if line, ok = bytes.CutPrefix(line, []byte("\t")); !ok {
 				return sample{}, false
 			}
-			line = line[1:]
 		}
-		if *t, line, ok = cutSeconds(line); !ok {
+		if *t, line, ok = tool.CutNumber(line, 5, 9); !ok {
 			return sample{}, false
 		}
 	}
 	return s, len(line) == 0
-}
-
-// cutSeconds reads a time of at most five digits of seconds, which the tool's counters never exceed, and nine decimals,
-// and returns nanoseconds. A file has millions of times, so it makes no strings.
-func cutSeconds(line []byte) (ns int64, rest []byte, ok bool) {
-	const decimals = 9
-	point := 0
-	for point < len(line) && line[point]-'0' <= 9 {
-		ns = ns*10 + int64(line[point]-'0')
-		point++
-		if point > 5 {
-			return 0, nil, false
-		}
-	}
-	end := point + 1 + decimals
-	if point == 0 || end > len(line) || line[point] != '.' {
-		return 0, nil, false
-	}
-	for _, c := range line[point+1 : end] {
-		if c-'0' > 9 {
-			return 0, nil, false
-		}
-		ns = ns*10 + int64(c-'0')
-	}
-	return ns, line[end:], true
 }
 
 // window passes on the samples of the measuring time and keeps the values needed to check all samples and to count the

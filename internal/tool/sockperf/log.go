@@ -2,9 +2,10 @@ package sockperf
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
+
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // row is a row of the full log: the times at which a message was sent and answered, in nanoseconds since the tool's
@@ -96,76 +97,29 @@ func (l *log) read(lines []byte) error {
 // nanosecond. The fourth column has three decimals and repeats the round trip, whole (as the tool is configured) or
 // half. It is checked against the difference.
 func parseRow(lines []byte) (index int64, r row, length int) {
-	index, at := number(lines, 0, 0)
-	r.sent, at = number(lines, comma(lines, at), 9)
-	r.answered, at = number(lines, comma(lines, at), 9)
-	latency, at := number(lines, comma(lines, at), 3)
+	var latency int64
+	rest := lines
+	for i, field := range []struct {
+		of       *int64
+		decimals int
+	}{{&index, 0}, {&r.sent, 9}, {&r.answered, 9}, {&latency, 3}} {
+		ok := true
+		if i > 0 {
+			rest, ok = bytes.CutPrefix(rest, []byte(", "))
+		}
+		if ok {
+			*field.of, rest, ok = tool.CutNumber(rest, 9, field.decimals)
+		}
+		if !ok {
+			return 0, row{}, 0
+		}
+	}
 	rtt := r.answered - r.sent
-	if at < 0 || at == len(lines) || lines[at] != '\n' || !near(latency, rtt) && !near(latency, rtt/2) {
+	if len(rest) == 0 || rest[0] != '\n' || !near(latency, rtt) && !near(latency, rtt/2) {
 		return 0, row{}, 0
 	}
-	return index, r, at + 1
+	return index, r, len(lines) - len(rest) + 1
 }
 
 // near allows for the rounding of floats in the tool.
 func near(a, b int64) bool { return a-b >= -2 && a-b <= 2 }
-
-// nowhere is the position after something that was not found; parsing from there finds nothing.
-const nowhere = -1
-
-// comma returns the position after the comma and space at this position.
-func comma(b []byte, at int) int {
-	if at < 0 || at+1 >= len(b) || b[at] != ',' || b[at+1] != ' ' {
-		return nowhere
-	}
-	return at + 2
-}
-
-// number reads a number of at most nine digits and then this many decimals. It returns the number as an integer in
-// units of the last decimal, and the position after it. A log has millions of numbers, so it looks at each byte once.
-func number(b []byte, at, decimals int) (n int64, behind int) {
-	if at < 0 {
-		return 0, nowhere
-	}
-	first := at
-	for at < len(b) && b[at]-'0' <= 9 {
-		n = n*10 + int64(b[at]-'0')
-		at++
-	}
-	if at == first || at > first+9 {
-		return 0, nowhere
-	}
-	if decimals == 0 {
-		return n, at
-	}
-	if at+decimals >= len(b) || b[at] != '.' {
-		return 0, nowhere
-	}
-	fraction := b[at+1 : at+1+decimals]
-	if len(fraction) > 8 {
-		eight, ok := eightDigits(fraction)
-		if !ok {
-			return 0, nowhere
-		}
-		n, fraction = n*100_000_000+eight, fraction[8:]
-	}
-	for _, c := range fraction {
-		if c-'0' > 9 {
-			return 0, nowhere
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, at + 1 + decimals
-}
-
-// eightDigits reads eight digits at once, because most of a log consists of digits of nanoseconds: the lowest byte of
-// the word is the first digit, and neighbours are combined three times, into numbers of two, four and eight digits.
-func eightDigits(b []byte) (n int64, ok bool) {
-	v := binary.LittleEndian.Uint64(b) ^ 0x3030303030303030
-	if (v|(v+0x0606060606060606))&0xf0f0f0f0f0f0f0f0 != 0 {
-		return 0, false // one of the bytes is more than 9
-	}
-	v = (v*10 + v>>8) & 0x00ff00ff00ff00ff
-	v = (v*100 + v>>16) & 0x0000ffff0000ffff
-	return int64(v*10_000+v>>32) & 0xffffffff, true
-}

@@ -4,6 +4,9 @@
 //	go run ./test/cmd/images [-out DIR] [manager] [bench] [pause] [labcomponents]
 //
 // Without names it builds all of them. SFNETTEST_BIN names a folder with prebuilt sfnt tools for the bench image.
+//
+// With -release VERSION, it builds the images of the manager and of the benchmarks for all architectures of a release instead, one
+// OCI archive each, and prints the name and the digest of each.
 package main
 
 import (
@@ -13,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
@@ -39,8 +43,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.OutDir, "out", o.OutDir, "folder for the archives")
+	version := flags.String("release", "", "version of the release to build")
+	registry := flags.String("registry", "", "registry of the images of a release")
+	revision := flags.String("revision", "", "commit of the release")
+	source := flags.String("source", "", "address of the repository")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w (usage: images [-out DIR] %v)", err, images.Names())
+	}
+	if *version != "" {
+		o.Release = true
+		o.Labels = map[string]string{
+			"org.opencontainers.image.source": *source, "org.opencontainers.image.version": *version, "org.opencontainers.image.revision": *revision,
+		}
+		return release(ctx, o, *registry, stdout)
 	}
 	names := flags.Args()
 	if len(names) == 0 {
@@ -57,6 +72,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		fmt.Fprintf(stderr, "%s %s, %.1f MB\n", image.Ref, image.ID, float64(info.Size())/1e6)
 		fmt.Fprintln(stdout, image.Path)
+	}
+	return nil
+}
+
+// release builds the images of a release into the folder of the options.
+func release(ctx context.Context, o images.Options, registry string, stdout io.Writer) error {
+	version := o.Labels["org.opencontainers.image.version"]
+	for _, image := range []struct{ recipe, name string }{{"manager", "tailgate"}, {"bench", "tailgate-bench"}} {
+		path := filepath.Join(o.OutDir, image.name+".oci.tar")
+		digest, err := images.Release(ctx, o, image.recipe, registry+"/"+image.name+":"+version, path, "amd64", "arm64")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, image.name, digest)
 	}
 	return nil
 }
