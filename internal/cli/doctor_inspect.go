@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -92,7 +93,7 @@ func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Nod
 	cpus := 1
 	whole := i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU, CPUs: cpus}, "")
 	// A kubelet that gives only whole cores says how many CPUs a core has.
-	if core := whole.Trouble.WholeCore(); core > cpus {
+	if core := doctor.WholeCore(whole.Trouble); core > cpus {
 		cpus = core
 		whole = i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU, CPUs: cpus}, "")
 	}
@@ -134,7 +135,7 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, re
 		err = i.api.Create(ctx, pod)
 	}
 	if err != nil {
-		l.Trouble = &doctor.Trouble{Kind: doctor.TroubleRefused, Said: oneLine(err)}
+		l.Trouble = &pods.Trouble{Outcome: v1alpha1.OutcomePodRefused, Said: oneLine(err)}
 		return l
 	}
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
@@ -147,7 +148,7 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, re
 	if l.Trouble == nil {
 		inspection, err := i.read(ctx, client.ObjectKeyFromObject(pod))
 		if err != nil {
-			l.Trouble = &doctor.Trouble{Kind: doctor.TroubleAgent, Said: oneLine(err)}
+			l.Trouble = &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: oneLine(err)}
 		} else {
 			l.Inspection = &inspection
 		}
@@ -157,17 +158,17 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, re
 }
 
 // await waits until a pod succeeds, and returns the trouble that prevents this; nil if it succeeded.
-func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble {
+func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *pods.Trouble {
 	var since, looked time.Time
 	var warnings []corev1.Event
 	last := "its state is unknown"
 	for {
 		if !pause(ctx, inspectPoll) {
-			return &doctor.Trouble{Kind: doctor.TroubleTimeout, Said: last}
+			return &pods.Trouble{Outcome: v1alpha1.OutcomeStartTimeout, Said: last}
 		}
 		switch err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
 		case apierrors.IsNotFound(err):
-			return &doctor.Trouble{Kind: doctor.TroubleAgent, Said: "another client deleted the pod"}
+			return &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: "another client deleted the pod"}
 		case err != nil:
 			last = oneLine(err)
 			continue
@@ -186,7 +187,7 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble
 		case since.IsZero():
 			since = time.Now()
 		}
-		if t != nil && (!t.Passing || time.Since(since) > passingGrace) {
+		if t != nil && (!doctor.Passing(t) || time.Since(since) > passingGrace) {
 			return t
 		}
 	}

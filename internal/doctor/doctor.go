@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -188,7 +189,7 @@ type Look struct {
 	Network string
 	// Inspection is nil if there is a Trouble, and vice versa.
 	Inspection *result.Inspection
-	Trouble    *Trouble
+	Trouble    *pods.Trouble
 	// ImageID is the ID that the node's container runtime reports for the image.
 	ImageID string
 	// NetworkStatus is the pod's annotation network-status; empty if the pod has no such annotation.
