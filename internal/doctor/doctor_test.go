@@ -209,6 +209,12 @@ func network(change func(*Network)) func(*Observed) {
 	return func(o *Observed) { change(&o.Networks[0]) }
 }
 
+func connection(network string, trouble *pods.Trouble, reach *result.Reach) func(*Observed) {
+	return func(o *Observed) {
+		o.Connections = []Connection{{Network: network, Client: "b", Server: "a", Trouble: trouble, Reach: reach}}
+	}
+}
+
 func config(text string) func(*Observed) { return network(func(n *Network) { n.Config = text }) }
 
 // shared lets the pod use all CPUs, as a kubelet without CPU manager does.
@@ -233,6 +239,14 @@ func TestChecks(t *testing.T) {
 		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Established = false }}, true, "definitions", "", Error, "latencygates"},
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
+
+		{"no pair of nodes", nil, true, "connection", podNetwork, "", ""},
+		{"nodes that reach each other", changes{connection(sfVF.Name, nil, &result.Reach{})}, true, "connection", sfVF.Name, Good, "1 pairs"},
+		{"two subnets", changes{connection(sfVF.Name, nil, &result.Reach{Route: "would leave by eth0"})}, true, "connection", sfVF.Name, Error, "no way: b to a: would leave by eth0"},
+		{"a port that is blocked", changes{connection("", nil, &result.Reach{Data: "i/o timeout"})}, true, "connection", podNetwork, Error, "data port: b to a: i/o timeout"},
+		{"an older image", changes{connection("", nil, nil)}, true, "connection", podNetwork, Unknown, "older than this check"},
+		{"a server that does not start", changes{connection("", &pods.Trouble{Said: "no room"}, nil)}, true, "connection", podNetwork, Unknown, "b to a: no room"},
+		{"a network of the operator", changes{network(func(n *Network) { n.Found, n.Made = false, true })}, true, "network", sfVF.Name, Good, "the operator creates it"},
 
 		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Warning, "does not have the kind"},
 		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Error, "does not have the kind"},

@@ -140,9 +140,8 @@ func freeCPUs(o Observed, n Node) []Line {
 	if why := o.Unseen["pods"]; why != "" {
 		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	}
-	allocatable := n.Node.Status.Allocatable.Cpu().MilliValue()
-	free := max(allocatable-n.Requested()[corev1.ResourceCPU], 0) / 1000
-	found := fmt.Sprintf("%d of %d whole CPUs%s", free, allocatable/1000, perNUMANode(n))
+	free := n.FreeCPUs()
+	found := fmt.Sprintf("%d of %d whole CPUs%s", free, n.Node.Status.Allocatable.Cpu().MilliValue()/1000, perNUMANode(n))
 	l := n.look(KindCPU, "")
 	switch {
 	case free == 0 || l != nil && lacksCPU(l.Trouble):
@@ -153,6 +152,11 @@ func freeCPUs(o Observed, n Node) []Line {
 			"free a second one, and set spec.placement.cpus: 2"}.warn(check, "", "%s", found)
 	}
 	return good(check, "", "%s", found)
+}
+
+// FreeCPUs returns the number of whole CPUs that no pod of the node requests.
+func (n Node) FreeCPUs() int64 {
+	return max(n.Node.Status.Allocatable.Cpu().MilliValue()-n.Requested()[corev1.ResourceCPU], 0) / 1000
 }
 
 // perNUMANode returns the free CPUs of each NUMA node: from the agents of topology-aware scheduling, or else from the CPUs of

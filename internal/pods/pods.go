@@ -181,18 +181,27 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 
 // adopt gives a pod what a benchmark asks for its pods with these roles.
 func adopt(pod *corev1.Pod, b *v1alpha1.LatencyBenchmark, roles ...string) {
-	if t := b.Spec.Pods.DeepCopy(); t != nil {
+	if t := b.Spec.Pods; t != nil {
 		maps.Copy(pod.Annotations, t.Annotations)
 		if t.RuntimeClassName != "" {
 			pod.Spec.RuntimeClassName = &t.RuntimeClassName
 		}
 		pod.Spec.PriorityClassName = t.PriorityClassName
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, t.Tolerations...)
+	}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, Tolerations(b, roles...)...)
+}
+
+// Tolerations returns the tolerations of a benchmark's pods with these roles.
+func Tolerations(b *v1alpha1.LatencyBenchmark, roles ...string) []corev1.Toleration {
+	var all []corev1.Toleration
+	if t := b.Spec.Pods.DeepCopy(); t != nil {
+		all = t.Tolerations
 	}
 	for _, role := range roles {
 		placement := b.Spec.Placement.Of(role)
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, placement.DeepCopy().Tolerations...)
+		all = append(all, placement.DeepCopy().Tolerations...)
 	}
+	return all
 }
 
 // toolFolder is where the pod has the files of Endpoint.ToolImage. With toolPath, the agent finds its programs, wherever they are
