@@ -1,7 +1,8 @@
 // Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
 // in the environment. "agent hold" sleeps in the hold pods of gates until a signal stops it. "agent verified" is the probe of hold
 // pods on verified nodes: it fails if the node runs another boot or kernel than the one that was verified. "agent unverified" is
-// the probe of all other hold pods: it fails. "agent inspect" inspects the node for kubectl tailgate doctor. "agent bare" is one end of
+// the probe of all other hold pods: it fails. "agent inspect" inspects the node for kubectl tailgate doctor, and "agent answer" lets
+// another one of its pods try the network between the two. "agent bare" is one end of
 // a benchmark between two hosts without Kubernetes.
 package main
 
@@ -27,7 +28,7 @@ import (
 const terminationLog = "/dev/termination-log"
 
 // verbs are all verbs of the agent.
-const verbs = "client|server|hold|verified|unverified|inspect|bare"
+const verbs = "client|server|hold|verified|unverified|inspect|answer|bare"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -55,7 +56,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case "unverified":
 		return errors.New("the latency of the node is not verified")
 	case "inspect":
-		return inspect(getenv, stdout)
+		inspection, err := inspector(getenv).Inspect(ctx)
+		if err != nil {
+			return err
+		}
+		return inspection.Write(stdout)
+	case "answer":
+		return inspector(getenv).Answer(ctx)
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:
 	default:
 		return fmt.Errorf("unknown verb %q: usage: agent %s", args[0], verbs)
@@ -89,14 +96,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	return a.Run(ctx)
 }
 
-// inspect writes the inspection of the node.
-func inspect(getenv func(string) string, stdout io.Writer) error {
-	inspector := agent.Inspector{
-		Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Interface: getenv(plan.EnvInterface), Environ: os.Environ(), Root: "/",
+// inspector returns what inspects the node from this pod.
+func inspector(getenv func(string) string) agent.Inspector {
+	return agent.Inspector{
+		Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Interface: getenv(plan.EnvInterface), Peer: getenv(plan.EnvPeer),
+		Environ: os.Environ(), Root: "/",
 	}
-	inspection, err := inspector.Inspect()
-	if err != nil {
-		return err
-	}
-	return inspection.Write(stdout)
 }

@@ -64,19 +64,19 @@ func decideActive(w *world) step {
 		if end.pod == nil || started(end.pod) {
 			continue
 		}
-		trouble := startTrouble(end.pod, w.events[end.pod.UID])
-		if trouble.reason == v1alpha1.OutcomeUnschedulable && w.unplugged != "" {
+		trouble := pods.StartTrouble(end.pod, w.events[end.pod.UID])
+		if trouble.Outcome == v1alpha1.OutcomeUnschedulable && w.unplugged != "" {
 			return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("the %s's pod cannot start: %s; the attempt does not count, and the operator waits for the device plugin", end.role, w.unplugged))
 		}
-		if trouble.final {
-			return conclude(trouble.reason, fmt.Sprintf("the %s's pod cannot start: %s", end.role, trouble.message))
+		if trouble.Final {
+			return conclude(trouble.Outcome, fmt.Sprintf("the %s's pod cannot start: %s", end.role, trouble.Message()))
 		}
 		if w.pendingFor(end.pod) > w.settings.StartTimeout {
-			return conclude(trouble.reason, fmt.Sprintf("the %s's pod did not start within %s: %s", end.role, w.settings.StartTimeout, trouble.message))
+			return conclude(trouble.Outcome, fmt.Sprintf("the %s's pod did not start within %s: %s", end.role, w.settings.StartTimeout, trouble.Message()))
 		}
-		if trouble.message != "" {
-			return step{kind: stepWatch, reason: trouble.reason, again: lookAgain,
-				message: fmt.Sprintf("the %s's pod does not start: %s", end.role, trouble.message)}
+		if trouble.Said != "" {
+			return step{kind: stepWatch, reason: trouble.Outcome, again: lookAgain,
+				message: fmt.Sprintf("the %s's pod does not start: %s", end.role, trouble.Message())}
 		}
 		if end.role == v1alpha1.RoleServer && w.client == nil && startsSoon(w) {
 			return startClient(w)
@@ -100,7 +100,7 @@ func measuring(w *world) time.Duration {
 	if !isRunning(w.client) {
 		return 0
 	}
-	return agentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now)
+	return pods.AgentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now)
 }
 
 // decideStore chooses the next step of an attempt whose result is verified and whose digests are in the status. A ConfigMap with
@@ -154,7 +154,7 @@ func startsSoon(w *world) bool {
 // startClient creates the client's pod once the server's address is known. The server need not listen yet: the client's
 // agent tries until it does.
 func startClient(w *world) step {
-	if terminated(w.server) != nil {
+	if pods.Terminated(w.server) != nil {
 		// The status of its pod will soon say how it ended. A client would find no server.
 		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
 	}
@@ -225,7 +225,8 @@ func failure(w *world) (reason, message string) {
 		if !hasFailed(end.pod) {
 			continue
 		}
-		r, m := podFailure(end.pod)
+		trouble := pods.FailureOf(end.pod)
+		r, m := trouble.Outcome, trouble.Message()
 		if r != v1alpha1.OutcomePeerUnreachable {
 			return r, m
 		}

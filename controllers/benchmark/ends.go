@@ -10,6 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // lostPod returns the role whose pod existed and does not exist any more.
@@ -32,18 +33,18 @@ func endedWell(p *corev1.Pod) bool {
 	if p == nil || hasFailed(p) {
 		return false
 	}
-	end := terminated(p)
+	end := pods.Terminated(p)
 	return p.Status.Phase == corev1.PodSucceeded || end != nil && end.ExitCode == 0
 }
 
 // started reports whether a pod's container runs, or has ended.
 func started(p *corev1.Pod) bool {
-	return terminated(p) != nil || isRunning(p)
+	return pods.Terminated(p) != nil || isRunning(p)
 }
 
 // isRunning reports whether a pod's container runs.
 func isRunning(p *corev1.Pod) bool {
-	c := agentOf(p)
+	c := pods.AgentOf(p)
 	return c != nil && c.State.Running != nil
 }
 
@@ -51,7 +52,7 @@ func isRunning(p *corev1.Pod) bool {
 // container ended starts it again, whatever the pod's restartPolicy is; a kubelet that finds a container without its sandbox lets
 // the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
 func isLost(p *corev1.Pod) bool {
-	c := agentOf(p)
+	c := pods.AgentOf(p)
 	if c == nil {
 		return false
 	}
@@ -67,27 +68,15 @@ func startedAgain(p *corev1.Pod) bool {
 	if p == nil {
 		return false
 	}
-	c := agentOf(p)
+	c := pods.AgentOf(p)
 	return c != nil && (c.RestartCount > 0 || c.LastTerminationState.Terminated != nil)
 }
 
-// terminated returns how a pod's container ended; nil while it has not.
-func terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
-	if c := agentOf(p); c != nil {
-		return c.State.Terminated
-	}
-	return nil
-}
+// maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
+const maxSaid = 400
 
-// agentOf returns the status of a pod's only container; nil before the kubelet has reported it.
-func agentOf(p *corev1.Pod) *corev1.ContainerStatus {
-	for i := range p.Status.ContainerStatuses {
-		if c := &p.Status.ContainerStatuses[i]; c.Name == pods.Container {
-			return c
-		}
-	}
-	return nil
-}
+// oneLine shortens a foreign message to one line of at most maxSaid bytes.
+func oneLine(s string) string { return text.OneLine(s, maxSaid) }
 
 // hasEnded reports whether a pod exists and has ended, successfully or not.
 func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }

@@ -110,7 +110,7 @@ func TestStartTrouble(t *testing.T) {
 		},
 		"a device that is still being reset": {
 			events: []corev1.Event{event("FailedCreatePodSandBox", `error adding container to network "sf-vf": pci address 0000:3b:02.0 is already allocated`)},
-			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"already allocated", "spec.network", "of b"},
+			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"already allocated", "on b", "restart the node's container runtime"},
 		},
 		"a network that Multus does not find": {
 			events: []corev1.Event{event("NoNetworkFound", "cannot find a network-attachment-definition (sf-vf) in namespace (perf)")},
@@ -136,16 +136,16 @@ func TestStartTrouble(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := startTrouble(makePod(makeWorld().benchmark, v1alpha1.RoleServer, c.pod...), c.events)
-			if got.reason != c.want || (got.message == "") != (c.wantMessage == nil && c.want == v1alpha1.OutcomeStartTimeout) {
-				t.Errorf("got %s (%q), want %s", got.reason, got.message, c.want)
+			got := pods.StartTrouble(makePod(makeWorld().benchmark, v1alpha1.RoleServer, c.pod...), c.events)
+			if got.Outcome != c.want || (got.Message() == "") != (c.wantMessage == nil && c.want == v1alpha1.OutcomeStartTimeout) {
+				t.Errorf("got %s (%q), want %s", got.Outcome, got.Message(), c.want)
 			}
-			if got.final != c.wantFinal {
-				t.Errorf("final: %t", got.final)
+			if got.Final != c.wantFinal {
+				t.Errorf("final: %t", got.Final)
 			}
 			for _, part := range c.wantMessage {
-				if !strings.Contains(got.message, part) {
-					t.Errorf("message %q does not say %q", got.message, part)
+				if !strings.Contains(got.Message(), part) {
+					t.Errorf("message %q does not say %q", got.Message(), part)
 				}
 			}
 		})
@@ -263,7 +263,8 @@ func TestPodFailure(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			reason, message := podFailure(makePod(makeWorld().benchmark, v1alpha1.RoleServer, c.pod...))
+			trouble := pods.FailureOf(makePod(makeWorld().benchmark, v1alpha1.RoleServer, c.pod...))
+			reason, message := trouble.Outcome, trouble.Message()
 			if reason != c.want {
 				t.Errorf("got %s (%s), want %s", reason, message, c.want)
 			}
@@ -296,7 +297,7 @@ func TestFailureOfAnUnboundPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Spec.Affinity = built.Spec.Affinity
-	if _, message := podFailure(p); !strings.Contains(message, "from a") {
+	if message := pods.FailureOf(p).Message(); !strings.Contains(message, "from a") {
 		t.Errorf("message %q does not name node a", message)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/test/field"
 )
 
@@ -62,8 +63,8 @@ func fieldOfEvent(t *testing.T, c field.Case) map[string]string {
 		if name != c.Arguments["event"] {
 			continue
 		}
-		trouble := networkTrouble(corev1.Event{Reason: "FailedCreatePodSandBox", Message: strings.ReplaceAll(said, `\n'`, "\n'")}, "node-a")
-		return map[string]string{"reason": trouble.reason, "message": trouble.message}
+		trouble := pods.NetworkTrouble(corev1.Event{Reason: "FailedCreatePodSandBox", Message: strings.ReplaceAll(said, `\n'`, "\n'")}, "node-a")
+		return map[string]string{"reason": trouble.Outcome, "message": trouble.Message()}
 	}
 	t.Fatalf("%s has no event %q", c.Input, c.Arguments["event"])
 	return nil
@@ -75,14 +76,14 @@ func fieldOfPull(c field.Case) map[string]string {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-a"}, Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
 		Image: "registry.example.com/tailgate/bench:v0", State: corev1.ContainerState{Waiting: waiting},
 	}}}}
-	trouble := startTrouble(pod, nil)
-	return map[string]string{"reason": trouble.reason, "message": trouble.message}
+	trouble := pods.StartTrouble(pod, nil)
+	return map[string]string{"reason": trouble.Outcome, "message": trouble.Message()}
 }
 
 // fieldOfRefusal returns how the refusal of a pod by the API server counts.
 func fieldOfRefusal(t *testing.T, c field.Case) map[string]string {
-	pods := schema.GroupResource{Resource: "pods"}
-	err := refusedBy(apierrors.NewForbidden(pods, "x-r1-a1-server", errors.New(c.Arguments["refused"])), v1alpha1.OutcomePodRefused, "the server's pod", "perf")
+	kind := schema.GroupResource{Resource: "pods"}
+	err := refusedBy(apierrors.NewForbidden(kind, "x-r1-a1-server", errors.New(c.Arguments["refused"])), v1alpha1.OutcomePodRefused, "the server's pod", "perf")
 	var refused *refusal
 	if !errors.As(err, &refused) {
 		t.Fatal(err)

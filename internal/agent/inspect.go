@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ type Inspector struct {
 	Node, PodIP string
 	// Interface is the interface to inspect; if it is empty, the interface of PodIP.
 	Interface string
+	// Peer is the address of another pod, whose agent answers, on the network of the interface; empty: no peer is tried.
+	Peer string
 	// Environ is the container's environment.
 	Environ []string
 	// Root is "/"; tests set another root from which to read the machine's facts.
@@ -28,7 +31,7 @@ type Inspector struct {
 const maxNICs = 64
 
 // Inspect inspects the node. It needs no privilege and changes nothing.
-func (i Inspector) Inspect() (result.Inspection, error) {
+func (i Inspector) Inspect(ctx context.Context) (result.Inspection, error) {
 	h := host{root: i.Root}
 	cpus, allowed, err := h.cpusAllowed()
 	if err != nil {
@@ -49,13 +52,17 @@ func (i Inspector) Inspect() (result.Inspection, error) {
 			}
 		}
 	}
-	if len(cpus) == 1 {
+	if len(cpus) <= 2 { // the CPUs of an inspect pod, not those that all pods share
 		f.set("cpu.cstates-entered", h.enteredStates(cpus[0]))
 	}
 	evidence.Facts = f.bounded(maxFacts)
-	return result.Inspection{
+	inspection := result.Inspection{
 		Version: result.InspectionVersion, Evidence: evidence, NUMA: h.numaCPUs(), NICs: h.nics(), Onload: h.onload(i.Environ),
-	}, nil
+	}
+	if i.Peer != "" {
+		inspection.Reach = i.reach(ctx)
+	}
+	return inspection, nil
 }
 
 // An idle CPU is watched for naps of this number and length. The kernel counts an idle state when the CPU leaves it.

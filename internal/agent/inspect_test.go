@@ -36,7 +36,7 @@ func TestInspect(t *testing.T) {
 		"sys/module/onload/parameters/cplane_server_path":                 "/usr/bin/crictl\n",
 	})
 	i := Inspector{Node: "a", PodIP: "203.0.113.7", Root: fakeRoot(t, files).root, Environ: []string{"LD_PRELOAD=/opt/onload/usr/lib64/libonload.so"}}
-	got, err := i.Inspect()
+	got, err := i.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestInspect(t *testing.T) {
 // The interface is the named one, with its MTU on this machine.
 func TestInspectInterface(t *testing.T) {
 	i := Inspector{Interface: "lo", Root: fakeRoot(t, server2).root}
-	got, err := i.Inspect()
+	got, err := i.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestInspectInterface(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	i.Root = t.TempDir()
-	if _, err := i.Inspect(); err == nil {
+	if _, err := i.Inspect(t.Context()); err == nil {
 		t.Error("an inspection of a machine that tells no CPUs")
 	}
 }
@@ -88,7 +88,7 @@ func TestInspectWaitsForTheLink(t *testing.T) {
 	files["sys/class/net/lo/carrier"] = "0\n"
 	h := fakeRoot(t, files)
 	time.AfterFunc(50*time.Millisecond, func() { write(t, h, map[string]string{"sys/class/net/lo/carrier": "1\n"}) })
-	got, err := Inspector{Interface: "lo", Root: h.root}.Inspect()
+	got, err := Inspector{Interface: "lo", Root: h.root}.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,29 +1,37 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 // newDoctor returns the verb that checks whether a cluster is suitable for latency measurements.
 func newDoctor(c *cluster) *cobra.Command {
-	d := &doctorCall{cluster: c}
+	d := &doctorCall{cluster: c, like: &v1alpha1.LatencyBenchmark{}}
 	cmd := &cobra.Command{
 		Use:   "doctor [NODE...]",
 		Short: "Check whether the cluster is suitable for latency measurements",
 		Long: "Check whether the cluster, or some of its nodes, are suitable for latency measurements. On each node, short-lived\n" +
-			"unprivileged pods check the resources that benchmarks would get: an exclusive CPU, networks with their devices, Onload.\n" +
+			"unprivileged pods check the resources that benchmarks would get: exclusive CPUs, networks with their devices, Onload. On each\n" +
+			"network, pairs of nodes then try to reach each other. With -f, the pods request what the pods of this object would.\n" +
 			"The level of each check is good, warning, error, or unknown if the check was not possible; docs/doctor.md describes all\n" +
 			"checks. The findings come first, then a line for each node; -o wide also shows the checks without findings. The command\n" +
 			"deletes the pods before it ends, also if you interrupt it.\n\n" +
@@ -31,14 +39,21 @@ func newDoctor(c *cluster) *cobra.Command {
 			"The exit code is 0 if there are no findings, 1 if there is an error, 3 if there is no error but a check was not possible\n" +
 			"or the input is invalid, and 2 if there are only warnings.",
 		Example: "  " + name + " doctor\n" +
+			"  " + name + " doctor -f x2522.yaml\n" +
 			"  " + name + " doctor worker-1 worker-2 --network sriov/sf-vf -o json",
 		Annotations:       map[string]string{exitsByVerdict: "yes", removesPods: "yes"},
 		ValidArgsFunction: d.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.nodes = args
+			if d.file != "" {
+				if err := d.resemble(cmd.Context(), cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
 			return d.run(cmd.Context(), cmd.OutOrStdout(), newScreen(cmd.OutOrStdout()), newScreen(cmd.ErrOrStderr()))
 		},
 	}
+	fileFlag(cmd, &d.file, kinds()...)
 	cmd.Flags().StringVar(&d.image, "image", "", "bench image of the pods; default: that of the manager")
 	cmd.Flags().StringArrayVar(&d.networks, "network", nil,
 		"NetworkAttachmentDefinition to try, [NAMESPACE/]NAME; may be repeated; default: those of the namespace")
@@ -60,9 +75,48 @@ const leastTimeout = 5 * time.Second
 type doctorCall struct {
 	*cluster
 	nodes, networks     []string
+	file                string
 	image, onload, form string
 	parallel            int
 	timeout             time.Duration
+	// like is the benchmark of the file, which has no settings without a file, and variants are its variants.
+	like     *v1alpha1.LatencyBenchmark
+	variants []v1alpha1.Variant
+}
+
+// resemble reads the file. The networks are then those of its variants.
+func (d *doctorCall) resemble(ctx context.Context, stdin io.Reader) error {
+	manifest, err := d.manifest(d.file, stdin)
+	if err != nil {
+		return err
+	}
+	if err := admit.Object(ctx, manifest); err != nil {
+		return fmt.Errorf("%s: %w", d.file, err)
+	}
+	o := kindOf(manifest).object()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, o); err != nil {
+		return fmt.Errorf("reading the %s: %w", manifest.GetKind(), err)
+	}
+	if gate, ok := o.(*v1alpha1.LatencyGate); ok {
+		d.like = &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Spec}
+		d.like.Namespace, d.like.Name = gate.Spec.Namespace, gate.Name
+		d.like.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &gate.Spec.NodeSelector}}
+	} else {
+		d.like = overviewOf(o)
+	}
+	d.variants = plan.Variants(d.like.Spec)
+	for _, v := range d.variants {
+		if d.onload == "" {
+			d.onload = v.Acceleration.OnloadSettings().ResourceName
+		}
+		if v.Network.Type.Attached() && v.Network.NetworkRef() != nil {
+			namespace, name := pods.NetworkName(d.like, v)
+			d.networks = append(d.networks, namespace+"/"+name)
+		}
+	}
+	slices.Sort(d.networks)
+	d.networks = slices.Compact(d.networks)
+	return nil
 }
 
 // check returns an error for invalid input.
@@ -99,6 +153,7 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	if err != nil {
 		return err
 	}
+	namespace = cmp.Or(d.like.Namespace, namespace)
 	observed, image, err := d.observe(ctx, api, namespace)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -74,59 +75,89 @@ func (i *inspectors) inspect(ctx context.Context, o *doctor.Observed, progress *
 			return ctx.Err()
 		})
 	}
-	if group.Wait() != nil {
+	if group.Wait() == nil {
+		i.connect(ctx, o)
+	}
+	if ctx.Err() != nil {
 		return errInterrupted
 	}
 	return nil
 }
 
-// node inspects one node: from a pod on the shared CPUs and a pod with a whole CPU at the same time, then with each network and
-// with Onload, one after the other, because only one CPU may be free. If the pod with a whole CPU fails, the pods that also
-// need one are not created.
+// node inspects one node: from a pod on the shared CPUs and a pod with whole CPUs at the same time, then with each network and
+// with Onload, one after the other, because no other CPU may be free. If the pod with whole CPUs fails, the pods that also
+// need them are not created.
 func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
 	if n.NotLooked != "" {
 		return
 	}
 	shared := make(chan doctor.Look)
-	go func() { shared <- i.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, "") }()
-	cpus := 1
-	whole := i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU, CPUs: cpus}, "")
-	// A kubelet that gives only whole cores says how many CPUs a core has.
-	if core := whole.Trouble.WholeCore(); core > cpus {
-		cpus = core
-		whole = i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU, CPUs: cpus}, "")
+	go func() { shared <- i.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, pods.Inspection{}) }()
+	// As many as a benchmark gets.
+	cpus := int32(1)
+	if asked := i.like.CPUs(); asked != (v1alpha1.EndpointCPUs{}) {
+		cpus = max(asked.Client, asked.Server)
+	} else if o.Unseen["pods"] == "" && n.FreeCPUs() > 1 {
+		cpus = 2
+	}
+	whole := i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
+	// A kubelet that gives only whole cores says how many CPUs a core has. A benchmark that names its CPUs fails in this way.
+	if core := doctor.WholeCore(whole.Trouble); core > int(cpus) && i.like.CPUs() == (v1alpha1.EndpointCPUs{}) {
+		cpus = int32(core)
+		whole = i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
 	}
 	n.Looks = []doctor.Look{<-shared, whole}
 	if whole.Trouble != nil {
 		return
 	}
 	for _, network := range o.Networks {
-		if network.Attachable() && has(n, network.Resource) {
-			n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, CPUs: cpus, Network: network.Name}, network.Resource))
+		if network.Attachable() && !slices.ContainsFunc(network.Resources(), func(resource string) bool { return !has(n, resource) }) {
+			n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, Network: network.Name}, pods.Inspection{CPUs: cpus, Devices: network.Resources()}))
 		}
 	}
 	if o.Onload != "" && has(n, o.Onload) {
-		n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindOnload, CPUs: cpus}, o.Onload))
+		n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindOnload}, pods.Inspection{CPUs: cpus, Devices: []string{o.Onload}}))
 	}
 }
 
-// has reports whether a node may have a free device of a resource. It is true for an empty resource.
+// has reports whether a node may have a free device of a resource.
 func has(n *doctor.Node, resource string) bool {
 	allocatable := n.Node.Status.Allocatable[corev1.ResourceName(resource)]
-	return resource == "" || allocatable.Value() > n.Requested()[corev1.ResourceName(resource)]
+	return allocatable.Value() > n.Requested()[corev1.ResourceName(resource)]
 }
 
 // look creates one pod, waits for its end, and removes it.
-func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, resource string) doctor.Look {
-	spec := pods.Inspection{
-		Namespace: i.namespace, Name: fmt.Sprintf("tailgate-doctor-%s-%d", i.call, i.made.Add(1)), Call: i.call,
-		Node: n.Node.Name, Named: n.Named, Image: i.image.name, PullPolicy: i.image.policy, ServiceAccount: i.image.serviceAccount,
-		CPUs: l.CPUs, Deadline: i.timeout + time.Minute,
+func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, spec pods.Inspection) doctor.Look {
+	l.CPUs = int(spec.CPUs)
+	pod, trouble := i.launch(ctx, n, l.Network, spec)
+	if l.Trouble = trouble; pod == nil {
+		return l
 	}
-	if resource != "" {
-		spec.Devices = []string{resource}
+	defer i.end(ctx, pod)
+	l.NetworkStatus = pod.Annotations[foreign.AnnotationNetworkStatus]
+	for _, c := range pod.Status.ContainerStatuses {
+		l.ImageID = c.ImageID
 	}
-	if namespace, name, attached := strings.Cut(l.Network, "/"); attached {
+	if l.Trouble != nil {
+		return l
+	}
+	inspection, err := i.read(ctx, client.ObjectKeyFromObject(pod))
+	if err != nil {
+		l.Trouble = &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: oneLine(err)}
+		return l
+	}
+	l.Inspection = &inspection
+	return l
+}
+
+// launch creates a pod with a network, namespace/name or empty, on a node, and waits until it has succeeded or, if it answers, runs.
+// The pod is nil if it was not created.
+func (i *inspectors) launch(ctx context.Context, n *doctor.Node, network string, spec pods.Inspection) (*corev1.Pod, *pods.Trouble) {
+	spec.Namespace, spec.Name, spec.Call = i.namespace, fmt.Sprintf("tailgate-doctor-%s-%d", i.call, i.made.Add(1)), i.call
+	spec.Node, spec.Named, spec.Benchmark = n.Node.Name, n.Named, i.like
+	spec.Image, spec.PullPolicy, spec.ServiceAccount = i.image.name, i.image.policy, i.image.serviceAccount
+	spec.Deadline = i.timeout + time.Minute
+	if namespace, name, attached := strings.Cut(network, "/"); attached {
 		spec.Network = &foreign.Selection{Namespace: namespace, Name: name, Interface: pods.Interface}
 	}
 	pod, err := pods.Inspect(spec)
@@ -134,45 +165,30 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, re
 		err = i.api.Create(ctx, pod)
 	}
 	if err != nil {
-		l.Trouble = &doctor.Trouble{Kind: doctor.TroubleRefused, Said: oneLine(err)}
-		return l
+		return nil, &pods.Trouble{Outcome: v1alpha1.OutcomePodRefused, Said: oneLine(err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
-	l.Trouble = i.await(ctx, pod)
-	l.NetworkStatus = pod.Annotations[foreign.AnnotationNetworkStatus]
-	for _, c := range pod.Status.ContainerStatuses {
-		l.ImageID = c.ImageID
-	}
-	if l.Trouble == nil {
-		inspection, err := i.read(ctx, client.ObjectKeyFromObject(pod))
-		if err != nil {
-			l.Trouble = &doctor.Trouble{Kind: doctor.TroubleAgent, Said: oneLine(err)}
-		} else {
-			l.Inspection = &inspection
-		}
-	}
-	i.end(ctx, pod)
-	return l
+	return pod, i.await(ctx, pod, spec.Answers)
 }
 
-// await waits until a pod succeeds, and returns the trouble that prevents this; nil if it succeeded.
-func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble {
+// await waits until a pod has succeeded or, if running is true, runs, and returns the trouble that prevents this; nil without one.
+func (i *inspectors) await(ctx context.Context, pod *corev1.Pod, running bool) *pods.Trouble {
 	var since, looked time.Time
 	var warnings []corev1.Event
 	last := "its state is unknown"
 	for {
 		if !pause(ctx, inspectPoll) {
-			return &doctor.Trouble{Kind: doctor.TroubleTimeout, Said: last}
+			return &pods.Trouble{Outcome: v1alpha1.OutcomeStartTimeout, Said: last}
 		}
 		switch err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
 		case apierrors.IsNotFound(err):
-			return &doctor.Trouble{Kind: doctor.TroubleAgent, Said: "another client deleted the pod"}
+			return &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: "another client deleted the pod"}
 		case err != nil:
 			last = oneLine(err)
 			continue
 		}
-		if pod.Status.Phase == corev1.PodSucceeded {
+		if pod.Status.Phase == corev1.PodSucceeded || running && pod.Status.Phase == corev1.PodRunning {
 			return nil
 		}
 		if now := time.Now(); pod.Status.Phase == corev1.PodPending && now.Sub(looked) > eventPoll {
@@ -186,7 +202,7 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod) *doctor.Trouble
 		case since.IsZero():
 			since = time.Now()
 		}
-		if t != nil && (!t.Passing || time.Since(since) > passingGrace) {
+		if t != nil && (!doctor.Passing(t) || time.Since(since) > passingGrace) {
 			return t
 		}
 	}

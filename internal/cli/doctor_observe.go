@@ -166,12 +166,14 @@ func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, claimed map
 		}
 	}
 	o.LeftOut = map[string]string{}
+	selected := preflight.Matching(preflight.Observed{Benchmark: d.like, Nodes: nodes})
+	tolerations := pods.Tolerations(d.like, v1alpha1.RoleClient, v1alpha1.RoleServer)
 	for _, n := range nodes {
 		named := slices.Contains(d.nodes, n.Name)
-		if !named && len(d.nodes) > 0 {
+		if !named && (len(d.nodes) > 0 || !slices.Contains(selected, n.Name)) {
 			continue
 		}
-		if taint := keepsAway(n); taint != "" && !named {
+		if taint := keepsAway(n, tolerations); taint != "" && !named {
 			o.LeftOut[n.Name] = taint
 			continue
 		}
@@ -183,12 +185,13 @@ func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, claimed map
 	return nil
 }
 
-// keepsAway returns a taint that keeps pods from a node permanently; empty if the node has no such taint. The taints of
+// keepsAway returns a taint that keeps pods with these tolerations from a node permanently; empty if the node has no such taint. The taints of
 // Kubernetes itself describe a state that may pass, and the pods of Tailgate tolerate Tailgate's own taint.
-func keepsAway(n corev1.Node) string {
+func keepsAway(n corev1.Node, tolerations []corev1.Toleration) string {
 	for _, t := range n.Spec.Taints {
 		passing := strings.HasPrefix(t.Key, "node.kubernetes.io/") || t.Key == v1alpha1.NodeTaintUnverified
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !passing {
+		alone := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{t}}}
+		if !passing && preflight.UntoleratedTaint(alone, tolerations) != nil {
 			return t.ToString()
 		}
 	}
@@ -382,7 +385,8 @@ func (d *doctorCall) definitionsOfNetworks(ctx context.Context, api client.Clien
 			o.Networks = append(o.Networks, read(u))
 		}
 	}
-	if len(d.networks) > 0 {
+	d.ofVariants(o)
+	if len(d.networks) > 0 || d.file != "" {
 		return nil
 	}
 	list := &unstructured.UnstructuredList{}
@@ -402,6 +406,24 @@ func (d *doctorCall) definitionsOfNetworks(ctx context.Context, api client.Clien
 		}
 	}
 	return nil
+}
+
+// ofVariants adds what the variants of the user's benchmark request with their networks, and the networks that the operator creates.
+func (d *doctorCall) ofVariants(o *doctor.Observed) {
+	for _, v := range d.variants {
+		if !v.Network.Type.Attached() {
+			continue
+		}
+		namespace, name := pods.NetworkName(d.like, v)
+		n := slices.IndexFunc(o.Networks, func(n doctor.Network) bool { return n.Name == namespace+"/"+name })
+		if n < 0 {
+			n = len(o.Networks)
+			o.Networks = append(o.Networks, doctor.Network{Name: namespace + "/" + name, Made: true, Resource: v.Network.ResourceName()})
+		}
+		requests := append(o.Networks[n].Requests, v.Resources()...)
+		slices.Sort(requests)
+		o.Networks[n].Requests = append([]string{}, slices.Compact(requests)...)
+	}
 }
 
 // podsOf reads the pods of the nodes, except inspect pods and finished pods.

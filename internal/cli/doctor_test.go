@@ -30,6 +30,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -190,10 +191,7 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		case w.become != nil:
 			w.become(p)
 		default:
-			p.Status.Phase = corev1.PodSucceeded
-			if p.Annotations[foreign.AnnotationNetworks] != "" {
-				p.Annotations[foreign.AnnotationNetworkStatus] = `[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.40.7"]}]`
-			}
+			succeed(p)
 		}
 		answer(http.StatusOK, p)
 	})
@@ -204,8 +202,14 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			Node: pods.Node(p), BootID: pods.Node(p), CPUsAllowed: "3", OnlineCPUs: "0-7", MeasuringCPU: 3, DeviceNUMANode: -1, Clocksource: "tsc", Interface: "net1", MTU: 1500, Driver: "sfc",
 			Facts: map[string]string{"cpu.hypervisor": "no", "numa.nodes": "0"},
 		}}
-		if p.Spec.Containers[0].Resources.Requests.Cpu().IsZero() {
-			i.Evidence.CPUsAllowed = "0-2,4-7"
+		switch p.Spec.Containers[0].Resources.Requests.Cpu().Value() {
+		case 0:
+			i.Evidence.CPUsAllowed = "0-2,4-6"
+		case 2:
+			i.Evidence.CPUsAllowed = "3,7"
+		}
+		if peerOf(p) != "" {
+			i.Reach = &result.Reach{Bytes: 1472}
 		}
 		if w.inspect != nil {
 			w.inspect(p, &i)
@@ -214,6 +218,27 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/perf/events", func(http.ResponseWriter, *http.Request) { list("v1", "EventList", []corev1.Event{}) })
 	mux.ServeHTTP(out, r)
+}
+
+// succeed gives an inspect pod the state after its success; one that answers goes on running.
+func succeed(p *corev1.Pod) {
+	p.Status.Phase, p.Status.PodIP = corev1.PodSucceeded, "10.42.0.7"
+	if p.Spec.Containers[0].Args[0] == "answer" {
+		p.Status.Phase = corev1.PodRunning
+	}
+	if p.Annotations[foreign.AnnotationNetworks] != "" {
+		p.Annotations[foreign.AnnotationNetworkStatus] = `[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.40.7"]}]`
+	}
+}
+
+// peerOf returns the address that an inspect pod tries to reach; empty if there is none.
+func peerOf(p *corev1.Pod) string {
+	for _, e := range p.Spec.Containers[0].Env {
+		if e.Name == plan.EnvPeer {
+			return e.Value
+		}
+	}
+	return ""
 }
 
 // serve starts the server, and returns the arguments of a call.
@@ -261,7 +286,7 @@ func TestDoctorLooksAndCleansUp(t *testing.T) {
 			t.Errorf("%s: %+v", check, r.Lines)
 		}
 	}
-	if len(w.pods) != 0 || len(w.made) != 6 || len(w.deleted) != 6 {
+	if len(w.pods) != 0 || len(w.made) != 10 || len(w.deleted) != 10 {
 		t.Errorf("%d pods are left of %d; %d were deleted", len(w.pods), len(w.made), len(w.deleted))
 	}
 	for _, p := range w.made {
@@ -323,7 +348,7 @@ func TestDoctorKnowsDriversOfDevices(t *testing.T) {
 		attachedPods  int
 		nodeOfTheLine string
 	}{
-		"devices on both nodes": {func(*ward) {}, 0, "devices", "2 of DeviceClass sf-vf, 0 in use", doctor.Good, 2, "node-a"},
+		"devices on both nodes": {func(*ward) {}, 0, "devices", "2 of DeviceClass sf-vf, 0 in use", doctor.Good, 4, "node-a"},
 		"devices on one node":   {func(w *ward) { w.slices = w.slices[:1] }, 2, "devices", "DeviceClass sf-vf selects no device", doctor.Warning, 1, "node-a"},
 		"no device":             {func(w *ward) { w.slices = nil }, 1, "network", "but selects no device", doctor.Error, 0, ""},
 		"no class":              {func(w *ward) { w.classes = nil }, 1, "network", "no DeviceClass provides it", doctor.Error, 0, ""},
@@ -484,8 +509,8 @@ func TestDoctorBoundsNodes(t *testing.T) {
 	if code, _, stderr := run(w.serve(t, "--parallel", "2")...); code != 2 || stderr != "" {
 		t.Errorf("exit code %d, it said %q", code, stderr)
 	}
-	// There are two pods on each node, on two nodes at a time.
-	if len(w.made) != 16 || w.most > 4 {
+	// There are two pods on each node, on two nodes at a time, and then two for each pair of nodes, of two pairs at a time.
+	if len(w.made) != 24 || w.most > 4 {
 		t.Errorf("%d pods, %d at the same time", len(w.made), w.most)
 	}
 }
@@ -515,33 +540,121 @@ func TestDoctorInterrupted(t *testing.T) {
 	}
 }
 
-// A kubelet that gives only whole cores rejects a pod with one CPU, and says how many CPUs a core has.
+// A kubelet that gives only whole cores rejects a pod with other CPUs, and says how many CPUs a core has.
 func TestDoctorAsksForAWholeCore(t *testing.T) {
 	w := newWard()
 	cpus := func(p *corev1.Pod) int64 { return p.Spec.Containers[0].Resources.Requests.Cpu().Value() }
 	w.become = func(p *corev1.Pod) {
-		if p.Status.Phase = corev1.PodSucceeded; cpus(p) == 1 {
+		succeed(p)
+		if cpus(p) == 2 {
 			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "SMTAlignmentError"
-			p.Status.Message = "Pod was rejected: SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2"
-		}
-		if p.Annotations[foreign.AnnotationNetworks] != "" {
-			p.Annotations[foreign.AnnotationNetworkStatus] = `[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.40.7"]}]`
+			p.Status.Message = "Pod was rejected: SMT Alignment Error: requested 2 cpus not multiple cpus per core = 4"
 		}
 	}
 	w.inspect = func(p *corev1.Pod, i *result.Inspection) {
-		if i.Evidence.CPUsAllowed = "0-2,4-6"; cpus(p) == 2 {
-			i.Evidence.CPUsAllowed = "3,7"
+		if i.Evidence.CPUsAllowed = "0-1,4-5"; cpus(p) == 4 {
+			i.Evidence.CPUsAllowed = "2-3,6-7"
 		}
 	}
 	code, stdout, stderr := run(w.serve(t)...)
 	r := diagnosed(t, stdout)
-	if code != 0 || stderr != "" || levelOf(r, "node-a", "cpu-manager") != doctor.Good || levelOf(r, "node-a", "attachment") != doctor.Good || len(w.made) != 8 {
+	if code != 0 || stderr != "" || levelOf(r, "node-a", "cpu-manager") != doctor.Good || levelOf(r, "node-a", "attachment") != doctor.Good || len(w.made) != 12 {
 		t.Errorf("exit code %d, it said %q, %d pods: %+v", code, stderr, len(w.made), r.Lines)
 	}
 }
 
+// With a benchmark, the pods have what its pods would have, on the nodes that it selects, over its networks.
+func TestDoctorResemblesABenchmark(t *testing.T) {
+	const manifest = `apiVersion: tailgate.dev/v1alpha1
+kind: LatencyBenchmark
+metadata: {name: x, namespace: perf}
+spec: {tool: pinger,
+  placement: {cpus: 4, memory: 128Mi, client: {nodeSelector: {matchLabels: {latency: "yes"}}, tolerations: [{key: latency, operator: Exists}]}, server: {nodeName: node-b}},
+  pods: {runtimeClassName: performance, annotations: {cpu-quota.crio.io: disable}},
+  variants: [{name: pod}, {name: vf, network: {type: VF, vf: {resourceName: amd.com/sf_vf, networkRef: {name: sf-vf}}}},
+    {name: own, network: {type: VF, vf: {resourceName: amd.com/sf_vf, ipam: {type: Static, range: 192.168.41.0/24}}}}]}`
+	w := newWard()
+	w.nodes[1].Labels = map[string]string{"latency": "yes"}
+	w.nodes[1].Spec.Taints = []corev1.Taint{{Key: "latency", Effect: corev1.TaintEffectNoSchedule}}
+	other := *w.nodes[0].DeepCopy()
+	other.Name = "node-c"
+	w.nodes = append(w.nodes, other)
+	w.inspect = func(p *corev1.Pod, i *result.Inspection) {
+		if i.Evidence.CPUsAllowed = "0-3"; !p.Spec.Containers[0].Resources.Requests.Cpu().IsZero() {
+			i.Evidence.CPUsAllowed = "4-7"
+		}
+	}
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run(w.serve(t, "-f", file)...)
+	if stdout == "" {
+		t.Fatalf("exit code %d, it said %q", code, stderr)
+	}
+	r := diagnosed(t, stdout)
+	if code != 2 || stderr != "" || !slices.Equal(r.Nodes, []string{"node-a", "node-b"}) || levelOf(r, "node-a", "cpu-manager") != doctor.Good {
+		t.Errorf("exit code %d, it said %q: %+v", code, stderr, r)
+	}
+	attached := 0
+	for _, p := range w.made {
+		c := p.Spec.Containers[0].Resources.Requests
+		if p.Spec.RuntimeClassName == nil || *p.Spec.RuntimeClassName != "performance" || p.Annotations["cpu-quota.crio.io"] != "disable" ||
+			!slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == "latency" }) ||
+			!c.Cpu().IsZero() && (c.Cpu().Value() != 4 || c.Memory().String() != "128Mi") {
+			t.Errorf("pod %+v", p)
+		}
+		if q := c[testVF]; q.Value() == 1 {
+			attached++
+		}
+	}
+	if attached != 4 || !slices.ContainsFunc(r.Lines, func(l doctor.Line) bool {
+		return l.Subject == "perf/x-own" && strings.Contains(l.Found, "the operator creates it")
+	}) {
+		t.Errorf("%d pods with a VF: %+v", attached, r.Lines)
+	}
+}
+
+// Pairs of nodes try the way to each other on each network; with three nodes, one of them twice.
+func TestDoctorConnectsNodes(t *testing.T) {
+	w := newWard()
+	third := *w.nodes[0].DeepCopy()
+	third.Name = "node-c"
+	w.nodes = append(w.nodes, third)
+	w.inspect = func(p *corev1.Pod, i *result.Inspection) {
+		if peerOf(p) == "192.168.40.7" && pods.Node(p) == "node-a" {
+			i.Reach = &result.Reach{Bytes: 1472, Control: "no route to host", Datagram: "a datagram of 1472 bytes does not return"}
+		}
+	}
+	code, stdout, _ := run(w.serve(t)...)
+	var lines []string
+	for _, l := range diagnosed(t, stdout).Lines {
+		if l.Check == "connection" {
+			lines = append(lines, string(l.Level)+" "+l.Subject+": "+l.Found)
+		}
+	}
+	want := []string{
+		"good pod network: 2 pairs of nodes reach each other: both ports, and a datagram of the MTU's size",
+		"error perf/sf-vf: control port: node-a to node-c: no route to host",
+		"error perf/sf-vf: datagram: node-a to node-c: a datagram of 1472 bytes does not return",
+	}
+	if code != 1 || !slices.Equal(lines, want) {
+		t.Errorf("exit code %d, lines %q", code, lines)
+	}
+	w = newWard()
+	w.become = func(p *corev1.Pod) {
+		if succeed(p); p.Spec.Containers[0].Args[0] == "answer" {
+			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
+		}
+	}
+	code, stdout, _ = run(w.serve(t)...)
+	if r := diagnosed(t, stdout); code != 3 || levelOf(r, "", "connection") != doctor.Unknown {
+		t.Errorf("a server that fails: exit code %d: %+v", code, r.Lines)
+	}
+}
+
 func TestDoctorForms(t *testing.T) {
-	for form, want := range map[string]string{"table": "good     cluster  8 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
+	for form, want := range map[string]string{"table": "good     cluster  10 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
 		code, stdout, stderr := run(newWard().serve(t, "-o", form)...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasSuffix(stdout, "\n") || strings.Contains(stdout, "\x1b") {
 			t.Errorf("%s: exit code %d, it said %q and printed:\n%s", form, code, stderr, stdout)

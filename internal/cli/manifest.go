@@ -137,6 +137,19 @@ func (t *tooLarge) Read([]byte) (int, error) {
 	return 0, err
 }
 
+// manifest reads the only object of a file, of a kind with a verdict, and gives it the namespace of the command if it has none.
+func (c *cluster) manifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
+	u, err := readManifest(file, stdin, kinds()...)
+	if err != nil || kindOf(u) == gates {
+		return u, err
+	}
+	namespace, flagged, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	return u, inNamespace(u, namespace, flagged)
+}
+
 // inNamespace sets the namespace of a manifest without one. If the manifest has a namespace, a flag must name the same one.
 func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) error {
 	switch own := u.GetNamespace(); {

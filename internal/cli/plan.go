@@ -139,18 +139,9 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	if p.file == stdinName && p.nodesFile == stdinName {
 		return Planned{}, errors.New("--nodes: standard input is the LatencyBenchmark already; give the nodes as a file")
 	}
-	manifest, err := readManifest(p.file, stdin, kinds()...)
+	manifest, err := p.manifest(p.file, stdin)
 	if err != nil {
 		return Planned{}, err
-	}
-	if kindOf(manifest) != gates {
-		namespace, flagged, err := p.namespace()
-		if err != nil {
-			return Planned{}, err
-		}
-		if err := inNamespace(manifest, namespace, flagged); err != nil {
-			return Planned{}, err
-		}
 	}
 	g, notes, err := p.look(ctx, manifest, stdin)
 	if err != nil {

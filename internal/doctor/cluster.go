@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -156,6 +157,9 @@ func networks(o Observed) []Line {
 func definition(o Observed, n Network) []Line {
 	const check = "network"
 	cannot := advice{effect: "pods that request it do not start"}
+	if n.Made {
+		return good(check, n.Name, "the operator creates it with the benchmark, so it was not tried; resource %s: %d in the cluster", n.Resource, o.Capacity[corev1.ResourceName(n.Resource)])
+	}
 	if !n.Found {
 		cannot.remedy = "create the NetworkAttachmentDefinition, or name another one"
 		return cannot.err(check, n.Name, "there is no such NetworkAttachmentDefinition")
@@ -263,6 +267,57 @@ func mtus(o Observed) []Line {
 		}
 	}
 	return lines
+}
+
+// connections checks whether benchmarks between two nodes reach their server.
+func connections(o Observed) []Line {
+	const check = "connection"
+	var lines []Line
+	for _, network := range append([]Network{{}}, o.Networks...) {
+		subject, pairs := cmp.Or(network.Name, podNetwork), 0
+		failed, unclear := [4][]string{}, []string(nil)
+		for _, c := range o.Connections {
+			if c.Network != network.Name {
+				continue
+			}
+			pairs++
+			between := c.Client + " to " + c.Server + ": "
+			switch {
+			case c.Trouble != nil:
+				unclear = append(unclear, between+c.Trouble.Said)
+			case c.Reach == nil:
+				unclear = append(unclear, between+"the bench image is older than this check")
+			default:
+				for step, said := range []string{c.Reach.Route, c.Reach.Control, c.Reach.Data, c.Reach.Datagram} {
+					if said != "" {
+						failed[step] = append(failed[step], between+said)
+					}
+				}
+			}
+		}
+		bad := advice{effect: "benchmarks over it fail between these nodes"}
+		for step, s := range steps {
+			if len(failed[step]) > 0 {
+				bad.remedy = s.remedy
+				lines = append(lines, bad.err(check, subject, "%s: %s", s.name, list(failed[step]))...)
+			}
+		}
+		if len(unclear) > 0 {
+			lines = append(lines, unknown(check, subject, "not tried, "+list(unclear), "run doctor again with a longer --timeout, and with a bench image of this version")...)
+		}
+		if pairs > 0 && len(unclear)+len(slices.Concat(failed[:]...)) == 0 {
+			lines = append(lines, good(check, subject, "%d pairs of nodes reach each other: both ports, and a datagram of the MTU's size", pairs)...)
+		}
+	}
+	return lines
+}
+
+// steps are the tries of a connection, in the order of result.Reach, with their remedies.
+var steps = [4]struct{ name, remedy string }{
+	{"no way", "give both ends addresses of one subnet, from an IPAM plugin for the whole cluster"},
+	{"control port", fmt.Sprintf("let TCP port %d pass between the pods: NetworkPolicies and firewalls, on a VF also its VLAN and the filters of the PF and the switch", plan.ControlPort)},
+	{"data port", fmt.Sprintf("let TCP port %d pass between the pods: NetworkPolicies and firewalls", plan.ToolPort)},
+	{"datagram", fmt.Sprintf("set the MTU on the PFs and on the switch between them; let UDP port %d pass between the pods", plan.ToolPort)},
 }
 
 // mostNames is how many names a line has room for.

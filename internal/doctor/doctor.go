@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -101,6 +102,17 @@ type Observed struct {
 	LeftOut map[string]string
 	// Nodes are the nodes that were to be checked, sorted by name.
 	Nodes []Node
+	// Connections are the pairs of nodes that tried the way to each other.
+	Connections []Connection
+}
+
+// Connection is the way between pods on two nodes.
+type Connection struct {
+	// Network is the network, namespace/name; empty: the pod network. Client tried to reach Server.
+	Network, Client, Server string
+	// Reach is what the client found; nil if there is a Trouble, or if the image is older than this check.
+	Reach   *result.Reach
+	Trouble *pods.Trouble
 }
 
 // Manager is the Deployment of Tailgate's manager.
@@ -144,6 +156,18 @@ type Network struct {
 	Found bool
 	// Resource is the resource that its annotation names, Config its CNI configuration.
 	Resource, Config string
+	// Requests are the resources that the pods of a benchmark request with it, if the user named one; otherwise it is nil.
+	Requests []string
+	// Made is true for a network that the operator creates for this benchmark.
+	Made bool
+}
+
+// Resources returns the resources that pods request with the network.
+func (n Network) Resources() []string {
+	if n.Requests == nil && n.Resource != "" {
+		return []string{n.Resource}
+	}
+	return n.Requests
 }
 
 // Node holds the observations of a node.
@@ -182,13 +206,13 @@ const (
 // Look is the result of an inspect pod.
 type Look struct {
 	Kind Kind
-	// CPUs is how many whole CPUs the pod requested; 0 means 1 unless it is of kind shared.
+	// CPUs is how many whole CPUs the pod requested.
 	CPUs int
 	// Network is the network of a pod of kind network.
 	Network string
 	// Inspection is nil if there is a Trouble, and vice versa.
 	Inspection *result.Inspection
-	Trouble    *Trouble
+	Trouble    *pods.Trouble
 	// ImageID is the ID that the node's container runtime reports for the image.
 	ImageID string
 	// NetworkStatus is the pod's annotation network-status; empty if the pod has no such annotation.
@@ -232,7 +256,7 @@ func worst(lines []Line) Level {
 // machine does not report the fact, or another line says why the check was not possible.
 var (
 	clusterChecks = []func(Observed) []Line{
-		manager, definitions, gateTaints, multus, networks, onloadAnywhere, mtus, oneMachine, alike, leftOut,
+		manager, definitions, gateTaints, multus, networks, onloadAnywhere, mtus, connections, oneMachine, alike, leftOut,
 	}
 	nodeChecks = []func(Observed, Node) []Line{
 		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, governor, idleStates, clock, mitigations,
@@ -268,6 +292,15 @@ func (n Node) look(kind Kind, network string) *Look {
 		return nil
 	}
 	return &n.Looks[i]
+}
+
+// Attached reports whether a pod on the node had a network, namespace/name; empty: the pod network.
+func (n Node) Attached(network string) bool {
+	l := n.look(KindShared, "")
+	if network != "" {
+		l = n.look(KindNetwork, network)
+	}
+	return l != nil && l.Inspection != nil && l.Inspection.Evidence.Interface != ""
 }
 
 // seen returns the inspection of a pod with a whole CPU, or else of any pod; nil without an inspection.

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
@@ -176,8 +178,8 @@ func lookOnA(kind Kind, change func(*Look)) func(*Observed) {
 }
 
 // troubleOnA gives the look of a kind on node a a trouble.
-func troubleOnA(kind Kind, trouble TroubleKind, said string) func(*Observed) {
-	return lookOnA(kind, func(l *Look) { l.Inspection, l.Trouble = nil, &Trouble{Kind: trouble, Said: said} })
+func troubleOnA(kind Kind, outcome, said string) func(*Observed) {
+	return lookOnA(kind, func(l *Look) { l.Inspection, l.Trouble = nil, &pods.Trouble{Outcome: outcome, Said: said} })
 }
 
 func unseen(what string) func(*Observed) {
@@ -207,6 +209,12 @@ func network(change func(*Network)) func(*Observed) {
 	return func(o *Observed) { change(&o.Networks[0]) }
 }
 
+func connection(network string, trouble *pods.Trouble, reach *result.Reach) func(*Observed) {
+	return func(o *Observed) {
+		o.Connections = []Connection{{Network: network, Client: "b", Server: "a", Trouble: trouble, Reach: reach}}
+	}
+}
+
 func config(text string) func(*Observed) { return network(func(n *Network) { n.Config = text }) }
 
 // shared lets the pod use all CPUs, as a kubelet without CPU manager does.
@@ -231,6 +239,14 @@ func TestChecks(t *testing.T) {
 		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Established = false }}, true, "definitions", "", Error, "latencygates"},
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
+
+		{"no pair of nodes", nil, true, "connection", podNetwork, "", ""},
+		{"nodes that reach each other", changes{connection(sfVF.Name, nil, &result.Reach{})}, true, "connection", sfVF.Name, Good, "1 pairs"},
+		{"two subnets", changes{connection(sfVF.Name, nil, &result.Reach{Route: "would leave by eth0"})}, true, "connection", sfVF.Name, Error, "no way: b to a: would leave by eth0"},
+		{"a port that is blocked", changes{connection("", nil, &result.Reach{Data: "i/o timeout"})}, true, "connection", podNetwork, Error, "data port: b to a: i/o timeout"},
+		{"an older image", changes{connection("", nil, nil)}, true, "connection", podNetwork, Unknown, "older than this check"},
+		{"a server that does not start", changes{connection("", &pods.Trouble{Said: "no room"}, nil)}, true, "connection", podNetwork, Unknown, "b to a: no room"},
+		{"a network of the operator", changes{network(func(n *Network) { n.Found, n.Made = false, true })}, true, "network", sfVF.Name, Good, "the operator creates it"},
 
 		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Warning, "does not have the kind"},
 		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Error, "does not have the kind"},
@@ -270,7 +286,7 @@ func TestChecks(t *testing.T) {
 
 		{"MTUs that differ", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.MTU = 9000 })}, true, "mtu", sfVF.Name, Error, "1500 on b; 9000 on a"},
 		{"MTUs of the pods' network that differ", changes{lookOnA(KindCPU, func(l *Look) { l.Inspection.Evidence.MTU = 1450 })}, true, "mtu", podNetwork, Error, "1450 on a"},
-		{"an MTU of one end", changes{troubleOnA(KindNetwork, TroubleNetwork, "no")}, true, "mtu", sfVF.Name, "", ""},
+		{"an MTU of one end", changes{troubleOnA(KindNetwork, v1alpha1.OutcomeNetworkFailed, "no")}, true, "mtu", sfVF.Name, "", ""},
 		{"one machine, whose boot ID is hidden", changes{func(o *Observed) {
 			for _, n := range o.Nodes {
 				for _, l := range n.Looks {
@@ -308,15 +324,15 @@ func TestChecks(t *testing.T) {
 
 		{"a node that is measured", changes{onA(func(n *Node) { n.Looks, n.NotLooked = nil, "benchmark perf/x measures there" })}, false, "inspect", "", Unknown, "perf/x"},
 		{"a cordoned node's pods", changes{onA(func(n *Node) { n.Looks, n.NotLooked, n.Node.Spec.Unschedulable = nil, "it is cordoned", true })}, false, "inspect", "", "", ""},
-		{"an image that cannot be pulled", changes{troubleOnA(KindCPU, TroubleImage, "ErrImagePull: not found")}, false, "inspect", "", Error, "ErrImagePull"},
-		{"another image", changes{troubleOnA(KindShared, TroubleContainer, "StartError: no such file")}, false, "inspect", "", Error, "StartError"},
-		{"an older agent", changes{troubleOnA(KindCPU, TroubleAgent, `unknown verb "inspect"`)}, false, "inspect", "", Error, "unknown verb"},
-		{"a refused pod", changes{troubleOnA(KindCPU, TroubleRefused, "pods is forbidden: exceeded quota")}, false, "inspect", "", Unknown, "exceeded quota"},
-		{"a slow pod", changes{troubleOnA(KindCPU, TroubleTimeout, "Pending")}, false, "inspect", "", Unknown, "Pending"},
-		{"a pod that finds no memory", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient memory")}, false, "inspect", "", Error, "Insufficient memory"},
-		{"a pod without a free CPU is reported in another line", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "inspect", "", Good, "sha256:1234"},
-		{"a kubelet that refuses", changes{troubleOnA(KindCPU, TroubleAdmission, "UnexpectedAdmissionError")}, false, "inspect", "", Error, "UnexpectedAdmissionError"},
-		{"a broken CNI plugin", changes{troubleOnA(KindShared, TroubleNetwork, "no IP addresses left")}, false, "inspect", "", Error, "no IP"},
+		{"an image that cannot be pulled", changes{troubleOnA(KindCPU, v1alpha1.OutcomeImagePullFailed, "ErrImagePull: not found")}, false, "inspect", "", Error, "ErrImagePull"},
+		{"another image", changes{troubleOnA(KindShared, v1alpha1.OutcomeContainerConfig, "StartError: no such file")}, false, "inspect", "", Error, "StartError"},
+		{"an older agent", changes{troubleOnA(KindCPU, v1alpha1.OutcomeAgentFailed, `unknown verb "inspect"`)}, false, "inspect", "", Error, "unknown verb"},
+		{"a refused pod", changes{troubleOnA(KindCPU, v1alpha1.OutcomePodRefused, "pods is forbidden: exceeded quota")}, false, "inspect", "", Unknown, "exceeded quota"},
+		{"a slow pod", changes{troubleOnA(KindCPU, v1alpha1.OutcomeStartTimeout, "Pending")}, false, "inspect", "", Unknown, "Pending"},
+		{"a pod that finds no memory", changes{troubleOnA(KindCPU, v1alpha1.OutcomeUnschedulable, "1 Insufficient memory")}, false, "inspect", "", Error, "Insufficient memory"},
+		{"a pod without a free CPU is reported in another line", changes{troubleOnA(KindCPU, v1alpha1.OutcomeUnschedulable, "1 Insufficient cpu")}, false, "inspect", "", Good, "sha256:1234"},
+		{"a kubelet that refuses", changes{troubleOnA(KindCPU, v1alpha1.OutcomeUnexpectedAdmission, "UnexpectedAdmissionError")}, false, "inspect", "", Error, "UnexpectedAdmissionError"},
+		{"a broken CNI plugin", changes{troubleOnA(KindShared, v1alpha1.OutcomeNetworkFailed, "no IP addresses left")}, false, "inspect", "", Error, "no IP"},
 
 		{"no static policy", changes{seenOnA(shared)}, false, "cpu-manager", "", Error, "CPUs 0-7"},
 		{"one CPU for all", changes{seenOnA(func(i *result.Inspection) { i.Evidence.CPUsAllowed, i.Evidence.OnlineCPUs = "0", "0" })}, false, "cpu-manager", "", Error, "no more CPUs"},
@@ -327,7 +343,7 @@ func TestChecks(t *testing.T) {
 
 		{"all CPUs taken", changes{podOnA(corev1.ResourceCPU, "5500m", "")}, false, "free-cpus", "", Error, "0 of 6"},
 		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Warning, "1 of 6"},
-		{"a scheduler that finds no node", changes{troubleOnA(KindCPU, TroubleUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Error, "6 of 6"},
+		{"a scheduler that finds no node", changes{troubleOnA(KindCPU, v1alpha1.OutcomeUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Error, "6 of 6"},
 		{"CPUs by NUMA node", nil, false, "free-cpus", "", Good, "3 of 4 on NUMA node 0, 4 of 4 on NUMA node 1, of which the kubelet reserves 2"},
 		{"free CPUs of each NUMA node, reported", changes{onA(func(n *Node) {
 			n.Topology = &foreign.NodeResourceTopology{Zones: []foreign.Zone{{Name: "node-1", Type: foreign.ZoneTypeNode, Resources: []foreign.ZoneResource{{Name: "cpu", Available: resource.MustParse("5")}}}}}
@@ -340,7 +356,7 @@ func TestChecks(t *testing.T) {
 
 		{"a far VF", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 })}, false, "topology", sfVF.Name, Error, "different NUMA nodes"},
 		{"a VF that is nowhere", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 })}, false, "topology", sfVF.Name, Warning, "not known"},
-		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "topology", sfVF.Name, Error, "TopologyAffinityError"},
+		{"a kubelet that finds no pair", changes{troubleOnA(KindNetwork, v1alpha1.OutcomeTopologyAffinity, "TopologyAffinityError")}, false, "topology", sfVF.Name, Error, "TopologyAffinityError"},
 		{"one NUMA node", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = -1 }), factOnA("numa.nodes", "0")}, false, "topology", sfVF.Name, Good, "the only NUMA node with CPUs"},
 		{"one NUMA node, no network", changes{onA(func(n *Node) { n.Looks = n.Looks[:2] }), factOnA("numa.nodes", "0")}, false, "topology", "", Good, "one NUMA node with CPUs"},
 		{"a NIC at memory without CPUs", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.DeviceNUMANode = 1 }), factOnA("numa.nodes", "0")}, false, "topology", sfVF.Name, Good, "the only NUMA node with CPUs"},
@@ -399,10 +415,10 @@ func TestChecks(t *testing.T) {
 		{"a driver without devices there", changes{claimedOnA("0"), onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "DeviceClass sf-vf selects no device"},
 		{"devices that no node advertises", changes{func(o *Observed) { o.Capacity[vfs] = 0 }}, false, "devices", vfs, "", ""},
 
-		{"a plugin that is missing", changes{troubleOnA(KindNetwork, TroubleNetwork, `failed to find plugin "sriov" in path [/opt/cni/bin]`)}, false, "attachment", sfVF.Name, Error, "failed to find plugin"},
-		{"a pod that does not fit", changes{troubleOnA(KindNetwork, TroubleUnschedulable, "1 Insufficient amd.com/sf_vf")}, false, "attachment", sfVF.Name, Error, "Insufficient"},
-		{"a pod that takes too long", changes{troubleOnA(KindNetwork, TroubleTimeout, "Pending")}, false, "attachment", sfVF.Name, Unknown, "Pending"},
-		{"a rejected VF of another NUMA node is reported in another line", changes{troubleOnA(KindNetwork, TroubleTopology, "TopologyAffinityError")}, false, "attachment", sfVF.Name, "", ""},
+		{"a plugin that is missing", changes{troubleOnA(KindNetwork, v1alpha1.OutcomeNetworkFailed, `failed to find plugin "sriov" in path [/opt/cni/bin]`)}, false, "attachment", sfVF.Name, Error, "failed to find plugin"},
+		{"a pod that does not fit", changes{troubleOnA(KindNetwork, v1alpha1.OutcomeUnschedulable, "1 Insufficient amd.com/sf_vf")}, false, "attachment", sfVF.Name, Error, "Insufficient"},
+		{"a pod that takes too long", changes{troubleOnA(KindNetwork, v1alpha1.OutcomeStartTimeout, "Pending")}, false, "attachment", sfVF.Name, Unknown, "Pending"},
+		{"a rejected VF of another NUMA node is reported in another line", changes{troubleOnA(KindNetwork, v1alpha1.OutcomeTopologyAffinity, "TopologyAffinityError")}, false, "attachment", sfVF.Name, "", ""},
 		{"no network-status", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = "" })}, false, "attachment", sfVF.Name, Error, "no annotation"},
 		{"a network-status of another network", changes{lookOnA(KindNetwork, func(l *Look) { l.NetworkStatus = statusOf("perf/other") })}, false, "attachment", sfVF.Name, Error, "no network perf/sf-vf"},
 		{"a network-status that lies", changes{lookOnA(KindNetwork, func(l *Look) { l.Inspection.Evidence.Interface = "" })}, false, "attachment", sfVF.Name, Error, "did not have"},
@@ -429,8 +445,8 @@ func TestChecks(t *testing.T) {
 		{"no module", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.Devices = nil })}, false, "onload", onloads, Error, "no /dev/onload"},
 		{"a control plane of the runtime's", changes{lookOnA(KindOnload, func(l *Look) { l.Inspection.Onload.ControlPlane = "/usr/bin/crictl" })}, false, "onload", onloads, Good,
 			"control plane by /usr/bin/crictl, which the node has to have"},
-		{"Onload that cannot be mounted", changes{troubleOnA(KindOnload, TroubleContainer, "CreateContainerError")}, false, "onload", onloads, Error, "CreateContainerError"},
-		{"Onload that takes too long", changes{troubleOnA(KindOnload, TroubleTimeout, "Pending")}, false, "onload", onloads, Unknown, "Pending"},
+		{"Onload that cannot be mounted", changes{troubleOnA(KindOnload, v1alpha1.OutcomeContainerConfig, "CreateContainerError")}, false, "onload", onloads, Error, "CreateContainerError"},
+		{"Onload that takes too long", changes{troubleOnA(KindOnload, v1alpha1.OutcomeStartTimeout, "Pending")}, false, "onload", onloads, Unknown, "Pending"},
 		{"Onload whose plugin is gone", changes{allocatableOnA(onloads, "0"), onA(func(n *Node) { n.Looks = n.Looks[:3] })}, false, "onload", onloads, Error, "0 of 100"},
 	}
 	for _, c := range cases {
@@ -490,7 +506,7 @@ func TestTable(t *testing.T) {
 	o := fit()
 	for _, change := range []func(*Observed){
 		seenOnA(shared), factOnA("cpu.governor", "powersave"), unseen("deployments"),
-		troubleOnA(KindNetwork, TroubleNetwork, "plugin said\n\x1b[2Jno"),
+		troubleOnA(KindNetwork, v1alpha1.OutcomeNetworkFailed, "plugin said\n\x1b[2Jno"),
 	} {
 		change(&o)
 	}
@@ -525,7 +541,7 @@ func TestSimulation(t *testing.T) {
 	o := fit()
 	for _, change := range []func(*Observed){
 		seenOnA(func(i *result.Inspection) { i.Evidence.BootID, i.Evidence.Clocksource = "boot-b", "kvm-clock" }),
-		factOnA("cpu.hypervisor", "yes"), troubleOnA(KindNetwork, TroubleNetwork, "no"),
+		factOnA("cpu.hypervisor", "yes"), troubleOnA(KindNetwork, v1alpha1.OutcomeNetworkFailed, "no"),
 	} {
 		change(&o)
 	}
@@ -535,42 +551,40 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// The classes of troubles are tested with benchmarks; only pods that have not succeeded have one.
 func TestTroubleOf(t *testing.T) {
-	waiting := func(reason string) corev1.PodStatus {
-		return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}}
-	}
-	ended := func(reason string) corev1.PodStatus {
-		return corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: "why"}}}}}
-	}
 	sandbox := []corev1.Event{{Reason: "FailedCreatePodSandBox", Message: "the old one"}, {Reason: "FailedCreatePodSandBox", Message: "the new\n one"}, {Reason: "Unhealthy", Message: "else"}}
-	cases := map[string]struct {
-		status corev1.PodStatus
-		events []corev1.Event
-		want   *Trouble
+	for name, c := range map[string]struct {
+		status  corev1.PodStatus
+		want    *pods.Trouble
+		passing bool
 	}{
-		"a pod that begins":        {status: corev1.PodStatus{Phase: corev1.PodPending}},
-		"a container that is made": {status: waiting("ContainerCreating")},
-		"a pod that runs":          {status: corev1.PodStatus{Phase: corev1.PodRunning}, events: []corev1.Event{{Reason: "Unhealthy"}}},
-		"no image":                 {status: waiting("ErrImagePull"), want: &Trouble{Kind: TroubleImage, Said: "ErrImagePull: why"}},
-		"no image, ever":           {status: waiting("ErrImageNeverPull"), events: sandbox, want: &Trouble{Kind: TroubleImage, Said: "ErrImageNeverPull: why"}},
-		"no container":             {status: waiting("CreateContainerConfigError"), want: &Trouble{Kind: TroubleContainer, Said: "CreateContainerConfigError: why"}},
-		"no room": {
-			status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "Insufficient cpu"}}},
-			want:   &Trouble{Kind: TroubleUnschedulable, Said: "Insufficient cpu", Passing: true},
+		"a pod that begins": {status: corev1.PodStatus{Phase: corev1.PodPending, Reason: "no events"}},
+		"a pod that runs":   {status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		"no network": {
+			status:  corev1.PodStatus{Phase: corev1.PodPending},
+			want:    &pods.Trouble{Outcome: v1alpha1.OutcomeNetworkFailed, Said: "its network cannot be set up on : the new one", Remedy: "check spec.network and the CNI plugins of the node"},
+			passing: true,
 		},
-		"no network":            {status: waiting("ContainerCreating"), events: sandbox, want: &Trouble{Kind: TroubleNetwork, Said: "the new one", Passing: true}},
-		"a topology":            {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "TopologyAffinityError", Message: "why"}, want: &Trouble{Kind: TroubleTopology, Said: "TopologyAffinityError: why"}},
-		"a deadline":            {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded"}, want: &Trouble{Kind: TroubleTimeout, Said: "DeadlineExceeded"}},
-		"another refusal":       {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "SMTAlignmentError", Message: "whole cores"}, want: &Trouble{Kind: TroubleAdmission, Said: "SMTAlignmentError: whole cores"}},
-		"no such program":       {status: ended("StartError"), want: &Trouble{Kind: TroubleContainer, Said: "StartError: why"}},
-		"an agent that failed":  {status: ended("Error"), want: &Trouble{Kind: TroubleAgent, Said: "Error: why"}},
-		"unknown":               {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: &Trouble{Kind: TroubleAgent, Said: "the pod failed for an unknown reason"}},
-		"words without any end": {status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "X", Message: strings.Repeat("a", 2000)}, want: &Trouble{Kind: TroubleAdmission, Said: "X: " + strings.Repeat("a", maxSaid/3-3) + "…" + strings.Repeat("a", maxSaid*2/3-len("…"))}},
-	}
-	for name, c := range cases {
+		"half a core": {
+			status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "SMTAlignmentError", Message: "whole cores"},
+			want: &pods.Trouble{
+				Outcome: v1alpha1.OutcomeSMTAlignment, Said: "the kubelet of  gives the inspect pod whole cores only: whole cores",
+				Remedy: "set placement.cpus to a multiple of the CPUs of a core",
+			},
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, TroubleOf(&corev1.Pod{Status: c.status}, c.events)); diff != "" {
+			events := sandbox
+			if c.status.Reason == "no events" {
+				events = nil
+			}
+			got := TroubleOf(&corev1.Pod{Status: c.status}, events)
+			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("trouble (-want +got):\n%s", diff)
+			}
+			if got != nil && Passing(got) != c.passing {
+				t.Errorf("passing: %t", !c.passing)
 			}
 		})
 	}

@@ -19,7 +19,9 @@ func fieldOfError(t *testing.T, c field.Case) map[string]string {
 		}
 		event := corev1.Event{Reason: "FailedCreatePodSandBox", Message: strings.ReplaceAll(said, `\n'`, "\n'")}
 		o := fit()
-		lookOnA(KindNetwork, func(l *Look) { l.Trouble, l.Inspection = TroubleOf(&corev1.Pod{}, []corev1.Event{event}), nil })(&o)
+		lookOnA(KindNetwork, func(l *Look) {
+			l.Trouble, l.Inspection = TroubleOf(&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}, []corev1.Event{event}), nil
+		})(&o)
 		return fieldOfLines(o, "attachment")
 	}
 	t.Fatalf("%s has no error %q", c.Input, c.Arguments["error"])

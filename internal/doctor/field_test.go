@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/field"
 )
@@ -24,7 +26,7 @@ func TestField(t *testing.T) {
 				set(l.Inspection, l.Kind, name, value)
 			}
 		}
-		answer := map[string]string{"core": strconv.Itoa((&Trouble{Kind: TroubleAdmission, Said: c.Arguments["said"]}).WholeCore())}
+		answer := map[string]string{"core": strconv.Itoa(WholeCore(&pods.Trouble{Outcome: v1alpha1.OutcomeSMTAlignment, Said: c.Arguments["said"]}))}
 		for _, l := range Diagnose(o).Lines {
 			if l.Node != "b" {
 				answer[l.Check], answer["remedy "+l.Check] = string(l.Level)+": "+l.Found, l.Remedy

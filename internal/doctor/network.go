@@ -99,7 +99,7 @@ func topology(_ Observed, n Node) []Line {
 		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology; networks Host and NAD need alignWith); or measure from CPUs of the NIC's node"}
 	var lines []Line
 	for _, l := range n.Looks {
-		if l.Trouble != nil && l.Trouble.Kind == TroubleTopology {
+		if l.Trouble != nil && l.Trouble.Outcome == v1alpha1.OutcomeTopologyAffinity {
 			lines = append(lines, advice{"benchmarks over it do not start there",
 				"free CPUs on the device's NUMA node, let the kubelet reserve others (reservedSystemCPUs), or use a NIC of the other NUMA node"}.
 				err(check, l.Network, "the kubelet finds no CPU and device of one NUMA node: %s", l.Trouble.Said)...)
@@ -137,16 +137,6 @@ func number(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
-// remedies are the remedies for errors of CNI plugins, by a part of the message.
-var remedies = []struct{ said, remedy string }{
-	{"pci addr is required", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
-	{"pciBusID", "give the NetworkAttachmentDefinition the annotation " + foreign.AnnotationResourceName + ", and Multus access to the kubelet's podresources"},
-	{"failed to find plugin", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
-	{"no such file", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
-	{"already allocated", "wait until the pod that used the device is deleted; if no pod uses it, restart the node's container runtime"},
-	{"cannot find a network-attachment-definition", "create the NetworkAttachmentDefinition, and let Multus read its namespace"},
-}
-
 // attached checks whether pods got the networks that they requested.
 func attached(_ Observed, n Node) []Line {
 	const check = "attachment"
@@ -157,22 +147,13 @@ func attached(_ Observed, n Node) []Line {
 		}
 		bad := advice{"benchmarks over it fail there", "see the events of a pod with this network"}
 		if t := l.Trouble; t != nil {
-			switch t.Kind {
-			case TroubleTopology:
+			switch bad.remedy = cmp.Or(t.Remedy, bad.remedy); {
+			case t.Outcome == v1alpha1.OutcomeTopologyAffinity:
 				// topology reports this.
-			case TroubleNetwork:
-				for _, r := range remedies {
-					if strings.Contains(t.Said, r.said) {
-						bad.remedy = r.remedy
-						break
-					}
-				}
-				lines = append(lines, bad.err(check, l.Network, "%s", t.Said)...)
-			case TroubleUnschedulable, TroubleAdmission:
-				bad.remedy = "free what the message names; check that the device plugin runs"
-				lines = append(lines, bad.err(check, l.Network, "%s: %s", t.Kind, t.Said)...)
+			case unclear(t):
+				lines = append(lines, unknown(check, l.Network, t.Said, "run doctor again with a longer --timeout")...)
 			default:
-				lines = append(lines, unknown(check, l.Network, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again with a longer --timeout")...)
+				lines = append(lines, bad.err(check, l.Network, "%s", t.Said)...)
 			}
 			continue
 		}
@@ -274,11 +255,10 @@ func onload(o Observed, n Node) []Line {
 	}
 	bad := advice{"nothing is accelerated: sockets use the kernel's network stack, or benchmarks fail", "check that the pods of Onload's device plugin run there, and that its version is that of the module"}
 	if t := l.Trouble; t != nil {
-		switch t.Kind {
-		case TroubleUnschedulable, TroubleAdmission, TroubleTopology, TroubleContainer:
-			return bad.err(check, o.Onload, "%s: %s", t.Kind, t.Said)
+		if unclear(t) {
+			return unknown(check, o.Onload, t.Said, "run doctor again with a longer --timeout")
 		}
-		return unknown(check, o.Onload, fmt.Sprintf("%s: %s", t.Kind, t.Said), "run doctor again with a longer --timeout")
+		return bad.err(check, o.Onload, "%s", t.Said)
 	}
 	has := l.Inspection.Onload
 	module := "module version not reported"

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -69,32 +70,16 @@ func inspect(_ Observed, n Node) []Line {
 		if l.Trouble == nil || l.Kind != KindCPU && l.Kind != KindShared {
 			continue
 		}
-		bad := advice{effect: "benchmarks fail there in the same way"}
-		switch t := l.Trouble; t.Kind {
-		case TroubleImage:
-			bad.remedy = "correct the manager's --bench-image, and check that the node reaches the registry and may pull from it"
-			return bad.err(check, "", "the bench image cannot be pulled: %s", t.Said)
-		case TroubleContainer, TroubleAgent:
-			bad.remedy = "use a bench image of this command's version (--bench-image of the manager, or --image)"
-			return bad.err(check, "", "the inspect pod fails: %s", t.Said)
-		case TroubleNetwork:
-			bad.remedy = "check the node's CNI plugins"
-			return bad.err(check, "", "a pod on the pod network does not start: %s", t.Said)
-		case TroubleAdmission:
-			bad.remedy = "check the kubelet's log"
-			return bad.err(check, "", "the kubelet refuses the inspect pod: %s", t.Said)
-		case TroubleRefused:
+		switch t := l.Trouble; {
+		case t.Outcome == v1alpha1.OutcomePodRefused:
 			return unknown(check, "", "the API server refuses the inspect pod: "+t.Said, "choose another namespace with -n, or ask for the right to create pods there")
-		case TroubleTimeout:
+		case t.Outcome == v1alpha1.OutcomeStartTimeout:
 			return unknown(check, "", "the inspect pod did not finish: "+t.Said, "set a longer --timeout, or see `kubectl describe node "+n.Node.Name+"`")
-		case TroubleUnschedulable:
-			// freeCPUs reports missing CPUs.
-			if !lacksCPU(t) {
-				bad.remedy = "free what the scheduler's message names"
-				return bad.err(check, "", "the scheduler does not place the inspect pod: %s", t.Said)
-			}
-		case TroubleTopology:
-			// topology reports this.
+		case lacksCPU(t), t.Outcome == v1alpha1.OutcomeTopologyAffinity:
+			// freeCPUs and topology report this.
+		default:
+			remedy := cmp.Or(t.Remedy, "use a bench image of this command's version (--bench-image of the manager, or --image), and check the kubelet's log")
+			return advice{"benchmarks fail there in the same way", remedy}.err(check, "", "the inspect pod fails: %s", t.Said)
 		}
 	}
 	if n.seen() == nil {
@@ -107,7 +92,9 @@ func inspect(_ Observed, n Node) []Line {
 }
 
 // lacksCPU reports whether the scheduler found too few CPUs.
-func lacksCPU(t *Trouble) bool { return strings.Contains(t.Said, "Insufficient cpu") }
+func lacksCPU(t *pods.Trouble) bool {
+	return t != nil && t.Outcome == v1alpha1.OutcomeUnschedulable && strings.Contains(t.Said, "Insufficient cpu")
+}
 
 // cpuManager checks whether a guaranteed pod that requested whole CPUs got them exclusively: a pod without such a request, which
 // ran at the same time, must not be allowed to use them.
@@ -153,12 +140,11 @@ func freeCPUs(o Observed, n Node) []Line {
 	if why := o.Unseen["pods"]; why != "" {
 		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 	}
-	allocatable := n.Node.Status.Allocatable.Cpu().MilliValue()
-	free := max(allocatable-n.Requested()[corev1.ResourceCPU], 0) / 1000
-	found := fmt.Sprintf("%d of %d whole CPUs%s", free, allocatable/1000, perNUMANode(n))
+	free := n.FreeCPUs()
+	found := fmt.Sprintf("%d of %d whole CPUs%s", free, n.Node.Status.Allocatable.Cpu().MilliValue()/1000, perNUMANode(n))
 	l := n.look(KindCPU, "")
 	switch {
-	case free == 0 || l != nil && l.Trouble != nil && l.Trouble.Kind == TroubleUnschedulable && lacksCPU(l.Trouble):
+	case free == 0 || l != nil && lacksCPU(l.Trouble):
 		return advice{"benchmarks wait for a free CPU", "move pods with CPU requests to other nodes, or let the kubelet reserve fewer CPUs"}.
 			err(check, "", "%s", found)
 	case free == 1:
@@ -166,6 +152,11 @@ func freeCPUs(o Observed, n Node) []Line {
 			"free a second one, and set spec.placement.cpus: 2"}.warn(check, "", "%s", found)
 	}
 	return good(check, "", "%s", found)
+}
+
+// FreeCPUs returns the number of whole CPUs that no pod of the node requests.
+func (n Node) FreeCPUs() int64 {
+	return max(n.Node.Status.Allocatable.Cpu().MilliValue()-n.Requested()[corev1.ResourceCPU], 0) / 1000
 }
 
 // perNUMANode returns the free CPUs of each NUMA node: from the agents of topology-aware scheduling, or else from the CPUs of

@@ -30,6 +30,8 @@ const (
 	EnvKey   = "TAILGATE_KEY"
 	// EnvInterface is the interface that an agent inspects; empty: the interface with the pod's address.
 	EnvInterface = "TAILGATE_INTERFACE"
+	// EnvPeer is the address of another pod that an agent tries to reach while it inspects; empty: none.
+	EnvPeer = "TAILGATE_PEER"
 	// EnvFolder is, on a host without Kubernetes, a folder for the tools' raw samples and the termination message.
 	EnvFolder = "TAILGATE_FOLDER"
 )

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ type Inspection struct {
 	// Node is the node on which the pod must run. If it is Named, its taints do not matter.
 	Node  string
 	Named bool
+	// Benchmark is a benchmark whose pods this one resembles; nil: one without settings.
+	Benchmark *v1alpha1.LatencyBenchmark
 	// Image contains the agent, and PullPolicy says when it is pulled.
 	Image      string
 	PullPolicy corev1.PullPolicy
@@ -32,11 +35,15 @@ type Inspection struct {
 	ServiceAccount string
 	// CPUs is the number of whole CPUs that the pod requests, which makes it guaranteed. Without them, the pod runs on the CPUs
 	// that no pod has exclusively, and fits even if no CPU is left.
-	CPUs int
+	CPUs int32
 	// Devices are extended resources. The pod requests one of each.
 	Devices []string
 	// Network is attached at Interface; nil: no network is attached.
 	Network *foreign.Selection
+	// Answers is true for a pod that only lets another one try the network between them, and Peer is the address of such a pod;
+	// empty: none.
+	Answers bool
+	Peer    string
 	// Deadline is the time after which the kubelet ends the pod.
 	Deadline time.Duration
 }
@@ -47,12 +54,17 @@ var inspectMemory = resource.MustParse("64Mi")
 // Inspect returns the pod that inspects a node for kubectl tailgate doctor. It resembles the pod of a benchmark, and has
 // nothing that the inspection does not need.
 func Inspect(i Inspection) (*corev1.Pod, error) {
-	asked := corev1.ResourceList{corev1.ResourceMemory: inspectMemory}
+	verb, b := "inspect", cmp.Or(i.Benchmark, &v1alpha1.LatencyBenchmark{})
+	asked := resources(&v1alpha1.LatencyBenchmark{}, 0, inspectMemory, i.Devices)
 	if i.CPUs > 0 {
-		asked[corev1.ResourceCPU] = *resource.NewQuantity(int64(i.CPUs), resource.DecimalSI)
+		memory := *b.Spec.Placement.Of(v1alpha1.RoleClient).Memory
+		if memory.IsZero() {
+			memory = inspectMemory
+		}
+		asked = resources(b, i.CPUs, memory, i.Devices)
 	}
-	for _, device := range i.Devices {
-		asked[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)
+	if i.Answers {
+		verb = "answer"
 	}
 	labels := foreign.OptOutLabels()
 	labels[LabelDoctor] = i.Call
@@ -71,15 +83,20 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 				Image:           i.Image,
 				ImagePullPolicy: i.PullPolicy,
 				Command:         []string{Agent},
-				Args:            []string{"inspect"},
+				Args:            []string{verb},
 				Env:             []corev1.EnvVar{fromField(plan.EnvNode, "spec.nodeName"), fromField(plan.EnvPodIP, "status.podIP")},
-				Resources:       corev1.ResourceRequirements{Requests: asked, Limits: asked.DeepCopy()},
+				Resources:       asked,
 			}},
 		},
 	}
 	Restrict(&pod.Spec)
+	adopt(pod, b, v1alpha1.RoleClient, v1alpha1.RoleServer)
 	if i.Named {
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	c := &pod.Spec.Containers[0]
+	if i.Peer != "" {
+		c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvPeer, Value: i.Peer})
 	}
 	if i.Network != nil {
 		annotation, err := foreign.Annotation(*i.Network)
@@ -87,7 +104,7 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 			return nil, err
 		}
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
-		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: plan.EnvInterface, Value: i.Network.Interface})
+		c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvInterface, Value: i.Network.Interface})
 	}
 	return pod, nil
 }

@@ -122,6 +122,16 @@ func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
 func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {
 	if !v.Network.Type.Attached() {
 		// With host network the pod's address is the node's.
+		return AddressOn(pod, "")
+	}
+	namespace, name := NetworkName(b, v)
+	return AddressOn(pod, namespace+"/"+name)
+}
+
+// AddressOn returns the address of a server's pod on an attached network, namespace/name, or its own address if network is empty; or
+// "" and a description of what is missing.
+func AddressOn(pod *corev1.Pod, network string) (address, missing string) {
+	if network == "" {
 		if pod.Status.PodIP == "" {
 			return "", "the server's pod has no address"
 		}
@@ -131,13 +141,12 @@ func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) 
 	if !ok {
 		return "", fmt.Sprintf("the server's pod has no annotation %s; is Multus the node's CNI plugin?", foreign.AnnotationNetworkStatus)
 	}
-	namespace, name := NetworkName(b, v)
-	status, err := foreign.FindStatus(annotation, namespace+"/"+name, Interface)
+	status, err := foreign.FindStatus(annotation, network, Interface)
 	if err != nil {
 		return "", err.Error()
 	}
 	if len(status.IPs) == 0 {
-		return "", fmt.Sprintf("network %s/%s gave the server no address; give its NetworkAttachmentDefinition an ipam section", namespace, name)
+		return "", fmt.Sprintf("network %s gave the server no address; give its NetworkAttachmentDefinition an ipam section", network)
 	}
 	// With addresses of both families, IPv4 is measured, because every tool supports it; the server's agent makes the same
 	// choice.

@@ -149,7 +149,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 						LocalObjectReference: corev1.LocalObjectReference{Name: SecretName(e.Benchmark)}, Key: secretKey,
 					}}},
 				},
-				Resources: resources(e),
+				Resources: resources(e.Benchmark, e.Benchmark.CPUs().Of(e.Task.Role), *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory, e.Variant.Resources()),
 			}},
 		},
 	}
@@ -161,16 +161,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		addTools(&pod.Spec, e)
 	}
 
-	if t := e.Benchmark.Spec.Pods.DeepCopy(); t != nil {
-		maps.Copy(pod.Annotations, t.Annotations)
-		if t.RuntimeClassName != "" {
-			pod.Spec.RuntimeClassName = &t.RuntimeClassName
-		}
-		pod.Spec.PriorityClassName = t.PriorityClassName
-		pod.Spec.Tolerations = t.Tolerations
-	}
-	placement := e.Benchmark.Spec.Placement.Of(e.Task.Role)
-	pod.Spec.Tolerations = append(pod.Spec.Tolerations, placement.DeepCopy().Tolerations...)
+	adopt(pod, e.Benchmark, e.Task.Role)
 	switch network := e.Variant.Network; {
 	case network.Type == v1alpha1.NetworkHost:
 		pod.Spec.HostNetwork = true
@@ -186,6 +177,31 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
 	}
 	return pod, nil
+}
+
+// adopt gives a pod what a benchmark asks for its pods with these roles.
+func adopt(pod *corev1.Pod, b *v1alpha1.LatencyBenchmark, roles ...string) {
+	if t := b.Spec.Pods; t != nil {
+		maps.Copy(pod.Annotations, t.Annotations)
+		if t.RuntimeClassName != "" {
+			pod.Spec.RuntimeClassName = &t.RuntimeClassName
+		}
+		pod.Spec.PriorityClassName = t.PriorityClassName
+	}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, Tolerations(b, roles...)...)
+}
+
+// Tolerations returns the tolerations of a benchmark's pods with these roles.
+func Tolerations(b *v1alpha1.LatencyBenchmark, roles ...string) []corev1.Toleration {
+	var all []corev1.Toleration
+	if t := b.Spec.Pods.DeepCopy(); t != nil {
+		all = t.Tolerations
+	}
+	for _, role := range roles {
+		placement := b.Spec.Placement.Of(role)
+		all = append(all, placement.DeepCopy().Tolerations...)
+	}
+	return all
 }
 
 // toolFolder is where the pod has the files of Endpoint.ToolImage. With toolPath, the agent finds its programs, wherever they are
@@ -244,15 +260,15 @@ func capabilities(e Endpoint) []corev1.Capability {
 // resources returns equal requests and limits, which make the pod guaranteed, with one of each device. Huge pages are not
 // mounted: Onload allocates its packet buffers with memfd_create and MFD_HUGETLB (init_resource_alloc in its netif_init.c), and
 // the request is what allows the container to use them.
-func resources(e Endpoint) corev1.ResourceRequirements {
-	list := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(e.Benchmark.CPUs().Of(e.Task.Role)), resource.DecimalSI),
-		corev1.ResourceMemory: *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory,
+func resources(b *v1alpha1.LatencyBenchmark, cpus int32, memory resource.Quantity, devices []string) corev1.ResourceRequirements {
+	list := corev1.ResourceList{corev1.ResourceMemory: memory}
+	if cpus > 0 {
+		list[corev1.ResourceCPU] = *resource.NewQuantity(int64(cpus), resource.DecimalSI)
 	}
-	for _, device := range e.Variant.Resources() {
+	for _, device := range devices {
 		list[corev1.ResourceName(device)] = *resource.NewQuantity(1, resource.DecimalSI)
 	}
-	if t := e.Benchmark.Spec.Pods; t != nil && t.Hugepages != nil {
+	if t := b.Spec.Pods; t != nil && t.Hugepages != nil {
 		list[corev1.ResourceName(corev1.ResourceHugePagesPrefix+t.Hugepages.Size)] = t.Hugepages.Amount
 	}
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}

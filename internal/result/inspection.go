@@ -22,6 +22,20 @@ type Inspection struct {
 	NICs []NIC `json:"nics,omitempty"`
 	// Onload describes the parts of Onload in the container.
 	Onload Onload `json:"onload,omitzero"`
+	// Reach is how the agent reached the pod that it was given as a peer; nil if it was given none.
+	Reach *Reach `json:"reach,omitempty"`
+}
+
+// Reach is what an agent found between its pod and another one. Each text is the error; empty if there was none.
+type Reach struct {
+	// Route is the error that prevents all other tries: the messages would not leave by the network's interface.
+	Route string `json:"route,omitempty"`
+	// Control and Data are the errors of TCP connections to the two ports of a benchmark.
+	Control string `json:"control,omitempty"`
+	Data    string `json:"data,omitempty"`
+	// Datagram is the error of a datagram of Bytes of payload, the most that the MTU of the interface allows.
+	Datagram string `json:"datagram,omitempty"`
+	Bytes    int    `json:"bytes"`
 }
 
 // NIC is a PF, or a network card that has no VFs, as the machine's PCI bus shows it.

@@ -1,0 +1,213 @@
+package pods
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
+)
+
+// Trouble is the reason why a pod does not start, or why it failed.
+type Trouble struct {
+	// Outcome is one of the API's outcomes of an attempt.
+	Outcome string
+	// Said has the observation, and Remedy what to do; both are empty while nothing is wrong.
+	Said, Remedy string
+	// Final is true when waiting cannot help.
+	Final bool
+}
+
+// Message returns the observation and what to do.
+func (t Trouble) Message() string {
+	if t.Remedy == "" {
+		return t.Said
+	}
+	return t.Said + "; " + t.Remedy
+}
+
+// A pod that cannot start because of an error waits for a limit, because most errors pass: a device is still being reset, an
+// address is released in a moment, a registry was restarted.
+
+// StartTrouble reads from a pending pod and its warning events, the oldest first, why it does not start. The first match decides:
+// the pod's own status comes before its events.
+func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Waiting == nil {
+			continue
+		}
+		switch reason := c.State.Waiting.Reason; reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+			// These come from CRI-O, and the kubelet passes them on.
+			"RegistryUnavailable", "SignatureValidationFailed":
+			image, option := unpulled(p, c)
+			return troubled(v1alpha1.OutcomeImagePullFailed, "check the operator's "+option+" and the node's access to its registry",
+				"image %s cannot be pulled (%s)", image, reason)
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return troubled(v1alpha1.OutcomeContainerConfig, "", "the container cannot be created (%s): %s", reason, oneLine(c.State.Waiting.Message))
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return troubled(v1alpha1.OutcomeUnschedulable, "free what the message names, or request less",
+				"the scheduler cannot place it on %s: %s", Node(p), oneLine(c.Message))
+		}
+	}
+	for _, e := range slices.Backward(warnings) {
+		switch e.Reason {
+		case "FailedCreatePodSandBox", "NoNetworkFound":
+			return NetworkTrouble(e, Node(p))
+		case "FailedMount", "FailedAttachVolume":
+			return troubled(v1alpha1.OutcomeContainerConfig, "", "its volumes cannot be mounted: %s", oneLine(e.Message))
+		}
+	}
+	return Trouble{Outcome: v1alpha1.OutcomeStartTimeout}
+}
+
+// unpulled returns the image that a container waits for, and the options of the operator that name it. The kubelet reports the image of
+// a volume as it reports that of the container, and only its message has the name; a runtime's message may have neither.
+func unpulled(p *corev1.Pod, c corev1.ContainerStatus) (image, option string) {
+	image, option = c.Image, "--bench-image"
+	for _, v := range p.Spec.Volumes {
+		if v.Image == nil || c.Image != "" && strings.Contains(c.State.Waiting.Message, c.Image) {
+			continue
+		}
+		if strings.Contains(c.State.Waiting.Message, v.Image.Reference) {
+			return v.Image.Reference, "--sfnettest-image"
+		}
+		image, option = image+" or "+v.Image.Reference, option+" and --sfnettest-image"
+	}
+	return image, option
+}
+
+func troubled(outcome, remedy, format string, args ...any) Trouble {
+	return Trouble{Outcome: outcome, Said: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+// causes are the causes of errors of Multus and CNI plugins, by a part of the message; the first match decides.
+var causes = []struct{ said, remedy string }{
+	{"DHCP daemon", "run the plugin dhcp as a daemon on the node, or give the network another ipam"},
+	{"multus.sock", "let the pod of Multus run on the node"},
+	{"failed to lookup master", "set master in spec.config to an interface that the node has"},
+	{"failed to find plugin", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
+	{"no such file", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
+	{"already allocated", "wait until the pod that used the device is deleted; if no pod uses it, restart the node's container runtime"},
+	{"", "check spec.network and the CNI plugins of the node"},
+}
+
+// NetworkTrouble classifies an error of Multus or a CNI plugin by its text, which is the only information.
+func NetworkTrouble(e corev1.Event, node string) Trouble {
+	said := text.Ends(e.Message, maxSaid)
+	has := func(part string) bool { return strings.Contains(e.Message, part) }
+	switch {
+	case e.Reason == "NoNetworkFound", has("cannot find a network-attachment-definition"):
+		t := troubled(v1alpha1.OutcomeNetworkMissing, "create the NetworkAttachmentDefinition, and check that Multus may read its namespace",
+			"Multus on %s finds no such network: %s", node, said)
+		t.Final = true
+		return t
+	case has("pci addr is required"), has(`or "pciBusID"`):
+		t := troubled(v1alpha1.OutcomeDeviceMissing,
+			"check that the NetworkAttachmentDefinition has annotation k8s.v1.cni.cncf.io/resourceName, and that Multus can read the kubelet's podresources socket",
+			"the CNI plugin on %s received no device: %s", node, said)
+		t.Final = true
+		return t
+	}
+	known := slices.IndexFunc(causes, func(c struct{ said, remedy string }) bool { return has(c.said) })
+	return troubled(v1alpha1.OutcomeNetworkFailed, causes[known].remedy, "its network cannot be set up on %s: %s", node, said)
+}
+
+// FailureOf classifies a failed pod: by the kubelet's reason if it was refused or removed, otherwise by the agent's own termination
+// message, otherwise by how the container ended.
+func FailureOf(p *corev1.Pod) Trouble {
+	role := cmp.Or(p.Labels[v1alpha1.LabelRole], "inspect pod")
+	node, said := Node(p), oneLine(p.Status.Message)
+	switch p.Status.Reason {
+	case "TopologyAffinityError":
+		return troubled(v1alpha1.OutcomeTopologyAffinity, "free CPUs there, or use a device of another NUMA node",
+			"the kubelet of %s cannot give the %s CPUs and device on one NUMA node (%s)", node, role, p.Status.Reason)
+	case "SMTAlignmentError":
+		return troubled(v1alpha1.OutcomeSMTAlignment, "set placement.cpus to a multiple of the CPUs of a core",
+			"the kubelet of %s gives the %s whole cores only: %s", node, role, said)
+	case "UnexpectedAdmissionError":
+		if name := unallocated(p); name != "" {
+			return troubled(v1alpha1.OutcomeDevicePluginUnavailable, "the attempt does not count, and the operator waits for the device plugin",
+				"the kubelet of %s has no device of %s for the %s: %s", node, name, role, said)
+		}
+		return troubled(v1alpha1.OutcomeUnexpectedAdmission, "", "the kubelet of %s could not allocate what the scheduler had counted for the %s: %s", node, role, said)
+	case "Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated":
+		return troubled(v1alpha1.OutcomeEvicted, "", "the %s was removed from %s (%s): %s", role, node, p.Status.Reason, said)
+	case "NodeLost":
+		return troubled(v1alpha1.OutcomeNodeLost, "", "node %s of the %s was lost", node, role)
+	case "DeadlineExceeded":
+		return troubled(v1alpha1.OutcomeDeadlineExceeded, "", "the %s ran into its pod's active deadline", role)
+	}
+	if end := Terminated(p); end != nil {
+		if t, err := result.ParseTermination(end.Message); err == nil && t.Reason != "" {
+			return troubled(t.Reason, "", "%s on %s: %s", role, node, oneLine(t.Message))
+		}
+		switch end.Reason {
+		case "OOMKilled":
+			return troubled(v1alpha1.OutcomeOOMKilled, "request more, or measure for a shorter time", "the %s used more than placement.memory", role)
+		case "StartError", "ContainerCannotRun":
+			return troubled(v1alpha1.OutcomeContainerConfig, "is --bench-image a Tailgate bench image?",
+				"the %s's container cannot run on %s: %s", role, node, oneLine(end.Message))
+		}
+		return troubled(v1alpha1.OutcomeAgentFailed, "", "the %s's agent on %s ended with exit code %d (%s) and without a message", role, node, end.ExitCode, end.Reason)
+	}
+	if p.Status.Reason != "" {
+		return troubled(v1alpha1.OutcomeAdmissionRejected, "", "the kubelet of %s refused the %s (%s): %s", node, role, p.Status.Reason, said)
+	}
+	return troubled(v1alpha1.OutcomePodLost, "", "the %s's pod failed on %s for an unknown reason", role, node)
+}
+
+// Terminated returns how a pod's container ended; nil while it has not.
+func Terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
+	if c := AgentOf(p); c != nil {
+		return c.State.Terminated
+	}
+	return nil
+}
+
+// AgentOf returns the status of a pod's only container; nil before the kubelet has reported it.
+func AgentOf(p *corev1.Pod) *corev1.ContainerStatus {
+	for i := range p.Status.ContainerStatuses {
+		if c := &p.Status.ContainerStatuses[i]; c.Name == Container {
+			return c
+		}
+	}
+	return nil
+}
+
+// maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
+const maxSaid = 400
+
+// unallocated returns the extended resource that the kubelet could not allocate although the scheduler had counted it: the
+// scheduler learns up to ten seconds later than the kubelet that a device plugin ended. Just after the end of the plugin, the
+// kubelet only reports that it could not call it.
+func unallocated(p *corev1.Pod) string {
+	var asked []string
+	for _, c := range p.Spec.Containers {
+		for name := range c.Resources.Requests {
+			if !strings.Contains(string(name), "/") {
+				continue
+			}
+			if strings.Contains(p.Status.Message, string(name)) {
+				return string(name)
+			}
+			asked = append(asked, string(name))
+		}
+	}
+	if !strings.Contains(p.Status.Message, "rpc error") {
+		return ""
+	}
+	slices.Sort(asked)
+	return strings.Join(asked, " or ")
+}
+
+// oneLine shortens a foreign message to one line of at most maxSaid bytes.
+func oneLine(s string) string { return text.OneLine(s, maxSaid) }
