@@ -31,30 +31,34 @@ func Config() config.Controller {
 	}
 }
 
-// CacheOptions returns the options of a cache that holds only the data that the controllers' watches and lists need: data for
+// CacheOptions returns the options of a cache, for a manager of some namespaces, that holds only the data that the controllers' watches and lists need: data for
 // decisions are read live. In a cluster with thousands of nodes, the other data would take hundreds of megabytes. Objects
 // from the cache must not be written back, because that would remove the data that the cache leaves out.
-func CacheOptions() cache.Options {
+func CacheOptions(named Named) cache.Options {
+	in := map[string]cache.Config{}
+	for _, namespace := range named {
+		in[namespace] = cache.Config{}
+	}
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate})
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			// Any user who may create pods or ConfigMaps can give them our label and a megabyte of other data.
 			&corev1.Pod{}:       {Label: ours, Transform: slimPod},
-			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap},
+			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap, Namespaces: in},
 			&corev1.Node{}: {Transform: slim(func(n *corev1.Node) {
 				// Users cannot write them, but agents on the nodes do.
-				config, managed := n.Annotations[foreign.AnnotationMachineConfig]
-				if n.Annotations, n.Status.Images = nil, nil; managed {
+				config := n.Annotations[foreign.AnnotationMachineConfig]
+				if n.Annotations, n.Status.Images = nil, nil; config != "" && len(config) <= maxText {
 					n.Annotations = map[string]string{foreign.AnnotationMachineConfig: config}
 				}
 			})},
 			&v1alpha1.LatencyMatrix{}: {Transform: slim(func(m *v1alpha1.LatencyMatrix) {
-				slimAnnotations(m)
+				slimMeta(m)
 				slimSelection(&m.Spec.Nodes, m.Spec.Server)
 			})},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
-				slimAnnotations(b)
+				slimMeta(b)
 				for _, placed := range []*v1alpha1.EndpointPlacement{b.Spec.Placement.Client, b.Spec.Placement.Server} {
 					if placed != nil {
 						slimSelection(&placed.NodeSelection)
@@ -76,19 +80,35 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// slimAnnotations removes annotations that are together longer than a note of a user, whose change makes the object be reconciled.
-func slimAnnotations(o metav1.Object) {
-	length := 0
-	for key, value := range o.GetAnnotations() {
-		length += len(key) + len(value)
-	}
-	if length > maxAnnotations {
+// maxText bounds the annotations and the labels of a cached object, and the text of its controller, in bytes each: longer than a note of
+// a user, whose change makes the object be reconciled.
+const maxText = 1 << 10
+
+// slimMeta removes metadata that the controllers do not read from the cache, and the rest if it is long. Annotations have at most 256 KiB
+// in an API server; labels and owners have no such limit.
+func slimMeta(o metav1.Object) {
+	o.SetFinalizers(nil)
+	if length(o.GetAnnotations()) > maxText {
 		o.SetAnnotations(nil)
+	}
+	if length(o.GetLabels()) > maxText {
+		keepOurLabels(o)
+	}
+	controller := metav1.GetControllerOf(o)
+	o.SetOwnerReferences(nil)
+	if c := controller; c != nil && len(c.APIVersion)+len(c.Kind)+len(c.Name)+len(c.UID) <= maxText {
+		o.SetOwnerReferences([]metav1.OwnerReference{*c})
 	}
 }
 
-// maxAnnotations bounds the annotations of a cached object, in bytes.
-const maxAnnotations = 1 << 10
+// length returns the number of bytes of all keys and values.
+func length(texts map[string]string) int {
+	sum := 0
+	for key, value := range texts {
+		sum += len(key) + len(value)
+	}
+	return sum
+}
 
 // slimSelection removes the part of selections of nodes that may be large; benchmarks of pairs and gates name one node.
 func slimSelection(all ...*v1alpha1.NodeSelection) {
@@ -99,16 +119,14 @@ func slimSelection(all ...*v1alpha1.NodeSelection) {
 	}
 }
 
-// labelsKept are the labels that the controllers read from cached pods and ConfigMaps.
+// labelsKept are the labels that the controllers read from cached objects that users write.
 var labelsKept = []string{
 	v1alpha1.LabelManagedBy, v1alpha1.LabelBenchmark, v1alpha1.LabelRun, v1alpha1.LabelRole, v1alpha1.LabelGate, v1alpha1.LabelNode,
-	v1alpha1.LabelHold, v1alpha1.NodeLabelVerified,
+	v1alpha1.LabelHold, v1alpha1.LabelMatrix, v1alpha1.NodeLabelVerified,
 }
 
-// slimMeta reduces an object's metadata to its identity, its controller and our labels.
-func slimMeta(o metav1.Object) {
-	o.SetAnnotations(nil)
-	o.SetFinalizers(nil)
+// keepOurLabels removes all other labels.
+func keepOurLabels(o metav1.Object) {
 	kept := map[string]string{}
 	for _, name := range labelsKept {
 		if value, ok := o.GetLabels()[name]; ok {
@@ -116,22 +134,24 @@ func slimMeta(o metav1.Object) {
 		}
 	}
 	o.SetLabels(kept)
-	controller := metav1.GetControllerOf(o)
-	o.SetOwnerReferences(nil)
-	if controller != nil {
-		o.SetOwnerReferences([]metav1.OwnerReference{*controller})
-	}
+}
+
+// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels.
+func slimAny(o metav1.Object) {
+	slimMeta(o)
+	o.SetAnnotations(nil)
+	keepOurLabels(o)
 }
 
 // slimPod reduces a cached pod to the data that the controllers read there: its owner, its node, and whether it has ended.
 var slimPod = slim(func(p *corev1.Pod) {
-	slimMeta(p)
+	slimAny(p)
 	p.Spec = corev1.PodSpec{NodeName: pods.Node(p)}
 	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
 })
 
 // slimConfigMap reduces a cached ConfigMap, whose metadata alone is watched, to its identity and its owner.
-var slimConfigMap = slim(func(o client.Object) { slimMeta(o) })
+var slimConfigMap = slim(func(o client.Object) { slimAny(o) })
 
 // slim returns a transform that removes from cached objects the data that the controllers do not read there.
 func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {

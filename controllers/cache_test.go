@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
 // The cache keeps a few hundred bytes of a pod or a ConfigMap with our label, which any user can set.
@@ -28,7 +29,7 @@ func TestWhatIsCachedOfAnyonesObjectsIsSmall(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: large}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Message: large},
 	}
-	options := CacheOptions().ByObject
+	options := CacheOptions(nil).ByObject
 	for name, o := range map[string]client.Object{"a pod": pod, "the metadata of a ConfigMap": &metav1.PartialObjectMetadata{ObjectMeta: meta}} {
 		transform := options[find[*corev1.ConfigMap](options)].Transform
 		if o == client.Object(pod) {
@@ -60,15 +61,19 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 		many[i] = strings.Repeat("n", 253)
 	}
 	selection := v1alpha1.NodeSelection{NodeNames: many, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{strings.Repeat("k", 1<<16): "x"}}}
-	long := metav1.ObjectMeta{Name: "x", Annotations: map[string]string{"a": strings.Repeat("x", 250<<10)}}
+	text := strings.Repeat("x", 250<<10)
+	long := metav1.ObjectMeta{
+		Name: "x", Annotations: map[string]string{foreign.AnnotationMachineConfig: text}, Labels: map[string]string{v1alpha1.LabelGate: "g", text: "x"},
+		Finalizers: []string{text}, OwnerReferences: []metav1.OwnerReference{{Name: text, Controller: new(true)}, {Name: text}},
+	}
 	placement := v1alpha1.Placement{
 		Client: &v1alpha1.EndpointPlacement{NodeSelection: selection}, Server: &v1alpha1.EndpointPlacement{NodeSelection: selection},
 	}
-	options := CacheOptions().ByObject
+	options := CacheOptions(nil).ByObject
 	for key, o := range map[client.Object]client.Object{
 		find[*v1alpha1.LatencyBenchmark](options): &v1alpha1.LatencyBenchmark{ObjectMeta: long, Spec: v1alpha1.LatencyBenchmarkSpec{Placement: placement}},
 		find[*v1alpha1.LatencyMatrix](options):    &v1alpha1.LatencyMatrix{ObjectMeta: long, Spec: v1alpha1.LatencyMatrixSpec{Nodes: selection, Server: &selection}},
-		find[*corev1.Node](options):               &corev1.Node{ObjectMeta: long},
+		find[*corev1.Node](options):               &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: long.Annotations}},
 	} {
 		if _, err := options[key].Transform(o); err != nil {
 			t.Fatal(err)
@@ -79,6 +84,9 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 		}
 		if len(text) > 2048 {
 			t.Errorf("of %T %d bytes are kept", o, len(text))
+		}
+		if gate := o.GetLabels()[v1alpha1.LabelGate]; gate != "g" && o.GetName() != "" {
+			t.Errorf("of %T the gate %q is kept", o, gate)
 		}
 	}
 	// A note of a user stays, because its change makes the benchmark be reconciled.

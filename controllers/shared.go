@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,12 @@ func Written(again time.Duration, err error) (ctrl.Result, error) {
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
+
+// Named are the namespaces in which the manager has rights; empty: all.
+type Named []string
+
+// Has reports whether the manager works in a namespace.
+func (n Named) Has(namespace string) bool { return len(n) == 0 || slices.Contains(n, namespace) }
 
 // Soonest returns the shorter of two waits; 0 means no wait.
 func Soonest(a, b time.Duration) time.Duration {

@@ -28,10 +28,10 @@ test "$counts" = $'1\n1\n1' || fail "not one Deployment of one container with on
 rm -rf "$dir"
 mkdir -p "$dir/manifests" "$dir/metadata"
 "$yq" -n --from-file config/olm/csv.yq > "$dir/manifests/tailgate.clusterserviceversion.yaml"
-# OLM makes the manager's account, its roles and its Deployment from the ClusterServiceVersion, sets the namespace, and accepts no
-# NetworkPolicy.
+# OLM makes the manager's account, its roles and its Deployment from the ClusterServiceVersion, sets the namespace, and accepts neither
+# NetworkPolicies nor policies of admission.
 "$yq" '[.[] | select(.kind == "*RoleBinding") | .roleRef | .kind + " " + .name] as $bound | map(
-  select(.kind != "*RoleBinding" and (.kind | test("^(Namespace|NetworkPolicy|Deployment)$") | not)) |
+  select(.kind != "*RoleBinding" and (.kind | test("^(Namespace|NetworkPolicy|Deployment|ValidatingAdmissionPolicy.*)$") | not)) |
   select(.kind != "ServiceAccount" or .metadata.name != strenv(ACCOUNT)) |
   select((.kind + " " + .metadata.name) as $own | $bound | any_c(. == $own) | not) | del(.metadata.namespace))' "$ALL" > "$work/beside.yaml"
 (cd "$dir/manifests" && "$yq" --split-exp '.metadata.name + "." + (.kind | downcase) + ".yaml"' '.[]' "$work/beside.yaml")

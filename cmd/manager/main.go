@@ -87,6 +87,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
 	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
 	networkNamespaces := fs.String("network-namespaces", "", "namespaces, separated by commas, whose networks benchmarks of other namespaces may name (networkRef.namespace); * is all, none if it is empty")
+	namespaces := fs.String("namespaces", "", "namespaces, separated by commas, whose benchmarks, matrices and gates the manager measures, and outside of which it needs no right to write. Empty: all")
 	fs.DurationVar(&o.settings.MaxOccupation, "max-occupation", 24*time.Hour, "the longest time that all runs of a benchmark together may occupy their nodes; 0: no limit")
 	fs.DurationVar(&o.settings.StartTimeout, "pod-start-timeout", 2*time.Minute, "the longest time for a benchmark pod to start")
 	maxAttempts := fs.Int("max-attempts", 3, "attempts at a run, 1 to 3")
@@ -119,7 +120,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("--max-attempts: %d is not 1 to 3", *maxAttempts)
 	}
 	o.settings.MaxAttempts = int32(*maxAttempts)
-	o.settings.NetworkNamespaces, o.settings.BenchTools = list(*networkNamespaces), list(*benchTools)
+	o.settings.NetworkNamespaces, o.settings.BenchTools, o.settings.Namespaces = list(*networkNamespaces), list(*benchTools), list(*namespaces)
+	for _, namespace := range o.settings.Namespaces {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			return o, fmt.Errorf("--namespaces: %q is not a name of a namespace", namespace)
+		}
+	}
 	for _, t := range o.settings.BenchTools {
 		if _, err := all.Registry().Get(v1alpha1.Tool(t)); err != nil {
 			return o, fmt.Errorf("--bench-tools: %w", err)
@@ -179,7 +185,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		LeaderElectionID:       "manager.tailgate.dev",
 		// A manager that is asked to stop hands over at once: it holds nothing that is worth waiting for.
 		LeaderElectionReleaseOnCancel: true,
-		Cache:                         controllers.CacheOptions(),
+		Cache:                         controllers.CacheOptions(o.settings.Namespaces),
 		Controller:                    controllers.Config(),
 	})
 	if err != nil {
@@ -222,6 +228,7 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	}
 	err = (&matrix.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: recorder, Clock: clock.RealClock{},
+		Namespaces: o.settings.Namespaces,
 	}).SetupWithManager(mgr)
 	if err != nil {
 		return fmt.Errorf("setting up the matrix controller: %w", err)

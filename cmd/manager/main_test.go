@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 )
 
@@ -27,7 +28,7 @@ func TestParse(t *testing.T) {
 		"the image alone": {
 			args: []string{"--bench-image=bench:v0"},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}, Namespaces: controllers.Named{}},
 				pullPolicy:     "IfNotPresent",
 				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true, gates: true,
 			},
@@ -35,11 +36,11 @@ func TestParse(t *testing.T) {
 		"everything": {
 			args: []string{
 				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--bench-service-account=bench", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
-				"--network-namespaces=nets,more", "--max-occupation=1h", "--bench-tools=pinger,sockperf", "--sfnettest-image=" + sfnettest,
+				"--network-namespaces=nets,more", "--namespaces=perf,gates", "--max-occupation=1h", "--bench-tools=pinger,sockperf", "--sfnettest-image=" + sfnettest,
 				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest, Namespaces: controllers.Named{"perf", "gates"}},
 				pullPolicy:     "Never",
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},
@@ -85,6 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		"an invalid pull policy":          {[]string{image, "--bench-image-pull-policy=Sometimes"}, `"Sometimes"`},
 		"an invalid service account":      {[]string{image, "--bench-service-account=a b"}, "--bench-service-account"},
 		"a tool that does not exist":      {[]string{image, "--bench-tools=pinger,ping"}, `--bench-tools: unknown tool "ping"`},
+		"all namespaces as a star":        {[]string{image, "--namespaces=*"}, `--namespaces: "*" is not a name of a namespace`},
 		"tools by tag":                    {[]string{image, "--sfnettest-image=onload/sfnettest:1.6"}, `--sfnettest-image: "onload/sfnettest:1.6" is not REPOSITORY@sha256:DIGEST`},
 		"an empty pull policy":            {[]string{image, "--bench-image-pull-policy="}, "--bench-image-pull-policy"},
 		"a yes that is neither nor":       {[]string{image, "--leader-elect=perhaps"}, "leader-elect"},

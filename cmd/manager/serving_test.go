@@ -44,8 +44,8 @@ func mount(t *testing.T, folder string, files map[string][]byte) {
 	}
 }
 
-// serve serves as the manager does, with a watched certificate unless it is nil, and returns the address.
-func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatcher) string {
+// newManager returns a manager without an API server.
+func newManager(t *testing.T) ctrl.Manager {
 	t.Helper()
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: off}, HealthProbeBindAddress: off,
@@ -54,6 +54,13 @@ func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatch
 	if err != nil {
 		t.Fatal(err)
 	}
+	return mgr
+}
+
+// serve serves as the manager does, with a watched certificate unless it is nil, and returns the address.
+func serve(ctx context.Context, t *testing.T, certificate *certwatcher.CertWatcher) string {
+	t.Helper()
+	mgr := newManager(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

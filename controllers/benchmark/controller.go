@@ -74,6 +74,8 @@ type Settings struct {
 	MaxOccupation time.Duration
 	// NetworkNamespaces are the namespaces whose networks benchmarks in other namespaces may use; "*" is all.
 	NetworkNamespaces []string
+	// Namespaces are those whose benchmarks are measured.
+	Namespaces controllers.Named
 }
 
 // workers is the number of benchmarks that are reconciled at a time.
@@ -133,6 +135,9 @@ type Reconciler struct {
 
 // Reconcile takes the steps of one benchmark that are possible now.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !r.Settings.Namespaces.Has(req.Namespace) {
+		return ctrl.Result{}, nil
+	}
 	b := &v1alpha1.LatencyBenchmark{}
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -134,6 +134,9 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 	note(b.Status.LeftPods)
 	err := each(ctx, from, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
 		o := object.(*v1alpha1.LatencyBenchmark)
+		if !r.Settings.Namespaces.Has(o.Namespace) {
+			return nil
+		}
 		note(o.Status.LeftPods)
 		if unseenBefore(o, b) {
 			w.unseen = o.Namespace + "/" + o.Name

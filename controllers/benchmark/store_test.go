@@ -63,6 +63,39 @@ func TestTakeResult(t *testing.T) {
 	}
 }
 
+// A log that does not end, of a kubelet that hangs, blocks neither a benchmark nor its worker.
+func TestHungLogs(t *testing.T) {
+	hangs := func(ctx context.Context, _ types.NamespacedName, _ bool) (io.ReadCloser, error) {
+		reader, writer := io.Pipe()
+		context.AfterFunc(ctx, func() { _ = writer.CloseWithError(ctx.Err()) })
+		return reader, nil
+	}
+	refuses := func(ctx context.Context, _ types.NamespacedName, _ bool) (io.ReadCloser, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	for name, logs := range map[string]LogReader{"it sends nothing": hangs, "it does not answer": refuses} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			r := &Reconciler{LogTimeout: 10 * time.Millisecond, Logs: logs}
+			w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
+			if _, err := r.takeResult(ctx, w, w.client, v1alpha1.RoleClient); err == nil {
+				t.Error("there is a result")
+			}
+			w = makeWorld(on(active(0), withServer(running))...)
+			w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "eth1"}}
+			w.runs = plan.Runs(w.benchmark)
+			if address, unheard := r.listening(ctx, w); address != "" || unheard == "" {
+				t.Errorf("address %q, %q", address, unheard)
+			}
+			if ctx.Err() != nil {
+				t.Error("it waited longer than LogTimeout")
+			}
+		})
+	}
+}
+
 func TestKeptBy(t *testing.T) {
 	cm := &corev1.ConfigMap{
 		BinaryData: map[string][]byte{result.KeyClient: []byte("c"), result.KeyServer: []byte("s")}, Data: map[string]string{result.KeyPods: "p"},

@@ -54,6 +54,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Namespaces are those whose matrices are measured.
+	Namespaces controllers.Named
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices,verbs=get;list;watch;delete
@@ -65,6 +67,9 @@ type Reconciler struct {
 
 // Reconcile takes the next steps of one matrix.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !r.Namespaces.Has(req.Namespace) {
+		return ctrl.Result{}, nil
+	}
 	m := &v1alpha1.LatencyMatrix{}
 	if err := r.Live.Get(ctx, req.NamespacedName, m); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

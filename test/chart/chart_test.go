@@ -227,10 +227,10 @@ func TestArguments(t *testing.T) {
 	sfnettest := "onload/sfnettest@sha256:" + strings.Repeat("0a", 32)
 	all := render(t, "benchImage.pullPolicy=Always", "benchImage.tools={pinger,netperf}", "benchImage.sfnettestImage="+sfnettest, "benchmarks.serviceAccountName=bench", "benchmarks.allowHostNetwork=true", "benchmarks.allowPacketCapture=true",
 		"benchmarks.networkNamespaces={nets,more}", "benchmarks.maxOccupation=2h", "benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "metrics.certificate.secretName=s", "health.port=9081", "log.level=debug",
-		"log.encoder=console", "gates.enabled=false", "extraArgs={--leader-elect=false}")
+		"log.encoder=console", "gates.enabled=false", "namespaces={perf}", "extraArgs={--leader-elect=false}")
 	d := deployment(t, all)
 	want := []string{
-		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--bench-tools=pinger,netperf", "--sfnettest-image=" + sfnettest, "--bench-service-account=bench", "--gates=false", "--allow-host-network", "--allow-packet-capture",
+		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--bench-tools=pinger,netperf", "--sfnettest-image=" + sfnettest, "--bench-service-account=bench", "--gates=false", "--namespaces=perf", "--allow-host-network", "--allow-packet-capture",
 		"--network-namespaces=nets,more", "--max-occupation=2h", "--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--serving-cert-dir=/serving-cert", "--health-probe-bind-address=:9081",
 		"--zap-log-level=debug", "--zap-encoder=console", "--leader-elect=false",
 	}
@@ -289,6 +289,27 @@ func TestWithoutGates(t *testing.T) {
 	}
 	if render(t)["ClusterRole tailgate-manager-gates"] == nil {
 		t.Error("there is no ClusterRole tailgate-manager-gates with gates")
+	}
+}
+
+// A manager of named namespaces may write only there, and to objects that are in no namespace.
+func TestNamedNamespaces(t *testing.T) {
+	want := overlay(t, "named-namespaces", "default")
+	delete(want, "Namespace "+namespace)
+	checkSame(t, want, render(t, "crds.keep=false", "namespaces={perf}"))
+	for name, o := range render(t, "namespaces={perf}", "gates.enabled=false") {
+		if strings.Contains(name, "gates") && o.GetKind() != "CustomResourceDefinition" && !strings.HasPrefix(name, "ClusterRole tailgate-gate-") {
+			t.Errorf("%s is there without gates", name)
+		}
+	}
+	stdout, stderr, err := template(t, "namespaces={perf,more}")
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, stderr)
+	}
+	for text, want := range map[string]int{"namespace: perf\n": 2, "namespace: more\n": 2, "name: tailgate-manager}": 2, "name: tailgate-manager-gates}": 2} {
+		if got := strings.Count(stdout, text); got != want {
+			t.Errorf("%d of %q, want %d", got, text, want)
+		}
 	}
 }
 

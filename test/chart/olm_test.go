@@ -80,7 +80,8 @@ func TestOLMBundle(t *testing.T) {
 	crds := 0
 	for name, o := range all {
 		switch o.GetKind() {
-		case "Namespace", "NetworkPolicy", "ServiceAccount", "RoleBinding", "ClusterRoleBinding", "Deployment":
+		case "Namespace", "NetworkPolicy", "ServiceAccount", "RoleBinding", "ClusterRoleBinding", "Deployment",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			continue // OLM creates these, or does not accept them
 		case "CustomResourceDefinition":
 			crds++

@@ -220,7 +220,7 @@ func (w *World) countWrites(ctx SpecContext) *tally {
 	common.SkipNameValidation = new(true)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Controller: common, Cache: controllers.CacheOptions(),
+		Controller: common, Cache: controllers.CacheOptions(nil),
 		// The log would stay in memory until the spec ends.
 		Logger: zap.New(zap.WriteTo(io.Discard)),
 	})

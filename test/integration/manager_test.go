@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -121,6 +122,8 @@ type World struct {
 	Kubelet  *Kubelet
 	Clock    *clock
 	Settings benchmark.Settings
+	// Config is that of the managers' clients; nil: managerConfig.
+	Config *rest.Config
 	// Logs is the managers' reader of logs, with at most LogTimeout for each; that of Kubelet, unless a spec changes it.
 	Logs       benchmark.LogReader
 	LogTimeout time.Duration
@@ -193,7 +196,7 @@ func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
 	common := controllers.Config()
 	common.SkipNameValidation = new(true)
-	own := controllers.Bounded(managerConfig)
+	own := controllers.Bounded(cmp.Or(w.Config, managerConfig))
 	own.Wrap(w.roundTripper)
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme:                 scheme,
@@ -201,7 +204,7 @@ func (w *World) Start(dies ...death) *Manager {
 		HealthProbeBindAddress: "0",
 		// Several managers run one after the other in this process, with the same name.
 		Controller: common,
-		Cache:      controllers.CacheOptions(),
+		Cache:      controllers.CacheOptions(w.Settings.Namespaces),
 		Logger:     w.Log,
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -220,7 +223,7 @@ func (w *World) Start(dies ...death) *Manager {
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
 	Expect((&matrix.Reconciler{
 		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
-		Clock: w.Clock,
+		Clock: w.Clock, Namespaces: w.Settings.Namespaces,
 	}).SetupWithManager(mgr)).To(Succeed())
 	refusals := &gate.Refusals{}
 	Expect((&gate.Gates{

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +17,9 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,10 +29,39 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 )
 
-// cacheOf is a variable for a separate process: the kubeconfig of the API server whose objects TestCache reads into a cache.
-const cacheOf = "TAILGATE_TEST_CACHE_OF"
+// cacheOf and cacheOfKinds are variables for a separate process: the kubeconfig of the API server whose objects TestCache reads, and the
+// kinds, separated by commas.
+const cacheOf, cacheOfKinds = "TAILGATE_TEST_CACHE_OF", "TAILGATE_TEST_CACHE_KINDS"
 
-// TestCache reads the pods and ConfigMaps that the manager watches into the manager's cache and prints the peak memory usage.
+// cachedKinds are the kinds of objects that users, or agents on nodes, can write and that the manager watches: what it caches and, if it
+// also lists the kind live before a benchmark claims its nodes, that list and its options.
+var cachedKinds = map[string]struct {
+	cached client.Object
+	list   func() client.ObjectList
+	live   []client.ListOption
+}{
+	"pods":       {&corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }, []client.ListOption{client.HasLabels{v1alpha1.LabelRole}}},
+	"configmaps": {partialConfigMap(), func() client.ObjectList { return partialConfigMaps() }, nil},
+	"nodes":      {&corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} }, nil},
+	"benchmarks": {&v1alpha1.LatencyBenchmark{}, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
+		[]client.ListOption{client.MatchingFields{"status.completionTime": ""}}},
+	"matrices": {&v1alpha1.LatencyMatrix{}, func() client.ObjectList { return &v1alpha1.LatencyMatrixList{} }, nil},
+}
+
+func partialConfigMap() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	return o
+}
+
+func partialConfigMaps() *metav1.PartialObjectMetadataList {
+	o := &metav1.PartialObjectMetadataList{}
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	return o
+}
+
+// TestCache reads the objects of some kinds that the manager watches into the manager's cache, reads live what it lists before a benchmark
+// claims its nodes, and prints the peak memory usage.
 func TestCache(t *testing.T) {
 	path := os.Getenv(cacheOf)
 	if path == "" {
@@ -38,7 +71,7 @@ func TestCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := controllers.CacheOptions()
+	options := controllers.CacheOptions(nil)
 	options.Scheme = scheme
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -51,36 +84,54 @@ func TestCache(t *testing.T) {
 	defer stop()
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()
-	configMap := &metav1.PartialObjectMetadata{}
-	configMap.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	for _, o := range []client.Object{&corev1.Pod{}, configMap} {
-		if _, err := c.GetInformer(ctx, o); err != nil {
+	kinds := strings.Split(os.Getenv(cacheOfKinds), ",")
+	for _, name := range kinds {
+		if _, err := c.GetInformer(ctx, cachedKinds[name].cached); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !c.WaitForCacheSync(ctx) {
 		t.Fatal("the cache did not sync")
 	}
-	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods); err != nil {
+	live, err := client.New(controllers.Bounded(config), client.Options{Scheme: scheme})
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range kinds {
+		kind := cachedKinds[name]
+		list := kind.list()
+		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			t.Fatal(err)
+		}
+		seen := meta.LenList(list)
+		if kind.live != nil {
+			read := 0
+			if err := controllers.Each(ctx, live, kind.list, func(runtime.Object) error { read++; return nil }, kind.live...); err != nil {
+				t.Fatal(err)
+			}
+			seen = min(seen, read)
+		}
+		if seen < hostile {
+			t.Errorf("%d %s, not %d", seen, name, hostile)
+		}
 	}
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("%d pods\n%s\n", len(pods.Items), regexp.MustCompile(`VmHWM:\s+\d+`).FindString(string(status)))
+	fmt.Printf("%s\n", regexp.MustCompile(`VmHWM:\s+\d+`).FindString(string(status)))
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
 }
 
+// hostile is the number of objects of each kind that other users create: with the manager's labels, and with annotations that are nearly
+// as long as the API accepts.
+const hostile = 1000
+
 var _ = Describe("The cache of the manager", func() {
 	const (
-		// hostile is the number of pods, and of ConfigMaps, to which another user gives the manager's label, each with the longest
-		// annotations that the API accepts.
-		hostile         = 750
 		longAnnotations = 250 << 10
 		// managerMiB is the memory limit of the manager's container.
 		managerMiB = 512
@@ -88,35 +139,63 @@ var _ = Describe("The cache of the manager", func() {
 
 	It("stays within its memory while it reads the objects of hostile users", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		meta := func(i int) metav1.ObjectMeta {
+		metaOf := func(i int) metav1.ObjectMeta {
 			return metav1.ObjectMeta{
 				Namespace: namespace, Name: fmt.Sprintf("hostile-%d", i),
-				Labels:      map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate},
+				Labels:      map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate, v1alpha1.LabelRole: v1alpha1.RoleClient},
 				Annotations: map[string]string{"long": strings.Repeat("x", longAnnotations)},
 			}
 		}
+		nodes := make([]*corev1.Node, hostile)
 		creating, creatingCtx := errgroup.WithContext(ctx)
 		creating.SetLimit(8)
 		for i := range hostile {
 			creating.Go(func() error {
-				if err := k8s.Create(creatingCtx, &corev1.ConfigMap{ObjectMeta: meta(i)}); err != nil {
-					return err
+				benchmark := MakeBenchmark(namespace, "x")
+				if i%2 == 0 {
+					benchmark = benchmark.Suspended()
 				}
-				return k8s.Create(creatingCtx, &corev1.Pod{ObjectMeta: meta(i), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+				matrix := MakeBenchmark(namespace, "x").AllPairs(1)
+				benchmark.ObjectMeta, matrix.ObjectMeta = metaOf(i), metaOf(i)
+				node := &corev1.Node{ObjectMeta: metaOf(i)}
+				node.Namespace, node.Name = "", fmt.Sprintf("%s-%d", namespace, i)
+				nodes[i] = node
+				for _, o := range []client.Object{
+					&corev1.ConfigMap{ObjectMeta: metaOf(i)}, &corev1.Pod{ObjectMeta: metaOf(i), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+					benchmark.Obj(), &matrix.LatencyMatrix, node,
+				} {
+					if err := k8s.Create(creatingCtx, o); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 		}
+		DeferCleanup(func(ctx SpecContext) {
+			for _, node := range nodes {
+				if node != nil {
+					Expect(client.IgnoreNotFound(k8s.Delete(ctx, node))).To(Succeed())
+				}
+			}
+		})
 		Expect(creating.Wait()).To(Succeed())
 
-		child := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestCache$")
-		child.Env = append(os.Environ(), cacheOf+"="+adminKubeconfig(namespace))
-		out, err := child.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", out)
-		peak := regexp.MustCompile(`(\d+) pods\nVmHWM:\s+(\d+)`).FindSubmatch(out)
-		Expect(peak).NotTo(BeNil(), "%s", out)
-		Expect(strconv.Atoi(string(peak[1]))).To(BeNumerically(">=", hostile))
-		kib, err := strconv.Atoi(string(peak[2]))
-		Expect(err).NotTo(HaveOccurred())
-		AddReportEntry(fmt.Sprintf("a peak of %d MiB", kib>>10))
-		Expect(kib>>10).To(BeNumerically("<", managerMiB*3/4), "MiB")
+		peakOf := func(kinds string) int {
+			child := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestCache$")
+			child.Env = append(os.Environ(), cacheOf+"="+adminKubeconfig(namespace), cacheOfKinds+"="+kinds, fmt.Sprintf("GOMEMLIMIT=%dMiB", managerMiB/10*9))
+			out, err := child.CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), "%s", out)
+			peak := regexp.MustCompile(`VmHWM:\s+(\d+)`).FindSubmatch(out)
+			Expect(peak).NotTo(BeNil(), "%s", out)
+			kib, err := strconv.Atoi(string(peak[1]))
+			Expect(err).NotTo(HaveOccurred())
+			AddReportEntry(fmt.Sprintf("a peak of %d MiB of %d: %s", kib>>10, managerMiB, kinds))
+			return kib >> 10
+		}
+		kinds := slices.Sorted(maps.Keys(cachedKinds))
+		for _, kind := range kinds {
+			Expect(peakOf(kind)).To(BeNumerically("<", managerMiB*3/4), kind)
+		}
+		Expect(peakOf(strings.Join(kinds, ","))).To(BeNumerically("<", managerMiB*3/4), "all at once")
 	})
 })

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -24,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // The managers of this suite have only the rights of config/rbac: if a right is missing, the specs that need it fail with Forbidden.
@@ -39,6 +41,12 @@ var checkedByAdmission = []string{
 	"update latencybenchmarks/finalizers.tailgate.dev", "update latencymatrices/finalizers.tailgate.dev",
 	"update latencyverifications/finalizers.tailgate.dev",
 }
+
+// cachedByNamespace lists rights that a manager of all namespaces uses everywhere, and a manager of named ones only there.
+var cachedByNamespace = []string{"list configmaps", "watch configmaps"}
+
+// everywhere ends the entry of a right that a request used in no namespace: all of them, or an object that is in none.
+const everywhere = " everywhere"
 
 // rights holds the rights that managers of this process have used since the last report.
 var rights = struct {
@@ -74,7 +82,11 @@ func recorder(next http.RoundTripper) http.RoundTripper {
 		if info, infoErr := factory.NewRequestInfo(r); infoErr == nil && info.IsResourceRequest {
 			rights.Lock()
 			defer rights.Unlock()
-			rights.used.Insert(right(info.Verb, info.APIGroup, info.Resource, info.Subresource))
+			used := right(info.Verb, info.APIGroup, info.Resource, info.Subresource)
+			rights.used.Insert(used)
+			if info.Namespace == "" {
+				rights.used.Insert(used + everywhere)
+			}
 		}
 		return response, nil
 	})
@@ -86,14 +98,26 @@ var managerRoles = [][]string{
 	{"rbac", "leader_election.yaml"}, {"rbac", "metrics.yaml"},
 }
 
-// granted returns the rights of a manager.
-func granted() sets.Set[string] {
+// policyFiles are the files of config/policy.
+var policyFiles = []string{"manager.yaml", "users.yaml"}
+
+// clusterRolesOfNamed lists the files with what a manager of named namespaces may do outside of them, and authentication, which no
+// namespace bounds.
+var clusterRolesOfNamed = [][]string{
+	{"named-namespaces", "cluster.yaml"}, {"named-namespaces", "gates", "cluster.yaml"}, {"rbac", "metrics.yaml"},
+}
+
+// granted returns the rights in the roles of files.
+func granted(files [][]string) sets.Set[string] {
 	GinkgoHelper()
 	all := sets.New[string]()
-	for _, path := range managerRoles {
+	for _, path := range files {
 		for _, o := range objectsOf(readConfig(path...)) {
 			if !slices.Contains([]string{"Role", "ClusterRole"}, o.GetKind()) {
 				continue
+			}
+			if o.GetNamespace() == metav1.NamespaceDefault {
+				continue // events, which are in a namespace
 			}
 			role := &rbacv1.ClusterRole{}
 			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role)).To(Succeed())
@@ -119,6 +143,12 @@ func newManagerUser(ctx context.Context) *rest.Config {
 	for _, path := range managerRoles {
 		for _, o := range objectsOf(readConfig(path...)) {
 			Expect(k8s.Create(ctx, o)).To(Succeed())
+		}
+	}
+	// All specs run with what the API server refuses to the manager's user.
+	for _, file := range policyFiles {
+		for _, o := range objectsOf(readConfig("policy", file)) {
+			Expect(k8s.Create(ctx, o, client.FieldValidation("Strict"))).To(Succeed())
 		}
 	}
 	own := rest.CopyConfig(config)
@@ -165,11 +195,56 @@ var _ = Describe("The manager's rights", func() {
 		clientfeaturestesting.SetFeatureDuringTest(GinkgoTB(), clientfeatures.WatchListClient, false)
 		w := NewWorld(ctx)
 		w.Start()
-		for right := range granted() {
+		for right := range granted(managerRoles) {
 			if strings.HasPrefix(right, "watch ") {
 				Eventually(usedRights).Should(HaveKey(strings.Replace(right, "watch", "list", 1)))
 			}
 		}
+	})
+
+	It("are enough in named namespaces, for a manager that may write only there", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Group(ctx, "1", "2")
+		user := "manager-" + w.Namespace
+		for _, path := range [][]string{
+			{"named-namespaces", "cluster.yaml"}, {"named-namespaces", "namespace.yaml"},
+			{"named-namespaces", "gates", "cluster.yaml"}, {"named-namespaces", "gates", "namespace.yaml"},
+		} {
+			for _, o := range objectsOf(readConfig(path...)) {
+				o.SetName(o.GetName() + "-" + w.Namespace)
+				if o.GetNamespace() == "perf" {
+					o.SetNamespace(w.Namespace)
+				}
+				if role, bound, _ := unstructured.NestedString(o.Object, "roleRef", "name"); bound {
+					if role != "tailgate-manager" && role != "tailgate-manager-gates" {
+						Expect(unstructured.SetNestedField(o.Object, role+"-"+w.Namespace, "roleRef", "name")).To(Succeed())
+					}
+					o.Object["subjects"] = []any{map[string]any{"kind": "User", "apiGroup": rbacv1.GroupName, "name": user}}
+				}
+				create(ctx, o)
+			}
+		}
+		w.Settings.Namespaces = controllers.Named{w.Namespace}
+		w.Config = rest.CopyConfig(config)
+		w.Config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		By("a benchmark outside, which is older")
+		elsewhere := MakeBenchmark(newNamespace(ctx), "elsewhere").On(w.A, w.B).Obj()
+		Expect(k8s.Create(ctx, elsewhere)).To(Succeed())
+		w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
+		m := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "m").AllPairs(1))
+		ExpectSucceeded(ctx, b, "^True Complete")
+		ExpectSucceeded(ctx, m, "^True Complete")
+		Expect(Get(ctx, elsewhere).Status).To(Equal(v1alpha1.LatencyBenchmarkStatus{}))
+		By("a gate, with everything that it may write")
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
+		w.Expect(ctx, w.A, isVerified)
+		Eventually(func() *v1alpha1.Setback { return w.Verification(ctx, w.A).Status.HoldPodSetback }).Should(BeNil())
+		By("a gate of another namespace, which cannot measure, and says so")
+		outside := MakeGate(w.Namespace).Alone(w.B, w.A).With(func(s *v1alpha1.LatencyGateSpec) { s.Namespace = elsewhere.Namespace })
+		outside.Name += "-outside"
+		refused := w.Gate(ctx, outside)
+		Eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionOperational) }).Should(MatchRegexp(`^False BenchmarkRefused: .*cannot create resource "latencybenchmarks"`))
 	})
 
 	It("are enough to look for the classes that a template names", func(ctx SpecContext) {
@@ -208,5 +283,13 @@ var _ = ReportAfterSuite("every right of the manager is used", func(report Repor
 			}
 		}
 	}
-	Expect(sets.List(granted().Difference(used))).To(BeEmpty(), "these are granted in config/rbac, and no manager used them in any spec")
+	Expect(sets.List(granted(managerRoles).Difference(used))).To(BeEmpty(), "these are granted in config/rbac, and no manager used them in any spec")
+	wide := sets.New[string]()
+	for right := range used {
+		if right, ok := strings.CutSuffix(right, everywhere); ok {
+			wide.Insert(right)
+		}
+	}
+	needed := granted(clusterRolesOfNamed).Insert(cachedByNamespace...).Delete(checkedByAdmission...)
+	Expect(sets.List(needed)).To(Equal(sets.List(wide)), "config/named-namespaces grants everywhere what managers use outside of a namespace, and no more")
 })

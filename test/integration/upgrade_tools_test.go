@@ -1210,7 +1210,7 @@ var _ = Describe("The admission policies", func() {
 		Eventually(func() string { verify(); return boot() }).WithPolling(100 * time.Millisecond).Should(Equal("False false -"))
 		By("what Kubernetes writes when the node is back")
 		Eventually(func() string {
-			Expect(patch(ctx, gate, node, `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"}]}}`)).To(Succeed())
+			Expect(patch(ctx, lifecycle, node, `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"}]}}`)).To(Succeed())
 			Expect(patch(ctx, lifecycle, node, `{"spec":{"taints":null}}`)).To(Succeed())
 			return said()
 		}).WithPolling(100 * time.Millisecond).Should(Equal("False false NoSchedule"))

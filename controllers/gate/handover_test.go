@@ -1,0 +1,76 @@
+package gate
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// A node that one gate gives up has the marks of the gate that owns it then, which hold it back until that gate has verified it, or
+// those of a gate that still retains it: no change of gates leaves a moment in which the node is free.
+func TestMarksAfterAGate(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	second := func(change func(*v1alpha1.LatencyGate)) v1alpha1.LatencyGate {
+		g := makeGate(func(g *v1alpha1.LatencyGate) { g.Name, g.UID = "second", "uid-second" })
+		if change != nil {
+			change(g)
+		}
+		return *g
+	}
+	deselects := func(g *v1alpha1.LatencyGate) { g.Spec.NodeSelector.MatchLabels = map[string]string{"role": "slow"} }
+	deleted := func(g *v1alpha1.LatencyGate) { g.DeletionTimestamp, g.Finalizers = at(0), []string{v1alpha1.FinalizerNode} }
+	of := func(change func(*v1alpha1.LatencyVerification)) *v1alpha1.LatencyVerification {
+		return makeVerification("a", func(v *v1alpha1.LatencyVerification) {
+			v.Name, v.Spec.GateName, v.Status.GateUID = v1alpha1.VerificationName("second", "a"), "second", "uid-second"
+			if change != nil {
+				change(v)
+			}
+		})
+	}
+	waits := unverified(v1alpha1.ReasonNewNode)
+	cases := map[string]struct {
+		gate  v1alpha1.LatencyGate
+		other *v1alpha1.LatencyVerification
+		want  corev1.ConditionStatus
+	}{
+		"its new gate has not seen it":                  {second(nil), nil, corev1.ConditionFalse},
+		"its new gate measures it":                      {second(nil), of(waits), corev1.ConditionFalse},
+		"its new gate has verified it":                  {second(nil), of(nil), corev1.ConditionTrue},
+		"an earlier gate of that name had verified it":  {second(nil), of(func(v *v1alpha1.LatencyVerification) { v.Status.GateUID = "uid-earlier" }), corev1.ConditionFalse},
+		"another gate retains it, and holds it back":    {second(deselects), of(waits), corev1.ConditionFalse},
+		"another gate retains it, and had verified it":  {second(deselects), of(nil), corev1.ConditionTrue},
+		"the gate that retains it is being deleted":     {second(func(g *v1alpha1.LatencyGate) { deselects(g); deleted(g) }), of(waits), ""},
+		"the other verification is of an earlier gate":  {second(deselects), of(func(v *v1alpha1.LatencyVerification) { waits(v); v.Status.GateUID = "uid-earlier" }), ""},
+		"no gate owns it, and no verification is there": {second(deselects), nil, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(makeVerification("a")).
+				WithIndex(&v1alpha1.LatencyVerification{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.NodeName} })
+			if c.other != nil {
+				builder = builder.WithObjects(c.other)
+			}
+			node := makeNode("a", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(noon) })
+			p, err := (&Verifications{Live: builder.Build()}).afterwards(t.Context(), makeVerification("a"), node, []v1alpha1.LatencyGate{c.gate})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := corev1.ConditionStatus("")
+			if p.condition != nil {
+				got = p.condition.Status
+			}
+			if got != c.want {
+				t.Errorf("condition %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+// The policies of config/policy are installed for the whole suite, so that every spec of a gate or benchmark shows that they let the
+// manager do its work. The specs here have the user of the manager with all rights: what is refused is refused by the policies.
+var _ = Describe("The policies of config/policy", func() {
+	patch := func(ctx context.Context, o client.Object, kind types.PatchType, data string) error {
+		return as(managerUser).Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(kind, []byte(data)))
+	}
+	patchStatus := func(ctx context.Context, o client.Object, kind types.PatchType, data string) error {
+		return as(managerUser).Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(kind, []byte(data)))
+	}
+
+	It("let the manager write its marks of a Node, and nothing else", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		build := MakeNode(namespace + "-a")
+		build.Annotations, build.Labels["own"] = map[string]string{"any": "note"}, "label"
+		node := (&World{Namespace: namespace}).AddNode(ctx, build)
+		const foreignTaint = `{"key":"other","effect":"NoSchedule"}`
+		own := fmt.Sprintf(`{"key":%q,"effect":"NoSchedule"}`, v1alpha1.NodeTaintUnverified)
+		Expect(k8s.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":[`+foreignTaint+`]}}`)))).To(Succeed())
+		refused := MatchError(ContainSubstring("of a node, the manager writes only"))
+		Eventually(func() error { return patch(ctx, node, types.MergePatchType, `{"spec":{"unschedulable":true}}`) }).Should(refused)
+		for _, data := range []string{
+			`{"spec":{"taints":null}}`, `{"spec":{"taints":[` + own + `]}}`, `{"spec":{"taints":[` + foreignTaint + `,{"key":"more","effect":"NoExecute"}]}}`,
+			`{"spec":{"providerID":"other"}}`, `{"metadata":{"labels":{"any":"label"}}}`, `{"metadata":{"labels":{"own":null}}}`,
+			`{"metadata":{"labels":{"own":"other"}}}`, `{"metadata":{"annotations":{"other":"note"}}}`, `{"metadata":{"annotations":null}}`,
+			`{"metadata":{"finalizers":["any.example/finalizer"]}}`,
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"y"}]}}`,
+		} {
+			Expect(patch(ctx, node, types.MergePatchType, data)).To(refused, data)
+		}
+		for _, data := range []string{
+			`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, `{"status":{"conditions":[{"type":"Other","status":"True"}]}}`,
+			`{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`, `{"status":{"capacity":{"cpu":"1"}}}`, `{"status":{"allocatable":{"cpu":"1"}}}`,
+			`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, `{"status":{"nodeInfo":{"bootID":"other"}}}`,
+			`{"metadata":{"labels":{"any":"label"}}}`, `{"metadata":{"annotations":{"other":"note"}}}`,
+		} {
+			Expect(patchStatus(ctx, node, types.StrategicMergePatchType, data)).To(refused, data)
+		}
+		By("its marks")
+		Expect(patch(ctx, node, types.MergePatchType, `{"metadata":{"labels":{"tailgate.dev/latency-verified":"false"}},"spec":{"taints":[`+foreignTaint+`,`+own+`]}}`)).To(Succeed())
+		for _, kind := range []string{"tailgate.dev/LatencyVerified", "tailgate.dev/LatencyRegressed"} {
+			for _, change := range []string{`"status":"False"`, `"status":"True","message":"m"`, `"$patch":"delete"`} {
+				Expect(patchStatus(ctx, node, types.StrategicMergePatchType, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,%s}]}}`, kind, change))).To(Succeed())
+			}
+		}
+		Expect(patch(ctx, node, types.MergePatchType, `{"metadata":{"labels":{"tailgate.dev/latency-verified":null}},"spec":{"taints":[`+foreignTaint+`]}}`)).To(Succeed())
+		By("other users")
+		Expect(k8s.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":null,"unschedulable":true}}`)))).To(Succeed())
+	})
+
+	It("let the manager create confined pods with its label, and write one condition of hold pods", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		owner := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "b", UID: "0a"}
+		pod := func(name string, change func(*corev1.Pod)) *corev1.Pod {
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, OwnerReferences: []metav1.OwnerReference{owner}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{
+					SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "tailgate-0a"}, Key: "key"},
+				}}}}}},
+			}
+			p.Spec.ServiceAccountName = "default"
+			pods.Restrict(&p.Spec, "NET_RAW")
+			if change != nil {
+				change(p)
+			}
+			return p
+		}
+		volume := func(source corev1.VolumeSource) func(*corev1.Pod) {
+			return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
+		}
+		token := corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "a"}}
+		secret := corev1.LocalObjectReference{Name: "other"}
+		refused := MatchError(MatchRegexp("the manager creates only pods|(pods|containers) of the manager "))
+		Eventually(func() error {
+			return as(managerUser).Create(ctx, pod("x", func(p *corev1.Pod) { p.Labels = nil }), client.DryRunAll)
+		}).Should(refused)
+		for name, change := range map[string]func(*corev1.Pod){
+			"of another program": func(p *corev1.Pod) { p.Labels[v1alpha1.LabelManagedBy] = "other" },
+			"with a token":       func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = nil },
+			"hostPID":            func(p *corev1.Pod) { p.Spec.ShareProcessNamespace, p.Spec.HostPID = nil, true },
+			"hostIPC":            func(p *corev1.Pod) { p.Spec.HostIPC = true },
+			"hostPath":           volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
+			"a Secret":           volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "other"}}),
+			"a projected token":  volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{token}}}),
+			"a projected Secret": volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: secret}}}}}),
+			"envFrom": func(p *corev1.Pod) {
+				p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}}}
+			},
+			"another key": func(p *corev1.Pod) { p.OwnerReferences[0].UID = "0b" },
+			"privileged": func(p *corev1.Pod) {
+				p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+			},
+			"a capability": func(p *corev1.Pod) {
+				p.Spec.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
+			},
+			"privileged before": func(p *corev1.Pod) {
+				p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "i", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
+			},
+		} {
+			Expect(as(managerUser).Create(ctx, pod("x", change), client.DryRunAll)).To(refused, name)
+		}
+		plain, held := pod("plain", volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), pod("held", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelHold] = "true" })
+		Expect(as(managerUser).Create(ctx, plain)).To(Succeed())
+		Expect(as(managerUser).Create(ctx, held)).To(Succeed())
+		ours := `{"status":{"conditions":[{"type":"tailgate.dev/LatencyVerified","status":"True"}]}}`
+		refused = MatchError(ContainSubstring("of the status of pods, the manager writes only"))
+		Expect(patchStatus(ctx, plain, types.StrategicMergePatchType, ours)).To(refused)
+		Expect(patchStatus(ctx, held, types.StrategicMergePatchType, ours)).To(Succeed())
+		for _, data := range []string{
+			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, `{"status":{"podIP":"192.0.2.1","podIPs":[{"ip":"192.0.2.1"}]}}`, `{"status":{"phase":"Running"}}`,
+			`{"metadata":{"labels":{"any":"label"}}}`, `{"metadata":{"annotations":{"any":"note"}}}`,
+		} {
+			Expect(patchStatus(ctx, held, types.StrategicMergePatchType, data)).To(refused, data)
+		}
+	})
+
+	It("let the manager create the Secrets of benchmarks", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		b := MakeBenchmark(namespace, "b").Obj()
+		b.UID = "0a"
+		secret := func(change func(*corev1.Secret)) *corev1.Secret {
+			s := pods.Secret(b, "key")
+			change(s)
+			return s
+		}
+		refused := MatchError(ContainSubstring("the manager creates only the Secrets of benchmarks"))
+		Eventually(func() error {
+			return as(managerUser).Create(ctx, secret(func(s *corev1.Secret) { s.OwnerReferences = nil }), client.DryRunAll)
+		}).Should(refused)
+		for name, change := range map[string]func(*corev1.Secret){
+			"another name":  func(s *corev1.Secret) { s.Name = "bootstrap-token-abcdef" },
+			"another owner": func(s *corev1.Secret) { s.OwnerReferences[0].UID = "0b" },
+			"another kind":  func(s *corev1.Secret) { s.OwnerReferences[0].Kind = "Node" },
+			"another group": func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = "v1" },
+			"another type":  func(s *corev1.Secret) { s.Type, s.StringData["username"] = corev1.SecretTypeBasicAuth, "u" },
+		} {
+			Expect(as(managerUser).Create(ctx, secret(change), client.DryRunAll)).To(refused, name)
+		}
+		Expect(as(managerUser).Create(ctx, secret(func(*corev1.Secret) {}), client.DryRunAll)).To(Succeed())
+	})
+
+	It("let only the manager create Secrets with the names of keys", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		b := MakeBenchmark(namespace, "b").Obj()
+		b.UID = uuid.NewUUID()
+		create := func(c client.Client, name string) error {
+			s := pods.Secret(b, "key")
+			s.Name = name
+			return c.Create(ctx, s, client.DryRunAll)
+		}
+		Eventually(create).WithArguments(k8s, pods.SecretName(b)).Should(MatchError(ContainSubstring("are the manager's to create")))
+		Expect(create(k8s, "tailgate-serving-cert")).To(Succeed())
+		Expect(create(as(managerUser), pods.SecretName(b))).To(Succeed())
+	})
+
+	It("let users of tailgate-gate-operate write the two annotations of verifications", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		role := clusterRoles("users.yaml")["tailgate-gate-operate"]
+		// An admission plugin of this suite's API server refuses changes of owners to users who may not delete the object.
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"latencyverifications"}, Verbs: []string{"delete"}})
+		Expect(k8s.Create(ctx, role)).To(Succeed())
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: namespace}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		}
+		Expect(k8s.Create(ctx, binding)).To(Succeed())
+		v := &v1alpha1.LatencyVerification{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: namespace, Labels: map[string]string{"any": "label"}, Annotations: map[string]string{"any": "note"}, Finalizers: []string{v1alpha1.FinalizerNode},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyGate", Name: "g", UID: "0a"}},
+			},
+			Spec: v1alpha1.LatencyVerificationSpec{GateName: "g", NodeName: "n"},
+		}
+		Expect(k8s.Create(ctx, v)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(k8s.Delete(ctx, binding)).To(Succeed())
+			Expect(k8s.Delete(ctx, role)).To(Succeed())
+			Expect(k8s.Patch(ctx, v.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed(), "who may update is free")
+			Expect(client.IgnoreNotFound(k8s.Delete(ctx, v))).To(Succeed())
+		})
+		own := rest.CopyConfig(config)
+		own.Impersonate = rest.ImpersonationConfig{UserName: namespace}
+		operator, err := client.New(own, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		write := func(data string) error {
+			return operator.Patch(ctx, v.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(data)))
+		}
+		refused := MatchError(ContainSubstring("role tailgate-gate-operate allows only annotations"))
+		Eventually(func() error { return write(`{"metadata":{"finalizers":null}}`) }).Should(refused)
+		for _, data := range []string{
+			`{"metadata":{"ownerReferences":null}}`, `{"metadata":{"labels":{"any":"other"}}}`, `{"metadata":{"labels":null}}`,
+			`{"metadata":{"annotations":{"any":"other"}}}`, `{"metadata":{"annotations":{"any":null}}}`, `{"metadata":{"annotations":{"other":"note"}}}`,
+		} {
+			Expect(write(data)).To(refused, data)
+		}
+		for _, data := range []string{
+			`{"metadata":{"annotations":{"tailgate.dev/verify":"now"}}}`, `{"metadata":{"annotations":{"tailgate.dev/accept":"b"}}}`,
+			`{"metadata":{"annotations":{"tailgate.dev/verify":null,"tailgate.dev/accept":null}}}`,
+		} {
+			Expect(write(data)).To(Succeed(), data)
+		}
+	})
+})
