@@ -393,6 +393,9 @@ func accepted(w *world, message string) step {
 		s.reason, s.message = v1alpha1.ReasonProvisional, fmt.Sprintf("provisional, because peer %s was not verified itself: %s", current.Peer, message)
 	case r.SameBoot():
 		s.message = "compared with an earlier result of this boot: " + message
+	case r.LeaveOut > 0:
+		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which are %s slower in this gate: %s",
+			len(r.Sessions), current.Peer, r.LeaveOut, sessions.WarmUp(&w.gate.Status), message)
 	default:
 		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s: %s", len(r.Sessions), current.Peer, message)
 	}

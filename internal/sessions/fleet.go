@@ -92,9 +92,10 @@ func keysOf(nodes []Node) []string {
 // Spread returns how much the sessions of the nodes differ, for each compared value.
 func Spread(nodes []Node) []v1alpha1.SessionSpread {
 	var all []v1alpha1.SessionSpread
-	for _, key := range keysOf(nodes) {
+	keys := keysOf(nodes)
+	for _, key := range keys {
 		s := spread(nodes, key)
-		s.WarmUp = warmUp(nodes, key)
+		s.WarmUp = warmUp(nodes, key, len(keys))
 		all = append(all, s)
 	}
 	return all
@@ -251,9 +252,19 @@ func lowerIsWorse(key string) bool {
 	return strings.HasSuffix(key, "/"+string(v1alpha1.MetricThroughput))
 }
 
-// warmUp tests whether the first 6 rounds of the nodes' first sessions are slower than the next 6: a t test over the nodes, 1 in 100.
-// It returns how much slower they are; empty if that is not significant.
-func warmUp(nodes []Node, key string) string {
+// WarmUp returns how much slower the first rounds of a gate's sessions are than later ones, such as 2.1%; empty if they are not.
+func WarmUp(g *v1alpha1.LatencyGateStatus) string {
+	for _, s := range g.Spread {
+		if s.WarmUp != "" {
+			return s.WarmUp
+		}
+	}
+	return ""
+}
+
+// warmUp tests whether the first 6 rounds of the nodes' first sessions are slower than the next 6: a t test over the nodes, 1 in 100 among
+// all compared values. It returns how much slower they are; empty if that is not significant.
+func warmUp(nodes []Node, key string, among int) string {
 	var values []float64
 	for _, n := range nodes {
 		for _, s := range n.Reference {
@@ -279,7 +290,7 @@ func warmUp(nodes []Node, key string) string {
 	for _, v := range values {
 		squares += (v - mean) * (v - mean)
 	}
-	if mean <= stats.QuantileT(100, n-1)*math.Sqrt(squares/(n-1)/n) {
+	if mean <= stats.QuantileT(stats.OneIn(100*among), n-1)*math.Sqrt(squares/(n-1)/n) {
 		return ""
 	}
 	return fmt.Sprintf("%.1f%%", 100*(math.Exp(mean)-1))
