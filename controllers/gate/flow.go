@@ -421,9 +421,9 @@ func failed(w *world, reason, message string) step {
 			message: fmt.Sprintf("it failed with peer %s%s; a measurement with another peer will show which of them is slow: %s", current.Peer, doubt, message),
 		}
 	default:
-		message = fmt.Sprintf("with peer %s%s, and there is no other: %s", current.Peer, doubt, message)
+		message = fmt.Sprintf("with peer %s%s, and there is no other to show which of them is slow: %s", current.Peer, doubt, message)
 	}
-	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: doubt == "" || suspect != ""}
+	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: suspect != ""}
 }
 
 // inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its

@@ -272,7 +272,7 @@ func TestDecide(t *testing.T) {
 		"a fail with a verified peer":                    {failed, eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "it failed with peer b; a measurement with another peer"},
 		"a fail with two verified peers":                 {all(failed, suspected), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, as with c: p99 says so"},
 		"a fail with a peer without a reference":         {all(failed, otherPeer), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "with which the node has no reference"},
-		"a fail with the only peer, which is verified":   {all(failed, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, and there is no other: p99 says so"},
+		"a fail with the only peer, which is verified":   {all(failed, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, and there is no other to show which of them is slow: p99 says so"},
 		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
 		"a fail with a peer that changed meanwhile":      {all(failed, func(w *world) { w.peerVerified = false }), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
 		"a fail with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "there is no other"},

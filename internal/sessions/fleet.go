@@ -35,8 +35,8 @@ func OfNode(v *v1alpha1.LatencyVerification) Node {
 }
 
 const (
-	// fewestToCentre is the number of nodes from which on what they share in a change is subtracted, and which show how much boots differ.
-	fewestToCentre = 8
+	// FewestNodes is the number of nodes from which on what they share in a change is subtracted, and which show how much boots differ.
+	FewestNodes = 8
 	// fewestDifferences is the number of differences from which on a standard deviation is estimated from them.
 	fewestDifferences = 4
 	// enough is the number of differences of earlier changes from which on the present one does not count, and most the number that counts.
@@ -131,7 +131,7 @@ func spread(nodes []Node, key string) v1alpha1.SessionSpread {
 		if latest.change != "" && w.change == latest.change && earlier >= enough {
 			continue
 		}
-		if len(all) >= fewestToCentre && w.change != "" {
+		if len(all) >= FewestNodes && w.change != "" {
 			values := make([]float64, len(all))
 			for i, d := range all {
 				values[i] = d.value
@@ -279,7 +279,7 @@ func warmUp(nodes []Node, key string, among int) string {
 		}
 	}
 	n := float64(len(values))
-	if n < fewestToCentre {
+	if n < FewestNodes {
 		return ""
 	}
 	sum, squares := 0.0, 0.0
@@ -299,7 +299,7 @@ func warmUp(nodes []Node, key string, among int) string {
 // SlowerThanGroup compares the first session of a node with those of at least 8 other nodes of its kind. It returns the ratio to their
 // median level if even its lower bound exceeds the tolerance, and otherwise 0; known is false with fewer nodes.
 func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float64, known bool) {
-	if len(group) < fewestToCentre || level <= 0 {
+	if len(group) < FewestNodes || level <= 0 {
 		return 0, false
 	}
 	n := float64(len(group))

@@ -254,7 +254,7 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 		// belongs to the change; the rest is the node's own.
 		shared, known := 0.0, d.change == ""
 		for _, c := range r.changes {
-			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && d.change == c.Change && c.Of == key && c.Nodes >= fewestToCentre {
+			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && d.change == c.Change && c.Of == key && c.Nodes >= FewestNodes {
 				shared, known = math.Log(median)/math.Sqrt2, true
 			}
 		}
@@ -282,8 +282,8 @@ func (r Reference) Provisional() string {
 		return ""
 	case len(r.Sessions) == 1:
 		return "its reference is one boot: if that was a slow one, slow boots pass"
-	case nodes < fewestToCentre:
-		return fmt.Sprintf("%d of %d nodes show how much boots differ", nodes, fewestToCentre)
+	case nodes < FewestNodes:
+		return fmt.Sprintf("%d of %d nodes show how much boots differ", nodes, FewestNodes)
 	}
 	return ""
 }

@@ -66,19 +66,25 @@ func draw(random *rand.Rand, level float64, n int) []stats.Observation {
 
 // look judges rounds of a boot at 6 and, if they do not decide, at 20.
 func look(r Reference, rounds []stats.Observation, tolerance float64) (v1alpha1.VerdictOutcome, int) {
+	outcome, _, used := judged(r, rounds, tolerance)
+	return outcome, used
+}
+
+// judged is look with the interval.
+func judged(r Reference, rounds []stats.Observation, tolerance float64) (outcome v1alpha1.VerdictOutcome, b stats.Bounds, used int) {
 	reference, between := r.Of(series)
 	half := between.Half(stats.Tolerance(math.Round(tolerance*1e5)), eachSide)
 	for _, n := range []int{6 + r.LeaveOut, 20} {
 		k := stats.MannWhitney(len(reference), n-r.LeaveOut, eachSide)
-		b := stats.Ratios(reference, rounds[r.LeaveOut:n], k, k).Widen(half)
+		b = stats.Ratios(reference, rounds[r.LeaveOut:n], k, k).Widen(half)
 		switch {
 		case b.Upper <= 1+tolerance:
-			return v1alpha1.VerdictPass, n
+			return v1alpha1.VerdictPass, b, n
 		case b.Lower > 1+tolerance:
-			return v1alpha1.VerdictFail, n
+			return v1alpha1.VerdictFail, b, n
 		}
 	}
-	return v1alpha1.VerdictInconclusive, 20
+	return v1alpha1.VerdictInconclusive, b, 20
 }
 
 // simulate returns a tally for each upgrade. The nodes of an upgrade are measured one after another; the gate's status is computed again
