@@ -278,7 +278,7 @@ type SessionSpread struct {
 	// in a change; 0 with fewer than 4 differences. With few differences, a verdict uses mostly a quarter of the tolerance instead.
 	PartsPerMillion int64 `json:"partsPerMillion"`
 	// warmUp is how much slower the first 6 rounds of the nodes' first sessions are than the next 6, such as 2.1%; absent unless it is
-	// significant at 1 in 100. While it is there, a Pass is provisional.
+	// significant at 1 in 100 among all compared values. While it is there, these rounds are not compared, and a session has 6 more.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	WarmUp string `json:"warmUp,omitempty"`

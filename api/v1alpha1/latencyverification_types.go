@@ -399,12 +399,12 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Lost int32 `json:"lost,omitempty"`
-	// suspectPeer is the unverified peer with which the node failed first. The node is measured with another peer to find out
+	// suspectPeer is the peer with which the node failed first. The node is measured with another peer to find out
 	// which of the two is slow.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuspectPeer string `json:"suspectPeer,omitempty"`
-	// failConfirmed is true in state Failed if a verified peer, or a second peer, shows that it is this node that is slow.
+	// failConfirmed is true in state Failed if a second peer shows that it is this node that is slow.
 	// +optional
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
 	// setback is the reason why the node could not be measured; absent if there is none.

@@ -62,15 +62,20 @@ func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 
 // benchmarkOf returns the benchmark that measures a node with a peer: the gate's template with the node as client and the
 // peer as server, a toleration of the gate's own taint, and the node's accepted results as baseline. The first session of a reference
-// has twice as many rounds: it limits what later ones can show.
+// has twice as many rounds: it limits what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
 	spec.Priority = priority(spec.Priority, v.Status.Setback)
-	if spec.Criteria.BaselineAccepted() != nil && len(v.Status.Reference) == 0 {
-		spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))
+	if spec.Criteria.BaselineAccepted() != nil {
+		switch {
+		case len(v.Status.Reference) == 0:
+			spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))
+		case sessions.WarmUp(&gate.Status) != "":
+			spec.Rounds = max(spec.Rounds, min(spec.Rounds+sessions.LaterRounds, 2*sessions.FirstRounds))
+		}
 		if spec.MaxRounds > 0 {
 			spec.MaxRounds = max(spec.MaxRounds, spec.Rounds)
 		}

@@ -74,13 +74,18 @@ func TestBenchmarkOf(t *testing.T) {
 	}
 }
 
-// The first session of a reference has twice as many rounds, and maxRounds is never less than these: the API server would refuse it.
-func TestFirstSession(t *testing.T) {
+// The first session of a reference has twice as many rounds, one of a gate with a warm-up has more, and maxRounds is never less than these: the API server would refuse it.
+func TestRoundsOfSession(t *testing.T) {
 	for _, c := range []struct{ rounds, most, wantRounds, wantMost int32 }{{4, 4, 8, 8}, {6, 20, 12, 20}, {6, 0, 12, 0}, {10, 10, 12, 12}, {30, 30, 30, 30}} {
 		g, v := makeGate(), makeVerification("a")
 		g.Spec.Template.Spec.Rounds, g.Spec.Template.Spec.MaxRounds = c.rounds, c.most
 		if b := benchmarkOf(g, v, "b", 4); b.Spec.Rounds != c.rounds || b.Spec.MaxRounds != c.most {
 			t.Errorf("with a reference: %d to %d rounds", b.Spec.Rounds, b.Spec.MaxRounds)
+		}
+		warm := g.DeepCopy()
+		warm.Status.Spread = []v1alpha1.SessionSpread{{WarmUp: "2.1%"}}
+		if b := benchmarkOf(warm, v, "b", 4); b.Spec.Rounds != max(c.rounds, min(c.rounds+6, 24)) || b.Spec.MaxRounds != 0 && b.Spec.MaxRounds < b.Spec.Rounds {
+			t.Errorf("with a warm-up: %d to %d rounds", b.Spec.Rounds, b.Spec.MaxRounds)
 		}
 		v.Status.Accepted, v.Status.Reference = nil, nil
 		if b := benchmarkOf(g, v, "b", 4); b.Spec.Rounds != c.wantRounds || b.Spec.MaxRounds != c.wantMost {

@@ -393,6 +393,9 @@ func accepted(w *world, message string) step {
 		s.reason, s.message = v1alpha1.ReasonProvisional, fmt.Sprintf("provisional, because peer %s was not verified itself: %s", current.Peer, message)
 	case r.SameBoot():
 		s.message = "compared with an earlier result of this boot: " + message
+	case r.LeaveOut > 0:
+		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which are %s slower in this gate: %s",
+			len(r.Sessions), current.Peer, r.LeaveOut, sessions.WarmUp(&w.gate.Status), message)
 	default:
 		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s: %s", len(r.Sessions), current.Peer, message)
 	}
@@ -418,9 +421,9 @@ func failed(w *world, reason, message string) step {
 			message: fmt.Sprintf("it failed with peer %s%s; a measurement with another peer will show which of them is slow: %s", current.Peer, doubt, message),
 		}
 	default:
-		message = fmt.Sprintf("with peer %s%s, and there is no other: %s", current.Peer, doubt, message)
+		message = fmt.Sprintf("with peer %s%s, and there is no other to show which of them is slow: %s", current.Peer, doubt, message)
 	}
-	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: doubt == "" || suspect != ""}
+	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: suspect != ""}
 }
 
 // inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its

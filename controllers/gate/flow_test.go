@@ -41,6 +41,16 @@ func peerNotVerified(w *world) { w.verification.Status.Benchmark.PeerVerified = 
 
 func suspected(w *world) { w.verification.Status.SuspectPeer = "c" }
 
+// warm makes the first rounds of the gate's sessions slower, longer gives each session of the reference rounds after them, and onlyWarmUp
+// leaves those that have none.
+func warm(w *world) { w.gate.Status.Spread[0].WarmUp = "2.1%" }
+func longer(w *world) {
+	for i := range w.verification.Status.Reference {
+		w.verification.Status.Reference[i].Rounds = w.verification.Status.Reference[0].Rounds
+	}
+}
+func onlyWarmUp(w *world) { w.verification.Status.Reference = w.verification.Status.Reference[1:] }
+
 // oneBoot leaves one session in the reference, otherPeer makes its peer another one.
 func oneBoot(w *world) { w.verification.Status.Reference = w.verification.Status.Reference[:1] }
 
@@ -247,7 +257,8 @@ func TestDecide(t *testing.T) {
 		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.bootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "an earlier result of this boot"},
 		"a pass against another peer":               {all(passed, otherPeer), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is with peer c"},
 		"a pass in a gate of few nodes":             {all(passed, func(w *world) { w.gate.Status.Spread[0].Nodes = 3 }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "3 of 8 nodes show how much boots differ"},
-		"a pass while first rounds are slower":      {all(passed, func(w *world) { w.gate.Status.Spread[0].WarmUp = "2.1%" }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "2.1% slower than later ones"},
+		"a pass while first rounds are slower":      {all(passed, warm, longer), eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b, each without its first 6 rounds, which are 2.1% slower"},
+		"the same, and the reference has no others": {all(passed, warm, onlyWarmUp), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "2.1% slower than later ones"},
 		"a pass against a result without a session": {all(passed, func(w *world) { w.verification.Status.Reference = nil }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "how much boots differ is assumed"},
 		"a pass of a gate that compares nothing":    {all(passed, oneBoot, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Baseline = nil }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
 		"the first session, and few others":         {all(passed, noReference), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few nodes of its kind are known"},
@@ -261,7 +272,7 @@ func TestDecide(t *testing.T) {
 		"a fail with a verified peer":                    {failed, eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "it failed with peer b; a measurement with another peer"},
 		"a fail with two verified peers":                 {all(failed, suspected), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, as with c: p99 says so"},
 		"a fail with a peer without a reference":         {all(failed, otherPeer), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "with which the node has no reference"},
-		"a fail with the only peer, which is verified":   {all(failed, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, and there is no other: p99 says so"},
+		"a fail with the only peer, which is verified":   {all(failed, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "with peer b, and there is no other to show which of them is slow: p99 says so"},
 		"a fail with a peer that is not verified":        {all(failed, peerNotVerified), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, "b, which is not verified itself"},
 		"a fail with a peer that changed meanwhile":      {all(failed, func(w *world) { w.peerVerified = false }), eventOtherPeer, unverifiedState, v1alpha1.ReasonSecondPeer, ""},
 		"a fail with the only peer":                      {all(failed, peerNotVerified, func(w *world) { w.otherPeer = false }), eventFailed, failedState, v1alpha1.ReasonFail, "there is no other"},

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Only a Fail that another verified or a second peer confirms is a problem of the node that a tool may repair. A node that waits, is
+// Only a Fail that a second peer confirms is a problem of the node that a tool may repair. A node that waits, is
 // measured, is inconclusive, or failed with the only peer is not.
 func TestRegressed(t *testing.T) {
 	failed, passed := measured(metav1.ConditionFalse, v1alpha1.ReasonFail), measured(metav1.ConditionTrue, v1alpha1.ReasonPass)
@@ -22,7 +22,7 @@ func TestRegressed(t *testing.T) {
 	}{
 		"with a verified peer, and another":       {failed, corev1.ConditionFalse},
 		"with two verified peers":                 {all(failed, suspected), corev1.ConditionTrue},
-		"with the only peer, verified":            {all(failed, func(w *world) { w.otherPeer = false }), corev1.ConditionTrue},
+		"with the only peer, verified":            {all(failed, func(w *world) { w.otherPeer = false }), corev1.ConditionFalse},
 		"with the only peer, without a reference": {all(failed, otherPeer, func(w *world) { w.otherPeer = false }), corev1.ConditionFalse},
 		"with a second peer":                      {all(failed, peerNotVerified, suspected), corev1.ConditionTrue},
 		"with a peer that is not verified":        {all(failed, peerNotVerified), corev1.ConditionFalse},

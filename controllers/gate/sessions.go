@@ -36,7 +36,7 @@ func (w *world) extend(status *v1alpha1.LatencyVerificationStatus) {
 	}
 	status.Reference = sessions.Extend(status.Reference, v1alpha1.ReferenceSession{
 		Benchmark: status.Accepted.Benchmark, Time: metav1.Time{Time: w.now}, BootID: w.bootID, Peer: status.Accepted.Peer,
-	}, w.measured)
+	}, w.measured, &w.gate.Status)
 }
 
 // group compares the first session of a node with those of other nodes of its kind: slower says that it is slower than the tolerance allows,

@@ -26,6 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -225,6 +226,12 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	default:
 		notes = append(notes, fmt.Sprintf("no rule has an absolute limit, so that the next result of %d nodes without an accepted result is Inconclusive: %s; accept it with `%s accept %s -l SELECTOR`",
 			len(out.First), first, name, of.Name))
+	}
+	if len(out.Nodes) < sessions.FewestNodes && of.Spec.Template.Spec.Criteria.BaselineAccepted() != nil {
+		notes = append(notes, fmt.Sprintf("%d nodes are too few to show how much boots differ: a Pass against an earlier boot is provisional with fewer than %d", len(out.Nodes), sessions.FewestNodes))
+	}
+	if server := of.Spec.Template.Spec.Placement.Server; len(out.Nodes) == 2 && (server == nil || server.Any()) {
+		notes = append(notes, "there is no second peer to confirm a Fail: a Failed node is held back, and its condition tailgate.dev/LatencyRegressed stays False")
 	}
 	if of.Spec.Suspend {
 		notes = append(notes, "spec.suspend is set: the gate measures no node until it is removed")

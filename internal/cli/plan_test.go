@@ -365,7 +365,7 @@ func TestPlanOfALatencyGate(t *testing.T) {
 		want   []string
 	}{
 		"four nodes, two at once": {"", func([]corev1.Node) {}, 0, []string{
-			"up: pinger, HalfRTT", "4 nodes, of which it would measure 4, and hold back 4 now: node-a, node-b, node-c, node-d",
+			"up: pinger, HalfRTT", "4 nodes are too few to show", "4 nodes, of which it would measure 4, and hold back 4 now: node-a, node-b, node-c, node-d",
 			"1     node-a to node-b, node-c to node-d", "2     node-b to ", "total measuring time 16s", "of each of 4 pairs in 2 slots",
 			"no rule has an absolute limit, so that the next result of 4 nodes without an accepted result is Inconclusive", "accept up -l SELECTOR",
 		}},
@@ -379,6 +379,11 @@ func TestPlanOfALatencyGate(t *testing.T) {
 		"a taint that the template does not tolerate": {"", func(nodes []corev1.Node) {
 			nodes[3].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 		}, 0, []string{"of which it would measure 3", "not measured: node-d: the node is tainted with gpu"}},
+		"two nodes": {"", func(nodes []corev1.Node) {
+			for i := range nodes[2:] {
+				nodes[i+2].Labels = nil
+			}
+		}, 0, []string{"2 nodes are too few to show how much boots differ", "there is no second peer to confirm a Fail"}},
 		"one node": {"", func(nodes []corev1.Node) {
 			for i := range nodes[1:] {
 				nodes[i+1].Labels = nil

@@ -54,7 +54,7 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 				b.References = map[v1alpha1.Metric]verdict.Reference{}
 				for _, m := range metrics {
 					rounds, between := baseline.Reference.Of(sessions.Key(b.Variant, b.Name, m))
-					b.References[m] = verdict.Reference{Rounds: rounds, Between: between}
+					b.References[m] = verdict.Reference{Rounds: rounds, Between: between, LeaveOut: baseline.Reference.LeaveOut}
 				}
 			}
 		}

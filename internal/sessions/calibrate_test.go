@@ -38,7 +38,7 @@ func TestCalibrate(t *testing.T) {
 			for u := range 5 {
 				m := Measured{series: draw(random, pair+boots*random.NormFloat64(), 20)}
 				id := fmt.Sprint(u)
-				n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m)
+				n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m, &v1alpha1.LatencyGateStatus{})
 				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: m.Levels()})
 			}
 		}

@@ -35,8 +35,8 @@ func OfNode(v *v1alpha1.LatencyVerification) Node {
 }
 
 const (
-	// fewestToCentre is the number of nodes from which on what they share in a change is subtracted, and which show how much boots differ.
-	fewestToCentre = 8
+	// FewestNodes is the number of nodes from which on what they share in a change is subtracted, and which show how much boots differ.
+	FewestNodes = 8
 	// fewestDifferences is the number of differences from which on a standard deviation is estimated from them.
 	fewestDifferences = 4
 	// enough is the number of differences of earlier changes from which on the present one does not count, and most the number that counts.
@@ -92,9 +92,10 @@ func keysOf(nodes []Node) []string {
 // Spread returns how much the sessions of the nodes differ, for each compared value.
 func Spread(nodes []Node) []v1alpha1.SessionSpread {
 	var all []v1alpha1.SessionSpread
-	for _, key := range keysOf(nodes) {
+	keys := keysOf(nodes)
+	for _, key := range keys {
 		s := spread(nodes, key)
-		s.WarmUp = warmUp(nodes, key)
+		s.WarmUp = warmUp(nodes, key, len(keys))
 		all = append(all, s)
 	}
 	return all
@@ -130,7 +131,7 @@ func spread(nodes []Node, key string) v1alpha1.SessionSpread {
 		if latest.change != "" && w.change == latest.change && earlier >= enough {
 			continue
 		}
-		if len(all) >= fewestToCentre && w.change != "" {
+		if len(all) >= FewestNodes && w.change != "" {
 			values := make([]float64, len(all))
 			for i, d := range all {
 				values[i] = d.value
@@ -251,9 +252,19 @@ func lowerIsWorse(key string) bool {
 	return strings.HasSuffix(key, "/"+string(v1alpha1.MetricThroughput))
 }
 
-// warmUp tests whether the first 6 rounds of the nodes' first sessions are slower than the next 6: a t test over the nodes, 1 in 100.
-// It returns how much slower they are; empty if that is not significant.
-func warmUp(nodes []Node, key string) string {
+// WarmUp returns how much slower the first rounds of a gate's sessions are than later ones, such as 2.1%; empty if they are not.
+func WarmUp(g *v1alpha1.LatencyGateStatus) string {
+	for _, s := range g.Spread {
+		if s.WarmUp != "" {
+			return s.WarmUp
+		}
+	}
+	return ""
+}
+
+// warmUp tests whether the first 6 rounds of the nodes' first sessions are slower than the next 6: a t test over the nodes, 1 in 100 among
+// all compared values. It returns how much slower they are; empty if that is not significant.
+func warmUp(nodes []Node, key string, among int) string {
 	var values []float64
 	for _, n := range nodes {
 		for _, s := range n.Reference {
@@ -268,7 +279,7 @@ func warmUp(nodes []Node, key string) string {
 		}
 	}
 	n := float64(len(values))
-	if n < fewestToCentre {
+	if n < FewestNodes {
 		return ""
 	}
 	sum, squares := 0.0, 0.0
@@ -279,7 +290,7 @@ func warmUp(nodes []Node, key string) string {
 	for _, v := range values {
 		squares += (v - mean) * (v - mean)
 	}
-	if mean <= stats.QuantileT(100, n-1)*math.Sqrt(squares/(n-1)/n) {
+	if mean <= stats.QuantileT(stats.OneIn(100*among), n-1)*math.Sqrt(squares/(n-1)/n) {
 		return ""
 	}
 	return fmt.Sprintf("%.1f%%", 100*(math.Exp(mean)-1))
@@ -288,7 +299,7 @@ func warmUp(nodes []Node, key string) string {
 // SlowerThanGroup compares the first session of a node with those of at least 8 other nodes of its kind. It returns the ratio to their
 // median level if even its lower bound exceeds the tolerance, and otherwise 0; known is false with fewer nodes.
 func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float64, known bool) {
-	if len(group) < fewestToCentre || level <= 0 {
+	if len(group) < FewestNodes || level <= 0 {
 		return 0, false
 	}
 	n := float64(len(group))

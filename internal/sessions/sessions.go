@@ -73,14 +73,19 @@ func (m Measured) Levels() map[string]int64 {
 }
 
 // Extend returns a reference with an accepted measurement. A second session of a boot adds nothing: it does not show another boot. With
-// a peer that is not among the last two, the reference with the peer that was accepted longer ago is forgotten.
-func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, m Measured) []v1alpha1.ReferenceSession {
+// a peer that is not among the last two, the reference with the peer that was accepted longer ago is forgotten. If the gate leaves out the
+// warm-up, a session keeps as many rounds after it, and replaces those that have only the warm-up.
+func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, m Measured, g *v1alpha1.LatencyGateStatus) []v1alpha1.ReferenceSession {
+	warm := WarmUp(g) != ""
+	if warm {
+		reference = slices.DeleteFunc(slices.Clone(reference), onlyWarmUp)
+	}
 	own := with(reference, s.Peer)
 	if len(own) >= maxSessions || slices.ContainsFunc(own, func(r v1alpha1.ReferenceSession) bool { return r.BootID == s.BootID }) {
 		return reference
 	}
 	keep := LaterRounds
-	if len(own) == 0 {
+	if len(own) == 0 || warm {
 		keep = FirstRounds
 	}
 	s.Rounds = map[string]v1alpha1.SessionRounds{}
@@ -96,6 +101,16 @@ func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, 
 	}
 	peers = peers[:min(len(peers), maxPeers)]
 	return slices.DeleteFunc(reference, func(r v1alpha1.ReferenceSession) bool { return !slices.Contains(peers, r.Peer) })
+}
+
+// onlyWarmUp reports whether a session has no rounds after those that a warm-up takes.
+func onlyWarmUp(s v1alpha1.ReferenceSession) bool {
+	for _, rounds := range s.Rounds {
+		if len(parse(rounds)) > LaterRounds {
+			return false
+		}
+	}
+	return true
 }
 
 // with returns the sessions of a reference with a peer.
@@ -169,17 +184,20 @@ type Reference struct {
 	// Sessions are the accepted sessions, and SamePeer is false if they are of another peer.
 	Sessions []v1alpha1.ReferenceSession
 	SamePeer bool
+	// LeaveOut is the number of the first rounds of each session, also of the measured one, that are not compared: a warm-up of the gate.
+	LeaveOut int
 	// Spread is what the gate knows of the difference between sessions, by key.
 	Spread map[string]v1alpha1.SessionSpread
 
 	bootID  string
+	warmUp  string
 	recent  []v1alpha1.MeasuredSession
 	changes []v1alpha1.FleetChange
 }
 
 // For returns the reference of a node for a measurement of a boot with a peer.
 func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, bootID, peer string) Reference {
-	r := Reference{Spread: map[string]v1alpha1.SessionSpread{}, bootID: bootID, changes: g.Changes}
+	r := Reference{Spread: map[string]v1alpha1.SessionSpread{}, bootID: bootID, changes: g.Changes, warmUp: WarmUp(g)}
 	// An earlier measurement of this boot says nothing about how much boots differ: a Fail that is measured again would excuse itself.
 	r.recent = slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID })
 	for _, s := range g.Spread {
@@ -189,6 +207,9 @@ func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, b
 	if r.SamePeer = len(r.Sessions) > 0; !r.SamePeer && len(v.Reference) > 0 {
 		// A pair of nodes differs from another pair, so that neither a Pass nor a Fail will be final.
 		r.Sessions = with(v.Reference, Peers(v.Reference)[0])
+	}
+	if settled := slices.DeleteFunc(slices.Clone(r.Sessions), onlyWarmUp); r.warmUp != "" && len(settled) > 0 {
+		r.Sessions, r.LeaveOut = settled, LaterRounds
 	}
 	return r
 }
@@ -209,9 +230,10 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 	squares := 0.0
 	for _, s := range r.Sessions {
 		rounds := parse(s.Rounds[key])
-		if len(rounds) == 0 {
+		if len(rounds) <= r.LeaveOut {
 			continue
 		}
+		rounds = rounds[r.LeaveOut:]
 		b.Sessions++
 		squares += float64(len(rounds) * len(rounds))
 		pooled = append(pooled, rounds...)
@@ -232,7 +254,7 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 		// belongs to the change; the rest is the node's own.
 		shared, known := 0.0, d.change == ""
 		for _, c := range r.changes {
-			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && d.change == c.Change && c.Of == key && c.Nodes >= fewestToCentre {
+			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && d.change == c.Change && c.Of == key && c.Nodes >= FewestNodes {
 				shared, known = math.Log(median)/math.Sqrt2, true
 			}
 		}
@@ -245,26 +267,23 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 
 // Provisional returns why a Pass in comparison with the reference is no promise; empty if it is one.
 func (r Reference) Provisional() string {
-	nodes, warm := int32(math.MaxInt32), ""
+	nodes := int32(math.MaxInt32)
 	for _, key := range r.keys() {
-		s := r.Spread[key]
-		if nodes = min(nodes, s.Nodes); s.WarmUp != "" {
-			warm = s.WarmUp
-		}
+		nodes = min(nodes, r.Spread[key].Nodes)
 	}
 	switch {
 	case len(r.Sessions) == 0:
 		return ""
 	case !r.SamePeer:
 		return fmt.Sprintf("its reference is with peer %s, and another pair of nodes may differ", r.Sessions[0].Peer)
-	case warm != "":
-		return fmt.Sprintf("the first rounds of this gate's sessions are %s slower than later ones: extend warmup", warm)
+	case r.warmUp != "" && r.LeaveOut == 0:
+		return fmt.Sprintf("the first rounds of this gate's sessions are %s slower than later ones, and its reference has no others", r.warmUp)
 	case r.SameBoot():
 		return ""
 	case len(r.Sessions) == 1:
 		return "its reference is one boot: if that was a slow one, slow boots pass"
-	case nodes < fewestToCentre:
-		return fmt.Sprintf("%d of %d nodes show how much boots differ", nodes, fewestToCentre)
+	case nodes < FewestNodes:
+		return fmt.Sprintf("%d of %d nodes show how much boots differ", nodes, FewestNodes)
 	}
 	return ""
 }

@@ -35,9 +35,13 @@ func described(reference []v1alpha1.ReferenceSession) string {
 	return strings.Join(all, " ")
 }
 
+// warm is a gate whose sessions begin with a warm-up.
+var warm = &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{Of: series, WarmUp: "2.1%"}}}
+
 func TestExtend(t *testing.T) {
 	m := Measured{series: slices.Repeat(exact(1000), 20)}
 	for name, c := range map[string]struct{ boots, want string }{
+		"a warm-up is found at the third (+)":         {"1b 2b +3b 4b", "1/b/12 3/b/12 4/b/12"},
 		"the first has more rounds":                   {"1b", "1/b/12"},
 		"later ones have fewer":                       {"1b 2b 3b", "1/b/12 2/b/6 3/b/6"},
 		"a boot counts once":                          {"1b 1b 2b 1b", "1/b/12 2/b/6"},
@@ -48,8 +52,13 @@ func TestExtend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reference []v1alpha1.ReferenceSession
+			g := &v1alpha1.LatencyGateStatus{}
 			for _, boot := range strings.Fields(c.boots) {
-				reference = Extend(reference, session(boot[:1], boot[1:]), m)
+				boot, found := strings.CutPrefix(boot, "+")
+				if found {
+					g = warm
+				}
+				reference = Extend(reference, session(boot[:1], boot[1:]), m, g)
 			}
 			if got := described(reference); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
@@ -133,7 +142,7 @@ func TestReference(t *testing.T) {
 	m := Measured{series: slices.Repeat([]stats.Observation{{Value: 1000, Low: 990, High: 1010}}, 20)}
 	var reference []v1alpha1.ReferenceSession
 	for _, boot := range []string{"1", "2", "3", "4", "5"} {
-		reference = Extend(reference, session(boot, "b"), m)
+		reference = Extend(reference, session(boot, "b"), m, &v1alpha1.LatencyGateStatus{})
 	}
 	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{Of: series, Nodes: 20, Differences: 40, PartsPerMillion: 12_000}}}
 	few := gate.DeepCopy()
@@ -159,11 +168,13 @@ func TestReference(t *testing.T) {
 		"two":                     {reference[:2], gate, "6", "b", 18, 0.5556, 40, ""},
 		"one":                     {reference[:1], gate, "6", "b", 12, 1, 40, "one boot"},
 		"the same boot":           {reference[:1], gate, "1", "b", 12, 0, 40, ""},
-		"a boot that is unknown":  {[]v1alpha1.ReferenceSession{Extend(nil, session("", "b"), m)[0]}, gate, "", "b", 12, 1, 40, "one boot"},
+		"a boot that is unknown":  {[]v1alpha1.ReferenceSession{Extend(nil, session("", "b"), m, &v1alpha1.LatencyGateStatus{})[0]}, gate, "", "b", 12, 1, 40, "one boot"},
 		"one of the five boots":   {reference, gate, "1", "b", 36, 0.2222, 40, ""},
 		"another peer":            {reference, gate, "6", "c", 36, 0.2222, 40, "is with peer b"},
 		"too few differences":     {reference, few, "6", "b", 36, 0.2222, 0, ""},
 		"a gate that knows none":  {reference, &v1alpha1.LatencyGateStatus{}, "6", "b", 36, 0.2222, 0, "0 of 8 nodes"},
+		"a warm-up":               {reference, warm, "6", "b", 6, 1, 0, "one boot"},
+		"only a warm-up":          {reference[1:3], warm, "6", "b", 12, 0.5, 0, "has no others"},
 		"no session of the value": {nil, gate, "6", "b", 0, 1, 40, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +216,7 @@ func TestSize(t *testing.T) {
 		n := Node{Class: "a"}
 		for u := range 10 {
 			id, now := fmt.Sprintf("3f0e6c1a-7f3b-4f0e-9d57-%012d", u), metav1.NewTime(time.Unix(int64(u), 0))
-			n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Benchmark: "fast-nodes-node-0001-10", Time: now, BootID: id, Peer: fmt.Sprint("node-", u/5)}, m)
+			n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Benchmark: "fast-nodes-node-0001-10", Time: now, BootID: id, Peer: fmt.Sprint("node-", u/5)}, m, &v1alpha1.LatencyGateStatus{})
 			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: now, BootID: id, Peer: "node-0001", Change: fmt.Sprintf("Kernel was %d", u), Levels: m.Levels()})
 		}
 		of := slices.Repeat([]Node{n}, nodes)

@@ -39,6 +39,8 @@ type plan struct {
 	// warm is how much slower the first rounds of each session are, and warmRounds their number.
 	warm       float64
 	warmRounds int
+	// leftIn compares the warm-up, too, although it was found.
+	leftIn bool
 }
 
 // tally counts the nodes of an upgrade, over all gates.
@@ -64,19 +66,25 @@ func draw(random *rand.Rand, level float64, n int) []stats.Observation {
 
 // look judges rounds of a boot at 6 and, if they do not decide, at 20.
 func look(r Reference, rounds []stats.Observation, tolerance float64) (v1alpha1.VerdictOutcome, int) {
+	outcome, _, used := judged(r, rounds, tolerance)
+	return outcome, used
+}
+
+// judged is look with the interval.
+func judged(r Reference, rounds []stats.Observation, tolerance float64) (outcome v1alpha1.VerdictOutcome, b stats.Bounds, used int) {
 	reference, between := r.Of(series)
 	half := between.Half(stats.Tolerance(math.Round(tolerance*1e5)), eachSide)
-	for _, n := range []int{6, 20} {
-		k := stats.MannWhitney(len(reference), n, eachSide)
-		b := stats.Ratios(reference, rounds[:n], k, k).Widen(half)
+	for _, n := range []int{6 + r.LeaveOut, 20} {
+		k := stats.MannWhitney(len(reference), n-r.LeaveOut, eachSide)
+		b = stats.Ratios(reference, rounds[r.LeaveOut:n], k, k).Widen(half)
 		switch {
 		case b.Upper <= 1+tolerance:
-			return v1alpha1.VerdictPass, n
+			return v1alpha1.VerdictPass, b, n
 		case b.Lower > 1+tolerance:
-			return v1alpha1.VerdictFail, n
+			return v1alpha1.VerdictFail, b, n
 		}
 	}
-	return v1alpha1.VerdictInconclusive, 20
+	return v1alpha1.VerdictInconclusive, b, 20
 }
 
 // simulate returns a tally for each upgrade. The nodes of an upgrade are measured one after another; the gate's status is computed again
@@ -94,7 +102,23 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 	for range p.gates {
 		nodes := make([]Node, p.nodes)
 		status := v1alpha1.LatencyGateStatus{}
-		publish := func() { status.Spread, status.Changes = Spread(nodes), Changes(nodes) }
+		found := false
+		publish := func() {
+			status.Spread, status.Changes = Spread(nodes), Changes(nodes)
+			found = WarmUp(&status) != ""
+			for i := range status.Spread {
+				if p.leftIn {
+					status.Spread[i].WarmUp = ""
+				}
+			}
+		}
+		measure := func(level float64) []stats.Observation {
+			rounds := draw(random, level, 20)
+			for j := range p.warmRounds {
+				rounds[j] = stats.Exact(int64(float64(rounds[j].Value) * (1 + p.warm)))
+			}
+			return rounds
+		}
 		for u := range upgrades + 1 {
 			t, now := &out[u], metav1.NewTime(time.Unix(int64(u)*1e6, 0))
 			boot, change := fmt.Sprint(u), fmt.Sprint("kernel ", u)
@@ -103,11 +127,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 				n.Class = p.class(i)
 				shift := p.shift(i, u)
 				level := shift + p.sd(i)*random.NormFloat64()
-				rounds := draw(random, level, 20)
-				for j := range p.warmRounds {
-					rounds[j].Value = int64(float64(rounds[j].Value) * (1 + p.warm))
-					rounds[j] = stats.Exact(rounds[j].Value)
-				}
+				rounds := measure(level)
 				m := Measured{series: rounds}
 				outcome := v1alpha1.VerdictPass
 				if u > 0 {
@@ -116,7 +136,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 					outcome, used = look(r, rounds, p.tolerance)
 					at := v1alpha1.VerdictInconclusive
 					if printed(u) {
-						at, _ = look(r, draw(random, limit, 20), p.tolerance)
+						at, _ = look(r, measure(limit), p.tolerance)
 					}
 					t.all++
 					t.rounds += used
@@ -139,7 +159,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 					count(&t.hitFail, shift > 0 && fail)
 				}
 				if outcome == v1alpha1.VerdictPass {
-					n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Time: now, BootID: boot, Peer: "peer"}, m)
+					n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Time: now, BootID: boot, Peer: "peer"}, m, &status)
 				}
 				session := v1alpha1.MeasuredSession{Time: now, BootID: boot, Peer: "peer", Levels: m.Levels()}
 				if u > 0 {
@@ -153,9 +173,9 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 			publish()
 			if len(status.Spread) > 0 {
 				t.sd = append(t.sd, float64(status.Spread[0].PartsPerMillion)/1e6)
-				if status.Spread[0].WarmUp != "" {
-					t.warm++
-				}
+			}
+			if found {
+				t.warm++
 			}
 			if Shifted(status.Changes, stats.Tolerance(math.Round(p.tolerance*1e5))) {
 				t.shifted++
@@ -295,6 +315,36 @@ func TestWarmUpIsFound(t *testing.T) {
 			t.Errorf("%d nodes with %.0f %%: %.0f %% of the gates find it", c.nodes, 100*c.warm, got)
 		}
 	}
+}
+
+// TestWarmUpIsLeftOut compares what a warm-up does to the errors if it is compared, and if it is left out.
+func TestWarmUpIsLeftOut(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| warm-up | nodes | it is | Pass | of these provisional | Pass of a boot at the tolerance, not provisional | wrong Fail | rounds |\n|---|---|---|---|---|---|---|---|\n")
+	for _, c := range []struct {
+		name        string
+		warm        float64
+		rounds      int
+		nodes       int
+		mostLeftOut float64
+	}{
+		{"none", 0, 0, 20, 5}, {"3 rounds +2 %", 0.02, 3, 20, 5}, {"6 rounds +2 %", 0.02, 6, 20, 5}, {"6 rounds +5 %", 0.05, 6, 20, 5},
+		{"6 rounds +2 %", 0.02, 6, 8, 5}, {"6 rounds +5 %", 0.05, 6, 8, 5},
+	} {
+		for _, leftIn := range []bool{true, false} {
+			all := simulate(plan{nodes: c.nodes, gates: 400 / c.nodes, tolerance: 0.05, sd: equal(0.01), warm: c.warm, warmRounds: c.rounds, leftIn: leftIn}, 12, 6)
+			fmt.Fprintf(&table, "| %s | %d | %s | %s | %s | %s | %s | %s |\n", c.name, c.nodes, map[bool]string{true: "compared", false: "left out"}[leftIn],
+				at(all, 0, func(t tally) float64 { return percent(t.pass, t.all) }), at(all, 0, func(t tally) float64 { return percent(t.provisional, t.pass) }),
+				at(all, 1, func(t tally) float64 { return percent(t.promised, t.all) }), at(all, 1, func(t tally) float64 { return percent(t.wrongFail, t.all) }),
+				at(all, 1, func(t tally) float64 { return float64(t.rounds) / float64(t.all) }))
+			for u, a := range all[1:] {
+				if got := percent(a.promised, a.all); !leftIn && got > c.mostLeftOut {
+					t.Errorf("%s of %d nodes at upgrade %d: %.1f %% of boots at the tolerance pass", c.name, c.nodes, u+1, got)
+				}
+			}
+		}
+	}
+	golden.Check(t, "warm-up.md", table.String())
 }
 
 // TestSlowFirstBoot draws first sessions of a node whose kind has 20 others, whose boots differ by 1 %.

@@ -135,6 +135,9 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 		e.between = ref.Between
 		if len(ref.Rounds) > 0 {
 			e.baseline = ref.Rounds
+			if len(e.candidate) > ref.LeaveOut {
+				e.candidate = e.candidate[ref.LeaveOut:]
+			}
 		}
 	}
 	e.samples = min(e.samples, samples)

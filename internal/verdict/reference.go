@@ -8,10 +8,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Reference replaces the rounds of a baseline in one metric: the rounds of several sessions, and how much sessions differ.
+// Reference replaces the rounds of a baseline in one metric: the rounds of several sessions, and how much sessions differ. The first
+// LeaveOut rounds of the candidate are not compared with it.
 type Reference struct {
-	Rounds  []stats.Observation
-	Between stats.Between
+	Rounds   []stats.Observation
+	Between  stats.Between
+	LeaveOut int
 }
 
 // widen adds the difference between sessions to the interval. A comparison passes or fails only if the whole interval is on one side of the

@@ -74,3 +74,31 @@ func TestReference(t *testing.T) {
 		})
 	}
 }
+
+// A warm-up that a gate leaves out makes a candidate no slower, unless it has no other rounds.
+func TestWarmUpIsLeftOut(t *testing.T) {
+	p99 := v1alpha1.MetricP99
+	slow, usual := []int64{1400, 1401, 1402, 1399, 1398, 1400}, []int64{1000, 1001, 1002, 999, 998, 1000}
+	reference, _ := cell(p99, append(usual, usual...)...).Observations(p99)
+	for name, c := range map[string]struct {
+		rounds   []int64
+		leaveOut int
+		want     v1alpha1.VerdictOutcome
+		counted  int
+	}{
+		"compared":        {append(slow, usual...), 0, inconclusive, 12},
+		"left out":        {append(slow, usual...), 6, pass, 6},
+		"no other rounds": {slow, 6, fail, 6},
+	} {
+		baseline := cell(p99, usual...)
+		baseline.References = map[v1alpha1.Metric]Reference{p99: {Rounds: reference, Between: stats.Between{Sessions: 1}, LeaveOut: c.leaveOut}}
+		rule := v1alpha1.Rule{Metric: p99, MaxIncrease: "5%"}
+		j, err := Judge(Input{Gate: against(rule), Rounds: 12, Candidate: []Cell{cell(p99, c.rounds...)}, Baseline: []Cell{baseline}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := j.Rules[0].Comparisons[0]; got.Outcome != c.want || got.CandidateRounds != c.counted {
+			t.Errorf("%s: %s over %d rounds", name, got, got.CandidateRounds)
+		}
+	}
+}

@@ -287,7 +287,7 @@ func TestBoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"fleets.md", "changes.md"} {
+	for _, file := range []string{"fleets.md", "warm-up.md", "changes.md", "peers.md"} {
 		table, err := os.ReadFile(filepath.Join(root, "internal", "sessions", "testdata", file))
 		if err != nil {
 			t.Fatal(err)

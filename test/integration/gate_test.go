@@ -589,7 +589,7 @@ var _ = Describe("A gate", func() {
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
-		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(MatchRegexp(`with peer %s, and there is no other: p90 .*10.\d+µs`, w.B))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(MatchRegexp(`with peer %s, and there is no other to show which of them is slow: p90 .*10.\d+µs`, w.B))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed: " + w.A))
 
