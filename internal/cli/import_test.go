@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,6 +153,47 @@ func TestImportRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Any file is refused in one line, or becomes an export that can be read.
+func FuzzImport(f *testing.F) {
+	dir := f.TempDir()
+	samples := filepath.Join(dir, "samples.dat")
+	cell := []string{"--tool", "pinger", "--protocol", "TCP", "--latency-type", "HalfRTT", "--size", "1"}
+	if err := os.WriteFile(samples, []byte("1500\n1600\n"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	if code, _, stderr := run(append([]string{"import", samples, "--name", "raw", "-o", dir}, cell...)...); code != 0 {
+		f.Fatal(stderr)
+	}
+	for _, file := range []string{samples, seeds + "sfnt-e5-2620v4-ull.txt", filepath.Join(dir, "raw", "histograms", "default", "tcp-1.hlog")} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content, true)
+	}
+	f.Fuzz(func(t *testing.T, content []byte, each bool) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "file")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"import", file, "--name", "x", "-o", dir}
+		if !bytes.Contains(content, []byte("%ile")) { // of a table, which says what it measured
+			args = append(append(args, cell...), fmt.Sprintf("--each-interval=%t", each))
+		}
+		code, stdout, stderr := run(args...)
+		if code != 0 {
+			if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("exit code %d, it printed %q and said %q; want 1 and one line", code, stdout, stderr)
+			}
+			return
+		}
+		if code, _, stderr := run("get", filepath.Join(dir, "x")); code != 0 {
+			t.Errorf("get: exit code %d, %q", code, stderr)
+		}
+	})
 }
 
 func TestPublished(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -624,16 +625,46 @@ func exportedAs(t testing.TB, b Benchmark) Benchmark {
 	return read
 }
 
-// Any content of a ConfigMap is refused or read.
+// Any content of a ConfigMap whose manifest has the digest is read, or refused with one of the errors for which there is a remedy.
 func FuzzReadConfigMap(f *testing.F) {
 	good, _, err := ConfigMap(measured(f, "sweep"), "x")
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(good.BinaryData["manifest.json"], good.BinaryData["benchmark.json"])
-	f.Fuzz(func(t *testing.T, manifest, benchmark []byte) {
+	const client, observed = "runs_sweep-r1_client.json.gz", "runs_sweep-r1_pods.json"
+	f.Add([]byte(nil), good.BinaryData["benchmark.json"], good.BinaryData[client], good.BinaryData[observed])
+	f.Add(good.BinaryData[manifestFile], []byte("{}"), []byte{}, []byte("[]"))
+	f.Fuzz(func(t *testing.T, manifest, benchmark, run, pods []byte) {
 		cm := good.DeepCopy()
-		cm.BinaryData["manifest.json"], cm.BinaryData["benchmark.json"] = manifest, benchmark
-		_ = ReadConfigMap(t.Context(), cm, result.NewFile("", manifest).SHA256, nothing, func(result.Stored) error { return nil })
+		cm.BinaryData["benchmark.json"], cm.BinaryData[client], cm.BinaryData[observed] = benchmark, run, pods
+		if len(manifest) == 0 { // the manifest of these files
+			all := map[string]string{}
+			for _, name := range parsed(t, good.BinaryData[manifestFile]) {
+				all[name] = string(cm.BinaryData[keyOf(name)])
+			}
+			all[manifestFile] = string(good.BinaryData[manifestFile])
+			manifest = rewritten(all)[manifestFile].Data
+		}
+		cm.BinaryData[manifestFile] = manifest
+		err := ReadConfigMap(t.Context(), cm, result.NewFile("", manifest).SHA256, nothing, func(result.Stored) error { return nil })
+		known := func(target error) bool { return errors.Is(err, target) }
+		if err != nil && !slices.ContainsFunc([]error{ErrNone, ErrDamaged, ErrTooLarge}, known) {
+			t.Errorf("got %v", err)
+		}
 	})
+}
+
+// parsed returns the paths of the files of a manifest that a ConfigMap contains.
+func parsed(t *testing.T, manifest []byte) (names []string) {
+	t.Helper()
+	var m result.Manifest
+	if err := json.Unmarshal(manifest, &m); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range m.Files {
+		if file.Path == benchmarkFile || strings.HasPrefix(file.Path, runsDir+"/") {
+			names = append(names, file.Path)
+		}
+	}
+	return names
 }
