@@ -27,7 +27,9 @@ func TestMarksAfterAGate(t *testing.T) {
 		return *g
 	}
 	deselects := func(g *v1alpha1.LatencyGate) { g.Spec.NodeSelector.MatchLabels = map[string]string{"role": "slow"} }
-	deleted := func(g *v1alpha1.LatencyGate) { g.DeletionTimestamp, g.Finalizers = at(0), []string{v1alpha1.FinalizerNode} }
+	deleted := func(g *v1alpha1.LatencyGate) {
+		g.DeletionTimestamp, g.Finalizers = at(0), []string{v1alpha1.FinalizerNode}
+	}
 	of := func(change func(*v1alpha1.LatencyVerification)) *v1alpha1.LatencyVerification {
 		return makeVerification("a", func(v *v1alpha1.LatencyVerification) {
 			v.Name, v.Spec.GateName, v.Status.GateUID = v1alpha1.VerificationName("second", "a"), "second", "uid-second"

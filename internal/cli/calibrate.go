@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -57,7 +56,7 @@ func calibrate(ctx context.Context, c *cluster, gate string) ([]byte, error) {
 }
 
 // writeCalibration prints a line for each compared value.
-func writeCalibration(w io.Writer, all []sessions.Calibration) {
+func writeCalibration(w *bytes.Buffer, all []sessions.Calibration) {
 	if len(all) == 0 {
 		fmt.Fprintln(w, "no node of the gate has a session yet: a rule with maxIncrease or maxDecrease, and one verification of each node, are needed")
 		return
@@ -80,7 +79,7 @@ func writeCalibration(w io.Writer, all []sessions.Calibration) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", c.Of, rounds, share(c.Boots(), c.Differences), share(c.Peers, c.Pairs), c.Nodes, recommended)
 	}
-	t.Flush()
+	_ = t.Flush() // A buffer cannot refuse text.
 	for _, c := range all {
 		if c.Nodes < 8 {
 			fmt.Fprintf(w, "\nOnly %d nodes were measured on two boots; with fewer than 8, every Pass of the gate is provisional. A recommendation needs 4 differences.\n", c.Nodes)
