@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // sfnettest is an image by digest.
@@ -27,7 +28,7 @@ func TestParse(t *testing.T) {
 		"the image alone": {
 			args: []string{"--bench-image=bench:v0"},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, Settings: preflight.Settings{MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}}},
 				pullPolicy:     "IfNotPresent",
 				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true, gates: true,
 			},
@@ -39,7 +40,7 @@ func TestParse(t *testing.T) {
 				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", StartTimeout: time.Second, MaxAttempts: 1, Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest}},
 				pullPolicy:     "Never",
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},

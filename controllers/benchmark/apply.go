@@ -15,11 +15,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -275,7 +278,7 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 	b, v := w.benchmark, w.activeRun().Variant
 	var profile map[string]string
 	if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil {
-		cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, ref.Name)
+		cm, err := observe.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, ref.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -289,6 +292,22 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 		return nil, refusef(v1alpha1.OutcomeProfileInvalid, "%v", err)
 	}
 	return env, nil
+}
+
+// parent reads the name of the node's interface below the interfaces of a variant's network; empty if there is none.
+func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (string, error) {
+	namespace, name := pods.NetworkName(b, v)
+	definition := &unstructured.Unstructured{}
+	definition.SetGroupVersionKind(foreign.GroupVersionKind)
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, definition); err != nil {
+		if apierrors.IsNotFound(err) {
+			// Multus reports that for the pod.
+			return "", nil
+		}
+		return "", refusedBy(err, v1alpha1.OutcomeNetworkRefused, "to show NetworkAttachmentDefinition "+name, namespace)
+	}
+	config, _, _ := unstructured.NestedString(definition.Object, "spec", "config")
+	return foreign.Parent(config), nil
 }
 
 // createPod creates a pod of the active attempt and returns its UID.

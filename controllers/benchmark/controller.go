@@ -47,8 +47,10 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
-	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // Settings are the settings of the operator.
@@ -56,24 +58,14 @@ type Settings struct {
 	// BenchImage is the image of the benchmark pods, and PullPolicy is its pull policy.
 	BenchImage string
 	PullPolicy corev1.PullPolicy
-	// BenchTools are the tools that BenchImage has; empty: all.
-	BenchTools []string
-	// SfnettestImage has the tools sfnt-pingpong and sfnt-stream, and pods of these tools mount it; empty: they are those of BenchImage.
-	SfnettestImage string
 	// ServiceAccount is the service account of the benchmark pods in each namespace; empty: the namespace's default.
 	ServiceAccount string
-	// AllowHostNetwork allows network type Host.
-	AllowHostNetwork bool
-	// AllowPacketCapture allows benchmarks to capture packets at the server, with the capability NET_RAW.
-	AllowPacketCapture bool
 	// StartTimeout is how long a pod may take to start before the attempt fails.
 	StartTimeout time.Duration
 	// MaxAttempts is the maximum number of attempts at a run.
 	MaxAttempts int32
-	// MaxOccupation is the total time for which a benchmark may hold its nodes; zero is without limit.
-	MaxOccupation time.Duration
-	// NetworkNamespaces are the namespaces whose networks benchmarks in other namespaces may use; "*" is all.
-	NetworkNamespaces []string
+	// Settings decide what is accepted.
+	preflight.Settings
 }
 
 // workers is the number of benchmarks that are reconciled at a time.
@@ -97,14 +89,14 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Tools are the drivers of the tools.
-	Tools tool.Registry
+	// Cluster reads what the checks before a measurement need, and has the drivers of the tools.
+	Cluster *observe.Cluster
+	// Results reads and judges stored results.
+	Results *evaluate.Store
 	// Settings are the settings of the operator.
 	Settings Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
-	// stored holds the stored results that were read.
-	stored collections
 	// made are the pods that managers created; the zero value is ready to use.
 	made madePods
 	// followed are the pods whose logs are or were followed, and written are those whose logs have results; their zero values are
@@ -113,8 +105,6 @@ type Reconciler struct {
 	wake              chan event.GenericEvent
 	// claiming is held while nodes are claimed: otherwise two workers at once would both find them free.
 	claiming sync.Mutex
-	// absent are the optional kinds that the cluster does not have; the zero value is ready to use.
-	absent absentKinds
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch
@@ -192,7 +182,7 @@ func situationOf(b *v1alpha1.LatencyBenchmark) situation {
 func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
 	old := b.DeepCopy()
 	controllers.SettleTimes(&b.Status, r.Clock.Now())
-	world, err := r.observe(ctx, b, false)
+	world, err := r.observe(ctx, b)
 	if err != nil {
 		return 0, err
 	}
@@ -201,7 +191,7 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 		// One write records both the end of the attempt and the next step, mostly the next claim.
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
-		if world, err = r.observe(ctx, b, false); err != nil {
+		if world, err = r.observe(ctx, b); err != nil {
 			// The state that the next run needs cannot be read. The nodes are released all the same.
 			return 0, errors.Join(err, r.report(ctx, old, b))
 		}
@@ -275,7 +265,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, ofExport, builder.OnlyMetadata).
-		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
+		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(controllers.NodeChanges)).
 		// Other workers go on while one waits for an answer, and world.unseen keeps a benchmark from overtaking an older one.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -291,7 +281,7 @@ var releases = predicate.And(controllers.NotCreated, controllers.Updates(func(be
 
 // resultChanges passes the events that change a benchmark as the baseline of others.
 var resultChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
-	return before.UID != after.UID || succeededStatus(before) != succeededStatus(after)
+	return before.UID != after.UID || before.Succeeded() != after.Succeeded()
 })
 
 // acceptances passes the events after which a LatencyGate has accepted another result of a node.
@@ -333,6 +323,3 @@ var baselineIndices = map[string]client.IndexerFunc{
 		return nil
 	},
 }
-
-// NodeChanges passes the changes of a node that can change the result of preflight.Accept; heartbeats are not among them.
-var NodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return nodeFacts(before) != nodeFacts(after) })

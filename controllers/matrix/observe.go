@@ -15,6 +15,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -67,7 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*w
 	w := &world{now: r.Clock.Now(), matrix: m, blocked: map[int32]blocker{}}
 	if !accepted(m) {
 		var err error
-		w.accepted, err = r.Preflight(ctx, m.Overview(), true)
+		w.accepted, err = r.Cluster.Preflight(ctx, m.Overview())
 		return w, err
 	}
 	w.pairs, w.slots = planOf(m)
@@ -225,7 +226,7 @@ func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	if w.baseline == "" {
 		return nil
 	}
-	baseline, err := controllers.Get[v1alpha1.LatencyMatrix](ctx, r.Live, w.matrix.Namespace, w.baseline)
+	baseline, err := observe.Get[v1alpha1.LatencyMatrix](ctx, r.Live, w.matrix.Namespace, w.baseline)
 	if err != nil || baseline == nil {
 		return err
 	}
