@@ -85,19 +85,30 @@ type foreignPod struct {
 
 // observe reads the world: live, except for the nodes, and for other benchmarks and their pods. See confirm.
 func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
-	w := &world{now: r.Clock.Now(), settings: r.Settings, benchmark: b, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{}}
-	w.driver = r.Cluster.Tools[b.Spec.Tool]
-	if err := r.observeQueue(ctx, r.Client, observe.Whole, w); err != nil {
+	w, nodes, err := r.observeCached(ctx, b)
+	if err != nil {
 		return nil, err
+	}
+	if b.Status.Active == nil {
+		return w, r.observeIdle(ctx, w, nodes)
+	}
+	return w, r.observeActive(ctx, w, nodes)
+}
+
+// observeCached reads the part of the world that comes from the cache, and returns the nodes, too.
+func (r *Reconciler) observeCached(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, []corev1.Node, error) {
+	w := &world{
+		now: r.Clock.Now(), settings: r.Settings, benchmark: b, driver: r.Cluster.Tools[b.Spec.Tool], runs: plan.Runs(b),
+		events: map[types.UID][]corev1.Event{},
+	}
+	if err := r.observeQueue(ctx, r.Client, observe.Whole, w); err != nil {
+		return nil, nil, err
 	}
 	nodes := &corev1.NodeList{}
 	if err := r.Client.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
+		return nil, nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	if b.Status.Active == nil {
-		return w, r.observeIdle(ctx, w, nodes.Items)
-	}
-	return w, r.observeActive(ctx, w, nodes.Items)
+	return w, nodes.Items, nil
 }
 
 // confirm reads live the other benchmarks and their pods before a step that takes the nodes, and decides again. Until then they

@@ -3,6 +3,8 @@ package benchmark
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +17,44 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
+
+// setConditions sets the conditions Accepted and Succeeded after a step.
+func (w *world) setConditions(s step, at state) {
+	b := w.benchmark
+	status, reason := metav1.ConditionUnknown, at.reason
+	switch s.kind {
+	case stepReject:
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, at.message))
+		reason = v1alpha1.ReasonNotAccepted
+	case stepComplete:
+		status = metav1.ConditionTrue
+	case stepFail:
+		status = metav1.ConditionFalse
+	}
+	switch {
+	case b.Status.Pair == nil || s.kind == stepReject:
+	case w.turn:
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance()))
+	default:
+		// It remains, for any generation: what its message needs is read only when the turn of the benchmark has come.
+		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
+			c.ObservedGeneration = b.Generation
+		}
+	}
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, reason, at.message))
+}
+
+// acceptance returns the message of condition Accepted.
+func (w *world) acceptance() string {
+	b := w.benchmark
+	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
+	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes, Claimed: w.accepted.Claimed}, *b.Status.Pair, b.CPUs())
+	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, w.accepted.Profiles), unproved), "; ")
+}
 
 // maxAttempts is the maximum number of attempts that the API allows in a status.
 const maxAttempts = 300

@@ -52,7 +52,11 @@ type world struct {
 	// outdated are the pairs whose benchmark does not have the criteria, the priority or the value of suspend that it should have.
 	outdated []int32
 
-	// blocked is the reason why the benchmark of a pair that has a place cannot be created; apply fills it and the fields below.
+	// rejection is the reason why the matrix is not accepted, and chosen are the nodes with which it has just been accepted; apply fills
+	// them and the fields below.
+	rejection *preflight.Rejection
+	chosen    *preflight.Nodes
+	// blocked is the reason why the benchmark of a pair that has a place cannot be created.
 	blocked map[int32]blocker
 	// released is true when pairs have just been finished.
 	released bool

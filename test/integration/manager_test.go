@@ -133,6 +133,8 @@ type World struct {
 	// failing, while it is set, answers the requests of managers.
 	failing atomic.Pointer[failure]
 	watches watches
+	// asked, while it is set, is called with each request of managers to the API server, except watches.
+	asked atomic.Pointer[func(*http.Request)]
 }
 
 // roundTripper sends the requests of managers, except during an outage or another failure of the API server.
@@ -143,6 +145,9 @@ func (w *World) roundTripper(next http.RoundTripper) http.RoundTripper {
 		}
 		if f := w.failing.Load(); f != nil {
 			return f.answer(r)
+		}
+		if asked := w.asked.Load(); asked != nil && r.URL.Query().Get("watch") == "" {
+			(*asked)(r)
 		}
 		return w.watches.follow(next.RoundTrip(r))
 	})
