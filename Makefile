@@ -261,7 +261,7 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 manifests: ## Generate the CRDs and RBAC.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	go run ./hack/crdbounds config/crd/bases/*.yaml
-	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix output:rbac:dir=config/rbac
+	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix paths=./internal/observe output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 
 .PHONY: generate

@@ -3,9 +3,6 @@ package controllers
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -16,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // writtenAgain is the wait before the next reconcile when another client changed or deleted the object first.
@@ -54,22 +51,6 @@ func Soonest(a, b time.Duration) time.Duration {
 		return max(a, b)
 	}
 	return min(a, b)
-}
-
-// Get reads an object; it returns nil if there is none.
-func Get[T any, O interface {
-	*T
-	client.Object
-}](ctx context.Context, from client.Reader, namespace, name string) (O, error) {
-	o := O(new(T))
-	err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, o)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting %s %s: %w", kindOf(o), name, err)
-	}
-	return o, nil
 }
 
 // Delete deletes exactly this object, unless it is gone or being deleted.
@@ -123,16 +104,6 @@ func Overdue(ttlSeconds *int32, created metav1.Time, completed *metav1.Time, now
 	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s", *ttlSeconds, completed.UTC().Format(time.RFC3339)), 0
 }
 
-// Digest returns the SHA-256, in hex, of a value as JSON, in which the keys of maps are sorted.
-func Digest(value any) (string, error) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return "", fmt.Errorf("encoding what is to be digested: %w", err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
-}
-
 // CompareAge orders objects by their creation, the oldest first, and within the same second by namespace and name.
 func CompareAge(a, b client.Object) int {
 	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
@@ -165,6 +136,14 @@ func Updates[O client.Object](changed func(before, after O) bool) predicate.Func
 		after, ok2 := e.ObjectNew.(O)
 		return ok && ok2 && changed(before, after)
 	}}
+}
+
+// NodeChanges passes the changes of a node that can change the result of preflight.Accept; heartbeats are not among them.
+var NodeChanges = Updates(func(before, after *corev1.Node) bool { return nodeFacts(before) != nodeFacts(after) })
+
+// nodeFacts returns the properties of a node that preflight.Accept reads, as text.
+func nodeFacts(n *corev1.Node) string {
+	return fmt.Sprint(n.Labels, n.Spec.Unschedulable, n.Spec.Taints, n.Status.Allocatable, preflight.NodeReady(*n))
 }
 
 // NotCreated passes everything except creations.

@@ -341,6 +341,14 @@ func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
 	meta.SetStatusCondition(&b.Status.Conditions, c)
 }
 
+// Succeeded returns the status of condition Succeeded; empty if it was never set.
+func (b *LatencyBenchmark) Succeeded() metav1.ConditionStatus {
+	if c := meta.FindStatusCondition(b.Status.Conditions, ConditionSucceeded); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
 // Finished reports whether nothing more will be measured. The verdict may still change with the rules of spec.criteria.
 func (b *LatencyBenchmark) Finished() bool { return finished(b.Status.Conditions) }
 

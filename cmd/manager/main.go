@@ -45,7 +45,9 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/matrix"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
@@ -176,7 +178,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
-	mgr, err := ctrl.NewManager(controllers.Bounded(config), ctrl.Options{
+	mgr, err := ctrl.NewManager(observe.Bounded(config), ctrl.Options{
 		Scheme: scheme,
 		// The manager's own servers have limits that those of controller-runtime do not have.
 		Metrics:                metricsserver.Options{BindAddress: off},
@@ -212,13 +214,13 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	recorder := mgr.GetEventRecorder("tailgate")
+	live := mgr.GetAPIReader()
+	cluster := &observe.Cluster{Cache: mgr.GetClient(), Live: live, Clock: clock.RealClock{}, Tools: all.Registry(), Settings: o.settings.Settings}
 	reconciler := &benchmark.Reconciler{
-		Client: mgr.GetClient(),
-		Live:   mgr.GetAPIReader(),
-		Logs:   podLogs(clientset), LogTimeout: logTimeout,
+		Client: mgr.GetClient(), Live: live, Cluster: cluster, Results: &evaluate.Store{Live: live},
+		Logs: podLogs(clientset), LogTimeout: logTimeout,
 		Recorder: recorder,
 		Clock:    clock.RealClock{},
-		Tools:    all.Registry(),
 		Settings: o.settings,
 		Activity: metrics.NewActivity(ctrlmetrics.Registry),
 	}
@@ -227,7 +229,7 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("setting up the benchmark controller: %w", err)
 	}
 	err = (&matrix.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: recorder, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: live, Cluster: cluster, Recorder: recorder, Clock: clock.RealClock{},
 		Namespaces: o.settings.Namespaces,
 	}).SetupWithManager(mgr)
 	if err != nil {
@@ -295,14 +297,14 @@ func limitMemory() {
 // setUpGates adds the controllers of LatencyGates and LatencyVerifications.
 func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings) error {
 	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Preflight: r.Preflight, Refusals: &gate.Refusals{}}
+		Cluster: r.Cluster, Refusals: &gate.Refusals{}}
 	if err := gates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}
 	verifications := &gate.Verifications{
 		Refusals: gates.Refusals,
 		Client:   mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Measured: r.Measured, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
+		Results: r.Results, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // sfnettest is an image by digest.
@@ -28,7 +29,7 @@ func TestParse(t *testing.T) {
 		"the image alone": {
 			args: []string{"--bench-image=bench:v0"},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}, Namespaces: controllers.Named{}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, Namespaces: controllers.Named{}, Settings: preflight.Settings{MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}}},
 				pullPolicy:     "IfNotPresent",
 				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true, gates: true,
 			},
@@ -40,7 +41,7 @@ func TestParse(t *testing.T) {
 				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", AllowHostNetwork: true, AllowPacketCapture: true, StartTimeout: time.Second, MaxAttempts: 1, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest, Namespaces: controllers.Named{"perf", "gates"}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", StartTimeout: time.Second, MaxAttempts: 1, Namespaces: controllers.Named{"perf", "gates"}, Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest}},
 				pullPolicy:     "Never",
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},

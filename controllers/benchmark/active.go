@@ -134,7 +134,7 @@ func startServer(w *world) step {
 	if w.benchmark.Spec.Suspend {
 		return step{kind: stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended, message: "spec.suspend was set before the first pod of the run was created"}
 	}
-	if ok, blocker := queue.Admit(entry(w.benchmark), w.others); !ok {
+	if ok, blocker := queue.Admit(queue.EntryOf(w.benchmark), w.others); !ok {
 		return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
 	}
 	if s, waits := refusedCreate(w); waits {

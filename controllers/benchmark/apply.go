@@ -7,38 +7,39 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// state is the reason and message of condition Succeeded after a step, and when to look again: the step's own values, unless the
-// step could not be carried out.
+// state is the reason and message of condition Succeeded after a step, and when to look again if nothing happens: the step's own values,
+// unless the step could not be carried out.
 type state struct {
 	reason, message string
 	again           time.Duration
+	// continues is true if the next step follows at once, because this controller's own status writes do not wake it.
+	continues bool
 }
 
-// apply carries out a step and records its results in the benchmark's status, which is not written yet. It
-// returns when to look again.
-func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration, error) {
+// apply carries out a step and records its results in the benchmark's status, which is not written yet.
+func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error) {
 	b := w.benchmark
-	at := state{s.reason, s.message, s.again}
+	at := state{reason: s.reason, message: s.message, again: s.again}
 	w.note()
 	w.noteMissing(s)
 	for _, p := range w.left {
@@ -47,16 +48,13 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		}
 	}
 	switch s.kind {
-	case stepReject:
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, at.reason, at.message))
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, at.message))
-		return at.again, nil
 	case stepHold:
 		// It gives up its place in the queue: other benchmarks may have started when it resumes.
 		b.Status.StartTime = nil
 	case stepAccept:
-		b.Status.Pair, b.Status.CPUs = &s.pair, &s.cpus
+		b.Status.Pair, b.Status.CPUs, at.continues = &s.pair, &s.cpus, true
 	case stepClaim:
+		at.continues = true
 		now := metav1.NewMicroTime(w.now)
 		b.Status.Active = &v1alpha1.ActiveAttempt{Run: s.run.Name, Variant: s.run.Variant.Name, Round: s.run.Round, Attempt: s.attempt, Pair: *b.Status.Pair, StartTime: now}
 		if s.taken {
@@ -71,20 +69,22 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 		if b.Status.StartTime != nil && b.Status.StartTime.Unix() == b.Status.Active.StartTime.Unix() {
 			b.Status.StartTime = nil
 		}
-		b.Status.Active = nil
+		b.Status.Active, at.continues = nil, true
 	case stepCreateServer:
 		if err := r.createEndpoint(ctx, w, &at, v1alpha1.RoleServer, s.address, &b.Status.Active.ServerPodUID); err != nil {
-			return 0, err
+			return state{}, err
 		}
 	case stepCreateClient:
 		if err := r.createEndpoint(ctx, w, &at, v1alpha1.RoleClient, s.address, &b.Status.Active.ClientPodUID); err != nil {
-			return 0, err
+			return state{}, err
 		}
 	case stepFollow:
 		r.follow(ctx, w)
 	case stepCollect:
 		if err := r.collect(ctx, w); err != nil {
 			w.cannotCollect(&at, err)
+		} else {
+			at.continues = true
 		}
 	case stepStore:
 		r.store(ctx, w, &at)
@@ -97,35 +97,12 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (time.Duration
 			}
 		}
 	case stepExtend:
-		b.Status.ExtendedRounds = plan.MaxRounds(b.Spec) - b.Spec.Rounds
+		b.Status.ExtendedRounds, at.continues = plan.MaxRounds(b.Spec)-b.Spec.Rounds, true
 	case stepComplete, stepFail:
 		b.Status.CompletionTime = &metav1.Time{Time: w.now}
 	}
 
-	status := metav1.ConditionUnknown
-	switch s.kind {
-	case stepComplete:
-		status = metav1.ConditionTrue
-	case stepFail:
-		status = metav1.ConditionFalse
-	}
-	if b.Status.Pair != nil {
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance()))
-	}
-	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, at.reason, at.message))
-	return at.again, nil
-}
-
-// acceptance returns the message of condition Accepted. Once the pair is accepted, the message remains, because an active attempt does
-// not read the preflight's input.
-func (w *world) acceptance() string {
-	b := w.benchmark
-	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionTrue {
-		return c.Message
-	}
-	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
-	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes, Claimed: w.accepted.Claimed}, *b.Status.Pair, b.CPUs())
-	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, w.accepted.Profiles), unproved), "; ")
+	return at, nil
 }
 
 // note records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.
@@ -202,6 +179,7 @@ func attemptOf(a v1alpha1.ActiveAttempt) v1alpha1.Attempt {
 func (w *world) fail(at *state, reason, message string) {
 	w.setOutcome(reason, message)
 	active := w.benchmark.Status.Active
+	at.continues = true
 	at.reason, at.message = v1alpha1.ReasonEnding, fmt.Sprintf("attempt %d of %s failed (%s): %s", active.Attempt, active.Run, reason, message)
 	if reason == v1alpha1.OutcomeSuspended {
 		at.message = fmt.Sprintf("attempt %d of %s is ended, because spec.suspend is true", active.Attempt, active.Run)
@@ -275,7 +253,7 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 	b, v := w.benchmark, w.activeRun().Variant
 	var profile map[string]string
 	if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil {
-		cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, ref.Name)
+		cm, err := observe.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, ref.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -289,6 +267,22 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 		return nil, refusef(v1alpha1.OutcomeProfileInvalid, "%v", err)
 	}
 	return env, nil
+}
+
+// parent reads the name of the node's interface below the interfaces of a variant's network; empty if there is none.
+func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (string, error) {
+	namespace, name := pods.NetworkName(b, v)
+	definition := &unstructured.Unstructured{}
+	definition.SetGroupVersionKind(foreign.GroupVersionKind)
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, definition); err != nil {
+		if apierrors.IsNotFound(err) {
+			// Multus reports that for the pod.
+			return "", nil
+		}
+		return "", refusedBy(err, v1alpha1.OutcomeNetworkRefused, "to show NetworkAttachmentDefinition "+name, namespace)
+	}
+	config, _, _ := unstructured.NestedString(definition.Object, "spec", "config")
+	return foreign.Parent(config), nil
 }
 
 // createPod creates a pod of the active attempt and returns its UID.

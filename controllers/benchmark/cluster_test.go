@@ -26,6 +26,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
@@ -170,6 +171,11 @@ const (
 	notEnded     = "status.phase!=Succeeded,status.phase!=Failed"
 )
 
+// readerOf returns a reconciler that reads from a server.
+func readerOf(server *apiServer) *Reconciler {
+	return &Reconciler{Cluster: &observe.Cluster{Live: server, Clock: clocktesting.NewFakePassiveClock(noon)}}
+}
+
 func TestObserveCluster(t *testing.T) {
 	vf := func(w *world) {
 		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}}
@@ -237,7 +243,7 @@ func TestObserveCluster(t *testing.T) {
 		},
 		"one that waits for its turn asks nothing":            {changes: on(withOther(2*time.Hour, false))},
 		"one that waits for pods of others asks nothing":      {changes: on(withForeign("perf/y on b"))},
-		"a benchmark with an unknown tool does not list pods": {changes: on(func(w *world) { w.driver = nil }), wantAsked: []string{askedStates + "metadata.name=a"}},
+		"a benchmark with an unknown tool does not list pods": {changes: on(func(w *world) { w.accepted.Driver = nil }), wantAsked: []string{askedStates + "metadata.name=a"}},
 		"one that was rejected is looked at whoever goes first": {
 			changes: on(withOther(2*time.Hour, false), func(w *world) {
 				w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNodeBusy, ""))
@@ -248,7 +254,7 @@ func TestObserveCluster(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(c.changes...)
-			r := &Reconciler{Live: &c.server, Clock: clocktesting.NewFakePassiveClock(noon)}
+			r := readerOf(&c.server)
 			if err := r.observeCluster(context.Background(), w); err != nil {
 				t.Fatal(err)
 			}
@@ -293,14 +299,14 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 		{Name: "taken", Network: network(v1alpha1.DeviceNetwork{IPAM: ipam})},
 		{Name: "new", Network: network(v1alpha1.DeviceNetwork{IPAM: ipam})},
 	}
-	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Live: &apiServer{
+	r := readerOf(&apiServer{
 		networks: map[string]metav1.ObjectMeta{
 			"nets/sf-vf":   {Annotations: map[string]string{foreign.AnnotationResourceName: "amd.com/sf_vf"}},
 			"perf/x-made":  own,
 			"perf/x-taken": {},
 		},
 		profiles: map[string]map[string]string{"perf/mine": {"EF_POLL_USEC": "1"}},
-	}}
+	})
 	if err := r.observeCluster(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +336,7 @@ func TestObserveNetworksAndProfiles(t *testing.T) {
 		t.Error("networks of a namespace that is not allowed were read")
 	}
 
-	r.Live, w.accepted.NetworkNamespaces = &apiServer{}, []string{"*"}
+	r.Cluster.Live, w.accepted.NetworkNamespaces = &apiServer{}, []string{"*"}
 	if err := r.observeCluster(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -359,12 +365,12 @@ func TestObserveClasses(t *testing.T) {
 		"the default":                        {server: apiServer{classes: []schedulingv1.PriorityClass{class("high", false), class("usual", true)}}, want: "- usual"},
 		"named ones":                         {server: apiServer{runtimes: []nodev1.RuntimeClass{{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}}, classes: []schedulingv1.PriorityClass{class("high", false), class("usual", true)}}, changes: on(named("fast", "high")), want: "fast high"},
 		"named ones that do not exist":       {server: apiServer{classes: []schedulingv1.PriorityClass{class("usual", true)}}, changes: on(named("fast", "high")), want: "- -"},
-		"named ones while it waits its turn": {server: apiServer{classes: []schedulingv1.PriorityClass{class("high", false)}}, changes: on(named("", "high"), withOther(2*time.Hour, false)), want: "- high"},
+		"named ones while it waits its turn": {server: apiServer{classes: []schedulingv1.PriorityClass{class("high", false)}}, changes: on(named("", "high"), withOther(2*time.Hour, false)), want: "- -"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(c.changes...)
-			r := &Reconciler{Live: &c.server, Clock: clocktesting.NewFakePassiveClock(noon)}
+			r := readerOf(&c.server)
 			if err := r.observeCluster(context.Background(), w); err != nil {
 				t.Fatal(err)
 			}
@@ -385,10 +391,7 @@ func TestObserveClasses(t *testing.T) {
 func TestOthersOnNodes(t *testing.T) {
 	w := makeWorld(withOther(time.Minute, false), withOther(2*time.Minute, false))
 	w.others[1].Pair = v1alpha1.Pair{ClientNode: "b", ServerNode: "c"}
-	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Live: &apiServer{}}
-	if err := r.observeCluster(context.Background(), w); err != nil {
-		t.Fatal(err)
-	}
+	w.accepted = readerOf(&apiServer{}).Cluster.Known(w.benchmark, nil, w.others)
 	if diff := gocmp.Diff(map[string]int{"a": 1, "b": 2, "c": 1}, w.accepted.Others); diff != "" {
 		t.Errorf("others (-want +got):\n%s", diff)
 	}
@@ -398,14 +401,14 @@ func TestOthersOnNodes(t *testing.T) {
 func TestAbsentKinds(t *testing.T) {
 	server := &apiServer{}
 	clock := clocktesting.NewFakePassiveClock(noon)
-	r := &Reconciler{Live: server, Clock: clock}
+	cluster := &observe.Cluster{Live: server, Clock: clock}
 	states := func() map[string]foreign.SriovNetworkNodeState {
 		t.Helper()
-		found, err := ofNodes[foreign.SriovNetworkNodeState](context.Background(), r, foreign.SriovNetworkNodeStateKind, []string{"a"})
-		if err != nil {
+		o := makeWorld().accepted
+		if err := cluster.Read(t.Context(), &o); err != nil {
 			t.Fatal(err)
 		}
-		return found
+		return o.NodeStates
 	}
 	for range 3 {
 		if states() != nil {
@@ -440,7 +443,7 @@ func TestObserveClusterFails(t *testing.T) {
 	}
 	for name, server := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := &Reconciler{Live: server, Clock: clocktesting.NewFakePassiveClock(noon)}
+			r := readerOf(server)
 			if err := r.observeCluster(context.Background(), makeWorld()); err == nil {
 				t.Error("no error")
 			}

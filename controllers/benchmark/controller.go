@@ -6,8 +6,7 @@
 //	apply    the step: create a pod, take a result, delete pods
 //	report   conditions, progress, results and verdict, in one status write with the resourceVersion of get
 //
-// After a step that changes the situation of the benchmark, all verbs except get are repeated, on the object that the API
-// server returned.
+// After a step that another one follows at once, all verbs except get are repeated, on the object that the API server returned.
 //
 // An attempt at a run goes through these situations, each of them recognised from the API alone:
 //
@@ -31,7 +30,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,8 +48,10 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
-	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
 // Settings are the settings of the operator.
@@ -56,26 +59,16 @@ type Settings struct {
 	// BenchImage is the image of the benchmark pods, and PullPolicy is its pull policy.
 	BenchImage string
 	PullPolicy corev1.PullPolicy
-	// BenchTools are the tools that BenchImage has; empty: all.
-	BenchTools []string
-	// SfnettestImage has the tools sfnt-pingpong and sfnt-stream, and pods of these tools mount it; empty: they are those of BenchImage.
-	SfnettestImage string
 	// ServiceAccount is the service account of the benchmark pods in each namespace; empty: the namespace's default.
 	ServiceAccount string
-	// AllowHostNetwork allows network type Host.
-	AllowHostNetwork bool
-	// AllowPacketCapture allows benchmarks to capture packets at the server, with the capability NET_RAW.
-	AllowPacketCapture bool
 	// StartTimeout is how long a pod may take to start before the attempt fails.
 	StartTimeout time.Duration
 	// MaxAttempts is the maximum number of attempts at a run.
 	MaxAttempts int32
-	// MaxOccupation is the total time for which a benchmark may hold its nodes; zero is without limit.
-	MaxOccupation time.Duration
-	// NetworkNamespaces are the namespaces whose networks benchmarks in other namespaces may use; "*" is all.
-	NetworkNamespaces []string
 	// Namespaces are those whose benchmarks are measured.
 	Namespaces controllers.Named
+	// Settings decide what is accepted.
+	preflight.Settings
 }
 
 // workers is the number of benchmarks that are reconciled at a time.
@@ -99,24 +92,24 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Tools are the drivers of the tools.
-	Tools tool.Registry
+	// Cluster reads what the checks before a measurement need, and has the drivers of the tools.
+	Cluster *observe.Cluster
+	// Results reads and judges stored results.
+	Results *evaluate.Store
 	// Settings are the settings of the operator.
 	Settings Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
-	// stored holds the stored results that were read.
-	stored collections
 	// made are the pods that managers created; the zero value is ready to use.
 	made madePods
+	// taken are the ConfigMaps of results that were verified and are not stored yet, by the names of the benchmarks.
+	taken sync.Map
 	// followed are the pods whose logs are or were followed, and written are those whose logs have results; their zero values are
 	// ready to use. wake receives the benchmarks whose pods both have results.
 	followed, written podSet
 	wake              chan event.GenericEvent
 	// claiming is held while nodes are claimed: otherwise two workers at once would both find them free.
 	claiming sync.Mutex
-	// absent are the optional kinds that the cluster does not have; the zero value is ready to use.
-	absent absentKinds
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch
@@ -138,8 +131,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !r.Settings.Namespaces.Has(req.Namespace) {
 		return ctrl.Result{}, nil
 	}
+	if again, err := r.waits(ctx, req.NamespacedName); again > 0 || err != nil {
+		return ctrl.Result{RequeueAfter: spread(again)}, err
+	}
 	b := &v1alpha1.LatencyBenchmark{}
 	if err := r.Live.Get(ctx, req.NamespacedName, b); err != nil {
+		r.taken.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !b.DeletionTimestamp.IsZero() {
@@ -160,55 +157,68 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controllers.Written(again, errors.Join(err, expired))
 	}
 	for range mostSteps {
-		before := situationOf(b)
-		again, err := r.advance(ctx, b)
+		at, err := r.advance(ctx, b)
 		if limited(b) {
-			again = time.Millisecond
+			at.again = time.Millisecond
 		}
-		if err != nil || b.Finished() || situationOf(b) == before {
-			return controllers.Written(again, err)
+		if err != nil || b.Finished() || !at.continues {
+			return controllers.Written(spread(at.again), err)
 		}
 	}
 	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 }
 
+// spread makes benchmarks that wait look again at different times.
+func spread(again time.Duration) time.Duration {
+	if again < waitAgain {
+		return again
+	}
+	return wait.Jitter(again, 0.2)
+}
+
+// waits returns when to look again at a benchmark that still waits for others as its status says, by the cache; 0 for any other one. While
+// nothing changes, it costs the API server nothing.
+func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
+	b := &v1alpha1.LatencyBenchmark{}
+	if err := r.Client.Get(ctx, name, b); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
+	if c == nil || c.Reason != v1alpha1.ReasonQueued || c.ObservedGeneration != b.Generation || b.Status.Pair == nil || b.Status.Active != nil ||
+		len(b.Status.LeftPods) > 0 || !b.DeletionTimestamp.IsZero() || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return 0, nil
+	}
+	w, nodes, err := r.observeCached(ctx, b)
+	if err != nil || w.looksCloser() {
+		return 0, err
+	}
+	w.accepted = r.Cluster.Known(b, nodes, w.others)
+	if s := decide(w); s.kind == stepWait && s.reason == c.Reason && s.message == c.Message {
+		return s.again, nil
+	}
+	return 0, nil
+}
+
 // mostSteps is the maximum number of steps of a benchmark before other benchmarks have their turn.
 const mostSteps = 10
 
-// situation is the part of a status that decides which step is next. A step that changes it is followed by another at once,
-// because this controller's own status writes do not wake it.
-type situation struct {
-	accepted        bool
-	extended        int32
-	run             string
-	attempt         int32
-	collected, over bool
-}
-
-func situationOf(b *v1alpha1.LatencyBenchmark) situation {
-	s := situation{accepted: b.Status.Pair != nil, extended: b.Status.ExtendedRounds}
-	if a := b.Status.Active; a != nil {
-		s.run, s.attempt, s.collected, s.over = a.Run, a.Attempt, a.Collected != nil, a.Outcome != nil
-	}
-	return s
-}
-
-// advance takes one step of a benchmark, whose object is the one in the API before and after. It returns when to look again if nothing happens.
-func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
+// advance takes one step of a benchmark, whose object is the one in the API before and after.
+func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (state, error) {
 	old := b.DeepCopy()
 	controllers.SettleTimes(&b.Status, r.Clock.Now())
-	world, err := r.observe(ctx, b, false)
+	world, err := r.observe(ctx, b)
 	if err != nil {
-		return 0, err
+		return state{}, err
 	}
 	step := decide(world)
 	if step.kind == stepRelease {
 		// One write records both the end of the attempt and the next step, mostly the next claim.
+		r.taken.Delete(clientKey(b))
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
-		if world, err = r.observe(ctx, b, false); err != nil {
+		if world, err = r.observe(ctx, b); err != nil {
 			// The state that the next run needs cannot be read. The nodes are released all the same.
-			return 0, errors.Join(err, r.report(ctx, old, b))
+			return state{}, errors.Join(err, r.report(ctx, old, b))
 		}
 		step = decide(world)
 	}
@@ -218,15 +228,16 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 	}
 	step, err = r.confirm(ctx, world, step)
 	if err != nil {
-		return 0, err
+		return state{}, err
 	}
 	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
 
-	again, err := r.apply(ctx, world, step)
+	at, err := r.apply(ctx, world, step)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", step.kind, err)
+		return state{}, fmt.Errorf("%s: %w", step.kind, err)
 	}
-	return again, r.report(ctx, old, b)
+	world.setConditions(step, at)
+	return at, r.report(ctx, old, b)
 }
 
 // SetupWithManager registers the controller. A benchmark is reconciled when it or its pods change and, while it is not
@@ -280,7 +291,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, ofExport, builder.OnlyMetadata).
-		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(NodeChanges)).
+		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(controllers.NodeChanges)).
 		// Other workers go on while one waits for an answer, and world.unseen keeps a benchmark from overtaking an older one.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -296,7 +307,7 @@ var releases = predicate.And(controllers.NotCreated, controllers.Updates(func(be
 
 // resultChanges passes the events that change a benchmark as the baseline of others.
 var resultChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
-	return before.UID != after.UID || succeededStatus(before) != succeededStatus(after)
+	return before.UID != after.UID || before.Succeeded() != after.Succeeded()
 })
 
 // acceptances passes the events after which a LatencyGate has accepted another result of a node.
@@ -338,6 +349,3 @@ var baselineIndices = map[string]client.IndexerFunc{
 		return nil
 	},
 }
-
-// NodeChanges passes the changes of a node that can change the result of preflight.Accept; heartbeats are not among them.
-var NodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return nodeFacts(before) != nodeFacts(after) })

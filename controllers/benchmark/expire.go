@@ -63,7 +63,7 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 	newer := int32(0)
 	for i := range all {
 		o := &all[i]
-		complete := succeededStatus(o) == metav1.ConditionTrue && o.DeletionTimestamp.IsZero()
+		complete := o.Succeeded() == metav1.ConditionTrue && o.DeletionTimestamp.IsZero()
 		if o.Labels[v1alpha1.LabelSeries] == series && complete && !owned(o) && controllers.CompareAge(o, b) > 0 {
 			newer++
 		}
@@ -103,7 +103,7 @@ func owned(b *v1alpha1.LatencyBenchmark) bool {
 var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
 	controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 		added := before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries]
-		return succeededStatus(after) == metav1.ConditionTrue && (succeededStatus(before) != metav1.ConditionTrue || added)
+		return after.Succeeded() == metav1.ConditionTrue && (before.Succeeded() != metav1.ConditionTrue || added)
 	}))
 
 // ofSeries returns requests for the limited benchmarks in the series of an object.

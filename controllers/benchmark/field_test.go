@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/test/field"
 )
 
@@ -36,17 +36,13 @@ func fieldOfStates(t *testing.T, c field.Case) map[string]string {
 		}
 		clients = clients.WithObjects(u)
 	}
-	r := &Reconciler{Live: clients.Build(), Clock: clocktesting.NewFakePassiveClock(time.Now())}
-	nodes := []string{"node-a", "node-b"}
-	for i := range fewNodes {
-		nodes = append(nodes, fmt.Sprint("n", i))
-	}
-	states, err := ofNodes[foreign.SriovNetworkNodeState](t.Context(), r, foreign.SriovNetworkNodeStateKind, nodes)
-	if err != nil {
+	cluster := observe.Cluster{Live: clients.Build(), Clock: clocktesting.NewFakePassiveClock(time.Now())}
+	o := makeWorld(notAccepted, withNodes(append(manyNodes(16), readyNode("node-a"), readyNode("node-b"))...)).accepted
+	if err := cluster.Read(t.Context(), &o); err != nil {
 		t.Fatal(err)
 	}
 	answer := map[string]string{}
-	for name, s := range states {
+	for name, s := range o.NodeStates {
 		namespaces := append([]string{s.Namespace}, s.Others...)
 		if len(namespaces) == 2 && namespaces[0] > namespaces[1] {
 			namespaces[0], namespaces[1] = namespaces[1], namespaces[0]

@@ -61,6 +61,9 @@ func decideIdle(w *world) step {
 		accepted.Next = run.Variant.Name
 	}
 	pair, rejection := preflight.Accept(accepted)
+	if !w.turn && rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised {
+		rejection = nil // A driver may provide it: that is read when the turn of the benchmark has come.
+	}
 	if rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised && b.Status.StartTime != nil {
 		return waitForPlugin(w, run.Name, rejection.Message)
 	}
@@ -73,7 +76,7 @@ func decideIdle(w *world) step {
 	if accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); w.unseen != "" && accepted != nil && w.now.Sub(accepted.LastTransitionTime.Time) < unseenGrace {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older, and the operator has not processed it yet", again: hearAgain}
 	}
-	if ok, blocker := queue.Admit(entry(b), w.others); !ok {
+	if ok, blocker := queue.Admit(queue.EntryOf(b), w.others); !ok {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + blocker, again: waitAgain}
 	}
 	if len(w.foreign) > 0 {

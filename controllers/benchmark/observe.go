@@ -15,6 +15,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -31,16 +32,15 @@ type world struct {
 	settings Settings
 	// benchmark is the object as it was read.
 	benchmark *v1alpha1.LatencyBenchmark
-	// ofMatrix is true for the overview of a LatencyMatrix, which does not occupy nodes itself.
-	ofMatrix bool
 	// driver is the driver of its tool; nil if this operator does not know the tool.
 	driver tool.Driver
 	// runs are the runs of its plan.
 	runs []plan.Run
 
-	// accepted is the preflight's input, filled while no attempt is active.
+	// accepted is the preflight's input, filled while no attempt is active; turn is true if it has what is read live.
 	accepted preflight.Observed
-	// others are the other benchmarks that hold nodes or wait for them; see competes.
+	turn     bool
+	// others are the other benchmarks that hold nodes or wait for them; see queue.Competes.
 	others []queue.Entry
 	// foreign are the benchmark pods that still hold resources of the pair's nodes, and the pods of an earlier benchmark
 	// of this name that still exist, because they have our pods' names; filled while no attempt is active.
@@ -84,22 +84,31 @@ type foreignPod struct {
 }
 
 // observe reads the world: live, except for the nodes, and for other benchmarks and their pods. See confirm.
-func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (*world, error) {
-	w := &world{now: r.Clock.Now(), settings: r.Settings, benchmark: b, ofMatrix: ofMatrix, runs: plan.Runs(b), events: map[types.UID][]corev1.Event{}}
-	if driver, err := r.Tools.Get(b.Spec.Tool); err == nil {
-		w.driver = driver
-	}
-	if err := r.observeQueue(ctx, r.Client, controllers.Whole, w); err != nil {
+func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
+	w, nodes, err := r.observeCached(ctx, b)
+	if err != nil {
 		return nil, err
+	}
+	if b.Status.Active == nil {
+		return w, r.observeIdle(ctx, w, nodes)
+	}
+	return w, r.observeActive(ctx, w, nodes)
+}
+
+// observeCached reads the part of the world that comes from the cache, and returns the nodes, too.
+func (r *Reconciler) observeCached(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, []corev1.Node, error) {
+	w := &world{
+		now: r.Clock.Now(), settings: r.Settings, benchmark: b, driver: r.Cluster.Tools[b.Spec.Tool], runs: plan.Runs(b),
+		events: map[types.UID][]corev1.Event{},
+	}
+	if err := r.observeQueue(ctx, r.Client, observe.Whole, w); err != nil {
+		return nil, nil, err
 	}
 	nodes := &corev1.NodeList{}
 	if err := r.Client.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
+		return nil, nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	if b.Status.Active == nil {
-		return w, r.observeIdle(ctx, w, nodes.Items)
-	}
-	return w, r.observeActive(ctx, w, nodes.Items)
+	return w, nodes.Items, nil
 }
 
 // confirm reads live the other benchmarks and their pods before a step that takes the nodes, and decides again. Until then they
@@ -110,13 +119,13 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error
 		return s, nil
 	}
 	// The API server leaves out finished benchmarks, of which there may be thousands.
-	if err := r.observeQueue(ctx, r.Live, controllers.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
+	if err := r.observeQueue(ctx, r.Live, observe.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		return step{}, err
 	}
 	return decide(w), nil
 }
 
-// visits lists objects and visits each: controllers.Whole for the cache, controllers.Each for live lists.
+// visits lists objects and visits each: observe.Whole for the cache, observe.Each for live lists.
 type visits func(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error, options ...client.ListOption) error
 
 // observeQueue reads the other benchmarks that want nodes, and the pods that are on the nodes. The listed benchmarks must not be changed.
@@ -141,8 +150,8 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 		if unseenBefore(o, b) {
 			w.unseen = o.Namespace + "/" + o.Name
 		}
-		if o.UID != b.UID && competes(o) {
-			w.others = append(w.others, entry(o))
+		if o.UID != b.UID && queue.Competes(o) {
+			w.others = append(w.others, queue.EntryOf(o))
 		}
 		return nil
 	}, of...)
@@ -177,68 +186,55 @@ func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	return made && !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
 }
 
-// Preflight observes the input of the checks before the acceptance of a benchmark, or of a matrix, given its overview.
-func (r *Reconciler) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error) {
-	w, err := r.observe(ctx, b, ofMatrix)
-	if err != nil {
-		return preflight.Observed{}, err
-	}
-	return w.accepted, nil
-}
-
-// competes reports whether a benchmark holds its nodes or waits for them. A benchmark that is suspended, or was accepted once and
-// is rejected now, waits for something else, maybe forever, and holds up no other benchmark.
-func competes(b *v1alpha1.LatencyBenchmark) bool {
-	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
-		return false
-	}
-	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
-}
-
 // unseenBefore reports whether o is older than b and no manager has looked at it yet, so that it may want the nodes
 // of b.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
 	return o.Status.ObservedGeneration <= 0 && !o.Spec.Suspend && o.DeletionTimestamp.IsZero() && controllers.CompareAge(o, b) < 0
 }
 
-// entry returns a benchmark as an entry of the queue.
-func entry(b *v1alpha1.LatencyBenchmark) queue.Entry {
-	e := queue.Entry{
-		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time, Priority: b.Spec.Priority,
-		Started: b.Status.StartTime != nil, Active: b.Status.Active != nil,
-	}
-	if b.Status.Pair != nil {
-		e.Pair = *b.Status.Pair
-	}
-	return e
-}
-
 // observeIdle reads the state that a benchmark without an active attempt needs: the preflight's input, and whether more rounds
 // are to be measured for the verdict.
 func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b := w.benchmark
-	w.accepted = preflight.Observed{
-		Benchmark: b, Driver: w.driver, Tools: r.Tools, Nodes: nodes,
-		AllowHostNetwork: r.Settings.AllowHostNetwork, AllowPacketCapture: r.Settings.AllowPacketCapture,
-		NetworkNamespaces: r.Settings.NetworkNamespaces, MaxOccupation: r.Settings.MaxOccupation,
-		BenchTools: r.Settings.BenchTools, SfnettestImage: r.Settings.SfnettestImage,
-	}
+	w.accepted = r.Cluster.Known(b, nodes, w.others)
 	var err error
 	if w.left, err = r.left(ctx, b); err != nil {
 		return err
 	}
 	if nextRun(w).run == nil {
-		w.undecided, err = r.undecided(ctx, b)
+		w.undecided, err = r.Results.Undecided(ctx, b)
 		return err
 	}
 	return r.observeCluster(ctx, w)
+}
+
+// observeCluster reads live what the cluster can provide. The cache shows whether it is the benchmark's turn: until then it reads nothing.
+func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
+	if w.turn = w.looksCloser(); !w.turn {
+		return nil
+	}
+	if err := r.Cluster.Read(ctx, &w.accepted); err != nil {
+		return err
+	}
+	return r.Cluster.Room(ctx, &w.accepted)
+}
+
+// looksCloser reports whether what the cluster can provide matters now: when a pair is chosen, when the turn of the benchmark has come,
+// and while it is rejected, which may be the reason.
+func (w *world) looksCloser() bool {
+	b := w.benchmark
+	if b.Status.Pair == nil || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return true
+	}
+	turn, _ := queue.Admit(queue.EntryOf(b), w.others)
+	return turn && len(w.foreign) == 0
 }
 
 // left reads the pods of a benchmark's earlier attempts that have not ended yet.
 func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]*corev1.Pod, error) {
 	var all []*corev1.Pod
 	for _, recorded := range b.Status.LeftPods {
-		p, err := controllers.Get[corev1.Pod](ctx, r.Live, b.Namespace, recorded.Name)
+		p, err := observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, recorded.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -254,10 +250,10 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	b, active := w.benchmark, w.benchmark.Status.Active
 	// Pods of these names with another owner are recorded too: decide recognises them by their owner.
 	var err error
-	if w.server, err = controllers.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleServer)); err != nil {
+	if w.server, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleServer)); err != nil {
 		return err
 	}
-	if w.client, err = controllers.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
+	if w.client, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
 		return err
 	}
 	if active.ServerDevice == "" {
@@ -271,7 +267,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		}
 	}
 	if active.Collected != nil {
-		cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, active.Collected.ConfigMap)
+		cm, err := observe.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, active.Collected.ConfigMap)
 		if err != nil {
 			return err
 		}
@@ -293,6 +289,16 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	w.found = r.haveResults(w.server, w.client)
 	w.listening, w.unheard = r.listening(ctx, w)
 	return nil
+}
+
+// claimedDevice returns the PCI address of the device that the ResourceClaim of a pod of the attempt has for the variant's network; empty
+// if the pod has ended or its device is not from a claim.
+func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod) (string, error) {
+	network := w.activeRun().Variant.Network
+	if p == nil || network == nil || hasEnded(p) {
+		return "", nil
+	}
+	return r.Cluster.ClaimedDevice(ctx, p, network.ResourceName())
 }
 
 // listening reads, from the log of a server that measures a named interface of its host, the address at which it listens, or
@@ -346,9 +352,4 @@ func unplugged(w *world, nodes []corev1.Node) string {
 		}
 	}
 	return ""
-}
-
-// nodeFacts returns the properties of a node that preflight.Accept reads, as text.
-func nodeFacts(n *corev1.Node) string {
-	return fmt.Sprint(n.Labels, n.Spec.Unschedulable, n.Spec.Taints, n.Status.Allocatable, preflight.NodeReady(*n))
 }

@@ -22,6 +22,9 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
+	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -85,7 +88,7 @@ func TestReleasedPodIsInTheWay(t *testing.T) {
 	w.server.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
 	written := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark.DeepCopy(), w.server).Build()
 	w.release()
-	if err := (&Reconciler{}).observeQueue(t.Context(), written, controllers.Each, w, client.InNamespace("perf")); err != nil {
+	if err := (&Reconciler{}).observeQueue(t.Context(), written, observe.Each, w, client.InNamespace("perf")); err != nil {
 		t.Fatal(err)
 	}
 	want := []foreignPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
@@ -108,7 +111,7 @@ func TestReleaseWithoutTheNextRun(t *testing.T) {
 			return c.Get(ctx, key, o, options...)
 		},
 	})
-	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry(), Recorder: events.NewFakeRecorder(10)}
+	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}, Results: &evaluate.Store{Live: api}, Recorder: events.NewFakeRecorder(10)}
 	key := clientKey(w.benchmark)
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, forbidden) {
 		t.Errorf("got %v, want %v", err, forbidden)
@@ -140,12 +143,12 @@ func TestOnlyLiveListsHavePages(t *testing.T) {
 			},
 		})
 	}
-	r := &Reconciler{Client: reader(false), Live: reader(true), Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}
+	r := &Reconciler{Client: reader(false), Live: reader(true)}
 	w.benchmark.Status.Active = nil
-	if err := r.observeQueue(t.Context(), r.Client, controllers.Whole, w); err != nil {
+	if err := r.observeQueue(t.Context(), r.Client, observe.Whole, w); err != nil {
 		t.Error(err)
 	}
-	if err := r.observeQueue(t.Context(), r.Live, controllers.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
+	if err := r.observeQueue(t.Context(), r.Live, observe.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		t.Error(err)
 	}
 }
@@ -154,7 +157,7 @@ func TestOnlyLiveListsHavePages(t *testing.T) {
 func TestReconcileGoesOn(t *testing.T) {
 	w := makeWorld(active(time.Minute), withServer(refused("Evicted", "the node had no memory left")))
 	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(w.benchmark).WithObjects(w.benchmark, w.server).Build()
-	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry(), Recorder: events.NewFakeRecorder(10)}
+	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}, Results: &evaluate.Store{Live: api}, Recorder: events.NewFakeRecorder(10)}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: clientKey(w.benchmark)}); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +193,7 @@ func TestCompetes(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := competes(makeWorld(c.changes...).benchmark); got != c.want {
+			if got := queue.Competes(makeWorld(c.changes...).benchmark); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})
@@ -218,7 +221,7 @@ func TestNodeChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := readyNode("a"), readyNode("a")
 			c.change(&after)
-			if got := NodeChanges.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &after}); got != c.want {
+			if got := controllers.NodeChanges.Update(event.UpdateEvent{ObjectOld: &before, ObjectNew: &after}); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})

@@ -3,20 +3,58 @@ package benchmark
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
+
+// setConditions sets the conditions Accepted and Succeeded after a step.
+func (w *world) setConditions(s step, at state) {
+	b := w.benchmark
+	status, reason := metav1.ConditionUnknown, at.reason
+	switch s.kind {
+	case stepReject:
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, at.message))
+		reason = v1alpha1.ReasonNotAccepted
+	case stepComplete:
+		status = metav1.ConditionTrue
+	case stepFail:
+		status = metav1.ConditionFalse
+	}
+	switch {
+	case b.Status.Pair == nil || s.kind == stepReject:
+	case w.turn:
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance()))
+	default:
+		// It remains, for any generation: what its message needs is read only when the turn of the benchmark has come.
+		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
+			c.ObservedGeneration = b.Generation
+		}
+	}
+	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, reason, at.message))
+}
+
+// acceptance returns the message of condition Accepted.
+func (w *world) acceptance() string {
+	b := w.benchmark
+	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
+	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes, Claimed: w.accepted.Claimed}, *b.Status.Pair, b.CPUs())
+	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, w.accepted.Profiles), unproved), "; ")
+}
 
 // maxAttempts is the maximum number of attempts that the API allows in a status.
 const maxAttempts = 300
@@ -29,9 +67,10 @@ func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchma
 	// The API bounds the list; the newest attempts are the most useful.
 	b.Status.Attempts = b.Status.Attempts[max(0, len(b.Status.Attempts)-maxAttempts):]
 	if len(b.Status.Stored) != len(old.Status.Stored) {
-		if err := r.summarize(ctx, b); err != nil {
+		if err := r.Results.Summarize(ctx, b); err != nil {
 			return err
 		}
+		b.Status.Progress = progress(b)
 	}
 	if err := r.judge(ctx, b); err != nil {
 		return err
@@ -83,21 +122,59 @@ func logNodes(ctx context.Context, before, now *v1alpha1.ActiveAttempt) {
 	}
 }
 
-// summarize computes the results again from all stored results.
-func (r *Reconciler) summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
-	r.stored.reading.Lock()
-	defer r.stored.reading.Unlock()
-	all, kept, err := r.gather(ctx, b, true)
-	if err != nil {
+// judge updates the verdict and condition Passed.
+func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+	if err := r.Results.Judge(ctx, b); err != nil {
 		return err
 	}
-	// A result that a user has deleted or replaced does not count; its run is measured again.
-	b.Status.Stored = kept
-	b.Status.Progress = progress(b)
-	computed := summary.Summarize(all)
-	b.Status.Results, b.Status.Warnings = computed.Results, computed.Warnings
-	b.Status.Endpoints, b.Status.Summary = computed.Endpoints, computed.Headline
+	switch {
+	case b.Spec.Criteria == nil:
+		meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionPassed)
+	case !b.Finished():
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, notJudged(b)))
+	default:
+		b.SetCondition(passed(b.Status.Verdict))
+	}
 	return nil
+}
+
+// notJudged returns the message that says what a verdict waits for.
+func notJudged(b *v1alpha1.LatencyBenchmark) string {
+	if n := b.Status.ExtendedRounds; n > 0 {
+		return fmt.Sprintf(
+			"the verdict of the planned rounds is Inconclusive; the rules are evaluated again, for the last time, when %d more rounds are measured", n)
+	}
+	return "the rules are evaluated when all runs are measured"
+}
+
+// passed returns condition Passed for a verdict.
+func passed(v *v1alpha1.Verdict) metav1.Condition {
+	status, reason := metav1.ConditionUnknown, inconclusive(v)
+	switch v.Outcome {
+	case v1alpha1.VerdictPass:
+		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
+	case v1alpha1.VerdictFail:
+		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
+}
+
+// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark, and not only to
+// one of its cells; otherwise ReasonInconclusive.
+func inconclusive(v *v1alpha1.Verdict) string {
+	for _, rule := range v.Rules {
+		if rule.Outcome != v1alpha1.VerdictInconclusive {
+			continue
+		}
+		switch rule.Reason {
+		case v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
+			v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
+			v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence:
+			return rule.Reason
+		}
+		break
+	}
+	return v1alpha1.ReasonInconclusive
 }
 
 // progress returns the numbers of stored and planned runs, and the measuring time that is left.

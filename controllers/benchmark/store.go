@@ -24,7 +24,7 @@ import (
 //
 //  1. collect verifies the results in the logs of both pods, and writes their digests and the name of a ConfigMap to the status,
 //     which only the operator may write.
-//  2. store reads the logs again, and creates the ConfigMap if their results still have these digests.
+//  2. store creates the ConfigMap of the results with these digests; a manager that did not collect them reads the logs again.
 //  3. The status lists the ConfigMap as stored, and the attempt as Measured.
 //
 // A manager that dies between two writes leaves a status from which the next one continues. A user who creates or replaces
@@ -77,10 +77,11 @@ func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	active := w.benchmark.Status.Active
 	name := resultName(active.Run)
-	stored, _, err := r.verified(ctx, w, name)
+	stored, cm, err := r.verified(ctx, w, name, true)
 	if err != nil {
 		return w.unusable(err)
 	}
+	r.taken.Store(clientKey(w.benchmark), cm)
 	active.MeasuredMilliseconds = stored.Client.MeasuredTime().Milliseconds()
 	active.Collected, active.CollectionTime = new(stored.Named(name)), new(metav1.NewMicroTime(w.now))
 	return nil
@@ -102,6 +103,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 	}
 	switch {
 	case err == nil: // The outcome of the attempt is known.
+		at.continues = true
 		at.reason, at.message = v1alpha1.ReasonEnding, removing(w)
 	case w.now.Sub(active.CollectionTime.Time) > storeGrace:
 		w.fail(at, v1alpha1.OutcomeStoreRefused, fmt.Sprintf(
@@ -113,20 +115,18 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 	}
 }
 
-// createResult reads the results with the digests of the collected result again, and creates its ConfigMap.
+// createResult creates the ConfigMap of the collected result. A manager that did not collect it, or tried before, reads the results again.
 func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	collected := w.benchmark.Status.Active.Collected
-	stored, cm, err := r.verified(ctx, w, collected.ConfigMap)
-	if err != nil {
-		return w.unusable(err)
+	var cm *corev1.ConfigMap
+	if taken, ok := r.taken.LoadAndDelete(clientKey(w.benchmark)); ok {
+		cm = taken.(*corev1.ConfigMap)
 	}
-	if stored.ClientDigest != collected.SHA256 || stored.ServerDigest != collected.ServerSHA256 {
-		return w.unusable(fmt.Errorf("%w: the logs do not have the result any more whose digests were noted", result.ErrCorrupt))
-	}
-	if stored.PodsDigest != collected.PodsSHA256 {
-		// The API server's data about the pods have changed since: their new digest is recorded first, too.
-		*collected = stored.Named(collected.ConfigMap)
-		return errors.New("the pods have changed since the result was collected")
+	var err error
+	if cm == nil || cm.Name != collected.ConfigMap || result.Verify(cm, *collected) != nil {
+		if cm, err = r.readCollected(ctx, w); err != nil || cm == nil {
+			return err
+		}
 	}
 	err = r.Client.Create(ctx, cm)
 	if apierrors.IsAlreadyExists(err) {
@@ -142,6 +142,25 @@ func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	return nil
 }
 
+// readCollected reads the results with the digests of the collected result again, and returns their ConfigMap; nil if the attempt ends,
+// because they are not there any more.
+func (r *Reconciler) readCollected(ctx context.Context, w *world) (*corev1.ConfigMap, error) {
+	collected := w.benchmark.Status.Active.Collected
+	stored, cm, err := r.verified(ctx, w, collected.ConfigMap, false)
+	if err != nil {
+		return nil, w.unusable(err)
+	}
+	if stored.ClientDigest != collected.SHA256 || stored.ServerDigest != collected.ServerSHA256 {
+		return nil, w.unusable(fmt.Errorf("%w: the logs do not have the result any more whose digests were noted", result.ErrCorrupt))
+	}
+	if stored.PodsDigest != collected.PodsSHA256 {
+		// The API server's data about the pods have changed since: their new digest is recorded first, too.
+		*collected = stored.Named(collected.ConfigMap)
+		return nil, errors.New("the pods have changed since the result was collected")
+	}
+	return cm, nil
+}
+
 // measured records that the collected result of the active attempt is stored.
 func (w *world) measured() {
 	status := &w.benchmark.Status
@@ -149,9 +168,9 @@ func (w *world) measured() {
 	w.setOutcome(v1alpha1.OutcomeMeasured, "")
 }
 
-// verified reads the results of both ends, verifies that they are complete and can be summarized, and returns them with their
-// ConfigMap, which is not created yet.
-func (r *Reconciler) verified(ctx context.Context, w *world, name string) (result.Stored, *corev1.ConfigMap, error) {
+// verified reads the results of both ends, verifies that they are complete and, if they are new, that they can be summarized, and returns
+// them with their ConfigMap, which is not created yet.
+func (r *Reconciler) verified(ctx context.Context, w *world, name string, isNew bool) (result.Stored, *corev1.ConfigMap, error) {
 	fail := func(err error) (result.Stored, *corev1.ConfigMap, error) { return result.Stored{}, nil, err }
 	client, clientErr := r.takeResult(ctx, w, w.client, v1alpha1.RoleClient)
 	server, serverErr := r.takeResult(ctx, w, w.server, v1alpha1.RoleServer)
@@ -176,8 +195,10 @@ func (r *Reconciler) verified(ctx context.Context, w *world, name string) (resul
 		return fail(err)
 	}
 	b := w.benchmark
-	if err := rounds.NewUnmerged(b.Spec).Add(stored); err != nil {
-		return fail(err)
+	if isNew {
+		if err := rounds.NewUnmerged(b.Spec).Add(stored); err != nil {
+			return fail(err)
+		}
 	}
 	labels := pods.Labels(b.Name)
 	labels[v1alpha1.LabelRun] = b.Status.Active.Run

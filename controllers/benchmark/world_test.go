@@ -60,7 +60,7 @@ func makeWorld(changes ...func(*world)) *world {
 	for _, change := range changes {
 		change(w)
 	}
-	w.runs = plan.Runs(w.benchmark)
+	w.runs, w.turn = plan.Runs(w.benchmark), w.looksCloser()
 	return w
 }
 

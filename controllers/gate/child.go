@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
@@ -141,7 +141,7 @@ func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResul
 // specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	spec.Priority = 0
-	return controllers.Digest(spec)
+	return result.Digest(spec)
 }
 
 // pinOf returns what identifies the results of a benchmark.
@@ -150,6 +150,6 @@ func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
 	if err != nil {
 		return v1alpha1.ResultPin{}, err
 	}
-	stored, err := controllers.Digest(b.Status.Stored)
+	stored, err := result.Digest(b.Status.Stored)
 	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
 }

@@ -48,7 +48,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 )
 
 // Gates reconciles LatencyGates.
@@ -61,8 +61,8 @@ type Gates struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Preflight reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
-	Preflight func(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error)
+	// Cluster reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
+	Cluster *observe.Cluster
 	// Refusals are those that the controller of the verifications met; nil if it shares none.
 	Refusals *Refusals
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 )
 
 // enforce brings the cluster in line with the status: it updates the Node's marks, deletes benchmarks that are not needed, and
@@ -198,7 +199,7 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 		}
 		// Namespace and hold pod are those of the gate, which is still there unless a user removed its finalizer.
 		if w.gate != nil && !w.foreign() {
-			pod, err := controllers.Get[corev1.Pod](ctx, r.Client, w.gate.Spec.Namespace, holdPodName(w.gate.Name, v.Spec.NodeName))
+			pod, err := observe.Get[corev1.Pod](ctx, r.Client, w.gate.Spec.Namespace, holdPodName(w.gate.Name, v.Spec.NodeName))
 			if err != nil {
 				return 0, err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -203,8 +204,8 @@ func accept(w *world, value string, current map[string]string) step {
 		return step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
 	}
 	name, uid, _ := strings.Cut(value, "/")
-	result := find(w.verification.Status.History, name)
-	digest, err := controllers.Digest(current)
+	known := find(w.verification.Status.History, name)
+	digest, err := result.Digest(current)
 	var is v1alpha1.ResultPin
 	if err == nil && w.named != nil {
 		is, err = pinOf(w.named)
@@ -212,20 +213,20 @@ func accept(w *world, value string, current map[string]string) step {
 	switch {
 	case err != nil:
 		return refuse("%v", err)
-	case result == nil:
+	case known == nil:
 		return refuse("%q is not among the benchmarks of status.history: only a finished result of this node can be accepted", text.Shorten(name, 64))
 	case w.named == nil || !metav1.IsControlledBy(w.named, w.verification):
 		return refuse("LatencyBenchmark %s does not exist any more", name)
-	case uid != "" && uid != result.UID:
-		return refuse("the result of LatencyBenchmark %s in status.history has UID %s, and not %s", name, result.UID, text.Shorten(uid, 64))
-	case is != result.ResultPin:
+	case uid != "" && uid != known.UID:
+		return refuse("the result of LatencyBenchmark %s in status.history has UID %s, and not %s", name, known.UID, text.Shorten(uid, 64))
+	case is != known.ResultPin:
 		return refuse("LatencyBenchmark %s is not the one whose result is in status.history: it was created again, edited, or its stored results changed", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
 		return refuse("LatencyBenchmark %s is not complete: only a complete result can be accepted", name)
-	case result.IdentitySHA256 != digest:
+	case known.IdentitySHA256 != digest:
 		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: annotation %s", name, v1alpha1.AnnotationVerify)
 	}
-	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, result.Outcome)}
+	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, known.Outcome)}
 }
 
 // acceptable returns the entry of a history that the annotation of a verification names; nil if there is none.

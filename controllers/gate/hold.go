@@ -18,6 +18,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -137,7 +138,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	if !asked {
 		reader = r.Client // There is a hold pod only if the gate requested one before, and then the cache has it.
 	}
-	pod, err := controllers.Get[corev1.Pod](ctx, reader, want.Namespace, want.Name)
+	pod, err := observe.Get[corev1.Pod](ctx, reader, want.Namespace, want.Name)
 	if err != nil {
 		return 0, err
 	}

@@ -79,7 +79,7 @@ func (k *shortages) known(l *lineup) time.Duration {
 // keeps its state until its pair has room. A node that waits is measured with a peer that has no room if there is no other, because the
 // benchmark says what it lacks.
 func (r *Gates) place(ctx context.Context, s *survey) choice {
-	if r.Preflight == nil {
+	if r.Cluster == nil {
 		return choose(s.lineup)
 	}
 	busy, checked := maps.Clone(s.lineup.busy), map[[2]string]bool{}
@@ -121,7 +121,10 @@ func (r *Gates) place(ctx context.Context, s *survey) choice {
 
 // roomless returns why the benchmark of a pair would not be accepted now, and whether that is because of the peer; empty if it would.
 func (r *Gates) roomless(ctx context.Context, gate *v1alpha1.LatencyGate, pair start) (why string, server bool) {
-	o, err := r.Preflight(ctx, benchmarkOf(gate, pair.verification, pair.peer, pair.verification.Status.Number+1), false)
+	o, err := r.Cluster.Preflight(ctx, benchmarkOf(gate, pair.verification, pair.peer, pair.verification.Status.Number+1))
+	if err == nil {
+		err = r.Cluster.Room(ctx, &o)
+	}
 	if err != nil {
 		return fmt.Sprintf("reading whether it has room: %v", err), false
 	}

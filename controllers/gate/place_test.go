@@ -11,12 +11,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -61,22 +66,29 @@ func TestPlace(t *testing.T) {
 				s.lineup.fired = time.Time{}
 			}
 			reads := 0
-			r := &Gates{Preflight: func(_ context.Context, b *v1alpha1.LatencyBenchmark, _ bool) (preflight.Observed, error) {
-				o := preflight.Observed{Benchmark: b, Driver: tools.Registry()[b.Spec.Tool], Tools: tools.Registry(), MaxOccupation: time.Hour}
-				for _, n := range s.lineup.nodes {
-					n := *n.DeepCopy()
-					n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
-					o.Nodes = append(o.Nodes, n)
-					if strings.Contains(c.full, n.Name) {
-						o.Pods = append(o.Pods, preflight.Pod{Name: "apps/" + n.Name, Node: n.Name, Requests: map[corev1.ResourceName]int64{"cpu": 4000}})
+			api := interceptor.NewClient(nil, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+				switch list := list.(type) {
+				case *corev1.NodeList:
+					reads++
+					for _, n := range s.lineup.nodes {
+						n := *n.DeepCopy()
+						n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
+						list.Items = append(list.Items, n)
 					}
+					if c.broken {
+						return errors.New("the API server is away")
+					}
+				case *corev1.PodList:
+					for _, node := range strings.Split(c.full, "") {
+						busy := corev1.Container{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("4")}}}
+						list.Items = append(list.Items, corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{busy}}})
+					}
+				case *unstructured.UnstructuredList:
+					return &meta.NoKindMatchError{}
 				}
-				reads++
-				if c.broken {
-					return o, errors.New("the API server is away")
-				}
-				return o, nil
-			}}
+				return nil
+			}})
+			r := &Gates{Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: tools.Registry()}}
 			var chosen choice
 			for range 3 { // One reconcile looks at a few pairs, and the next continues.
 				s.lineup.busy = map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -431,7 +431,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	if s.outcome == "" || status.Benchmark == nil {
 		return nil
 	}
-	digest, err := controllers.Digest(status.Identity)
+	digest, err := result.Digest(status.Identity)
 	if err != nil {
 		return err
 	}

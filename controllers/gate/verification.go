@@ -29,7 +29,9 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
@@ -43,8 +45,8 @@ type Verifications struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Measured returns the rounds of a finished benchmark that the relative rules of criteria compare, and the boot ID of its client's node.
-	Measured func(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error)
+	// Results reads the rounds of finished benchmarks.
+	Results *evaluate.Store
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
 	Activity *metrics.Activity
 	// Image is the image of hold pods, and PullPolicy is its pull policy.
@@ -156,7 +158,7 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 	}
 	// A user may write any text into the annotation; the client fails for a text that cannot be a name.
 	if result := acceptable(v); result != nil {
-		if w.named, err = controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
+		if w.named, err = observe.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
 		}
 		if w.named != nil {
@@ -171,7 +173,7 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 
 // nodeAndGates reads the Node of a verification, which is nil if it does not exist, and then all gates.
 func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVerification) (*corev1.Node, []v1alpha1.LatencyGate, error) {
-	node, err := controllers.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName)
+	node, err := observe.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,7 +196,7 @@ func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1al
 // observeBenchmark reads the current benchmark and, when it is finished, the state that decides what its verdict means.
 func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	status := w.verification.Status
-	b, err := controllers.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, status.Benchmark.Name)
+	b, err := observe.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, status.Benchmark.Name)
 	if err != nil || b == nil || string(b.UID) != status.Benchmark.UID {
 		return err
 	}
@@ -223,7 +225,7 @@ func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha
 	if criteria.BaselineAccepted() == nil || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
 		return nil
 	}
-	if w.measured, w.bootID, err = r.Measured(ctx, b, criteria); err != nil {
+	if w.measured, w.bootID, err = r.Results.Measured(ctx, b, criteria); err != nil {
 		return fmt.Errorf("reading the rounds of %s: %w", b.Name, err)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
@@ -117,7 +117,7 @@ func verifiedBecause(reason, message string) []metav1.Condition {
 }
 
 func mustDigest(value any) string {
-	digest, err := controllers.Digest(value)
+	digest, err := result.Digest(value)
 	if err != nil {
 		panic(err)
 	}

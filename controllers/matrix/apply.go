@@ -33,13 +33,13 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 	m := w.matrix
 	switch {
 	case s.rejection != nil:
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, s.rejection.Reason, s.rejection.Message))
+		w.rejection = s.rejection
 		return s.again, nil
 	case s.nodes != nil:
 		m.Status.Nodes, m.Status.Server = s.nodes.Names, s.nodes.Server
 		w.pairs, w.slots = planOf(m)
 		w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance(s.nodes.LeftOut)))
+		w.chosen = s.nodes
 		return s.again, nil
 	case !accepted(m):
 		// It was suspended before it was accepted.

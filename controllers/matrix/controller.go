@@ -35,12 +35,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/controllers/benchmark"
-	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 )
-
-// Preflight observes the input of the checks before the acceptance of a matrix, given its overview.
-type Preflight func(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error)
 
 // Reconciler reconciles LatencyMatrices.
 type Reconciler struct {
@@ -48,8 +44,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server, past the cache.
 	Live client.Reader
-	// Preflight is the one of package benchmark.
-	Preflight Preflight
+	// Cluster reads what the checks before the acceptance need.
+	Cluster *observe.Cluster
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Clock tells the time.
@@ -121,7 +117,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.LatencyMatrix{}).
 		Owns(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(childChanges)).
-		Watches(&corev1.Node{}, unaccepted, builder.WithPredicates(benchmark.NodeChanges)).
+		Watches(&corev1.Node{}, unaccepted, builder.WithPredicates(controllers.NodeChanges)).
 		Watches(&v1alpha1.LatencyMatrix{}, compared, builder.WithPredicates(planChanges)).
 		Complete(r)
 }

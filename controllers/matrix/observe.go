@@ -15,6 +15,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
@@ -51,7 +52,11 @@ type world struct {
 	// outdated are the pairs whose benchmark does not have the criteria, the priority or the value of suspend that it should have.
 	outdated []int32
 
-	// blocked is the reason why the benchmark of a pair that has a place cannot be created; apply fills it and the fields below.
+	// rejection is the reason why the matrix is not accepted, and chosen are the nodes with which it has just been accepted; apply fills
+	// them and the fields below.
+	rejection *preflight.Rejection
+	chosen    *preflight.Nodes
+	// blocked is the reason why the benchmark of a pair that has a place cannot be created.
 	blocked map[int32]blocker
 	// released is true when pairs have just been finished.
 	released bool
@@ -67,7 +72,7 @@ func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*w
 	w := &world{now: r.Clock.Now(), matrix: m, blocked: map[int32]blocker{}}
 	if !accepted(m) {
 		var err error
-		w.accepted, err = r.Preflight(ctx, m.Overview(), true)
+		w.accepted, err = r.Cluster.Preflight(ctx, m.Overview())
 		return w, err
 	}
 	w.pairs, w.slots = planOf(m)
@@ -225,7 +230,7 @@ func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	if w.baseline == "" {
 		return nil
 	}
-	baseline, err := controllers.Get[v1alpha1.LatencyMatrix](ctx, r.Live, w.matrix.Namespace, w.baseline)
+	baseline, err := observe.Get[v1alpha1.LatencyMatrix](ctx, r.Live, w.matrix.Namespace, w.baseline)
 	if err != nil || baseline == nil {
 		return err
 	}

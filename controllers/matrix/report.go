@@ -25,22 +25,16 @@ import (
 func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w *world) error {
 	m := w.matrix
 	m.Status.ObservedGeneration = m.Generation
-	switch {
-	case !accepted(m) && m.Spec.Suspend:
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended, "suspended (spec.suspend); set it to false to resume"))
-	case !accepted(m):
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, messageOf(m.Status.Conditions, v1alpha1.ConditionAccepted)))
-	default:
+	if accepted(m) {
 		w.count(old)
 		m.Status.Progress = w.progress()
-		// The message of the acceptance remains valid for every generation of the spec.
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, messageOf(m.Status.Conditions, v1alpha1.ConditionAccepted)))
-		m.SetCondition(w.succeeds())
-		if !m.Finished() {
-			m.Status.CompletionTime = nil
-		} else if m.Status.CompletionTime == nil {
-			m.Status.CompletionTime = &metav1.Time{Time: w.now}
-		}
+	}
+	w.setConditions()
+	switch {
+	case !m.Finished():
+		m.Status.CompletionTime = nil
+	case m.Status.CompletionTime == nil:
+		m.Status.CompletionTime = &metav1.Time{Time: w.now}
 	}
 	w.judge()
 	standing.Publish(&m.Status.Conditions, m.Generation, w.now, standing.OfMeasurement(m.Overview()))
@@ -53,6 +47,29 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	controllers.Tell(ctx, r.Recorder, m, append(w.notices,
 		controllers.ConditionNotices(old.Status.Conditions, m.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)...)
 	return nil
+}
+
+// setConditions sets the conditions Accepted and Succeeded.
+func (w *world) setConditions() {
+	m := w.matrix
+	switch {
+	case w.rejection != nil:
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, w.rejection.Reason, w.rejection.Message))
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, w.rejection.Message))
+		return
+	case !accepted(m): // Nothing is decided about a matrix that is suspended before it is accepted.
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended,
+			"suspended (spec.suspend); set it to false to resume"))
+		return
+	case w.chosen != nil:
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance(w.chosen.LeftOut)))
+	default:
+		// The acceptance remains valid for every generation of the spec.
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
+			c.ObservedGeneration = m.Generation
+		}
+	}
+	m.SetCondition(w.succeeds())
 }
 
 // count updates the counts and the summary.

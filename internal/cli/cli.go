@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -23,9 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -109,9 +110,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // Command returns kubectl-tailgate with all its verbs.
 func Command() *cobra.Command {
-	cluster := &cluster{flags: genericclioptions.NewConfigFlags(false)}
-	// The command knows the resources that it reads, so it discovers nothing that a cache could keep.
-	cluster.flags.CacheDir = nil
+	cluster := &cluster{rules: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
+	cluster.rules.DefaultClientConfig = &clientcmd.DefaultClientConfig
 	root := &cobra.Command{
 		Use:         "kubectl-tailgate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
@@ -119,7 +119,7 @@ func Command() *cobra.Command {
 		// Run prints the error; a user who mistyped a flag need not read all of them.
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 	}
-	cluster.flags.AddFlags(root.PersistentFlags())
+	cluster.addFlags(root.PersistentFlags())
 	root.AddCommand(
 		newAccept(cluster),
 		newAttempts(cluster),
@@ -185,7 +185,21 @@ func takes(what string, least, most int) cobra.PositionalArgs {
 
 // cluster is the cluster that the kubeconfig and the flags select, as with kubectl.
 type cluster struct {
-	flags *genericclioptions.ConfigFlags
+	rules     *clientcmd.ClientConfigLoadingRules
+	overrides clientcmd.ConfigOverrides
+}
+
+// addFlags adds the flags of kubectl that select the cluster, its user and the namespace.
+func (c *cluster) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", ""
+	clientcmd.BindOverrideFlags(&c.overrides, flags, names)
+}
+
+func (c *cluster) kubeconfig() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, &c.overrides)
 }
 
 // client returns a client of the API server, and the namespace of the kubeconfig or the flags.
@@ -251,7 +265,7 @@ func newMapper() meta.RESTMapper {
 
 // config returns how to reach the API server.
 func (c *cluster) config() (*rest.Config, error) {
-	config, err := c.flags.ToRESTConfig()
+	config, err := c.kubeconfig().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -285,7 +299,7 @@ func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container s
 
 // namespace returns the namespace of the kubeconfig or the flags, and whether a flag sets it.
 func (c *cluster) namespace() (namespace string, flagged bool, err error) {
-	if namespace, flagged, err = c.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+	if namespace, flagged, err = c.kubeconfig().Namespace(); err != nil {
 		return "", false, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return namespace, flagged, nil

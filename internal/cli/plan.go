@@ -23,6 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	gatecontroller "github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/internal/admit"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -162,7 +163,10 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	}
 	// The progress of an existing benchmark does not matter, but its pair, its CPUs and its extension do.
 	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, CPUs: b.Status.CPUs, ExtendedRounds: b.Status.ExtendedRounds}
-	observed, err := g.observe(ctx, b, m != nil)
+	observed, err := g.observe(ctx, b)
+	if err == nil && m == nil && b.Status.Pair == nil {
+		err = (&observe.Cluster{Live: g}).Room(ctx, &observed)
+	}
 	if err != nil {
 		return Planned{}, err
 	}
@@ -200,7 +204,10 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	}
 	b.Spec.Placement.Client = b.Spec.Placement.Client.On(v1alpha1.NodeSelection{NodeNames: clients})
 	b.Spec.Placement.Server = b.Spec.Placement.Server.On(v1alpha1.NodeSelection{NodeNames: servers})
-	observed, err := g.observe(ctx, b, false)
+	observed, err := g.observe(ctx, b)
+	if err == nil {
+		err = (&observe.Cluster{Live: g}).Room(ctx, &observed)
+	}
 	if err != nil {
 		return Planned{}, err
 	}

@@ -153,7 +153,7 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 			file: compared, change: func(s *apiServer) {
 				s.forbidden = []string{"/pods", "/priorityclasses", "/network-attachment-definitions", "/v1alpha1/latencybenchmarks"}
 			},
-			stdout: where + runs + says + "not checked, because you have no right to read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf\n",
+			stdout: where + runs + says + "not checked, because you have no right to read it: LatencyBenchmark, NetworkAttachmentDefinition perf/sf-vf, PriorityClass, Pod\n",
 		},
 		"a user who may not create it": {
 			file: compared, change: func(s *apiServer) { s.forbidden = []string{"PATCH"} },

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers/benchmark"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
@@ -96,13 +96,13 @@ func (g *glimpse) note(what string) {
 // sees reports whether an object could be read, or was found not to exist.
 func (g *glimpse) sees(kind, name string) bool { return !slices.Contains(g.unseen, kind+" "+name) }
 
-// observe reads the same state as the operator before it accepts a benchmark, or a matrix given its overview, with the operator's
-// own code. Objects that could not be read are no obstacle.
-func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofMatrix bool) (preflight.Observed, error) {
-	operator := &benchmark.Reconciler{
-		Client: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
+// observe reads the same state as the operator before it accepts a benchmark, or a matrix given its overview, but not the pods on the
+// nodes. Objects that could not be read are no obstacle.
+func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error) {
+	cluster := &observe.Cluster{
+		Cache: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
 		// Only the operator knows whether it allows these; hints mentions them.
-		Settings: benchmark.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
+		Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
 	}
 	// Every bench image has the pinger.
 	if b.Spec.Tool != v1alpha1.ToolPinger {
@@ -112,11 +112,11 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, ofM
 		}
 		for _, m := range managers.Items {
 			_, args := benchArgs(m)
-			operator.Settings.BenchTools = strings.FieldsFunc(flagValue(args, "bench-tools"), func(c rune) bool { return c == ',' })
-			operator.Settings.SfnettestImage = flagValue(args, "sfnettest-image")
+			cluster.Settings.BenchTools = strings.FieldsFunc(flagValue(args, "bench-tools"), func(c rune) bool { return c == ',' })
+			cluster.Settings.SfnettestImage = flagValue(args, "sfnettest-image")
 		}
 	}
-	o, err := operator.Preflight(ctx, b, ofMatrix)
+	o, err := cluster.Preflight(ctx, b)
 	if err != nil {
 		return preflight.Observed{}, err
 	}

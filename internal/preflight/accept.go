@@ -61,14 +61,22 @@ type Observed struct {
 	PriorityClass *schedulingv1.PriorityClass
 	// Others is the number of other unfinished benchmarks that are bound to each node.
 	Others map[string]int
-	// AllowHostNetwork, AllowPacketCapture, NetworkNamespaces and MaxOccupation are the operator's settings.
-	AllowHostNetwork   bool
+	Settings
+}
+
+// Settings are the settings of the operator that decide what it accepts.
+type Settings struct {
+	// AllowHostNetwork allows network type Host.
+	AllowHostNetwork bool
+	// AllowPacketCapture allows benchmarks to capture packets at the server, with the capability NET_RAW.
 	AllowPacketCapture bool
-	NetworkNamespaces  []string
-	MaxOccupation      time.Duration
-	// BenchTools and SfnettestImage are the operator's settings, too: the tools that its bench image has (empty: all), and the image
-	// that has sfnt-pingpong and sfnt-stream instead.
-	BenchTools     []string
+	// NetworkNamespaces are the namespaces whose networks benchmarks in other namespaces may use; "*" is all.
+	NetworkNamespaces []string
+	// MaxOccupation is the total time for which a benchmark may hold its nodes; zero is without limit.
+	MaxOccupation time.Duration
+	// BenchTools are the tools that the bench image has; empty: all.
+	BenchTools []string
+	// SfnettestImage has the tools sfnt-pingpong and sfnt-stream, and pods of these tools mount it; empty: they are those of the bench image.
 	SfnettestImage string
 }
 

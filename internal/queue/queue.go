@@ -24,6 +24,8 @@ package queue
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
@@ -42,6 +44,27 @@ type Entry struct {
 	Started bool
 	// Active is true while it holds the claim on its nodes.
 	Active bool
+}
+
+// EntryOf returns a benchmark as an entry of the queue.
+func EntryOf(b *v1alpha1.LatencyBenchmark) Entry {
+	e := Entry{
+		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time, Priority: b.Spec.Priority,
+		Started: b.Status.StartTime != nil, Active: b.Status.Active != nil,
+	}
+	if b.Status.Pair != nil {
+		e.Pair = *b.Status.Pair
+	}
+	return e
+}
+
+// Competes reports whether a benchmark holds its nodes or waits for them. A benchmark that is suspended, or was accepted once and
+// is rejected now, waits for something else, maybe forever, and holds up no other benchmark.
+func Competes(b *v1alpha1.LatencyBenchmark) bool {
+	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
+		return false
+	}
+	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
 // Admit reports whether the candidate may claim its nodes, or keep its claim if it is active, given all entries in any order

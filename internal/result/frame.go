@@ -173,3 +173,12 @@ func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
+
+// Digest returns the SHA-256, in hex, of a value as JSON, in which the keys of maps are sorted.
+func Digest(value any) (string, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return "", fmt.Errorf("encoding what is to be digested: %w", err)
+	}
+	return digestOf(data), nil
+}

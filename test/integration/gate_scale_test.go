@@ -31,7 +31,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
-	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 )
 
 // tally is a client that counts its writes.
@@ -229,9 +229,7 @@ func (w *World) countWrites(ctx SpecContext) *tally {
 	Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
-		Measured: func(context.Context, *v1alpha1.LatencyBenchmark, *v1alpha1.Criteria) (sessions.Measured, string, error) {
-			return nil, "", nil
-		},
+		Results: &evaluate.Store{Live: mgr.GetAPIReader()},
 	}).SetupWithManager(mgr)).To(Succeed())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

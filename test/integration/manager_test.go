@@ -29,7 +29,9 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/controllers/matrix"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -134,6 +136,8 @@ type World struct {
 	// failing, while it is set, answers the requests of managers.
 	failing atomic.Pointer[failure]
 	watches watches
+	// asked, while it is set, is called with each request of managers to the API server, except watches.
+	asked atomic.Pointer[func(*http.Request)]
 }
 
 // roundTripper sends the requests of managers, except during an outage or another failure of the API server.
@@ -144,6 +148,9 @@ func (w *World) roundTripper(next http.RoundTripper) http.RoundTripper {
 		}
 		if f := w.failing.Load(); f != nil {
 			return f.answer(r)
+		}
+		if asked := w.asked.Load(); asked != nil && r.URL.Query().Get("watch") == "" {
+			(*asked)(r)
 		}
 		return w.watches.follow(next.RoundTrip(r))
 	})
@@ -196,7 +203,7 @@ func (w *World) Start(dies ...death) *Manager {
 	GinkgoHelper()
 	common := controllers.Config()
 	common.SkipNameValidation = new(true)
-	own := controllers.Bounded(cmp.Or(w.Config, managerConfig))
+	own := observe.Bounded(cmp.Or(w.Config, managerConfig))
 	own.Wrap(w.roundTripper)
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme:                 scheme,
@@ -215,24 +222,26 @@ func (w *World) Start(dies ...death) *Manager {
 	if w.Logs == nil {
 		w.Logs = w.Kubelet.Logs
 	}
+	live := mgr.GetAPIReader()
+	cluster := &observe.Cluster{Cache: m.client, Live: live, Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings.Settings}
 	reconciler := &benchmark.Reconciler{
-		Client: m.client, Live: mgr.GetAPIReader(), Logs: w.Logs, LogTimeout: cmp.Or(w.LogTimeout, 20*time.Second), Recorder: mgr.GetEventRecorder("tailgate"),
-		Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings, Activity: metrics.NewActivity(m.Metrics),
+		Client: m.client, Live: live, Cluster: cluster, Results: &evaluate.Store{Live: live}, Logs: w.Logs, LogTimeout: cmp.Or(w.LogTimeout, 20*time.Second), Recorder: mgr.GetEventRecorder("tailgate"),
+		Clock: w.Clock, Settings: w.Settings, Activity: metrics.NewActivity(m.Metrics),
 	}
 	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
 	Expect((&matrix.Reconciler{
-		Client: m.client, Live: mgr.GetAPIReader(), Preflight: reconciler.Preflight, Recorder: mgr.GetEventRecorder("tailgate"),
+		Client: m.client, Live: live, Cluster: cluster, Recorder: mgr.GetEventRecorder("tailgate"),
 		Clock: w.Clock, Namespaces: w.Settings.Namespaces,
 	}).SetupWithManager(mgr)).To(Succeed())
 	refusals := &gate.Refusals{}
 	Expect((&gate.Gates{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
-		Preflight: reconciler.Preflight,
+		Cluster: cluster,
 	}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
-		Measured: reconciler.Measured, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
+		Results: reconciler.Results, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())

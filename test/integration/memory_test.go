@@ -27,6 +27,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 )
 
 // cacheOf and cacheOfKinds are variables for a separate process: the kubeconfig of the API server whose objects TestCache reads, and the
@@ -93,7 +94,7 @@ func TestCache(t *testing.T) {
 	if !c.WaitForCacheSync(ctx) {
 		t.Fatal("the cache did not sync")
 	}
-	live, err := client.New(controllers.Bounded(config), client.Options{Scheme: scheme})
+	live, err := client.New(observe.Bounded(config), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

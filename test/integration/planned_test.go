@@ -21,6 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -160,7 +161,7 @@ var _ = Describe("A sample", func() {
 			namespace := newNamespace(ctx)
 			w := &World{
 				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
-				Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, AllowHostNetwork: true},
+				Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, Settings: preflight.Settings{AllowHostNetwork: true}},
 			}
 			for _, name := range []string{"node-a", "node-b"} {
 				w.AddNode(ctx, &NodeBuilder{localNode(name)})

@@ -86,7 +86,7 @@ func accept(object *unstructured.Unstructured, nodes []corev1.Node, networks map
 	Expect(err).NotTo(HaveOccurred())
 	observed := preflight.Observed{
 		Benchmark: b, Driver: driver, Tools: all.Registry(), Nodes: nodes,
-		Networks: map[string]*preflight.NetworkDefinition{}, AllowHostNetwork: true,
+		Networks: map[string]*preflight.NetworkDefinition{}, Settings: preflight.Settings{AllowHostNetwork: true},
 	}
 	for _, v := range plan.Variants(b.Spec) {
 		ref := v.Network.NetworkRef()

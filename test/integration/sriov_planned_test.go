@@ -26,6 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -138,7 +139,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 			w := &World{
 				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
 				Settings: benchmark.Settings{
-					BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, AllowHostNetwork: true,
+					BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, Settings: preflight.Settings{AllowHostNetwork: true},
 				},
 			}
 			values := readSriovValues()

@@ -1,4 +1,5 @@
-package benchmark
+// Package evaluate reads the stored results of benchmarks, and summarizes and judges them.
+package evaluate
 
 import (
 	"context"
@@ -13,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -24,9 +25,11 @@ import (
 // each. A benchmark with more rounds, up to the 40,000 that the API allows, is kept alone.
 const mostRounds = 20_000
 
-// collections keeps the stored results that were read, so that after each run only the new result is read. The manager reads
-// one result at a time, because each takes a hundred times its size while it is decoded. The zero value is ready to use.
-type collections struct {
+// Store reads stored results and judges them. It keeps what it read, so that after each run only the new result is read. It reads
+// one result at a time, because each takes a hundred times its size while it is decoded.
+type Store struct {
+	// Live reads from the API server, past any cache.
+	Live    client.Reader
 	reading sync.Mutex
 	// kept are the collections that were read last, the latest at the end.
 	kept []*collection
@@ -66,11 +69,11 @@ func (c *collection) size() int {
 
 // of returns the collection of a benchmark, or a new one, and makes room for it: the benchmarks that have not been read for the
 // longest time are dropped first. If merged is true and the kept collection is not merged, it returns a new one.
-func (c *collections) of(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
+func (s *Store) of(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
 	var own *collection
-	if i := slices.IndexFunc(c.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
-		own = c.kept[i]
-		c.kept = slices.Delete(c.kept, i, i+1)
+	if i := slices.IndexFunc(s.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
+		own = s.kept[i]
+		s.kept = slices.Delete(s.kept, i, i+1)
 	}
 	if own == nil || merged && !own.rounds.Merges {
 		own = &collection{benchmark: b.UID, rounds: rounds.NewUnmerged(b.Spec)}
@@ -82,47 +85,47 @@ func (c *collections) of(b *v1alpha1.LatencyBenchmark, merged bool) *collection 
 	for _, run := range plan.Runs(b) {
 		planned += len(run.Cells)
 	}
-	for _, k := range c.kept {
+	for _, k := range s.kept {
 		planned += k.size()
 	}
-	for planned > mostRounds && len(c.kept) > 0 {
-		planned -= c.kept[0].size()
-		c.kept = slices.Delete(c.kept, 0, 1)
+	for planned > mostRounds && len(s.kept) > 0 {
+		planned -= s.kept[0].size()
+		s.kept = slices.Delete(s.kept, 0, 1)
 	}
-	c.kept = append(c.kept, own)
+	s.kept = append(s.kept, own)
 	return own
 }
 
 // forget drops the collection of a benchmark, so that the next gather reads everything again.
-func (c *collections) forget(uid types.UID) {
-	c.kept = slices.DeleteFunc(c.kept, func(k *collection) bool { return k.benchmark == uid })
+func (s *Store) forget(uid types.UID) {
+	s.kept = slices.DeleteFunc(s.kept, func(k *collection) bool { return k.benchmark == uid })
 }
 
 // gather reads the results that a benchmark's status lists, oldest first, if they are unchanged since they were stored, and
 // returns which of them are. It reads only results that were not read before. If merged is true, it merges the rounds of each cell.
 // The caller holds the lock, and does not use the rounds after it has released it.
-func (r *Reconciler) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged bool) (*rounds.Collection, []v1alpha1.StoredResult, error) {
-	versions, err := r.versions(ctx, b)
+func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged bool) (*rounds.Collection, []v1alpha1.StoredResult, error) {
+	versions, err := s.versions(ctx, b)
 	if err != nil {
 		return nil, nil, err
 	}
 	var exist []v1alpha1.StoredResult
-	for _, s := range b.Status.Stored {
-		if _, ok := versions[s.ConfigMap]; ok {
-			exist = append(exist, s)
+	for _, named := range b.Status.Stored {
+		if _, ok := versions[named.ConfigMap]; ok {
+			exist = append(exist, named)
 		}
 	}
-	own := r.stored.of(b, merged)
+	own := s.of(b, merged)
 	for i, known := range own.read {
 		if i == len(exist) || known.named != exist[i] || known.version != versions[exist[i].ConfigMap] {
-			r.stored.forget(b.UID)
-			own = r.stored.of(b, merged)
+			s.forget(b.UID)
+			own = s.of(b, merged)
 			break
 		}
 	}
-	for _, s := range exist[len(own.read):] {
-		if err := r.read(ctx, b, own, s); err != nil {
-			r.stored.forget(b.UID)
+	for _, named := range exist[len(own.read):] {
+		if err := s.read(ctx, b, own, named); err != nil {
+			s.forget(b.UID)
 			return nil, nil, err
 		}
 	}
@@ -136,17 +139,17 @@ func (r *Reconciler) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, m
 }
 
 // read reads one stored result into a collection.
-func (r *Reconciler) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, into *collection, s v1alpha1.StoredResult) error {
-	cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, s.ConfigMap)
+func (s *Store) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, into *collection, named v1alpha1.StoredResult) error {
+	cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, named.ConfigMap)
 	if err != nil {
 		return err
 	}
 	if cm == nil {
-		into.read = append(into.read, readResult{named: s})
+		into.read = append(into.read, readResult{named: named})
 		return nil
 	}
-	one := readResult{version: versionOf(cm), named: s}
-	if run, err := result.Open(cm, s); err == nil {
+	one := readResult{version: versionOf(cm), named: named}
+	if run, err := result.Open(cm, named); err == nil {
 		one.valid = true
 		if err := into.rounds.Add(run); err != nil {
 			return err
@@ -157,16 +160,16 @@ func (r *Reconciler) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, int
 }
 
 // versions returns the versions of the existing ConfigMaps that a benchmark's status lists, by name.
-func (r *Reconciler) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark) (map[string]version, error) {
+func (s *Store) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark) (map[string]version, error) {
 	listed := make(map[string]bool, len(b.Status.Stored))
-	for _, s := range b.Status.Stored {
-		listed[s.ConfigMap] = true
+	for _, named := range b.Status.Stored {
+		listed[named.ConfigMap] = true
 	}
 	versions := make(map[string]version, len(listed))
 	if len(listed) == 0 {
 		return versions, nil
 	}
-	err := controllers.Each(ctx, r.Live, func() client.ObjectList {
+	err := observe.Each(ctx, s.Live, func() client.ObjectList {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 		return page

@@ -1,4 +1,4 @@
-package controllers
+package observe
 
 import (
 	"context"
@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -56,6 +59,22 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return 0, errLargePage
 	}
 	return n, err
+}
+
+// Get reads an object; it returns nil if there is none.
+func Get[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, namespace, name string) (O, error) {
+	o := O(new(T))
+	err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting %s %s: %w", reflect.TypeOf(o).Elem().Name(), name, err)
+	}
+	return o, nil
 }
 
 // Whole lists objects from the cache, which has no pages, and visits them. The objects must not be changed.

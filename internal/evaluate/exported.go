@@ -1,4 +1,4 @@
-package benchmark
+package evaluate
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -31,10 +31,10 @@ const (
 )
 
 // lookExport reads whether the ConfigMap of an export exists, and its version, but not its content.
-func (r *Reconciler) lookExport(ctx context.Context, namespace string, c *compared) error {
+func (s *Store) lookExport(ctx context.Context, namespace string, c *compared) error {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: c.export.ConfigMapName}, found)
+	err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: c.export.ConfigMapName}, found)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting ConfigMap %s: %w", c.export.ConfigMapName, err)
 	}
@@ -51,8 +51,8 @@ func noExport(name string) string {
 }
 
 // exportResults returns the results of an export, or the reason why a benchmark cannot be compared with it.
-func (r *Reconciler) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, named *v1alpha1.ExportedBaseline) (judge.Results, error) {
-	cm, err := controllers.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, named.ConfigMapName)
+func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, named *v1alpha1.ExportedBaseline) (judge.Results, error) {
+	cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, named.ConfigMapName)
 	if err != nil {
 		return judge.Results{}, err
 	}
@@ -78,10 +78,10 @@ func (r *Reconciler) exportResults(ctx context.Context, b *v1alpha1.LatencyBench
 		return results, nil
 	case errors.Is(err, export.ErrDigest):
 		_ = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
-			fieldExportSum, cm.Name, oneLine(err.Error()))
+			fieldExportSum, cm.Name, oneLine(err))
 	case !errors.Is(err, errRefused):
 		_ = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
-			fieldExportName, cm.Name, oneLine(err.Error()))
+			fieldExportName, cm.Name, oneLine(err))
 	}
 	return judge.Results{Trouble: trouble}, nil
 }
@@ -108,9 +108,9 @@ func unlike(b, exported *v1alpha1.LatencyBenchmark, refuse func(reason, format s
 			fieldExport, other.LatencyType, own.LatencyType)
 	case len(stored) == 0:
 		return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: it has no stored runs, %s", fieldExport, onlyDescribed)
-	case succeededStatus(exported) != metav1.ConditionTrue || len(stored) != planned || len(missing) > 0:
+	case exported.Succeeded() != metav1.ConditionTrue || len(stored) != planned || len(missing) > 0:
 		return refuse(v1alpha1.ReasonBaselineNotComplete, "%s: it has %d of %d runs, and condition Succeeded %q; export a benchmark that is complete",
-			fieldExport, len(stored), planned, succeededStatus(exported))
+			fieldExport, len(stored), planned, exported.Succeeded())
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package benchmark
+package evaluate
 
 import (
 	"bytes"
@@ -43,9 +43,9 @@ const inChild = "TAILGATE_MEMORY_CASE"
 // After each run only its own result is read: the number of reads is linear in the number of runs, not quadratic.
 func TestResultsAreReadOnce(t *testing.T) {
 	const runs = 40
-	b := makeWorld().benchmark.DeepCopy()
+	b := makeBenchmark()
 	k := &keeper{content: func(string) map[string][]byte { return nil }}
-	r := &Reconciler{Live: k}
+	r := &Store{Live: k}
 	for n := range runs {
 		name := fmt.Sprintf("x-r%d", n+1)
 		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{Run: name, ConfigMap: name})
@@ -108,7 +108,7 @@ func memoryRounds() int32 {
 
 // largest returns a benchmark of 4 variants with 100 cells each, the maximum of a status.
 func largest(name string) *v1alpha1.LatencyBenchmark {
-	b := makeWorld().benchmark.DeepCopy()
+	b := makeBenchmark()
 	b.Name, b.UID = name, types.UID("uid-"+name)
 	b.Spec.Tool, b.Spec.Rounds = v1alpha1.ToolPinger, memoryRounds()
 	b.Spec.LatencyType = v1alpha1.LatencyHalfRTT
@@ -315,8 +315,8 @@ func judgeTheLargest(t *testing.T) {
 	if size := len(api.content(b.Status.Stored[0].Run)[result.KeyClient]); size < 500<<10 || size > 836<<10 {
 		t.Fatalf("a result of %d KiB is not among the largest", size>>10)
 	}
-	r := &Reconciler{Live: api}
-	if err := r.summarize(t.Context(), b); err != nil {
+	r := &Store{Live: api}
+	if err := r.Summarize(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.Status.Stored) != 4*int(memoryRounds()) || len(b.Status.Results) != 400 {
@@ -332,7 +332,7 @@ func judgeTheLargest(t *testing.T) {
 	if v.Outcome != v1alpha1.VerdictPass {
 		t.Errorf("judged %s: %s", v.Outcome, v.Message)
 	}
-	for _, kept := range r.stored.kept {
+	for _, kept := range r.kept {
 		if kept.benchmark == baseline.UID && kept.rounds.Merges {
 			t.Error("the rounds of the baseline are merged")
 		}
@@ -356,8 +356,8 @@ func readHostile(t *testing.T, named bool) {
 			b.Status.Stored[i].SHA256 = digest(nil)
 		}
 	}
-	r := &Reconciler{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content, strangers: 600}}
-	if err := r.summarize(t.Context(), b); err != nil {
+	r := &Store{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content, strangers: 600}}
+	if err := r.Summarize(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.Status.Stored) != 0 {

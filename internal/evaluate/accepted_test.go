@@ -1,4 +1,4 @@
-package benchmark
+package evaluate
 
 import (
 	"context"
@@ -16,7 +16,7 @@ func TestAcceptedIsOfTheSameNamespace(t *testing.T) {
 	v := &v1alpha1.LatencyVerification{
 		ObjectMeta: metav1.ObjectMeta{Name: "up.a"}, Status: v1alpha1.LatencyVerificationStatus{Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-a-1"}},
 	}
-	r := &Reconciler{Live: fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(g, v).Build()}
+	r := &Store{Live: fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(g, v).Build()}
 	for namespace, want := range map[string]bool{"gates": true, "others": false} {
 		b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"}}
 		b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}

@@ -1,4 +1,4 @@
-package benchmark
+package evaluate
 
 import (
 	"cmp"
@@ -9,18 +9,19 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -30,38 +31,43 @@ import (
 // do not change it. A Pass or Fail also remains when the baseline is deleted afterwards, for example by the history limit of a
 // LatencyGate.
 
-// judge updates the verdict and condition Passed. It reads the results only if they, or the rules, have changed since the
-// present verdict.
-func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
-	gate := b.Spec.Criteria
-	switch {
-	case gate == nil:
+// Judge updates the verdict of a benchmark with criteria, which is nil until it is finished. It reads the results only if they, or the
+// rules, have changed since the present verdict.
+func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+	if b.Spec.Criteria == nil || !b.Finished() {
 		b.Status.Verdict = nil
-		meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionPassed)
-		return nil
-	case !b.Finished():
-		b.Status.Verdict = nil
-		b.SetCondition(v1alpha1.Condition(
-			v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, notJudged(b)))
 		return nil
 	}
-	baseline, err := r.baseline(ctx, b)
+	baseline, err := s.baseline(ctx, b)
 	if err != nil {
 		return err
 	}
-	digest, err := r.inputs(ctx, b, baseline)
+	digest, err := s.inputs(ctx, b, baseline)
+	if err != nil || stands(b.Status.Verdict, digest, baseline) {
+		return err
+	}
+	judgement, err := s.judgement(ctx, b, baseline)
 	if err != nil {
 		return err
 	}
-	if !stands(b.Status.Verdict, digest, baseline) {
-		judgement, err := r.judgement(ctx, b, baseline)
-		if err != nil {
-			return err
-		}
-		b.Status.Verdict = judgement.status
-		b.Status.Verdict.Inputs, b.Status.Verdict.Baseline = digest, baseline.settled()
+	b.Status.Verdict = judgement.status
+	b.Status.Verdict.Inputs, b.Status.Verdict.Baseline = digest, baseline.settled()
+	return nil
+}
+
+// Summarize computes the results of a status again from all stored results, and drops those from the status that a user has deleted or
+// replaced: their runs are measured again.
+func (s *Store) Summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	all, kept, err := s.gather(ctx, b, true)
+	if err != nil {
+		return err
 	}
-	b.SetCondition(passed(b.Status.Verdict))
+	b.Status.Stored = kept
+	computed := summary.Summarize(all)
+	b.Status.Results, b.Status.Warnings = computed.Results, computed.Warnings
+	b.Status.Endpoints, b.Status.Summary = computed.Endpoints, computed.Headline
 	return nil
 }
 
@@ -73,45 +79,6 @@ func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 	before, _, _ := strings.Cut(v.Inputs, ".")
 	own, _, _ := strings.Cut(digest, ".")
 	return baseline != nil && baseline.missing != "" && v.Outcome != v1alpha1.VerdictInconclusive && before == own
-}
-
-// notJudged returns the message that says what a verdict waits for.
-func notJudged(b *v1alpha1.LatencyBenchmark) string {
-	if n := b.Status.ExtendedRounds; n > 0 {
-		return fmt.Sprintf(
-			"the verdict of the planned rounds is Inconclusive; the rules are evaluated again, for the last time, when %d more rounds are measured", n)
-	}
-	return "the rules are evaluated when all runs are measured"
-}
-
-// passed returns condition Passed for a verdict.
-func passed(v *v1alpha1.Verdict) metav1.Condition {
-	status, reason := metav1.ConditionUnknown, inconclusive(v)
-	switch v.Outcome {
-	case v1alpha1.VerdictPass:
-		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
-	case v1alpha1.VerdictFail:
-		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
-	}
-	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
-}
-
-// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark, and not only to
-// one of its cells; otherwise ReasonInconclusive.
-func inconclusive(v *v1alpha1.Verdict) string {
-	for _, rule := range v.Rules {
-		if rule.Outcome != v1alpha1.VerdictInconclusive {
-			continue
-		}
-		switch rule.Reason {
-		case v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
-			v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
-			v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence:
-			return rule.Reason
-		}
-		break
-	}
-	return v1alpha1.ReasonInconclusive
 }
 
 // compared is the baseline of a benchmark; nil if its criteria name no other benchmark.
@@ -140,15 +107,15 @@ func (c *compared) settled() *v1alpha1.VerdictBaseline {
 }
 
 // baseline gets the baseline of a benchmark's criteria.
-func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
+func (s *Store) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
 	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
 	if c.export = b.Spec.Criteria.BaselineExport(); c.export != nil {
-		return c, r.lookExport(ctx, b.Namespace, c)
+		return c, s.lookExport(ctx, b.Namespace, c)
 	}
 	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineBenchmark()}
 	if named := b.Spec.Criteria.BaselineAccepted(); named != nil {
 		c.gate = named.GateName
-		accepted, err := r.accepted(ctx, b, c)
+		accepted, err := s.accepted(ctx, b, c)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +131,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 	if ref := b.Spec.Criteria.Baseline.BenchmarkRef; ref != nil {
 		c.uid = ref.UID
 	}
-	if err := r.Live.Get(ctx, key, c.benchmark); client.IgnoreNotFound(err) != nil {
+	if err := s.Live.Get(ctx, key, c.benchmark); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting the baseline %s: %w", key.Name, err)
 	}
 	if c.benchmark.UID == "" || !c.benchmark.DeletionTimestamp.IsZero() || c.uid != "" && string(c.benchmark.UID) != c.uid {
@@ -180,7 +147,7 @@ func (r *Reconciler) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark)
 // accepted returns the result that a LatencyGate has accepted for a benchmark's client node, or had accepted when the benchmark
 // was first judged; nil if there is none, or if the gate's benchmarks are in another namespace: the verdict would show their
 // numbers to readers of this namespace. It adds what the gate knows of the node's sessions.
-func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (*v1alpha1.VerdictBaseline, error) {
+func (s *Store) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (*v1alpha1.VerdictBaseline, error) {
 	var settled *v1alpha1.VerdictBaseline
 	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == c.gate {
 		settled = v.Baseline
@@ -188,11 +155,11 @@ func (r *Reconciler) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	if b.Status.Pair == nil {
 		return settled, nil
 	}
-	gate, err := controllers.Get[v1alpha1.LatencyGate](ctx, r.Live, "", c.gate)
+	gate, err := observe.Get[v1alpha1.LatencyGate](ctx, s.Live, "", c.gate)
 	if err != nil || gate == nil || gate.Spec.Namespace != b.Namespace {
 		return settled, err
 	}
-	verification, err := controllers.Get[v1alpha1.LatencyVerification](ctx, r.Live, "", v1alpha1.VerificationName(c.gate, b.Status.Pair.ClientNode))
+	verification, err := observe.Get[v1alpha1.LatencyVerification](ctx, s.Live, "", v1alpha1.VerificationName(c.gate, b.Status.Pair.ClientNode))
 	if err != nil || verification == nil || verification.Status.Accepted == nil {
 		return settled, err
 	}
@@ -229,7 +196,7 @@ func bootOf(c *rounds.Collection) string {
 // inputs returns a digest of the inputs of a verdict without reading the results: the same object in the same version has the
 // same content. It has a part for the criteria and the benchmark's own results and, after a dot, a part for the baseline if
 // there is one.
-func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (string, error) {
+func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (string, error) {
 	type side struct {
 		Criteria   *v1alpha1.Criteria
 		UID        types.UID
@@ -238,16 +205,16 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 		ConfigMaps []string
 	}
 	digest := func(criteria *v1alpha1.Criteria, of *v1alpha1.LatencyBenchmark) (string, error) {
-		s := side{Criteria: criteria, UID: of.UID, Stored: of.Status.Stored, Succeeded: succeededStatus(of)}
-		versions, err := r.versions(ctx, of)
+		own := side{Criteria: criteria, UID: of.UID, Stored: of.Status.Stored, Succeeded: of.Succeeded()}
+		versions, err := s.versions(ctx, of)
 		if err != nil {
 			return "", err
 		}
 		for _, name := range slices.Sorted(maps.Keys(versions)) {
 			v := versions[name]
-			s.ConfigMaps = append(s.ConfigMaps, fmt.Sprint(name, " ", v.uid, " ", v.resourceVersion))
+			own.ConfigMaps = append(own.ConfigMaps, fmt.Sprint(name, " ", v.uid, " ", v.resourceVersion))
 		}
-		return controllers.Digest(s)
+		return result.Digest(own)
 	}
 	own, err := digest(b.Spec.Criteria, b)
 	switch {
@@ -262,14 +229,6 @@ func (r *Reconciler) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, b
 	return own + "." + other, err
 }
 
-// succeededStatus returns the status of condition Succeeded; empty if it was never set.
-func succeededStatus(b *v1alpha1.LatencyBenchmark) metav1.ConditionStatus {
-	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
-		return c.Status
-	}
-	return ""
-}
-
 // judgement is a verdict, and whether more rounds may change it.
 type judgement struct {
 	status    *v1alpha1.Verdict
@@ -278,10 +237,10 @@ type judgement struct {
 
 // judgement reads the results of both sides and judges them. Defects of the results are in the verdict; an error may
 // not occur again in another reconcile.
-func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
-	r.stored.reading.Lock()
-	defer r.stored.reading.Unlock()
-	candidate, err := r.candidateResults(ctx, b)
+func (s *Store) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	candidate, err := s.candidateResults(ctx, b)
 	if errors.Is(err, result.ErrCorrupt) {
 		return judgement{status: unreadable(err)}, nil
 	}
@@ -290,7 +249,7 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 	}
 	var before *judge.Results
 	if baseline != nil {
-		results, err := r.baselineResults(ctx, b, baseline)
+		results, err := s.baselineResults(ctx, b, baseline)
 		if errors.Is(err, result.ErrCorrupt) {
 			return judgement{status: unreadable(err)}, nil
 		}
@@ -309,7 +268,7 @@ func (r *Reconciler) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark
 
 // unreadable returns the verdict on results or rules that this operator cannot judge.
 func unreadable(err error) *v1alpha1.Verdict {
-	message, reason := oneLine(err.Error()), v1alpha1.ReasonRuleInvalid
+	message, reason := oneLine(err), v1alpha1.ReasonRuleInvalid
 	if errors.Is(err, result.ErrCorrupt) {
 		reason = v1alpha1.ReasonResultsMissing
 	}
@@ -318,14 +277,14 @@ func unreadable(err error) *v1alpha1.Verdict {
 }
 
 // candidateResults returns a benchmark's results for its own criteria.
-func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
-	all, kept, err := r.gather(ctx, b, false)
+func (s *Store) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
+	all, kept, err := s.gather(ctx, b, false)
 	if err != nil {
 		return judge.Results{}, err
 	}
 	results := judge.Results{Collection: all}
 	switch planned := len(plan.Runs(b)); {
-	case succeededStatus(b) == metav1.ConditionFalse:
+	case b.Succeeded() == metav1.ConditionFalse:
 		results.Trouble = &verdict.Blocker{
 			Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before all runs were measured",
 		}
@@ -338,9 +297,9 @@ func (r *Reconciler) candidateResults(ctx context.Context, b *v1alpha1.LatencyBe
 }
 
 // baselineResults returns the results of a baseline, or the reason why it has none.
-func (r *Reconciler) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (judge.Results, error) {
+func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (judge.Results, error) {
 	if c.export != nil && c.missing == "" {
-		return r.exportResults(ctx, b, c.export)
+		return s.exportResults(ctx, b, c.export)
 	}
 	baseline := c.benchmark
 	results := judge.Results{}
@@ -351,12 +310,12 @@ func (r *Reconciler) baselineResults(ctx context.Context, b *v1alpha1.LatencyBen
 	switch {
 	case c.missing != "":
 		return trouble(v1alpha1.ReasonBaselineMissing, "%s", c.missing)
-	case succeededStatus(baseline) == metav1.ConditionFalse:
+	case baseline.Succeeded() == metav1.ConditionFalse:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, failed", baseline.Name)
-	case succeededStatus(baseline) != metav1.ConditionTrue:
+	case baseline.Succeeded() != metav1.ConditionTrue:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, is not finished", baseline.Name)
 	}
-	all, kept, err := r.gather(ctx, baseline, false)
+	all, kept, err := s.gather(ctx, baseline, false)
 	if err != nil {
 		return judge.Results{}, err
 	}
@@ -369,17 +328,17 @@ func (r *Reconciler) baselineResults(ctx context.Context, b *v1alpha1.LatencyBen
 	return results, nil
 }
 
-// undecided returns the verdict's message if all planned runs are measured, and more rounds may decide. Otherwise it returns an empty
+// Undecided returns the verdict's message if all planned runs are measured, and more rounds may decide. Otherwise it returns an empty
 // string.
-func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
+func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
 	if plan.MaxRounds(b.Spec) <= plan.Rounds(b) {
 		return "", nil
 	}
-	baseline, err := r.baseline(ctx, b)
+	baseline, err := s.baseline(ctx, b)
 	if err != nil {
 		return "", err
 	}
-	j, err := r.judgement(ctx, b, baseline)
+	j, err := s.judgement(ctx, b, baseline)
 	if err != nil || !j.mayDecide {
 		return "", err
 	}
@@ -388,10 +347,10 @@ func (r *Reconciler) undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark
 
 // Measured returns the rounds of a finished benchmark that the relative rules of criteria, which need not be its own, compare, and the boot
 // ID of its client's node. There are none if a result is missing or unreadable.
-func (r *Reconciler) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (sessions.Measured, string, error) {
-	r.stored.reading.Lock()
-	defer r.stored.reading.Unlock()
-	results, err := r.candidateResults(ctx, b)
+func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (sessions.Measured, string, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	results, err := s.candidateResults(ctx, b)
 	switch {
 	case errors.Is(err, result.ErrCorrupt):
 		return nil, "", nil
@@ -400,3 +359,8 @@ func (r *Reconciler) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	}
 	return judge.Measured(*gate, results), bootOf(results.Collection), nil
 }
+
+// maxSaid is the maximum length, in bytes, of an error in a message.
+const maxSaid = 400
+
+func oneLine(err error) string { return text.OneLine(err.Error(), maxSaid) }

@@ -1,0 +1,365 @@
+// Package observe reads from a cluster what the checks before a measurement need, by a client that need not be the operator's.
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/dra"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+)
+
+// +kubebuilder:rbac:groups=sriovnetwork.openshift.io,resources=sriovnetworknodestates,verbs=list
+// +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list
+// +kubebuilder:rbac:groups=topology.node.k8s.io,resources=noderesourcetopologies,verbs=list
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=deviceclasses;resourceslices,verbs=list
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=get
+
+// Cluster reads what the checks before a measurement need.
+type Cluster struct {
+	// Cache lists nodes and benchmarks. Their objects must not be changed.
+	Cache client.Reader
+	// Live reads from the API server, past the cache.
+	Live client.Reader
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Tools are the drivers of the tools, and Settings the operator's settings.
+	Tools    tool.Registry
+	Settings preflight.Settings
+	// absent are the optional kinds that the cluster does not have.
+	absent absentKinds
+}
+
+// Preflight reads the input of the checks of a benchmark or, given its overview, of a matrix, but not the pods on the nodes: see Room.
+func (c *Cluster) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error) {
+	nodes := &corev1.NodeList{}
+	if err := c.Cache.List(ctx, nodes); err != nil {
+		return preflight.Observed{}, fmt.Errorf("listing nodes: %w", err)
+	}
+	var others []queue.Entry
+	err := Whole(ctx, c.Cache, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
+		if o := object.(*v1alpha1.LatencyBenchmark); o.UID != b.UID && queue.Competes(o) {
+			others = append(others, queue.EntryOf(o))
+		}
+		return nil
+	})
+	if err != nil {
+		return preflight.Observed{}, fmt.Errorf("listing benchmarks: %w", err)
+	}
+	o := c.Known(b, nodes.Items, others)
+	return o, c.Read(ctx, &o)
+}
+
+// Known returns the part of the input that needs no reading, given the nodes and the other benchmarks that compete for nodes.
+func (c *Cluster) Known(b *v1alpha1.LatencyBenchmark, nodes []corev1.Node, others []queue.Entry) preflight.Observed {
+	o := preflight.Observed{Benchmark: b, Driver: c.Tools[b.Spec.Tool], Tools: c.Tools, Nodes: nodes, Settings: c.Settings, Others: map[string]int{}}
+	for _, other := range others {
+		o.Others[other.Pair.ClientNode]++
+		o.Others[other.Pair.ServerNode]++
+	}
+	return o
+}
+
+// Read adds what it reads live: devices of drivers, networks, profiles, classes, and reports about the nodes. Objects in a namespace that is
+// not allowed are not read.
+func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
+	if preflight.NetworkNamespace(*o) != nil {
+		return nil
+	}
+	if err := c.readDrivers(ctx, o); err != nil {
+		return err
+	}
+	o.Networks, o.Profiles = map[string]*preflight.NetworkDefinition{}, map[string]*preflight.Profile{}
+	for _, v := range plan.Variants(o.Benchmark.Spec) {
+		if v.Network.Type.Attached() {
+			if o.Networks[v.Name], err = c.networkDefinition(ctx, o.Benchmark, v); err != nil {
+				return err
+			}
+		}
+		if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil {
+			if o.Profiles[v.Name], err = c.profile(ctx, o.Benchmark.Namespace, ref.Name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.readClasses(ctx, o); err != nil {
+		return err
+	}
+	nodes := preflight.Matching(*o)
+	if o.NodeStates, err = ofNodes[foreign.SriovNetworkNodeState](ctx, c, foreign.SriovNetworkNodeStateKind, nodes); err != nil {
+		return err
+	}
+	if preflight.Aligned(*o) {
+		o.Topologies, err = ofNodes[foreign.NodeResourceTopology](ctx, c, foreign.NodeResourceTopologyKind, nodes)
+	}
+	return err
+}
+
+// Room adds the resources that pods use on the nodes and, if the benchmark names no priority class, the default priority class, which
+// decides which pods the benchmark's pods would preempt. In a large cluster, most of the data are pods: they are not read for a
+// benchmark that is rejected anyway.
+func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) (err error) {
+	if o.Driver == nil || preflight.NetworkNamespace(*o) != nil {
+		return nil
+	}
+	if _, rejection := preflight.Accept(*o); rejection != nil {
+		return nil
+	}
+	if o.PriorityClass == nil {
+		list := &schedulingv1.PriorityClassList{}
+		if err := c.Live.List(ctx, list); err != nil {
+			return fmt.Errorf("listing priority classes: %w", err)
+		}
+		for i := range list.Items {
+			if list.Items[i].GlobalDefault {
+				o.PriorityClass = &list.Items[i]
+			}
+		}
+	}
+	o.Pods, err = c.occupying(ctx, preflight.Matching(*o))
+	return err
+}
+
+// readClasses reads the classes that the template names.
+func (c *Cluster) readClasses(ctx context.Context, o *preflight.Observed) (err error) {
+	template := o.Benchmark.Spec.Pods
+	if template == nil {
+		return nil
+	}
+	if name := template.RuntimeClassName; name != "" {
+		if o.RuntimeClass, err = Get[nodev1.RuntimeClass](ctx, c.Live, "", name); err != nil {
+			return err
+		}
+	}
+	if name := template.PriorityClassName; name != "" {
+		o.PriorityClass, err = Get[schedulingv1.PriorityClass](ctx, c.Live, "", name)
+	}
+	return err
+}
+
+func (c *Cluster) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*preflight.NetworkDefinition, error) {
+	namespace, name := pods.NetworkName(b, v)
+	definition := &preflight.NetworkDefinition{Name: namespace + "/" + name}
+	object := foreign.Object()
+	err := c.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
+	switch {
+	case meta.IsNoMatchError(err):
+		definition.KindMissing = true
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", definition.Name, err)
+	default:
+		definition.Found, definition.Own = true, metav1.IsControlledBy(object, b)
+		definition.ResourceName = object.Annotations[foreign.AnnotationResourceName]
+	}
+	return definition, nil
+}
+
+// profile reads the settings of Onload from a ConfigMap.
+func (c *Cluster) profile(ctx context.Context, namespace, name string) (*preflight.Profile, error) {
+	p := &preflight.Profile{Name: namespace + "/" + name}
+	cm, err := Get[corev1.ConfigMap](ctx, c.Live, namespace, name)
+	if err != nil || cm == nil {
+		return p, err
+	}
+	p.Found, p.Data = true, cm.Data
+	return p, nil
+}
+
+// occupying reads the resources that pods use on nodes.
+func (c *Cluster) occupying(ctx context.Context, nodes []string) ([]preflight.Pod, error) {
+	matching := sets.New(nodes...)
+	var all []preflight.Pod
+	running := []fields.Selector{
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	}
+	for _, selector := range selectors("spec.nodeName", nodes, running...) {
+		err := Each(ctx, c.Live, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
+			p, ok := preflight.Occupying(o.(*corev1.Pod))
+			if ok && matching.Has(p.Node) {
+				all = append(all, p)
+			}
+			return nil
+		}, selector)
+		if err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// ofNodes reads objects of another program that are named after nodes, and merges those of one node. It returns nil if the cluster
+// does not have the kind.
+func ofNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
+	if c.absent.known(kind, c.Clock.Now()) {
+		return nil, nil
+	}
+	matching := sets.New(nodes...)
+	list := func() client.ObjectList {
+		l := &unstructured.UnstructuredList{}
+		l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return l
+	}
+	all := map[string]T{}
+	for _, selector := range selectors(metav1.ObjectNameField, nodes) {
+		err := Each(ctx, c.Live, list, func(o runtime.Object) error {
+			u := o.(*unstructured.Unstructured)
+			if !matching.Has(u.GetName()) {
+				return nil
+			}
+			decoded, err := foreign.Decode[T](u.Object)
+			if err != nil {
+				return fmt.Errorf("%s: %w", u.GetName(), err)
+			}
+			if other, ok := all[u.GetName()]; ok {
+				if merging, ok := any(other).(interface{ Merge(o T) T }); ok {
+					decoded = merging.Merge(decoded)
+				}
+			}
+			all[u.GetName()] = decoded
+			return nil
+		}, selector)
+		switch {
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			c.absent.note(kind, c.Clock.Now())
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
+		}
+	}
+	return all, nil
+}
+
+// readDrivers looks for resources that a selected node does not advertise among the devices of Dynamic Resource Allocation.
+// The nodes of o then have them allocatable, as if a device plugin advertised them.
+func (c *Cluster) readDrivers(ctx context.Context, o *preflight.Observed) error {
+	nodes := preflight.Matching(*o)
+	matching := sets.New(nodes...)
+	missing := slices.DeleteFunc(plan.Resources(o.Benchmark.Spec), func(name string) bool {
+		return !slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool {
+			q := n.Status.Allocatable[corev1.ResourceName(name)]
+			return q.Sign() == 0 && matching.Has(n.Name)
+		})
+	})
+	kind := resourcev1.SchemeGroupVersion.WithKind("DeviceClass")
+	if len(missing) == 0 || c.absent.known(kind, c.Clock.Now()) {
+		return nil
+	}
+	classes := &resourcev1.DeviceClassList{}
+	switch err := c.Live.List(ctx, classes); {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		c.absent.note(kind, c.Clock.Now())
+		return nil
+	case err != nil:
+		return fmt.Errorf("listing device classes: %w", err)
+	}
+	var all []resourcev1.ResourceSlice
+	for _, name := range missing {
+		class := dra.Class(classes.Items, corev1.ResourceName(name))
+		if class == nil {
+			continue
+		}
+		if all == nil {
+			var err error
+			if all, err = c.resourceSlices(ctx, nodes...); err != nil {
+				return err
+			}
+		}
+		if dra.Advertise(o.Nodes, corev1.ResourceName(name), dra.Devices(ctx, class, all)) {
+			o.Claimed = append(o.Claimed, name)
+		}
+	}
+	return nil
+}
+
+// resourceSlices reads the devices that drivers of Dynamic Resource Allocation have on nodes; if there are more than fewNodes
+// nodes, also those on other nodes.
+func (c *Cluster) resourceSlices(ctx context.Context, nodes ...string) ([]resourcev1.ResourceSlice, error) {
+	var all []resourcev1.ResourceSlice
+	for _, selector := range selectors(resourcev1.ResourceSliceSelectorNodeName, nodes) {
+		err := Each(ctx, c.Live, func() client.ObjectList { return &resourcev1.ResourceSliceList{} }, func(o runtime.Object) error {
+			all = append(all, *o.(*resourcev1.ResourceSlice))
+			return nil
+		}, selector)
+		if err != nil {
+			return nil, fmt.Errorf("listing resource slices: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// ClaimedDevice returns the PCI address of the device of a resource that the ResourceClaim of a pod has; empty if no claim has one.
+func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource string) (string, error) {
+	if p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil {
+		return "", nil
+	}
+	claim, err := Get[resourcev1.ResourceClaim](ctx, c.Live, p.Namespace, p.Status.ExtendedResourceClaimStatus.ResourceClaimName)
+	if err != nil || claim == nil {
+		return "", err
+	}
+	all, err := c.resourceSlices(ctx, p.Spec.NodeName)
+	if err != nil {
+		return "", err
+	}
+	return dra.Address(p, corev1.ResourceName(resource), claim, all), nil
+}
+
+// fewNodes is the highest number of nodes whose objects are listed node by node. For more nodes, all objects are listed.
+const fewNodes = 16
+
+// selectors returns the field selectors that list the objects of nodes.
+func selectors(field string, nodes []string, also ...fields.Selector) []client.ListOption {
+	switch {
+	case len(nodes) > fewNodes && len(also) == 0:
+		return []client.ListOption{&client.ListOptions{}}
+	case len(nodes) > fewNodes:
+		return []client.ListOption{client.MatchingFieldsSelector{Selector: fields.AndSelectors(also...)}}
+	}
+	var all []client.ListOption
+	for _, name := range nodes {
+		one := append([]fields.Selector{fields.OneTermEqualSelector(field, name)}, also...)
+		all = append(all, client.MatchingFieldsSelector{Selector: fields.AndSelectors(one...)})
+	}
+	return all
+}
+
+// absentFor is how long a kind that the cluster does not have is not requested again: with each request, the client would
+// discover all kinds again.
+const absentFor = time.Minute
+
+// absentKinds remembers when the cluster was last seen without a kind.
+type absentKinds struct{ since sync.Map }
+
+func (a *absentKinds) known(kind schema.GroupVersionKind, now time.Time) bool {
+	since, found := a.since.Load(kind)
+	return found && now.Sub(since.(time.Time)) < absentFor
+}
+
+func (a *absentKinds) note(kind schema.GroupVersionKind, now time.Time) { a.since.Store(kind, now) }
