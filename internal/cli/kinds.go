@@ -23,7 +23,6 @@ type kind struct {
 	short, plural string
 	scope         meta.RESTScope
 	object        func() client.Object
-	list          func() client.ObjectList
 	// standing returns the state of the verdict on an object. It may read other objects.
 	standing func(context.Context, client.Reader, client.Object) (standing.Standing, error)
 }
@@ -32,7 +31,6 @@ type kind struct {
 var benchmarks = &kind{
 	name: "LatencyBenchmark", short: "lbench", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyBenchmark{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
 	standing: func(_ context.Context, _ client.Reader, o client.Object) (standing.Standing, error) {
 		return standing.OfBenchmark(o.(*v1alpha1.LatencyBenchmark)), nil
 	},
@@ -42,7 +40,6 @@ var benchmarks = &kind{
 var matrices = &kind{
 	name: "LatencyMatrix", short: "lmatrix", plural: "latencymatrices", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyMatrix{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyMatrixList{} },
 	standing: func(_ context.Context, _ client.Reader, o client.Object) (standing.Standing, error) {
 		return standing.OfBenchmark(overviewOf(o)), nil
 	},
@@ -60,7 +57,6 @@ func overviewOf(o client.Object) *v1alpha1.LatencyBenchmark {
 var gates = &kind{
 	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyGate{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyGateList{} },
 	standing: func(ctx context.Context, api client.Reader, o client.Object) (standing.Standing, error) {
 		return standing.OfGateNow(ctx, api, o.(*v1alpha1.LatencyGate))
 	},
@@ -70,7 +66,6 @@ var gates = &kind{
 var verifications = &kind{
 	name: "LatencyVerification", short: "lver", plural: "latencyverifications", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyVerification{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyVerificationList{} },
 }
 
 // kinds returns the kinds that have a verdict.
