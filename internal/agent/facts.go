@@ -93,7 +93,6 @@ type subject struct {
 	environ []string
 }
 
-// facts gathers the facts that are not fields of result.Evidence.
 func (h host) facts(s subject) facts {
 	f := facts{}
 	h.machineFacts(f)

@@ -106,10 +106,9 @@ type Distribution struct {
 	SumOfSquares float64
 }
 
-// Mean returns the mean of the samples in the buckets, in nanoseconds.
+// Mean and StdDev are of the samples in the buckets, in nanoseconds.
 func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 
-// StdDev returns the standard deviation of the samples in the buckets, in nanoseconds.
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
 // Percentile returns a percentile of the samples, the lost messages and the unrecorded ones, in nanoseconds; samples out of range
