@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	build "github.com/tailgate-dev/tailgate/bench-image/pinger"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	build "github.com/tailgate-dev/tailgate/test/pinger"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
