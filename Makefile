@@ -14,6 +14,7 @@ TOOL := go tool -modfile=hack/tools/go.mod
 UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
 # Helm has its own module file.
 HELM := go tool -modfile=hack/tools/helm.mod helm
+YQ := go tool -modfile=hack/tools/yq.mod yq
 # Your images. BENCH_IMG, that of the benchmark pods, has the name of IMG with -bench, and its tag.
 IMG ?= tailgate:latest
 BENCH_IMG ?= $(if $(findstring @,$(IMG)),$(error a digest names no second image: set BENCH_IMG, too),$(shell sed -E 's/(:[^:\/]*)?$$/-bench\1/' <<< '$(IMG)'))
@@ -260,7 +261,7 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 .PHONY: manifests
 manifests: ## Generate the CRDs and RBAC.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
-	go run ./hack/crdbounds config/crd/bases/*.yaml
+	for crd in config/crd/bases/*.yaml; do $(YQ) --inplace --yaml-compact-seq-indent --from-file=hack/crdbounds.yq "$$crd"; done
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix paths=./internal/observe output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 // The first byte of an input selects the function of testdata/wire.c that reads it; the rest of that byte plus one is the length

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tailgate-dev/tailgate/bench-image/pinger"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 // The programs under test: as shipped, with the sanitizers, and the unit tests.

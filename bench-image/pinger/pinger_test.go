@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 func TestUnits(t *testing.T) {

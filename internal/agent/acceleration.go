@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/onload"
@@ -48,19 +49,17 @@ func withoutOnload(list string) string {
 	return strings.Join(slices.DeleteFunc(preloads(list), onload.IsLibrary), ":")
 }
 
-// preloads returns the libraries in LD_PRELOAD, or in a line of /etc/ld.so.preload.
+// preloads returns the libraries in LD_PRELOAD, or in /etc/ld.so.preload.
 func preloads(list string) []string {
-	return strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' || r == '\t' })
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ':' || unicode.IsSpace(r) })
 }
 
 // preloadFile returns Onload's library in /etc/ld.so.preload, which the dynamic linker loads into every process; empty if
 // it is not there.
 func (h host) preloadFile() string {
-	for l := range strings.Lines(h.read("etc/ld.so.preload")) {
-		for _, path := range preloads(strings.TrimSpace(l)) {
-			if onload.IsLibrary(path) {
-				return path
-			}
+	for _, path := range preloads(h.read("etc/ld.so.preload")) {
+		if onload.IsLibrary(path) {
+			return path
 		}
 	}
 	return ""

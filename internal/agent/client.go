@@ -156,7 +156,6 @@ func hello(ctx context.Context, from net.IP, address string, r request) (*link, 
 	return l, nil
 }
 
-// cell measures one cell.
 func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Cell) (result.Cell, error) {
 	dir, err := e.scratch(cell.Name)
 	if err != nil {
@@ -278,7 +277,6 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	return p, nil
 }
 
-// present returns an error if the image does not have a program.
 func present(program string) error {
 	if _, err := exec.LookPath(program); err != nil {
 		return fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)

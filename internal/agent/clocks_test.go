@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // The clocks of a machine agree, except that the wall clock may be set.
@@ -27,7 +27,7 @@ func TestUnrecordedMessagesAreInTheDocument(t *testing.T) {
 	if h.Unrecorded != 7 || h.Count != samples {
 		t.Errorf("%d unrecorded messages and %d samples", h.Unrecorded, h.Count)
 	}
-	d, err := result.Merge(h, h)
+	d, err := resulttest.Merge(h, h)
 	if err != nil || d.Unrecorded != 14 {
 		t.Errorf("%d unrecorded messages of two rounds, %v", d.Unrecorded, err)
 	}

@@ -69,7 +69,6 @@ const (
 	answerTimeout = listenTimeout + stackdumpTimeout + 5*time.Second
 )
 
-// link is one end of the connection.
 type link struct {
 	conn  net.Conn
 	lines *bufio.Scanner
@@ -104,7 +103,6 @@ func (l *link) receive(v any) error {
 	return json.Unmarshal(l.lines.Bytes(), v)
 }
 
-// ask sends a request and waits for its answer.
 func (l *link) ask(r request) (answer, error) {
 	if err := l.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return answer{}, err

@@ -64,7 +64,6 @@ func (h host) cpuNUMANodes() map[int]int32 {
 	return nodes
 }
 
-// cpuNUMANode returns the NUMA node of a CPU.
 func (h host) cpuNUMANode(cpu int) int32 {
 	if node, ok := h.cpuNUMANodes()[cpu]; ok {
 		return node

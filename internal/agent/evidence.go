@@ -57,7 +57,6 @@ func (h host) content(path string) ([]byte, error) {
 // either returns the content of the first file that has any.
 func (h host) either(first, second string) string { return cmp.Or(h.read(first), h.read(second)) }
 
-// exists reports whether a file or folder exists.
 func (h host) exists(path string) bool {
 	_, err := os.Stat(filepath.Join(h.root, path))
 	return err == nil

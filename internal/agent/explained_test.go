@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	build "github.com/tailgate-dev/tailgate/bench-image/pinger"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	build "github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 // compile compiles a shared library.

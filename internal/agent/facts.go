@@ -93,7 +93,6 @@ type subject struct {
 	environ []string
 }
 
-// facts gathers the facts that are not fields of result.Evidence.
 func (h host) facts(s subject) facts {
 	f := facts{}
 	h.machineFacts(f)
@@ -288,12 +287,7 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 
 	f.set("cpu.hypervisor", h.hypervisor(f))
 	if flags := strings.Fields(h.field("proc/cpuinfo", "flags")); len(flags) > 0 {
-		var found []string
-		for _, flag := range tscFlags {
-			if slices.Contains(flags, flag) {
-				found = append(found, flag)
-			}
-		}
+		found := slices.DeleteFunc(slices.Clone(tscFlags), func(flag string) bool { return !slices.Contains(flags, flag) })
 		f.set("cpu.tsc-flags", strings.Join(found, " "))
 	}
 	for _, file := range h.glob("sys/devices/system/cpu/vulnerabilities/*") {

@@ -130,7 +130,6 @@ func (h host) nics() []result.NIC {
 	return nics
 }
 
-// onload returns what Onload's device plugin added to the container.
 func (h host) onload(environ []string) result.Onload {
 	var o result.Onload
 	libraries := []string{onload.DevicePluginLibrary}

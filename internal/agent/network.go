@@ -23,7 +23,6 @@ const (
 	maxInterfaceNames = 24
 )
 
-// interfaceOf returns the interface that has an address.
 func interfaceOf(address net.IP) (net.Interface, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -93,7 +92,6 @@ func (e *endpoint) noCarrier(conjunction string) string {
 	return fmt.Sprintf("%s the link of %s is down", conjunction, e.iface.Name)
 }
 
-// interfaceGone reports whether the measured interface no longer exists.
 func (e *endpoint) interfaceGone() bool {
 	if e.iface.Index == 0 {
 		return false

@@ -12,7 +12,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// nicFacts gathers the facts about the interface that carries the messages, and about the device behind it.
 func (h host) nicFacts(f facts, s subject) {
 	dir := filepath.Join("sys/class/net", s.iface)
 	h.files(f, map[string]string{"nic.duplex": dir + "/duplex", "nic.txqueuelen": dir + "/tx_queue_len"})

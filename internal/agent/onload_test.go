@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	build "github.com/tailgate-dev/tailgate/bench-image/pinger"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/pinger"
+	build "github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 // mapped returns the /proc/PID/maps of a tool, with Onload's library if it is given.

@@ -69,7 +69,6 @@ func (l *link) traffic() map[string]int64 {
 	}
 }
 
-// since returns the growth of counters.
 func since(before, after map[string]int64) map[string]int64 {
 	grown := map[string]int64{}
 	for name, n := range after {

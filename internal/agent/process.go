@@ -126,7 +126,6 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:

@@ -141,7 +141,6 @@ const irqPrefix = "irq."
 // loopback is the name of the loopback interface of every network namespace.
 const loopback = "lo"
 
-// counters reads the current values of all counters.
 func (w *watch) counters() map[string]int64 {
 	all := map[string]int64{}
 	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", w.cpu)

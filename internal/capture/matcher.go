@@ -93,7 +93,6 @@ func (t Traffic) transport() uint8 {
 	return ipUDP
 }
 
-// portsOf returns the ports of the flow to which a packet belongs.
 func (m *matcher) portsOf(p packet) ports {
 	switch {
 	case m.Protocol == v1alpha1.ProtocolMulticast:
@@ -105,7 +104,7 @@ func (m *matcher) portsOf(p packet) ports {
 	}
 }
 
-// open adds a flow. It returns nil if too many flows carry messages.
+// open returns nil if too many flows carry messages.
 func (m *matcher) open(id ports) *flow {
 	if len(m.flows) >= mostFlows {
 		for id, f := range m.flows {
@@ -122,7 +121,6 @@ func (m *matcher) open(id ports) *flow {
 	return f
 }
 
-// datagram takes a UDP message.
 func (m *matcher) datagram(p packet) {
 	id := m.portsOf(p)
 	f := m.flows[id]
@@ -180,7 +178,6 @@ func (m *matcher) finish() (Result, error) {
 	return r, nil
 }
 
-// flow is the traffic between two ports.
 type flow struct {
 	*matcher
 	ports   ports
@@ -330,7 +327,6 @@ func (f *flow) sample(ns int64) {
 	}
 }
 
-// choose makes this the flow whose samples count.
 func (f *flow) choose() {
 	f.chosen = f
 	for _, ns := range f.early {

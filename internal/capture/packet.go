@@ -28,7 +28,6 @@ type packet struct {
 	flags    uint8
 }
 
-// fragment describes which part of a datagram a packet carries.
 type fragment struct {
 	id uint32
 	// offset and length describe the part within the fragmented data, UDP's header included, in bytes.

@@ -125,7 +125,6 @@ func bigEndian(n uint16) uint16 {
 	return *(*uint16)(unsafe.Pointer(&b))
 }
 
-// read empties the ring periodically until it is stopped.
 func (c *Capture) read() {
 	defer close(c.stopped)
 	tick := time.NewTicker(readEvery)
@@ -147,7 +146,6 @@ func (c *Capture) read() {
 	}
 }
 
-// drain takes all packets that are in the ring.
 func (c *Capture) drain() {
 	for range slots {
 		slot := c.ring[c.slot*slotSize : (c.slot+1)*slotSize]

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/bench-image/pinger"
 	"github.com/tailgate-dev/tailgate/test/netpair"
+	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 // pair is two hosts with a cable between them.

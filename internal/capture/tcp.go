@@ -18,7 +18,6 @@ type streams struct {
 	name name
 }
 
-// stream is one direction.
 type stream struct {
 	// start is the sequence number of the first byte.
 	start uint32
@@ -34,7 +33,6 @@ func (s stream) position(sequence uint32) int64 {
 // span is a piece of a stream, from one position up to but not including another.
 type span struct{ from, to int64 }
 
-// segment takes a TCP packet.
 func (m *matcher) segment(p packet) {
 	id := m.portsOf(p)
 	f := m.flows[id]

@@ -175,12 +175,12 @@ func (g *gate) answer(ctx context.Context, api client.Client, s subject, tell fu
 		if err := read(ctx, api, s, o); err != nil {
 			return answer{err: err}
 		}
-		current, err := s.kind.standing(ctx, api, o)
+		current, err := standing.Of(ctx, api, o)
 		return answer{of: s.String(), standing: current, err: err}
 	}
 	var last standing.Standing
 	f := follower{api: api, subject: s, trouble: tell, look: func(ctx context.Context, o client.Object) (bool, error) {
-		current, err := s.kind.standing(ctx, api, o)
+		current, err := standing.Of(ctx, api, o)
 		if err != nil {
 			return false, err
 		}

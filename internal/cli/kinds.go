@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 // kind describes one of Tailgate's kinds.
@@ -23,29 +22,18 @@ type kind struct {
 	short, plural string
 	scope         meta.RESTScope
 	object        func() client.Object
-	list          func() client.ObjectList
-	// standing returns the state of the verdict on an object. It may read other objects.
-	standing func(context.Context, client.Reader, client.Object) (standing.Standing, error)
 }
 
 // benchmarks is the kind LatencyBenchmark, the default if a user names no kind.
 var benchmarks = &kind{
 	name: "LatencyBenchmark", short: "lbench", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyBenchmark{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
-	standing: func(_ context.Context, _ client.Reader, o client.Object) (standing.Standing, error) {
-		return standing.OfBenchmark(o.(*v1alpha1.LatencyBenchmark)), nil
-	},
 }
 
 // matrices is the kind LatencyMatrix, whose verdict covers all pairs.
 var matrices = &kind{
 	name: "LatencyMatrix", short: "lmatrix", plural: "latencymatrices", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyMatrix{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyMatrixList{} },
-	standing: func(_ context.Context, _ client.Reader, o client.Object) (standing.Standing, error) {
-		return standing.OfBenchmark(overviewOf(o)), nil
-	},
 }
 
 // overviewOf returns a benchmark, or the overview of a matrix, which has the form of a benchmark.
@@ -60,17 +48,12 @@ func overviewOf(o client.Object) *v1alpha1.LatencyBenchmark {
 var gates = &kind{
 	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyGate{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyGateList{} },
-	standing: func(ctx context.Context, api client.Reader, o client.Object) (standing.Standing, error) {
-		return standing.OfGateNow(ctx, api, o.(*v1alpha1.LatencyGate))
-	},
 }
 
 // verifications is the kind LatencyVerification, the state of a gate's node. The verb gate prints no verdict on this kind.
 var verifications = &kind{
 	name: "LatencyVerification", short: "lver", plural: "latencyverifications", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyVerification{} },
-	list:   func() client.ObjectList { return &v1alpha1.LatencyVerificationList{} },
 }
 
 // kinds returns the kinds that have a verdict.

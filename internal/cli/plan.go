@@ -374,14 +374,10 @@ func nodesOf(m *v1alpha1.LatencyMatrix, o preflight.Observed) (preflight.Nodes, 
 // nodes returns the nodes of all pairs.
 func (p Planned) nodes() []string {
 	var names []string
-	seen := map[string]bool{}
-	for _, slot := range p.Slots {
-		for _, pair := range slot {
-			for _, name := range []string{pair.ClientNode, pair.ServerNode} {
-				if !seen[name] {
-					seen[name] = true
-					names = append(names, name)
-				}
+	for _, pair := range slices.Concat(p.Slots...) {
+		for _, name := range []string{pair.ClientNode, pair.ServerNode} {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}
@@ -404,10 +400,7 @@ func (p Planned) text(form string) ([]byte, error) {
 
 // table writes the plan as tables.
 func (p Planned) table(w io.Writer) error {
-	pairs := 0
-	for _, slot := range p.Slots {
-		pairs += len(slot)
-	}
+	pairs := len(slices.Concat(p.Slots...))
 	fmt.Fprintf(w, "%s: %s, %s\n", p.path(), p.Tool, p.LatencyType)
 	switch {
 	case p.Obstacle != nil:

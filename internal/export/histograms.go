@@ -22,8 +22,8 @@ const ticksPerHalfDistance = 5
 func (w *writer) histograms(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		name := path.Join(under, "histograms", s.Variant.Name, s.Name)
-		// Merged verifies the histograms against the figures stored with them.
-		if _, err := s.Merged(); err != nil {
+		// Columns verifies the histograms against the figures stored with them.
+		if _, err := s.Columns(); err != nil {
 			return err
 		}
 		all, log, err := w.rounds(name, s)

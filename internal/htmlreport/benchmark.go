@@ -362,16 +362,10 @@ type placementRow struct {
 func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpoint) []placement {
 	var all []placement
 	for _, v := range plan.Variants(spec) {
-		ends := map[string]v1alpha1.Endpoint{}
-		for _, e := range endpoints {
-			if e.Variant == v.Name {
-				ends[e.Role] = e
-			}
-		}
-		if len(ends) == 0 {
+		own, client, server := report.Ends(endpoints, v.Name)
+		if len(own) == 0 {
 			continue
 		}
-		client, server := ends[v1alpha1.RoleClient], ends[v1alpha1.RoleServer]
 		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Placement == v1alpha1.PlacementVerified && server.Placement == v1alpha1.PlacementVerified}
 		for _, f := range report.Facts(client, server) {
 			p.Rows = append(p.Rows, placementRow{Name: f.Name, Client: f.Client, Server: f.Server})

@@ -25,6 +25,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/test/chromium"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // browserPatience is the time limit for all steps on one page, on a busy machine.
@@ -283,7 +284,7 @@ func figuresHold(p *tab, benchmarks []export.Benchmark) {
 				histograms = append(histograms, r.Histogram)
 				lost += r.Lost
 			}
-			stored, err := result.Merge(histograms...)
+			stored, err := resulttest.Merge(histograms...)
 			if err != nil {
 				p.t.Fatal(err)
 			}
@@ -476,7 +477,7 @@ func TestReportByKeyboard(t *testing.T) {
 			}
 		}
 	}
-	stored, err := result.Merge(histograms...)
+	stored, err := resulttest.Merge(histograms...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package htmlreport
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -301,7 +302,7 @@ func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 // fill adds intervals and returns their summary.
 func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) stripRow {
 	row := stripRow{Round: c.N, Intervals: len(intervals), Length: seconds(intervals[0].LengthNs)}
-	var p50Low, p50High, p99, most *tool.Interval
+	var measured []tool.Interval
 	var lostAt []string
 	c.Step = intervals[0].LengthNs / 1e6
 	even := true
@@ -323,25 +324,20 @@ func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) st
 			continue
 		}
 		c.P50, c.P99, c.Max = append(c.P50, new(shown(in.P50Ns))), append(c.P99, new(shown(in.P99Ns))), append(c.Max, new(shown(in.MaxNs)))
-		if p50Low == nil || in.P50Ns < p50Low.P50Ns {
-			p50Low = in
-		}
-		if p50High == nil || in.P50Ns > p50High.P50Ns {
-			p50High = in
-		}
-		if p99 == nil || in.P99Ns > p99.P99Ns {
-			p99 = in
-		}
-		if most == nil || in.MaxNs > most.MaxNs {
-			most = in
-		}
+		measured = append(measured, *in)
 	}
 	if even {
 		c.T = nil
 	}
-	if most != nil {
-		row.P50 = micros(shown(p50Low.P50Ns)) + " to " + micros(shown(p50High.P50Ns))
-		row.P99, row.Max, row.MaxAt = micros(shown(p99.P99Ns)), micros(shown(most.MaxNs)), span(*most)
+	if len(measured) > 0 {
+		by := func(of func(tool.Interval) int64) func(a, b tool.Interval) int {
+			return func(a, b tool.Interval) int { return cmp.Compare(of(a), of(b)) }
+		}
+		byP50 := by(func(in tool.Interval) int64 { return in.P50Ns })
+		row.P50 = micros(shown(slices.MinFunc(measured, byP50).P50Ns)) + " to " + micros(shown(slices.MaxFunc(measured, byP50).P50Ns))
+		row.P99 = micros(shown(slices.MaxFunc(measured, by(func(in tool.Interval) int64 { return in.P99Ns })).P99Ns))
+		most := slices.MaxFunc(measured, by(func(in tool.Interval) int64 { return in.MaxNs }))
+		row.Max, row.MaxAt = micros(shown(most.MaxNs)), span(most)
 	}
 	row.LostAt = text.List(lostAt, 6, ", ")
 	return row

@@ -23,8 +23,24 @@ import (
 // ErrNothingToShow is returned if there are no benchmarks.
 var ErrNothingToShow = errors.New("nothing to show")
 
-//go:embed assets
-var assets embed.FS
+//go:embed assets/*.html
+var templates embed.FS
+
+// The style, the scripts, and the licence of the library, which must be included in all copies.
+var (
+	//go:embed assets/uplot/uPlot.min.css
+	libraryStyle string
+	//go:embed assets/style.css
+	ownStyle string
+	//go:embed assets/uplot/uPlot.iife.min.js
+	library string
+	//go:embed assets/uplot/LICENSE
+	licence string
+	//go:embed assets/uplot/VERSION
+	version string
+	//go:embed assets/report.js
+	script string
+)
 
 // page holds the data of the template.
 type page struct {
@@ -56,7 +72,7 @@ func Write(w io.Writer, benchmarks []export.Benchmark) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("page.html").Funcs(functions).ParseFS(assets, "assets/*.html")
+	t, err := template.New("page.html").Funcs(functions).ParseFS(templates, "assets/*.html")
 	if err != nil {
 		return fmt.Errorf("reading the template: %w", err)
 	}
@@ -71,9 +87,7 @@ func Write(w io.Writer, benchmarks []export.Benchmark) error {
 func newPage(all []export.Benchmark) (page, error) {
 	names := namesOf(all)
 	p := page{Title: strings.Join(names, ", ")}
-	if err := p.addAssets(); err != nil {
-		return page{}, err
-	}
+	p.addAssets()
 	for i, b := range all {
 		one, err := newBenchmark(b, i, names[i])
 		if err != nil {
@@ -116,45 +130,12 @@ func namesOf(all []export.Benchmark) []string {
 }
 
 // addAssets adds style and scripts, and the policy that allows nothing else.
-func (p *page) addAssets() error {
-	read := func(names ...string) (string, error) {
-		var all strings.Builder
-		for _, name := range names {
-			content, err := assets.ReadFile("assets/" + name)
-			if err != nil {
-				return "", fmt.Errorf("reading an embedded file: %w", err)
-			}
-			all.Write(content)
-		}
-		return all.String(), nil
-	}
-	style, err := read("uplot/uPlot.min.css", "style.css")
-	if err != nil {
-		return err
-	}
-	library, err := read("uplot/uPlot.iife.min.js")
-	if err != nil {
-		return err
-	}
-	script, err := read("report.js")
-	if err != nil {
-		return err
-	}
-	licence, err := read("uplot/LICENSE")
-	if err != nil {
-		return err
-	}
-	version, err := read("uplot/VERSION")
-	if err != nil {
-		return err
-	}
+func (p *page) addAssets() {
+	style, library := libraryStyle+ownStyle, "/*\n"+strings.TrimSpace(licence)+"\n*/\n"+library
 	p.LibraryVersion = strings.TrimSpace(version)
-	// The licence must be included in all copies.
-	library = "/*\n" + strings.TrimSpace(licence) + "\n*/\n" + library
 	p.Style, p.Library, p.Script = template.CSS(style), template.JS(library), template.JS(script)
 	p.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s %s; base-uri 'none'; form-action 'none'",
 		hashed(style), hashed(library), hashed(script))
-	return nil
 }
 
 // hashed returns a source of a content security policy that allows exactly this text. Browsers read CRLF, which a checkout on Windows

@@ -59,13 +59,10 @@ func number(n int64) figure { return figure{Text: thousands(n)} }
 
 // thousands formats a number, which must not be negative, with its digits in groups of three.
 func thousands(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	var groups []string
-	for len(digits) > 3 {
-		groups = append([]string{digits[len(digits)-3:]}, groups...)
-		digits = digits[:len(digits)-3]
+	if n < 1000 {
+		return strconv.FormatInt(n, 10)
 	}
-	return strings.Join(append([]string{digits}, groups...), ",")
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
 // needs stands for a percentile for which there are too few samples.

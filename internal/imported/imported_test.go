@@ -22,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // printed returns a benchmark in a form.
@@ -259,7 +260,7 @@ func TestHistogramLog(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Count != 3 || all[0].OverRange != 1 || all[0].MinNs != 1000 {
 		t.Fatalf("got %+v, %v", all, err)
 	}
-	if _, err := result.Merge(all...); err != nil {
+	if _, err := resulttest.Merge(all...); err != nil {
 		t.Error(err)
 	}
 	each, err := HistogramLog(strings.NewReader(text), v1alpha1.LatencyHalfRTT, true)

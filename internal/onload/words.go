@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -30,15 +31,8 @@ func words(line string) (string, bool) {
 // Chatter reports whether a line is one that Onload always prints: its banner and its settings.
 func Chatter(line string) bool {
 	said, ok := words(line)
-	if !ok {
-		return false
-	}
-	for _, start := range chatter {
-		if strings.HasPrefix(said, start) {
-			return true
-		}
-	}
-	return setting.MatchString(said)
+	always := slices.ContainsFunc(chatter, func(start string) bool { return strings.HasPrefix(said, start) })
+	return ok && (always || setting.MatchString(said))
 }
 
 // Quiet returns standard error without the lines that Onload always prints: the rest is what the tool and Onload have to say.

@@ -119,27 +119,22 @@ func (d direction) ofSockets(p result.Path, stack, kernel string) direction {
 func newDirection(name string, c result.Cell, p result.Path, l load, udp, segments, bytes string) direction {
 	d := direction{name: name, load: l}
 	if c.Protocol != v1alpha1.ProtocolTCP {
-		d.kernel, d.known = known(p, udp)
+		d.kernel, d.known = p.Grown[udp]
 		d.through, d.beyond, d.few = share(d.kernel, l.messages, strayPackets)
 		return d
 	}
-	d.kernel, d.known = known(p, segments)
+	d.kernel, d.known = p.Grown[segments]
 	if !c.Stream {
 		d.through, d.beyond, d.few = share(d.kernel, l.messages, strayPackets)
 	}
 	if c.Stream || c.OpenLoop() {
-		octets, ok := known(p, bytes)
+		octets, ok := p.Grown[bytes]
 		d.known = d.known && ok
 		through, beyond, few := share(max(0, octets-d.kernel*segmentHeaders), l.bytes, strayBytes)
 		d.through, d.beyond = max(d.through, through), max(d.beyond, beyond)
 		d.few = few && (c.Stream || d.few)
 	}
 	return d
-}
-
-func known(p result.Path, counter string) (int64, bool) {
-	n, ok := p.Grown[counter]
-	return n, ok
 }
 
 // share returns the share of a load that was counted, with and without stray packets, and whether the load is too small to
@@ -267,8 +262,8 @@ func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
 func (e endpoint) supporting(c result.Cell, p result.Path) []string {
 	var all []string
 	in, out := loads(c, e.role)
-	nicIn, knownIn := known(p, result.PathNICIn)
-	nicOut, knownOut := known(p, result.PathNICOut)
+	nicIn, knownIn := p.Grown[result.PathNICIn]
+	nicOut, knownOut := p.Grown[result.PathNICOut]
 	if knownIn && knownOut && nicIn >= packets(c, in) && nicOut >= packets(c, out) {
 		all = append(all, fmt.Sprintf("interface %d/%d", nicOut, nicIn))
 	}

@@ -7,6 +7,7 @@
 package proof
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -79,12 +80,7 @@ func unknown(expected, found, advice string) finding {
 const notKnown = "not known"
 
 // orNotKnown returns the value, or notKnown if it is empty.
-func orNotKnown(value string) string {
-	if value == "" {
-		return notKnown
-	}
-	return value
-}
+func orNotKnown(value string) string { return cmp.Or(value, notKnown) }
 
 // chain contains all checks in the order in which they are reported.
 var chain = []check{

@@ -91,7 +91,7 @@ func (e endpoint) repeated(c result.Cell, p result.Path) string {
 		out.bytes = max(out.bytes, int64(c.Bandwidth.SentBitsPerSecond/8*c.Duration.Seconds()))
 	}
 	least := max(packets(c, in), packets(c, out))
-	if local, ok := known(p, result.PathLocal); ok && local > strayPackets+least/2 {
+	if local, ok := p.Grown[result.PathLocal]; ok && local > strayPackets+least/2 {
 		return fmt.Sprintf("%d packets went over the loopback interface of the pod", local)
 	}
 	if c.Protocol == v1alpha1.ProtocolTCP {
@@ -120,7 +120,7 @@ func (e endpoint) repeatedTCP(c result.Cell, p result.Path, in, out load) string
 	if !c.Stream && c.MessageSize <= onePacket {
 		most := mostSent(c, out.messages)
 		limit := mostRepeated*most + strayPackets
-		if _, ok := known(p, result.PathTCPData); !ok {
+		if _, ok := p.Grown[result.PathTCPData]; !ok {
 			ran := max(c.Duration, c.FinishedAt.Sub(c.StartedAt))
 			limit, data, what = limit+min(most, immediateACKs+float64(ran/delayedACK)), segments, "segments"
 		}

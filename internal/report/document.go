@@ -170,89 +170,66 @@ const (
 	ScopeAll   = "all"
 )
 
-// csvColumn is a column of the form csv. If round is nil, the line is for all rounds.
-type csvColumn struct {
-	name  string
-	value func(of Document, round *DocumentRound, r v1alpha1.CellResult) string
-}
-
-// csvColumns returns all columns; the first ones identify the cell. Unknown figures are empty.
-func csvColumns() []csvColumn {
-	text := func(name string, of func(v1alpha1.CellResult) string) csvColumn {
-		return csvColumn{name, func(_ Document, _ *DocumentRound, r v1alpha1.CellResult) string { return noFormula(of(r)) }}
-	}
-	number := func(name string, of func(v1alpha1.CellResult) int64) csvColumn {
-		return text(name, func(r v1alpha1.CellResult) string { return strconv.FormatInt(of(r), 10) })
-	}
-	known := func(name string, of func(v1alpha1.CellResult) *int64) csvColumn {
-		return text(name, func(r v1alpha1.CellResult) string {
-			if n := of(r); n != nil {
-				return strconv.FormatInt(*n, 10)
+// csvLine returns the names of all columns, of which the first identify the cell, and the values of a line: for one round, or for all
+// of them if round is nil. Unknown figures are empty.
+func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, values []string) {
+	add := func(name string, value any) {
+		text := ""
+		switch v := value.(type) {
+		case *int64:
+			if v != nil {
+				text = strconv.FormatInt(*v, 10)
 			}
-			return ""
-		})
-	}
-	node := func(of func(v1alpha1.Pair) string) func(Document, *DocumentRound, v1alpha1.CellResult) string {
-		return func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string {
-			if d.Pair == nil {
-				return ""
-			}
-			return of(*d.Pair)
+		default:
+			text = noFormula(fmt.Sprint(v))
 		}
+		names, values = append(names, name), append(values, text)
 	}
-	ofRound := func(ofAll string, of func(*DocumentRound) string) func(Document, *DocumentRound, v1alpha1.CellResult) string {
-		return func(_ Document, round *DocumentRound, _ v1alpha1.CellResult) string {
-			if round == nil {
-				return ofAll
-			}
-			return of(round)
-		}
+	var pair v1alpha1.Pair
+	if of.Pair != nil {
+		pair = *of.Pair
 	}
-	bandwidth := func(name string, of func(*v1alpha1.BandwidthResult) *int64) csvColumn {
-		return known(name, func(r v1alpha1.CellResult) *int64 {
-			if r.Bandwidth == nil {
-				return nil
-			}
-			return of(r.Bandwidth)
-		})
+	scope, number, run, started := ScopeAll, "", "", ""
+	if round != nil {
+		scope, number, run = ScopeRound, strconv.Itoa(int(round.Round)), round.Run
+		started = round.StartedAt.UTC().Format(time.RFC3339Nano)
 	}
-	columns := []csvColumn{
-		{"namespace", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string { return d.Namespace }},
-		{"benchmark", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string { return d.Name }},
-		{"tool", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string { return string(d.Tool) }},
-		{"client_node", node(func(p v1alpha1.Pair) string { return p.ClientNode })},
-		{"server_node", node(func(p v1alpha1.Pair) string { return p.ServerNode })},
-		text("variant", func(r v1alpha1.CellResult) string { return r.Variant }),
-		text("cell", func(r v1alpha1.CellResult) string { return r.Name }),
-		text("protocol", func(r v1alpha1.CellResult) string { return string(r.Protocol) }),
-		number("message_size_bytes", func(r v1alpha1.CellResult) int64 { return int64(r.MessageSizeBytes) }),
-		number("rate_per_second", func(r v1alpha1.CellResult) int64 { return int64(r.RatePerSecond) }),
-		text("latency_type", func(r v1alpha1.CellResult) string { return string(r.LatencyType) }),
-		text("counted_from", func(r v1alpha1.CellResult) string { return r.CountedFrom }),
-		{"scope", ofRound(ScopeAll, func(*DocumentRound) string { return ScopeRound })},
-		{"round", ofRound("", func(r *DocumentRound) string { return strconv.Itoa(int(r.Round)) })},
-		{"run", ofRound("", func(r *DocumentRound) string { return r.Run })},
-		{"started_at", ofRound("", func(r *DocumentRound) string { return r.StartedAt.UTC().Format(time.RFC3339Nano) })},
-		number("rounds", func(r v1alpha1.CellResult) int64 { return int64(r.Rounds) }),
-		number("samples", func(r v1alpha1.CellResult) int64 { return r.Samples }),
-		number("lost", func(r v1alpha1.CellResult) int64 { return r.Lost }),
-		text("lost_from", func(r v1alpha1.CellResult) string { return string(r.LostFrom) }),
-		known("min_ns", func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }),
-		known("mean_ns", func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds }),
-		known("stddev_ns", func(r v1alpha1.CellResult) *int64 { return r.StddevNanoseconds }),
+	var bits, sent, retransmits *int64
+	if b := r.Bandwidth; b != nil {
+		bits, sent, retransmits = &b.BitsPerSecond, &b.SentBitsPerSecond, b.Retransmits
 	}
+	add("namespace", of.Namespace)
+	add("benchmark", of.Name)
+	add("tool", of.Tool)
+	add("client_node", pair.ClientNode)
+	add("server_node", pair.ServerNode)
+	add("variant", r.Variant)
+	add("cell", r.Name)
+	add("protocol", r.Protocol)
+	add("message_size_bytes", r.MessageSizeBytes)
+	add("rate_per_second", r.RatePerSecond)
+	add("latency_type", r.LatencyType)
+	add("counted_from", r.CountedFrom)
+	add("scope", scope)
+	add("round", number)
+	add("run", run)
+	add("started_at", started)
+	add("rounds", r.Rounds)
+	add("samples", r.Samples)
+	add("lost", r.Lost)
+	add("lost_from", r.LostFrom)
+	add("min_ns", r.MinNanoseconds)
+	add("mean_ns", r.MeanNanoseconds)
+	add("stddev_ns", r.StddevNanoseconds)
 	for _, p := range rounds.Percentiles() {
-		columns = append(columns, known(strings.ReplaceAll(string(p), ".", "_")+"_ns", func(r v1alpha1.CellResult) *int64 { return r.Percentile(p) }))
+		add(strings.ReplaceAll(string(p), ".", "_")+"_ns", r.Percentile(p))
 	}
-	return append(columns,
-		known("max_ns", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }),
-		bandwidth("bits_per_second", func(b *v1alpha1.BandwidthResult) *int64 { return &b.BitsPerSecond }),
-		bandwidth("sent_bits_per_second", func(b *v1alpha1.BandwidthResult) *int64 { return &b.SentBitsPerSecond }),
-		bandwidth("retransmits", func(b *v1alpha1.BandwidthResult) *int64 { return b.Retransmits }),
-		csvColumn{"notes", func(d Document, _ *DocumentRound, _ v1alpha1.CellResult) string {
-			return noFormula(strings.Join(noted(d.Notes), "; "))
-		}},
-	)
+	add("max_ns", r.MaxNanoseconds)
+	add("bits_per_second", bits)
+	add("sent_bits_per_second", sent)
+	add("retransmits", retransmits)
+	add("notes", strings.Join(noted(of.Notes), "; "))
+	return names, values
 }
 
 // noFormula returns a text that no spreadsheet evaluates: an apostrophe precedes one that begins like a formula.
@@ -266,22 +243,19 @@ func noFormula(text string) string {
 // writeCSV writes a line for each cell in each round and a line for each cell over all rounds. A matrix has only the latter,
 // for each pair.
 func writeCSV(w io.Writer, d Document) error {
-	columns := csvColumns()
 	out := csv.NewWriter(w)
-	line := func(value func(csvColumn) string) {
-		values := make([]string, len(columns))
-		for i, c := range columns {
-			values[i] = value(c)
-		}
+	line := func(of Document, round *DocumentRound, r v1alpha1.CellResult) {
+		_, values := csvLine(of, round, r)
 		_ = out.Write(values) // out.Error returns the error.
 	}
-	line(func(c csvColumn) string { return c.name })
+	names, _ := csvLine(Document{}, nil, v1alpha1.CellResult{})
+	_ = out.Write(names)
 	for _, of := range append([]Document{d}, d.Pairs...) {
 		for _, cell := range of.Cells {
 			for _, round := range cell.EachRound {
-				line(func(c csvColumn) string { return c.value(of, &round, round.CellResult) })
+				line(of, &round, round.CellResult)
 			}
-			line(func(c csvColumn) string { return c.value(of, nil, cell.CellResult) })
+			line(of, nil, cell.CellResult)
 		}
 	}
 	out.Flush()

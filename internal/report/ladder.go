@@ -50,21 +50,18 @@ type Column struct {
 // result.ErrCorrupt.
 func (s Series) Columns() ([]Column, error) {
 	var columns []Column
+	all, lost := result.NewMerger(), int64(0)
 	for _, r := range s.Rounds {
-		d, err := result.Merge(r.Histogram)
+		d, err := all.Add(r.Histogram)
 		if err != nil {
 			return nil, fmt.Errorf("reading round %d of %s: %w", r.Number, s.label(), err)
 		}
-		columns = append(columns, Column{r.Number, d, r.Lost})
+		columns, lost = append(columns, Column{r.Number, d, r.Lost}), lost+r.Lost
 	}
-	if len(columns) == 1 {
-		return columns, nil
+	if len(columns) > 1 {
+		columns = append(columns, Column{0, all.Distribution(), lost})
 	}
-	d, err := s.Merged()
-	if err != nil {
-		return nil, err
-	}
-	return append(columns, Column{0, d, s.Lost()}), nil
+	return columns, nil
 }
 
 // ladder writes a table with a column for each round.

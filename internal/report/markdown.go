@@ -19,13 +19,10 @@ func markdown(w io.Writer, s sheet) error {
 		fmt.Fprintf(w, "- %s\n", Escape(line))
 	}
 	for _, v := range plan.Variants(b.Spec) {
-		var own []v1alpha1.Endpoint
 		var nodes []string
-		for _, e := range b.Status.Endpoints {
-			if e.Variant == v.Name {
-				own = append(own, e)
-				nodes = append(nodes, e.Node)
-			}
+		own, _, _ := Ends(b.Status.Endpoints, v.Name)
+		for _, e := range own {
+			nodes = append(nodes, e.Node)
 		}
 		if len(own) > 0 {
 			fmt.Fprintf(w, "- variant %s (%s): %s, placement %s\n", Escape(v.Name), Escape(Ways(v)), Escape(strings.Join(nodes, " to ")), summary.Placement(own))

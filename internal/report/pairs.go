@@ -82,7 +82,7 @@ func PairCells(pairs []v1alpha1.LatencyBenchmark) [][]PairResult {
 			if of[k] == nil {
 				order = append(order, k)
 			}
-			ends := slices.DeleteFunc(slices.Clone(b.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant })
+			ends, _, _ := Ends(b.Status.Endpoints, r.Variant)
 			of[k] = append(of[k], PairResult{CellResult: r, Pair: summary.PairOf(b), Benchmark: b.Name, Placement: summary.Placement(ends)})
 		}
 	}

@@ -20,19 +20,7 @@ const foundWidth = 36
 func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.Endpoint, all bool) error {
 	separator := "\n"
 	for _, v := range variants {
-		var client, server v1alpha1.Endpoint
-		var own []v1alpha1.Endpoint
-		for _, e := range endpoints {
-			switch {
-			case e.Variant != v.Name:
-				continue
-			case e.Role == v1alpha1.RoleClient:
-				client = e
-			default:
-				server = e
-			}
-			own = append(own, e)
-		}
+		own, client, server := Ends(endpoints, v.Name)
 		if len(own) == 0 {
 			continue
 		}
@@ -57,6 +45,21 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 		}
 	}
 	return nil
+}
+
+// Ends returns the endpoints of a variant: all of them, and the client and the server.
+func Ends(endpoints []v1alpha1.Endpoint, variant string) (own []v1alpha1.Endpoint, client, server v1alpha1.Endpoint) {
+	for _, e := range endpoints {
+		if e.Variant != variant {
+			continue
+		}
+		if own = append(own, e); e.Role == v1alpha1.RoleClient {
+			client = e
+		} else {
+			server = e
+		}
+	}
+	return own, client, server
 }
 
 // checked summarizes in one line how many checks of verified endpoints were proved, and on which CPUs they measured.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -107,28 +106,6 @@ func (s Series) Counts() string {
 // Shown converts a time of the histogram to the displayed time, in nanoseconds: half of it for round trips that are reported
 // as HalfRTT, otherwise the same time.
 func (s Series) Shown(ns int64) int64 { return summary.Shown(v1alpha1.LatencyType(s.LatencyType))(ns) }
-
-// Merged returns the distribution of all rounds together. The error wraps result.ErrCorrupt.
-func (s Series) Merged() (result.Distribution, error) {
-	var histograms []result.Histogram
-	for _, r := range s.Rounds {
-		histograms = append(histograms, r.Histogram)
-	}
-	d, err := result.Merge(histograms...)
-	if err != nil {
-		return result.Distribution{}, fmt.Errorf("merging the rounds of %s: %w", s.label(), err)
-	}
-	return d, nil
-}
-
-// Lost returns the number of messages lost in all rounds together, excluding samples that are out of a histogram's range.
-func (s Series) Lost() int64 {
-	var lost int64
-	for _, r := range s.Rounds {
-		lost += r.Lost
-	}
-	return lost
-}
 
 // label names the series, with its variant if there is more than one.
 func (s Series) label() string {

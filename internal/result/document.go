@@ -96,24 +96,17 @@ type Cell struct {
 	FinishedAt time.Time `json:"finishedAt"`
 	// Histogram contains the round-trip times in nanoseconds, with the exact extremes. It is empty if Own or Bandwidth is set.
 	Histogram Histogram `json:"histogram"`
-	// Start is the time from which the round trips of an open loop count. If Histogram counts from when each message should
-	// have been sent, ActualStart contains the round trips counted from when each message was really sent.
-	Start       tool.StartTime `json:"start,omitempty"`
-	ActualStart *Histogram     `json:"actualStart,omitempty"`
-	// Own contains the statistics of a tool that reports no samples.
-	Own *tool.Own `json:"own,omitempty"`
-	// Bandwidth is the result of a cell that streams.
-	Bandwidth *tool.Bandwidth `json:"bandwidth,omitempty"`
-	// Attribution, Intervals and Accelerated are the tool's information about the slowest samples, about the course of the
-	// measurement, and about its sockets.
+	// The following fields are those of tool.Measurement.
+	Start       tool.StartTime    `json:"start,omitempty"`
+	ActualStart *Histogram        `json:"actualStart,omitempty"`
+	Own         *tool.Own         `json:"own,omitempty"`
+	Bandwidth   *tool.Bandwidth   `json:"bandwidth,omitempty"`
 	Attribution *tool.Attribution `json:"attribution,omitempty"`
 	Intervals   []tool.Interval   `json:"intervals,omitempty"`
 	Accelerated tool.Accelerated  `json:"accelerated,omitzero"`
-	// Lost is the number of messages that were sent and not answered.
-	Lost int64 `json:"lost"`
-	// Figures are the tool's own results, and Warnings its own warnings.
-	Figures  []tool.Figure `json:"figures,omitempty"`
-	Warnings []string      `json:"warnings,omitempty"`
+	Lost        int64             `json:"lost"`
+	Figures     []tool.Figure     `json:"figures,omitempty"`
+	Warnings    []string          `json:"warnings,omitempty"`
 }
 
 // Evidence contains an agent's observations of its endpoint. Unknown numbers are -1, unknown strings empty.

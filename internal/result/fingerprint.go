@@ -67,17 +67,11 @@ func shown(value string) string {
 func Differences(a, b Document) []Difference {
 	ca, cb := Conditions(a), Conditions(b)
 	var all []Difference
-	add := func(key string) {
+	keys := maps.Clone(ca)
+	maps.Copy(keys, cb)
+	for key := range keys {
 		if ca[key] != cb[key] && !ofOneOnly(key, a, b) {
 			all = append(all, Difference{Key: key, A: ca[key], B: cb[key], Fingerprint: inFingerprint(key)})
-		}
-	}
-	for key := range ca {
-		add(key)
-	}
-	for key := range cb {
-		if _, ok := ca[key]; !ok {
-			add(key)
 		}
 	}
 	slices.SortFunc(all, func(x, y Difference) int { return CompareKeys(x.Key, y.Key) })

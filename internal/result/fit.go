@@ -61,10 +61,8 @@ var reductions = []reduction{
 	},
 }
 
-// Fit returns the document, reduced if necessary, so that it takes at most limit bytes when compressed and is within the bounds
-// of a reader. It applies these reductions in order until the document fits: it leaves out the tools' own figures, keeps only
-// the slowest samples, joins intervals, leaves out all slow samples, and reduces the histograms by one digit. Reduced lists the
-// reductions. Counts, extremes and sums stay exact. The error wraps ErrTooLarge if all this is not enough.
+// Fit returns the document, with as many reductions as it needs to take at most limit bytes when compressed and to be within the
+// bounds of a reader. Counts, extremes and sums stay exact. The error wraps ErrTooLarge if all reductions are not enough.
 func Fit(d Document, limit int) (Document, error) {
 	d.Cells, d.Captured, d.Reduced = slices.Clone(d.Cells), slices.Clone(d.Captured), slices.Clone(d.Reduced)
 	err := fits(d, limit)

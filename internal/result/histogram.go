@@ -106,10 +106,9 @@ type Distribution struct {
 	SumOfSquares float64
 }
 
-// Mean returns the mean of the samples in the buckets, in nanoseconds.
+// Mean and StdDev are of the samples in the buckets, in nanoseconds.
 func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 
-// StdDev returns the standard deviation of the samples in the buckets, in nanoseconds.
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
 // Percentile returns a percentile of the samples, the lost messages and the unrecorded ones, in nanoseconds; samples out of range
@@ -155,18 +154,6 @@ func (d Distribution) UpTo(ns int64) int64 {
 		}
 	}
 	return n
-}
-
-// Merge decodes histograms and combines them, with the fewest digits of any of them. The error wraps ErrCorrupt if the buckets
-// of a histogram contradict its other fields.
-func Merge(hs ...Histogram) (Distribution, error) {
-	m := NewMerger()
-	for i, h := range hs {
-		if _, err := m.Add(h); err != nil {
-			return Distribution{}, fmt.Errorf("histogram %d of %d: %w", i+1, len(hs), err)
-		}
-	}
-	return m.Distribution(), nil
 }
 
 // Merger combines histograms one by one. It keeps only the buckets that hold samples.

@@ -189,7 +189,7 @@ func (s Stored) WithoutMeasurements() Stored {
 	return s
 }
 
-// Imported returns the source of runs that no agent measured; empty if one did.
+// Imported returns the source of imported runs; empty if an agent measured.
 func Imported(runs []Stored) string {
 	if len(runs) == 0 {
 		return ""

@@ -22,6 +22,23 @@ const unseen = "the operator has not processed this yet; is it running?"
 // page is how many objects one request lists, so that a large cluster does not need much memory.
 const page = 250
 
+// Of returns the current standing of an object that has a verdict, and may read other objects for it.
+func Of(ctx context.Context, api client.Reader, o client.Object) (Standing, error) {
+	switch o := o.(type) {
+	case *v1alpha1.LatencyBenchmark:
+		return OfBenchmark(o), nil
+	case *v1alpha1.LatencyMatrix:
+		return OfBenchmark(o.Overview()), nil
+	case *v1alpha1.LatencyGate:
+		return OfGateNow(ctx, api, o)
+	case *v1alpha1.LatencyVerification:
+		node := &corev1.Node{}
+		err := api.Get(ctx, client.ObjectKey{Name: o.Spec.NodeName}, node)
+		return OfNode(o, node), err
+	}
+	return Standing{}, fmt.Errorf("%T has no verdict", o)
+}
+
 // OfNode returns the standing of a LatencyVerification, given its current Node. The status applies only to the Node that it
 // names: a Node that was replaced or has changed since is not verified, whether or not an operator runs.
 func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {

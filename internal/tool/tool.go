@@ -384,7 +384,6 @@ type Failure struct {
 	Message string
 }
 
-// Error returns the message.
 func (f *Failure) Error() string { return f.Message }
 
 // Failf returns the Failure of a tool that failed, or did not measure, with a formatted message.

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 const gatePath = "/verdict/latencygates/gate"
@@ -144,21 +143,24 @@ func TestReviewsAreOfNow(t *testing.T) {
 // A request that the API server does not answer ends, and frees its place.
 func TestRequestsHaveADeadline(t *testing.T) {
 	h, _ := limited(t, testingclock.NewFakePassiveClock(time.Unix(1e9, 0)))
-	w := httptest.NewRecorder()
-	h.(*Handler).serve(func(r *http.Request) subject {
-		s := h.(*Handler).gate(r)
-		s.object.SetName("gate")
-		s.standing = func(ctx context.Context, _ *Answer) (standing.Standing, error) {
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > patience {
-				t.Errorf("deadline %s, %t", deadline, ok)
-			}
-			return standing.Standing{}, context.DeadlineExceeded
-		}
-		return s
-	})(w, authorized(httptest.NewRequest(http.MethodGet, gatePath, nil)))
-	if w.Code != http.StatusServiceUnavailable {
-		t.Errorf("%d", w.Code)
+	handler := h.(*Handler)
+	handler.api = unanswered{handler.api, t}
+	if code := askFrom(h, "10.0.0.1:1", "good"); code != http.StatusServiceUnavailable {
+		t.Errorf("%d", code)
 	}
+}
+
+// unanswered is an API server that answers reviews, and no other request.
+type unanswered struct {
+	client.Client
+	t *testing.T
+}
+
+func (u unanswered) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > patience {
+		u.t.Errorf("deadline %s, %t", deadline, ok)
+	}
+	return context.DeadlineExceeded
 }
 
 // At most maxReading answers read the nodes of gates at the same time: the next one waits until its deadline.

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -106,8 +105,8 @@ func New(api client.Client, now cache.Clock, metrics http.Handler) *Handler {
 	h := &Handler{
 		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reading: make(chan struct{}, maxReading),
 	}
-	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(h.gate))
-	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(h.node))
+	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(gate))
+	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(node))
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencybenchmarks/{name}", h.serve(benchmark))
 	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencymatrices/{name}", h.serve(matrix))
 	h.mux.HandleFunc(MetricsPath, h.metrics(metrics))
@@ -128,71 +127,53 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// subject is the object of a request for a verdict.
+// subject is the object of a request for a verdict, with its name and namespace.
 type subject struct {
 	// about is the answer without the verdict.
-	about Answer
-	// object is the object to read, with its name and namespace; resource is its resource in RBAC.
-	object   client.Object
+	about  Answer
+	object client.Object
+	// resource is its resource in RBAC.
 	resource string
-	// standing returns the standing of the object, once it was read. It may read other objects.
-	standing func(ctx context.Context, into *Answer) (standing.Standing, error)
 }
 
-func (h *Handler) gate(r *http.Request) subject {
+func gate(r *http.Request) subject {
 	g := &v1alpha1.LatencyGate{}
 	g.Name = r.PathValue("name")
-	return subject{
-		about: Answer{Kind: "LatencyGate", Name: g.Name}, object: g, resource: "latencygates",
-		standing: func(ctx context.Context, into *Answer) (standing.Standing, error) {
-			into.Nodes = &g.Status.Nodes
-			select {
-			case h.reading <- struct{}{}:
-				defer func() { <-h.reading }()
-				return standing.OfGateNow(ctx, h.api, g)
-			case <-ctx.Done():
-				return standing.Standing{}, ctx.Err()
-			}
-		},
-	}
+	return subject{Answer{Kind: "LatencyGate", Name: g.Name}, g, "latencygates"}
 }
 
-func (h *Handler) node(r *http.Request) subject {
+func node(r *http.Request) subject {
 	v := &v1alpha1.LatencyVerification{}
 	about := Answer{Kind: "LatencyGate", Name: r.PathValue("name"), Node: r.PathValue("node")}
 	v.Name = v1alpha1.VerificationName(about.Name, about.Node)
-	return subject{
-		about: about, object: v, resource: "latencyverifications",
-		standing: func(ctx context.Context, _ *Answer) (standing.Standing, error) {
-			n := &corev1.Node{}
-			if err := h.api.Get(ctx, client.ObjectKey{Name: v.Spec.NodeName}, n); err != nil {
-				return standing.Standing{}, err
-			}
-			return standing.OfNode(v, n), nil
-		},
-	}
+	return subject{about, v, "latencyverifications"}
 }
 
 func benchmark(r *http.Request) subject {
 	b := &v1alpha1.LatencyBenchmark{}
 	b.Namespace, b.Name = r.PathValue("namespace"), r.PathValue("name")
-	return subject{
-		about: Answer{Kind: "LatencyBenchmark", Namespace: b.Namespace, Name: b.Name}, object: b, resource: "latencybenchmarks",
-		standing: func(context.Context, *Answer) (standing.Standing, error) {
-			return standing.OfBenchmark(b), nil
-		},
-	}
+	return subject{Answer{Kind: "LatencyBenchmark", Namespace: b.Namespace, Name: b.Name}, b, "latencybenchmarks"}
 }
 
 func matrix(r *http.Request) subject {
 	m := &v1alpha1.LatencyMatrix{}
 	m.Namespace, m.Name = r.PathValue("namespace"), r.PathValue("name")
-	return subject{
-		about: Answer{Kind: "LatencyMatrix", Namespace: m.Namespace, Name: m.Name}, object: m, resource: "latencymatrices",
-		standing: func(context.Context, *Answer) (standing.Standing, error) {
-			return standing.OfBenchmark(m.Overview()), nil
-		},
+	return subject{Answer{Kind: "LatencyMatrix", Namespace: m.Namespace, Name: m.Name}, m, "latencymatrices"}
+}
+
+// standing returns the standing of an object that was read. It may read others: those of a gate for at most maxReading answers at the
+// same time.
+func (h *Handler) standing(ctx context.Context, o client.Object, into *Answer) (standing.Standing, error) {
+	if g, ok := o.(*v1alpha1.LatencyGate); ok {
+		into.Nodes = &g.Status.Nodes
+		select {
+		case h.reading <- struct{}{}:
+			defer func() { <-h.reading }()
+		case <-ctx.Done():
+			return standing.Standing{}, ctx.Err()
+		}
 	}
+	return standing.Of(ctx, h.api, o)
 }
 
 // serve returns the handler of one of the paths.
@@ -278,7 +259,7 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 	answer := s.about
 	var st standing.Standing
 	if err == nil {
-		st, err = s.standing(ctx, &answer)
+		st, err = h.standing(ctx, s.object, &answer)
 	}
 	switch {
 	case apierrors.IsNotFound(err):

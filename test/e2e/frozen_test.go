@@ -22,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 const (
@@ -326,7 +327,7 @@ func storedCell(ctx context.Context, b *v1alpha1.LatencyBenchmark) result.Cell {
 // percentile returns a percentile of the round trips in a histogram.
 func percentile(h result.Histogram, lost int64, name string) time.Duration {
 	GinkgoHelper()
-	d, err := result.Merge(h)
+	d, err := resulttest.Merge(h)
 	Expect(err).NotTo(HaveOccurred())
 	p, ok := stats.Named(name)
 	Expect(ok).To(BeTrue(), name)

@@ -107,7 +107,7 @@ func TestCache(t *testing.T) {
 		seen := meta.LenList(list)
 		if kind.live != nil {
 			read := 0
-			if err := controllers.Each(ctx, live, kind.list, func(runtime.Object) error { read++; return nil }, kind.live...); err != nil {
+			if err := observe.Each(ctx, live, kind.list, func(runtime.Object) error { read++; return nil }, kind.live...); err != nil {
 				t.Fatal(err)
 			}
 			seen = min(seen, read)

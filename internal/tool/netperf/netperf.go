@@ -83,14 +83,11 @@ func valuesOf(c tool.Cell) []value {
 
 type driver struct{}
 
-// New returns the driver of netperf.
 func New() tool.Driver { return driver{} }
 
-// Name returns the name of the tool.
 func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolNetperf }
 
-// Validate returns the reason why the tool cannot measure a cell, or nil. The tool replaces a size of 0 with a size of
-// its own choice.
+// Validate refuses a size of 0, which the tool replaces with a size of its own choice.
 func (driver) Validate(c tool.Cell) error {
 	most := int32(maxSize)
 	switch c.Protocol {

@@ -86,7 +86,7 @@ func (r *report) text(name string) string {
 	return v
 }
 
-// float returns a value that is at least 0.
+// float, like integer, returns a value that is at least 0.
 func (r *report) float(name string) float64 {
 	text := r.text(name)
 	v, err := strconv.ParseFloat(text, 64)
@@ -97,7 +97,6 @@ func (r *report) float(name string) float64 {
 	return v
 }
 
-// integer returns a value that is at least 0.
 func (r *report) integer(name string) int64 {
 	text := r.text(name)
 	v, err := strconv.ParseInt(text, 10, 64)
@@ -321,7 +320,6 @@ func (r *report) bandwidth(c tool.Cell, clocks tool.Clocks) (*tool.Bandwidth, in
 	return b, b.Sent - b.Received, nil
 }
 
-// figures returns the values as printed.
 func (r *report) figures(c tool.Cell) []tool.Figure {
 	var out []tool.Figure
 	for _, v := range valuesOf(c) {

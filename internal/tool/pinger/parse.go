@@ -174,7 +174,6 @@ func (h histogram) sums() *tool.Sums {
 	return &tool.Sums{SumNs: h.SumNs, SumOfSquaresNs2: h.SumSquaresNs2}
 }
 
-// stored returns the attribution in the form that is stored.
 func (a attribution) stored() *tool.Attribution {
 	out := &tool.Attribution{
 		Beyond: a.Beyond, Examined: a.Examined, Client: a.Client, Server: a.Server, Both: a.Both, Neither: a.Neither,
@@ -199,7 +198,6 @@ func (m cell) course() []tool.Interval {
 	return all
 }
 
-// read decodes exactly one document.
 func read(stdout []byte) (document, error) {
 	var d document
 	decoder := json.NewDecoder(bytes.NewReader(stdout))

@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // captured maps the captured results to their cells.
@@ -83,7 +84,7 @@ func wantHistogram(t *testing.T, r *result.Recorder, sums *tool.Sums, want plain
 		t.Errorf("sum of squares %s, want %s", got, want.Squares)
 	}
 	// Merge decodes the histogram and checks it against the sums.
-	d, err := result.Merge(h)
+	d, err := resulttest.Merge(h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,7 +464,7 @@ func FuzzParse(f *testing.F) {
 			if h.Count != want.Count || h.OverRange != want.OverRange || recorded != want.Count+want.OverRange || h.MinNs != want.MinNs || h.MaxNs != want.MaxNs {
 				t.Errorf("recorded %+v of %+v", h, want)
 			}
-			if _, err := result.Merge(h); err != nil {
+			if _, err := resulttest.Merge(h); err != nil {
 				t.Errorf("what was accepted cannot be read again: %v", err)
 			}
 		}

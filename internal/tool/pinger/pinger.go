@@ -53,13 +53,10 @@ const (
 
 type driver struct{}
 
-// New returns the driver of the pinger.
 func New() tool.Driver { return driver{} }
 
-// Name returns the name of the tool.
 func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolPinger }
 
-// Validate returns the reason why the tool refuses a cell, or nil.
 func (driver) Validate(c tool.Cell) error {
 	if c.Stream {
 		return errors.New("pinger measures no bandwidth; use netperf or sockperf for streams")

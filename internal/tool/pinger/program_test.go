@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	build "github.com/tailgate-dev/tailgate/bench-image/pinger"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	build "github.com/tailgate-dev/tailgate/test/pinger"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // TestProgram runs the driver's commands with the current program: each end reads what the other writes.
@@ -78,7 +79,7 @@ func TestProgram(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := result.Merge(h)
+			d, err := resulttest.Merge(h)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,10 +21,9 @@ const hops = "64"
 // Driver is the common part of the two drivers.
 type Driver struct{ Tool v1alpha1.Tool }
 
-// Name returns the name of the tool, which is also its program's.
+// Name is also that of the program.
 func (d Driver) Name() v1alpha1.Tool { return d.Tool }
 
-// RawFiles marks a tool that writes its samples to a file.
 func (Driver) RawFiles() {}
 
 // Server listens for the control connection of one client, and gets everything else from it.

@@ -58,11 +58,9 @@ const (
 
 type driver struct{ sfnt.Driver }
 
-// New returns the driver of sfnt-pingpong.
 func New() tool.Driver { return driver{sfnt.Driver{Tool: v1alpha1.ToolSfntPingpong}} }
 
-// Validate returns the reason why the tool cannot measure a cell, or nil. It also refuses sizes that the tool accepts
-// but measures wrongly.
+// Validate also refuses sizes that the tool accepts but measures wrongly.
 func (d driver) Validate(c tool.Cell) error {
 	if c.Stream {
 		return errors.New("sfnt-pingpong measures round trips, not bandwidth")

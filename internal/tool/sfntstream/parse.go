@@ -114,8 +114,7 @@ func figures(t sfnt.Table, r row) []tool.Figure {
 	return append(out, t.Figures()...)
 }
 
-// warnings returns the warnings that follow from the row. late is the number of messages due in the measuring time that
-// were not sent.
+// warnings returns the warnings that follow from the row and from unsent messages.
 func warnings(r row, every, late int64) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf("sfnt-stream: "+format, args...)) }

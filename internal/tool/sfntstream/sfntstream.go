@@ -74,10 +74,8 @@ const (
 
 type driver struct{ sfnt.Driver }
 
-// New returns the driver of sfnt-stream.
 func New() tool.Driver { return driver{sfnt.Driver{Tool: v1alpha1.ToolSfntStream}} }
 
-// Validate returns the reason why the tool cannot measure a cell, or nil.
 func (d driver) Validate(c tool.Cell) error {
 	switch {
 	case c.Protocol == v1alpha1.ProtocolTCP:
@@ -149,7 +147,6 @@ func scheduleOf(c tool.Cell) schedule {
 	return s
 }
 
-// duration returns how long the tool sends.
 func (s schedule) duration() time.Duration { return time.Duration(s.ms) * time.Millisecond }
 
 // Deadline allows for 10 s of retries to connect, for the idle pings on a path of a few milliseconds, for the tool's

@@ -79,13 +79,10 @@ var protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP, 
 
 type driver struct{}
 
-// New returns the driver of sockperf.
 func New() tool.Driver { return driver{} }
 
-// Name returns the name of the tool.
 func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolSockperf }
 
-// Validate returns the reason why the tool cannot measure a cell, or nil.
 func (driver) Validate(c tool.Cell) error {
 	switch {
 	case !slices.Contains(protocols, c.Protocol):
@@ -113,13 +110,12 @@ func (driver) Validate(c tool.Cell) error {
 	return nil
 }
 
-// IPv4Only marks a tool without IPv6: sockperf 3.7 has no option for it.
+// IPv4Only: sockperf 3.7 has no option for IPv6.
 func (driver) IPv4Only() {}
 
 // NotAtRate returns the architectures on which sockperf 3.7 sends without pause instead of at a rate, until it fails.
 func (driver) NotAtRate() []string { return []string{"arm64", "arm", "ppc64le"} }
 
-// RawFiles marks a tool that writes files: the log of all round trips.
 func (driver) RawFiles() {}
 
 // Server serves one protocol until it is killed or interrupted. Without --uc-reuseaddr it could not listen again for a
@@ -252,7 +248,6 @@ func (driver) Memory(c tool.Cell) int64 {
 	return itself + messages(c)*(reserved*(seconds+1)+answered*seconds)
 }
 
-// MostSamples is the number of messages due in the measuring time, for a cell that sends at a rate.
 func (driver) MostSamples(c tool.Cell) (int64, bool) {
 	switch {
 	case c.Stream:

@@ -32,9 +32,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tailgate-dev/tailgate/bench-image/pinger"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 func main() {

@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/test/field"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // duration returns an argument that is a duration, or 0 without it.
@@ -84,7 +85,7 @@ func Parse(t *testing.T, c field.Case, d tool.Driver, out tool.Output) map[strin
 		t.Fatal(err)
 	}
 	h.Unrecorded = m.Unrecorded
-	samples, err := result.Merge(h)
+	samples, err := resulttest.Merge(h)
 	if err != nil {
 		t.Fatal(err)
 	}

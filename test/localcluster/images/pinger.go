@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tailgate-dev/tailgate/bench-image/pinger"
+	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 // pingerProgram compiles the pinger with the compiler and the C library of the image's suite, whatever this machine has. The pinger

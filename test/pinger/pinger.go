@@ -1,4 +1,4 @@
-// Package pinger compiles Tailgate's own measuring tool, whose C sources are in the folder src. src/main.c describes
+// Package pinger compiles Tailgate's own measuring tool, whose C sources are in bench-image/pinger/src. src/main.c describes
 // the tool, and tailgate-pinger --help its arguments.
 package pinger
 
