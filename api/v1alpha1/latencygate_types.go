@@ -107,8 +107,23 @@ type Enforcement struct {
 // GateLabel has the settings of the node label. It has none yet: write label: {}.
 type GateLabel struct{}
 
-// GateHoldPod has the settings of the hold pods. It has none yet: write holdPod: {}.
-type GateHoldPod struct{}
+// GateHoldPod has the settings of the hold pods. Without settings, write holdPod: {}.
+type GateHoldPod struct {
+	// budget keeps a PodDisruptionBudget over the gate's hold pods: tools that drain nodes by eviction wait while too many of them are
+	// not ready. A hold pod that is not ready can be evicted at any time. If unset, there is no budget.
+	// +optional
+	Budget *GateBudget `json:"budget,omitempty"`
+}
+
+// GateBudget has the settings of the PodDisruptionBudget over the hold pods of a gate.
+type GateBudget struct {
+	// maxUnavailable is how many of the gate's nodes may be drained or not verified at the same time; default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5000
+	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
+}
 
 // LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and how nodes are held
 // back.

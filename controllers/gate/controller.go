@@ -68,6 +68,8 @@ type Gates struct {
 
 	suppliers suppliers
 	shortages shortages
+	// unbudgeted has the UIDs of the gates that have no PodDisruptionBudget, and ask for none.
+	unbudgeted sync.Map
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
@@ -118,12 +120,13 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	chosen := r.place(ctx, all)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
-	all.refused = cmp.Or(refusal(memberErr, startErr), r.Refusals.first(all.lineup.verifications))
+	budgetErr := r.budget(ctx, all)
+	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Refusals.first(all.lineup.verifications))
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
 		return controllers.Written(0, err)
 	}
-	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), errors.Join(memberErr, startErr))
+	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), errors.Join(memberErr, startErr, budgetErr))
 }
 
 // survey is the observed state of a gate.

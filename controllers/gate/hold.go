@@ -53,9 +53,10 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
 				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(gate, v),
-				// No CPU: on a node that allocates whole CPUs, the smallest request would take a whole CPU from other pods.
+				// No CPU, whatever a LimitRange has as its default: on a node that allocates whole CPUs, the smallest request would take a
+				// whole CPU from other pods.
 				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
+					Requests: corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: resource.MustParse("16Mi")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
 				},
 			}},

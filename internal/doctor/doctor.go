@@ -259,7 +259,7 @@ var (
 		manager, definitions, gateTaints, multus, networks, onloadAnywhere, mtus, connections, oneMachine, alike, leftOut,
 	}
 	nodeChecks = []func(Observed, Node) []Line{
-		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, governor, idleStates, clock, mitigations,
+		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, disturbed, governor, idleStates, clock, mitigations,
 		kernel, hypervisor, hugepages, nics, devices, attached, interfaces, onload,
 	}
 )

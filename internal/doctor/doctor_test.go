@@ -240,6 +240,16 @@ func TestChecks(t *testing.T) {
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
 
+		{"huge pages for all", changes{factOnA("mm.thp", "[always] madvise never")}, false, "thp", "", Warning, "[always]"},
+		{"huge pages on request", changes{factOnA("mm.thp", "always [madvise] never")}, false, "thp", "", Good, "[madvise]"},
+		{"a watchdog", changes{factOnA("kernel.nmi_watchdog", "1")}, false, "watchdog", "", Warning, "1"},
+		{"no watchdog", changes{factOnA("kernel.nmi_watchdog", "0")}, false, "watchdog", "", Good, "0"},
+		{"interrupts on an isolated CPU", changes{factOnA("irq.on-cpu", "3"), factOnA("cpu.isolated", "yes")}, false, "interrupts", "", Warning, "3"},
+		{"interrupts on another CPU", changes{factOnA("irq.on-cpu", "3"), factOnA("cpu.isolated", "no"), factOnA("cpu.nohz-full", "no")}, false, "interrupts", "", Good, "3"},
+		{"a quota for exclusive CPUs", changes{factOnA("cgroup.cpu-max", "200000 100000")}, false, "cpu-quota", "", Warning, "200000"},
+		{"no quota", changes{factOnA("cgroup.cpu-max", "max 100000")}, false, "cpu-quota", "", Good, "max"},
+		{"a PerformanceProfile", changes{factOnA("kernel.arg.isolcpus", "managed_irq,2-7"), factOnA("cpu.isolated", "no")}, false, "isolation", "", Warning, "isolated no"},
+
 		{"no pair of nodes", nil, true, "connection", podNetwork, "", ""},
 		{"nodes that reach each other", changes{connection(sfVF.Name, nil, &result.Reach{})}, true, "connection", sfVF.Name, Good, "1 pairs"},
 		{"two subnets", changes{connection(sfVF.Name, nil, &result.Reach{Route: "would leave by eth0"})}, true, "connection", sfVF.Name, Error, "no way: b to a: would leave by eth0"},
@@ -344,7 +354,7 @@ func TestChecks(t *testing.T) {
 		{"all CPUs taken", changes{podOnA(corev1.ResourceCPU, "5500m", "")}, false, "free-cpus", "", Error, "0 of 6"},
 		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Warning, "1 of 6"},
 		{"a scheduler that finds no node", changes{troubleOnA(KindCPU, v1alpha1.OutcomeUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Error, "6 of 6"},
-		{"CPUs by NUMA node", nil, false, "free-cpus", "", Good, "3 of 4 on NUMA node 0, 4 of 4 on NUMA node 1, of which the kubelet reserves 2"},
+		{"CPUs by NUMA node", nil, false, "free-cpus", "", Good, "3 of 4 on NUMA node 0, 4 of 4 on NUMA node 1; the kubelet reserves 2"},
 		{"free CPUs of each NUMA node, reported", changes{onA(func(n *Node) {
 			n.Topology = &foreign.NodeResourceTopology{Zones: []foreign.Zone{{Name: "node-1", Type: foreign.ZoneTypeNode, Resources: []foreign.ZoneResource{{Name: "cpu", Available: resource.MustParse("5")}}}}}
 		})}, false, "free-cpus", "", Good, "NUMA node 1: 5"},

@@ -59,8 +59,48 @@ func isolation(_ Observed, n Node) []Line {
 	if isolated == "yes" {
 		remedy = "boot with nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"
 	}
+	if list := i.Fact("kernel.arg.isolcpus"); strings.HasPrefix(list, "managed_irq") && !strings.Contains(list, "domain") {
+		remedy = "on OpenShift, whose Node Tuning Operator owns the boot arguments: set cpu.balanceIsolated: false in the PerformanceProfile, or give benchmarks " +
+			"its RuntimeClass and the annotation cpu-load-balancing.crio.io: disable (spec.pods)"
+	}
 	return advice{"the kernel's own threads and timer ticks interrupt the tool: some µs each, 100 to 1000 times a second; p99.9 and beyond", remedy}.
 		warn(check, "", "%s", found)
+}
+
+// disturbances are facts that disturb a measurement, with the check that reports each.
+var disturbances = []struct {
+	check, fact string
+	disturbs    func(i *result.Inspection, value string) bool
+	advice
+}{
+	{"thp", "mm.thp", func(_ *result.Inspection, value string) bool { return strings.Contains(value, "[always]") }, advice{
+		"the kernel merges pages of every process: page faults and khugepaged stop the tool for up to some ms", "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`"}},
+	{"watchdog", "kernel.nmi_watchdog", func(_ *result.Inspection, value string) bool { return value == "1" }, advice{
+		"a non-maskable interrupt on each CPU about every 10 s, and one performance counter less", "sysctl kernel.nmi_watchdog=0, or boot with nmi_watchdog=0"}},
+	{"interrupts", "irq.on-cpu", func(i *result.Inspection, _ string) bool {
+		return i.Fact("cpu.isolated") == "yes" || i.Fact("cpu.nohz-full") == "yes"
+	}, advice{
+		"devices interrupt the isolated CPU: some µs each", "boot with irqaffinity=LIST of the reserved CPUs, let irqbalance ban the isolated ones, or on OpenShift annotate pods with irq-load-balancing.crio.io: disable"}},
+	{"cpu-quota", "cgroup.cpu-max", func(_ *result.Inspection, value string) bool { return !strings.HasPrefix(value, "max") }, advice{
+		"the quota stops a busy process until the next period of 100 ms; kubelets before 1.33 also limit exclusive CPUs",
+		"update the kubelet, set cpuCFSQuota: false in its configuration, or with CRI-O annotate pods with cpu-quota.crio.io: disable"}},
+}
+
+// disturbed checks settings that disturb a measurement on a CPU that is otherwise set up well.
+func disturbed(_ Observed, n Node) []Line {
+	var lines []Line
+	i := n.seen()
+	for _, d := range disturbances {
+		value := i.Fact(d.fact)
+		switch {
+		case value == "":
+		case d.disturbs(i, value):
+			lines = append(lines, d.warn(d.check, "", "%s is %s", d.fact, value)...)
+		default:
+			lines = append(lines, good(d.check, "", "%s is %s", d.fact, value)...)
+		}
+	}
+	return lines
 }
 
 // orZero returns an inspection, or an empty one for nil.

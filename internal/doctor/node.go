@@ -160,8 +160,8 @@ func (n Node) FreeCPUs() int64 {
 }
 
 // perNUMANode returns the free CPUs of each NUMA node: from the agents of topology-aware scheduling, or else from the CPUs of
-// a pod without exclusive CPUs, which are all CPUs that no pod has exclusively, including those that the kubelet reserves. It
-// is empty if neither is known.
+// a pod without exclusive CPUs, which are all CPUs that no pod has exclusively, including those that the kubelet reserves unless
+// it has the option strict-cpu-reservation. It is empty if neither is known.
 func perNUMANode(n Node) string {
 	var parts []string
 	if n.Topology != nil {
@@ -192,7 +192,7 @@ func perNUMANode(n Node) string {
 		parts = append(parts, fmt.Sprintf("%d of %d on NUMA node %s", cpus.Intersection(shared).Size(), cpus.Size(), node))
 	}
 	reserved := n.Node.Status.Capacity.Cpu().MilliValue() - n.Node.Status.Allocatable.Cpu().MilliValue()
-	return fmt.Sprintf("; shared CPU pool at the time of the check: %s, of which the kubelet reserves %s",
+	return fmt.Sprintf("; shared CPU pool at the time of the check: %s; the kubelet reserves %s, which are in this pool without strict-cpu-reservation",
 		strings.Join(parts, ", "), millis(reserved))
 }
 

@@ -62,6 +62,8 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 			memory = inspectMemory
 		}
 		asked = resources(b, i.CPUs, memory, i.Devices)
+	} else {
+		asked.Requests[corev1.ResourceCPU] = resource.Quantity{} // no CPU, whatever a LimitRange has as its default
 	}
 	if i.Answers {
 		verb = "answer"

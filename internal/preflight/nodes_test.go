@@ -35,6 +35,9 @@ func asking(nodes ...corev1.Node) Observed {
 	}
 }
 
+// wantsVFs lets sriov-network-operator make the VFs that asking requests.
+var wantsVFs = foreign.SriovSpec{Interfaces: []foreign.SriovWanted{{VFGroups: []foreign.SriovVFGroup{{ResourceName: "sf_vf"}}}}}
+
 // good returns a node that has what asking requests, unless it is changed.
 func good(name string, change ...func(*corev1.Node)) corev1.Node {
 	return node(name, append([]func(*corev1.Node){allocatable(vf, "2")}, change...)...)
@@ -244,19 +247,27 @@ func TestNodes(t *testing.T) {
 		},
 		"a node that it configures": {
 			nodes:       []corev1.Node{good("a")},
-			change:      []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{SyncStatus: "InProgress"}})},
+			change:      []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Spec: wantsVFs, Status: foreign.SriovStatus{SyncStatus: "InProgress"}})},
 			wantReason:  v1alpha1.ReasonNodeNotSynced,
 			wantMessage: []string{"node a: not synced by sriov-network-operator", `it reports "InProgress" for node a`},
 		},
+		"a node whose other NIC it configures": {
+			nodes: []corev1.Node{good("a"), good("b")},
+			change: []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{
+				Spec:   foreign.SriovSpec{Interfaces: []foreign.SriovWanted{{VFGroups: []foreign.SriovVFGroup{{ResourceName: "other"}}}}},
+				Status: foreign.SriovStatus{SyncStatus: "Failed"},
+			})},
+			want: "a b",
+		},
 		"a node that it has not looked at": {
 			nodes:       []corev1.Node{good("a")},
-			change:      []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{})},
+			change:      []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Spec: wantsVFs})},
 			wantReason:  v1alpha1.ReasonNodeNotSynced,
 			wantMessage: []string{`"nothing yet"`},
 		},
 		"a node that it failed to configure": {
 			nodes: []corev1.Node{good("a")},
-			change: []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Status: foreign.SriovStatus{
+			change: []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{Spec: wantsVFs, Status: foreign.SriovStatus{
 				SyncStatus: "Failed", LastSyncError: "write error:\n\tcannot " + strings.Repeat("é", 500),
 			}})},
 			wantReason:  v1alpha1.ReasonNodeNotSynced,
@@ -304,7 +315,7 @@ func TestNodes(t *testing.T) {
 			change:     []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "eno1", Vendor: "8086", TotalVFs: 64}))},
 			wantReason: v1alpha1.ReasonResourceNotAdvertised,
 			wantMessage: []string{
-				"lists no Solarflare NIC on node a", `supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"']`, `"1924 0c03 1c03"`,
+				"no SriovNetworkNodePolicy gives node a the resource amd.com/sf_vf", `supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"']`, `"1924 0c03 1c03"`,
 			},
 		},
 		"a VF on a node whose Solarflare NIC has none": {

@@ -33,11 +33,22 @@ func others(s foreign.SriovNetworkNodeState) string {
 	return fmt.Sprintf(" (which has states in the namespaces %s: delete those of operators that were uninstalled)", strings.Join(append(s.Others, s.Namespace), ", "))
 }
 
+// notSynced concerns only endpoints with a device that the operator configures: the policy of another NIC does not matter to them.
 func (c *choice) notSynced(n *corev1.Node) string {
-	if s, ok := c.o.NodeStates[n.Name]; ok && s.Status.SyncStatus != foreign.SriovSucceeded {
+	s, ok := c.o.NodeStates[n.Name]
+	ours := slices.ContainsFunc(c.asks, func(a ask) bool { return a.device && provides(s, string(a.name)) })
+	if ok && ours && s.Status.SyncStatus != foreign.SriovSucceeded {
 		return "not synced by sriov-network-operator"
 	}
 	return ""
+}
+
+// provides reports whether sriov-network-operator is to create the devices of a resource on a node.
+func provides(s foreign.SriovNetworkNodeState, name string) bool {
+	_, resource, _ := strings.Cut(name, "/")
+	return slices.ContainsFunc(s.Spec.Interfaces, func(i foreign.SriovWanted) bool {
+		return slices.ContainsFunc(i.VFGroups, func(g foreign.SriovVFGroup) bool { return g.ResourceName == resource })
+	})
 }
 
 // maxQuoted is the length of a foreign error that fits in a message, in bytes.
@@ -61,9 +72,7 @@ func (c *choice) deviceCure(a ask, n *corev1.Node) string {
 		a.path, a.name, n.Name, n.Name)
 	state, ok := c.o.NodeStates[n.Name]
 	_, resource, _ := strings.Cut(string(a.name), "/")
-	if !ok || !a.vf || slices.ContainsFunc(state.Spec.Interfaces, func(i foreign.SriovWanted) bool {
-		return slices.ContainsFunc(i.VFGroups, func(g foreign.SriovVFGroup) bool { return g.ResourceName == resource })
-	}) {
+	if !ok || !a.vf || provides(state, string(a.name)) {
 		return plugin
 	}
 
@@ -75,7 +84,7 @@ func (c *choice) deviceCure(a ask, n *corev1.Node) string {
 	}
 	switch {
 	case len(nics) == 0:
-		return fmt.Sprintf("sriov-network-operator lists no Solarflare NIC on node %s; if %s is of one, add it to the Helm values of that operator: "+
+		return fmt.Sprintf("no SriovNetworkNodePolicy gives node %s the resource %s: create one; a Solarflare NIC also has to be in the Helm values of sriov-network-operator: "+
 			`supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"'] for X2, "1924 0c03 1c03" for X4`, n.Name, a.name)
 	case slices.ContainsFunc(nics, func(i foreign.SriovInterface) bool { return i.NumVFs > 0 }):
 		return plugin
