@@ -96,6 +96,21 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 	}
 }
 
+// A manager of named namespaces watches ConfigMaps only there; it has no right to list others.
+func TestNamed(t *testing.T) {
+	for namespace, want := range map[string][2]bool{"perf": {true, true}, "other": {true, false}} {
+		if got := [2]bool{Named(nil).Has(namespace), Named{"perf", "gates"}.Has(namespace)}; got != want {
+			t.Errorf("%s: of all, and of named ones: %v, want %v", namespace, got, want)
+		}
+	}
+	for want, named := range map[int]Named{0: nil, 2: {"perf", "gates"}} {
+		options := CacheOptions(named).ByObject
+		if got := options[find[*corev1.ConfigMap](options)].Namespaces; len(got) != want {
+			t.Errorf("ConfigMaps of %v", got)
+		}
+	}
+}
+
 // find returns the key of a kind.
 func find[T client.Object, V any](options map[client.Object]V) client.Object {
 	for o := range options {

@@ -319,3 +319,20 @@ func TestInTheWay(t *testing.T) {
 		})
 	}
 }
+
+// A benchmark outside of the named namespaces is never read by itself, and one that is older holds up no other.
+func TestNamedNamespaces(t *testing.T) {
+	w := makeWorld()
+	elsewhere := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "x", CreationTimestamp: metav1.NewTime(ago(2 * time.Hour))}}
+	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark, elsewhere).Build()
+	for unseen, named := range map[string]controllers.Named{"elsewhere/x": nil, "": {w.benchmark.Namespace}} {
+		r := &Reconciler{Settings: Settings{Namespaces: named}}
+		if err := r.observeQueue(t.Context(), api, controllers.Whole, w); err != nil || w.unseen != unseen {
+			t.Errorf("of %v, %q comes first, want %q; %v", named, w.unseen, unseen, err)
+		}
+	}
+	r := &Reconciler{Settings: Settings{Namespaces: controllers.Named{w.benchmark.Namespace}}} // Without a client, it can read nothing.
+	if again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(elsewhere)}); err != nil || again != (ctrl.Result{}) {
+		t.Errorf("%v, %v", again, err)
+	}
+}

@@ -10,10 +10,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 func conditionText(c metav1.Condition) string {
@@ -165,5 +168,14 @@ func TestProgress(t *testing.T) {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A matrix outside of the named namespaces is not read.
+func TestNamedNamespaces(t *testing.T) {
+	r := &Reconciler{Namespaces: controllers.Named{"perf"}} // Without a client, it can read nothing.
+	again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "elsewhere", Name: "m"}})
+	if err != nil || again != (ctrl.Result{}) {
+		t.Errorf("%v, %v", again, err)
 	}
 }

@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podServer returns a client of an API server with pods of the given sizes, in bytes.
-func podServer(t *testing.T, sizes []int) client.Client {
+// podServer returns a client of an API server with pods of the given sizes, in bytes. A list has at most most objects.
+func podServer(t *testing.T, sizes []int, most int, of func(*rest.Config) *rest.Config) client.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
-		if err != nil {
-			t.Errorf("a list without a limit: %s", r.URL)
+		if err != nil || limit > most {
+			t.Errorf("a list without a limit, or with more than %d objects: %s", most, r.URL)
 		}
 		first, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 		last := min(first+limit, len(sizes))
@@ -45,7 +45,7 @@ func podServer(t *testing.T, sizes []int) client.Client {
 	t.Cleanup(server.Close)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	api, err := client.New(Bounded(&rest.Config{Host: server.URL}), client.Options{Scheme: clientgoscheme.Scheme, Mapper: mapper})
+	api, err := client.New(of(&rest.Config{Host: server.URL}), client.Options{Scheme: clientgoscheme.Scheme, Mapper: mapper})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestEachIsBoundedByBytes(t *testing.T) {
 	small := make([]int, 2*mostObjects+3)
 	mixed := append(append([]int{}, small...), few...)
 	for name, sizes := range map[string][]int{"none": nil, "small": small, "large": few, "large after small": mixed} {
-		api := podServer(t, sizes)
+		api := podServer(t, sizes, mostObjects, Bounded)
 		next := 0
 		err := Each(t.Context(), api, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
 			if got := o.(*corev1.Pod); got.Name != fmt.Sprint(next) || len(got.Annotations["x"]) != sizes[next] {
@@ -73,13 +73,19 @@ func TestEachIsBoundedByBytes(t *testing.T) {
 		}
 	}
 	// One object that alone is too large is an error, and so is what a visit returns.
-	api := podServer(t, []int{1, maxPage})
+	api := podServer(t, []int{1, maxPage}, mostObjects, Bounded)
 	pods := func() client.ObjectList { return &corev1.PodList{} }
 	if err := Each(t.Context(), api, pods, func(runtime.Object) error { return nil }); err == nil || !strings.Contains(err.Error(), errLargePage.Error()) {
 		t.Errorf("too large: %v", err)
 	}
 	if err := Each(t.Context(), api, pods, func(runtime.Object) error { return http.ErrAbortHandler }); err == nil {
 		t.Error("the error of a visit is lost")
+	}
+	// If nothing bounds the bytes of a page, it has few objects.
+	visited := 0
+	plain := podServer(t, small, fewObjects, func(c *rest.Config) *rest.Config { return c })
+	if err := Each(t.Context(), plain, pods, func(runtime.Object) error { visited++; return nil }); err != nil || visited != len(small) {
+		t.Errorf("%d visited, %v", visited, err)
 	}
 	// Other requests are not bounded: watches go on for hours.
 	if err := api.List(t.Context(), &corev1.PodList{}, client.Limit(2)); err != nil {

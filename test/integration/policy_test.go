@@ -21,8 +21,8 @@ import (
 // The policies of config/policy are installed for the whole suite, so that every spec of a gate or benchmark shows that they let the
 // manager do its work. The specs here have the user of the manager with all rights: what is refused is refused by the policies.
 var _ = Describe("The policies of config/policy", func() {
-	patch := func(ctx context.Context, o client.Object, kind types.PatchType, data string) error {
-		return as(managerUser).Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(kind, []byte(data)))
+	patch := func(ctx context.Context, o client.Object, kind types.PatchType, data string, options ...client.PatchOption) error {
+		return as(managerUser).Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(kind, []byte(data)), options...)
 	}
 	patchStatus := func(ctx context.Context, o client.Object, kind types.PatchType, data string) error {
 		return as(managerUser).Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(kind, []byte(data)))
@@ -37,7 +37,10 @@ var _ = Describe("The policies of config/policy", func() {
 		own := fmt.Sprintf(`{"key":%q,"effect":"NoSchedule"}`, v1alpha1.NodeTaintUnverified)
 		Expect(k8s.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":[`+foreignTaint+`]}}`)))).To(Succeed())
 		refused := MatchError(ContainSubstring("of a node, the manager writes only"))
-		Eventually(func() error { return patch(ctx, node, types.MergePatchType, `{"spec":{"unschedulable":true}}`) }).Should(refused)
+		cordon := func() error {
+			return patch(ctx, node, types.MergePatchType, `{"spec":{"unschedulable":true}}`, client.DryRunAll)
+		}
+		Eventually(cordon).Should(refused)
 		for _, data := range []string{
 			`{"spec":{"taints":null}}`, `{"spec":{"taints":[` + own + `]}}`, `{"spec":{"taints":[` + foreignTaint + `,{"key":"more","effect":"NoExecute"}]}}`,
 			`{"spec":{"providerID":"other"}}`, `{"metadata":{"labels":{"any":"label"}}}`, `{"metadata":{"labels":{"own":null}}}`,
@@ -202,11 +205,11 @@ var _ = Describe("The policies of config/policy", func() {
 		own.Impersonate = rest.ImpersonationConfig{UserName: namespace}
 		operator, err := client.New(own, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
-		write := func(data string) error {
-			return operator.Patch(ctx, v.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(data)))
+		write := func(data string, options ...client.PatchOption) error {
+			return operator.Patch(ctx, v.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(data)), options...)
 		}
 		refused := MatchError(ContainSubstring("role tailgate-gate-operate allows only annotations"))
-		Eventually(func() error { return write(`{"metadata":{"finalizers":null}}`) }).Should(refused)
+		Eventually(func() error { return write(`{"metadata":{"finalizers":null}}`, client.DryRunAll) }).Should(refused)
 		for _, data := range []string{
 			`{"metadata":{"ownerReferences":null}}`, `{"metadata":{"labels":{"any":"other"}}}`, `{"metadata":{"labels":null}}`,
 			`{"metadata":{"annotations":{"any":"other"}}}`, `{"metadata":{"annotations":{"any":null}}}`, `{"metadata":{"annotations":{"other":"note"}}}`,

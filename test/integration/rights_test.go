@@ -9,12 +9,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clientfeatures "k8s.io/client-go/features"
 	clientfeaturestesting "k8s.io/client-go/features/testing"
@@ -26,6 +28,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 // The managers of this suite have only the rights of config/rbac: if a right is missing, the specs that need it fail with Forbidden.
@@ -227,6 +230,17 @@ var _ = Describe("The manager's rights", func() {
 		w.Settings.Namespaces = controllers.Named{w.Namespace}
 		w.Config = rest.CopyConfig(config)
 		w.Config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		By("being the manager for the policy of the names of Secrets")
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tailgate-secrets"}}
+		exempt := func(ctx context.Context, users string) {
+			Edit(ctx, policy, func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
+				p.Spec.MatchConditions[0].Expression = "!(request.userInfo.username in [" + users + "])"
+			})
+		}
+		exempt(ctx, `"`+managerUser+`", "`+user+`"`)
+		DeferCleanup(func(ctx SpecContext) { exempt(ctx, `"`+managerUser+`"`) })
+		secret := pods.Secret(&v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, UID: uuid.NewUUID()}}, "key")
+		Eventually(func() error { return as(user).Create(ctx, secret.DeepCopy(), client.DryRunAll) }).Should(Succeed())
 		By("a benchmark outside, which is older")
 		elsewhere := MakeBenchmark(newNamespace(ctx), "elsewhere").On(w.A, w.B).Obj()
 		Expect(k8s.Create(ctx, elsewhere)).To(Succeed())
