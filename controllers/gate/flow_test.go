@@ -629,16 +629,16 @@ func TestNext(t *testing.T) {
 func TestSetback(t *testing.T) {
 	var last *v1alpha1.Setback
 	for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 10 * time.Minute, 10 * time.Minute} {
-		last = setback(last, v1alpha1.ReasonHoldPodEnded, "why", noon)
-		if got := resting(last, noon); got != want || int(last.Count) != i+1 {
+		last = ofNode.setback(last, v1alpha1.ReasonHoldPodEnded, "why", noon)
+		if got := ofNode.left(last, noon); got != want || int(last.Count) != i+1 {
 			t.Errorf("rest %d is %s, want %s", i+1, got, want)
 		}
 	}
 	last.Count = 1 << 30
-	if got := resting(setback(last, "x", "y", noon), noon); got != longestRest {
+	if got := ofNode.left(ofNode.setback(last, "x", "y", noon), noon); got != ofNode.longest {
 		t.Errorf("rests %s", got)
 	}
-	if resting(last, noon.Add(10*time.Minute)) != 0 || resting(nil, noon) != 0 || resting(last, noon.Add(-24*time.Hour)) != 0 {
+	if ofNode.left(last, noon.Add(10*time.Minute)) != 0 || ofNode.left(nil, noon) != 0 || ofNode.left(last, noon.Add(-24*time.Hour)) != 0 {
 		t.Error("it rests when its time is over, without a setback, or when the clock was set back")
 	}
 }
