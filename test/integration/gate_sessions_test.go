@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,6 +109,13 @@ func (f *simulatedFleet) sessionOf(_ context.Context, b *v1alpha1.LatencyBenchma
 	return f.measured[b.UID], f.boots[b.UID], nil
 }
 
+// counts returns the number of rounds, and of measurements, so far.
+func (f *simulatedFleet) counts() (rounds, measurements int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rounds, len(f.measured)
+}
+
 // jsonSize returns the size of an object without what the API server adds for field managers.
 func jsonSize(o client.Object) int {
 	o.SetManagedFields(nil)
@@ -184,11 +192,11 @@ var _ = Describe("A gate of a fleet with sessions", func() {
 		var last map[int]v1alpha1.LatencyVerification
 		began = time.Now()
 		for u := 1; u <= upgrades; u++ {
-			fleet.mu.Lock()
-			before, benchmarks := fleet.rounds, len(fleet.measured)
-			fleet.mu.Unlock()
+			before, benchmarks := fleet.counts()
 			last = map[int]v1alpha1.LatencyVerification{}
-			for batch := range slices.Chunk(all, size/5) {
+			for k := range 5 {
+				// Neighbors, which are the usual peers, are not upgraded at once.
+				batch := slices.DeleteFunc(slices.Clone(all), func(i int) bool { return i%5 != k })
 				inParallel(len(batch), func(i int) { w.Upgrade(ctx, name(batch[i]), kernel(u)) })
 				for i, v := range concluded(batch, func(i int) string { return boot(i, u) }) {
 					last[i] = v
@@ -199,6 +207,9 @@ var _ = Describe("A gate of a fleet with sessions", func() {
 				counts[string(v.Status.State)]++
 				if v.Status.Verified().Reason == v1alpha1.ReasonProvisional {
 					counts["of these Provisional"]++
+					if strings.Contains(v.Status.Verified().Message, "another pair of nodes") {
+						counts["of these with another peer"]++
+					}
 				}
 				if v.Status.State == v1alpha1.VerificationFailed && !slow[boot(i, u)] {
 					wrong++
@@ -207,12 +218,13 @@ var _ = Describe("A gate of a fleet with sessions", func() {
 					missed++
 				}
 			}
+			rounds, measurements := fleet.counts()
 			AddReportEntry(fmt.Sprintf("upgrade %d: %v, wrong Fails %d, slower nodes Verified %d, %.1f rounds and %.2f measurements a node", u, counts, wrong, missed,
-				float64(fleet.rounds-before)/float64(size), float64(len(fleet.measured)-benchmarks)/float64(size)))
+				float64(rounds-before)/float64(size), float64(measurements-benchmarks)/float64(size)))
 			Expect(missed).To(BeZero(), "a slower node passed")
 			Expect(wrong).To(BeNumerically("<=", max(1, size/100)), "an unchanged node failed")
 			if u > 2 {
-				Expect(counts["Verified"]).To(BeNumerically(">=", size*8/10))
+				Expect(counts["Verified"]).To(BeNumerically(">=", size*6/10))
 			}
 		}
 		largest := 0
