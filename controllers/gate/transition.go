@@ -259,7 +259,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		w.extend(&status)
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
-	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.confirmed || status.FailConfirmed && s.event != eventFailed)
+	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.event != eventFailed && status.FailConfirmed || s.event == eventFailed && w.verification.Status.SuspectPeer != "")
 	if s.event.begins() {
 		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && older(w.node, w.gate)
 		if status.NodeUID != string(w.node.UID) {

@@ -229,7 +229,7 @@ func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha
 	return nil
 }
 
-// observePeers determines whether the current peer is verified, and whether there is another peer.
+// observePeers determines whether there is another peer, and what the gate knows of its other nodes.
 func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	nodes, verifications := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{nodes, verifications} {
@@ -246,7 +246,6 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name && v.Status.Retained == nil
 	}
 	current := w.verification.Status.Benchmark.Peer
-	w.peerVerified = standing[current] == v1alpha1.VerificationVerified
 	isPeer := peerMatcher(w.gate)
 	w.otherPeer = slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
 		return n.Name != current && n.Name != w.node.Name && isPeer(&n, own[n.Name]) && standing[n.Name] != v1alpha1.VerificationFailed
