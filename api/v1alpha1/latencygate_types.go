@@ -159,7 +159,7 @@ type LatencyGateSpec struct {
 
 	// template is the template of the benchmark that verifies a node. spec.placement.client must not select nodes: the client is
 	// the node. spec.placement.server selects its peers; {} selects the nodes of the gate. spec.criteria has the rules for the
-	// results. For maxIncrease and maxDecrease, the baseline is accepted: {}, the accepted result of the same node. For a node
+	// results. For maxIncrease and maxDecrease, the baseline is accepted: {}, the accepted boots of the same node. For a node
 	// without an accepted result, only the other rules apply. A change of the template does not make a node unverified.
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
@@ -230,8 +230,7 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number from 1 to 100, or a percentage from 1% to 100%, such as 10%"
 	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`
 
-	// historyLimit is the number of benchmarks of each node that are kept, 1 to 10; default 3. The accepted benchmark and the first
-	// of its epoch are kept in addition.
+	// historyLimit is the number of benchmarks of each node that are kept, 1 to 10; default 3. The accepted benchmark is kept in addition.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1

@@ -432,8 +432,8 @@ type LatencyVerificationStatus struct {
 	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
 	// reference are the node's accepted sessions, one for each boot, oldest first, at most 5 with each of at most 2 peers. A result is
-	// compared with the sessions of its peer. It begins again when a result is accepted manually, and is never changed by later
-	// results, so that small regressions cannot accumulate unnoticed.
+	// compared with the sessions of its peer. It begins again when a result is accepted manually. After five boots with a peer it stays
+	// as it is, so that small regressions do not add up; with a third peer, the sessions with the one used longest ago are forgotten.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

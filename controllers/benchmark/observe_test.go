@@ -327,7 +327,7 @@ func TestNamedNamespaces(t *testing.T) {
 	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark, elsewhere).Build()
 	for unseen, named := range map[string]controllers.Named{"elsewhere/x": nil, "": {w.benchmark.Namespace}} {
 		r := &Reconciler{Settings: Settings{Namespaces: named}}
-		if err := r.observeQueue(t.Context(), api, controllers.Whole, w); err != nil || w.unseen != unseen {
+		if err := r.observeQueue(t.Context(), api, observe.Whole, w); err != nil || w.unseen != unseen {
 			t.Errorf("of %v, %q comes first, want %q; %v", named, w.unseen, unseen, err)
 		}
 	}

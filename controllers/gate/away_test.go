@@ -111,7 +111,7 @@ func TestMarksOfANewNodeAreTriedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	retryMarks(v, publicationOf(w.gate, old), publicationOf(w.gate, v), w.now)
-	if last := setbackOf(v, v1alpha1.MarkTaint); last != nil && markResting(last, noon) > 0 {
-		t.Error("the taint of the new Node is not tried for", markResting(last, noon))
+	if last := setbackOf(v, v1alpha1.MarkTaint); last != nil && ofMark.left(last, noon) > 0 {
+		t.Error("the taint of the new Node is not tried for", ofMark.left(last, noon))
 	}
 }

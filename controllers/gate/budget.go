@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 )
 
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;create;update;delete
@@ -46,7 +47,7 @@ func (r *Gates) budget(ctx context.Context, s *survey) error {
 		return nil
 	}
 	want := budgetOf(s.gate, len(s.lineup.verifications))
-	found, err := controllers.Get[policyv1.PodDisruptionBudget](ctx, r.Live, want.Namespace, want.Name)
+	found, err := observe.Get[policyv1.PodDisruptionBudget](ctx, r.Live, want.Namespace, want.Name)
 	switch ours := found != nil && metav1.IsControlledBy(found, s.gate); {
 	case err != nil:
 	case !asked && ours:

@@ -40,8 +40,6 @@ type world struct {
 	bootID   string
 	// others are the sessions of the gate's other nodes, if they were read.
 	others []sessions.Node
-	// peerVerified is true if the benchmark's peer is verified now.
-	peerVerified bool
 	// otherPeer is true if the node could be measured with another peer.
 	otherPeer bool
 	// named is the benchmark that annotation AnnotationAccept names; nil if there is none.
@@ -62,8 +60,6 @@ type step struct {
 	outcome v1alpha1.VerdictOutcome
 	// suspect is the peer with which the node failed, for eventOtherPeer.
 	suspect string
-	// confirmed is true if it is this node that failed, for eventFailed.
-	confirmed bool
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }
@@ -298,25 +294,23 @@ func unfinished(w *world) step {
 		message = fmt.Sprintf("%s: %s", c.Reason, c.Message)
 	}
 	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
-	active := b.Status.Active
-	switch {
+	limit, since := patience, progress(w)
+	switch active := b.Status.Active; {
 	case active != nil && active.Outcome == nil:
-		return waits(w, progress(w), runPatience(b.Spec), v1alpha1.ReasonNoProgress, message)
+		limit = runPatience(b.Spec)
 	case active != nil:
-		return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
 	case accepted != nil && accepted.Status == metav1.ConditionFalse:
-		limit, since := patience, accepted.LastTransitionTime.Time
-		if since.After(w.now) {
-			since = progress(w)
+		if refused := accepted.LastTransitionTime.Time; !refused.After(w.now) {
+			since = refused
 		}
 		if accepted.Reason == v1alpha1.ReasonDevicePluginUnavailable { // for which the benchmark itself waits as long
 			limit = plan.PluginPatience
 		}
 		return waits(w, since, limit, v1alpha1.ReasonNotAccepted, accepted.Reason+": "+accepted.Message)
 	case accepted != nil:
-		return waits(w, progress(w), queuePatience, v1alpha1.ReasonNoProgress, message)
+		limit = queuePatience
 	}
-	return waits(w, progress(w), patience, v1alpha1.ReasonNoProgress, message)
+	return waits(w, since, limit, v1alpha1.ReasonNoProgress, message)
 }
 
 // progress returns when a part of the node's benchmark last started or ended.
@@ -408,8 +402,8 @@ func accepted(w *world, message string) step {
 func failed(w *world, reason, message string) step {
 	current, suspect := w.verification.Status.Benchmark, w.verification.Status.SuspectPeer
 	doubt := ""
-	if !current.PeerVerified || !w.peerVerified {
-		doubt = ", which is not verified itself"
+	if !current.PeerVerified {
+		doubt = ", which was not verified itself"
 	} else if r := w.reference(); len(r.Sessions) > 0 && !r.SamePeer {
 		doubt = ", with which the node has no reference"
 	}
@@ -424,7 +418,7 @@ func failed(w *world, reason, message string) step {
 	default:
 		message = fmt.Sprintf("with peer %s%s, and there is no other to show which of them is slow: %s", current.Peer, doubt, message)
 	}
-	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message, confirmed: suspect != ""}
+	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
 }
 
 // inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its

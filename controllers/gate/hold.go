@@ -155,19 +155,19 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		}
 		return 0, nil
 	}
-	again := resting(v.Status.HoldPodSetback, w.now)
+	again := ofNode.left(v.Status.HoldPodSetback, w.now)
 	// A refusal is retried after at most a minute, because a node that changed must be held back.
 	refused := func(what string, err error) error {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) && pod != nil {
 			return err
 		}
 		v.Status.HoldPodSetback = markSetback(v.Status.HoldPodSetback, v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be %s: %v", want.Namespace, want.Name, what, err), w.now)
-		again = resting(v.Status.HoldPodSetback, w.now)
+		again = ofNode.left(v.Status.HoldPodSetback, w.now)
 		return nil
 	}
 	rest := func(reason, message string) {
-		v.Status.HoldPodSetback = setback(v.Status.HoldPodSetback, reason, message, w.now)
-		again = resting(v.Status.HoldPodSetback, w.now)
+		v.Status.HoldPodSetback = ofNode.setback(v.Status.HoldPodSetback, reason, message, w.now)
+		again = ofNode.left(v.Status.HoldPodSetback, w.now)
 	}
 	switch {
 	case pod == nil && (again > 0 || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.

@@ -18,15 +18,12 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // errDropped is the outcome of a write that the API server accepted without the mark.
 var errDropped = errors.New("the API server accepted the write and dropped the mark; does a mutating webhook or policy remove it?")
 
 const (
-	// firstMarkRest is the pause after the first failure to set a mark. It doubles with each failure, up to longestMarkRest.
-	firstMarkRest, longestMarkRest = time.Second, time.Minute
 	// contestWindow is the time in which contestLimit changes of a mark by other clients are a contest.
 	contestWindow, contestLimit = time.Minute, 5
 )
@@ -37,7 +34,7 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 	now := r.Clock.Now()
 	b := publisher{client: r.Client, live: r.Live, p: p, now: metav1.Time{Time: now}}
 	for _, m := range marks {
-		if last := setbackOf(v, m); last == nil || markResting(last, now) == 0 {
+		if last := setbackOf(v, m); ofMark.left(last, now) == 0 {
 			b.marks = append(b.marks, m)
 		}
 	}
@@ -61,7 +58,7 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 		}
 		setMarkSetback(v, m, next)
 		if next != nil {
-			again = controllers.Soonest(again, cmp.Or(markResting(next, now), contestWindow))
+			again = controllers.Soonest(again, cmp.Or(ofMark.left(next, now), contestWindow))
 		}
 	}
 	return again, conflict
@@ -129,22 +126,12 @@ func setMarkSetback(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark, to 
 	}
 }
 
-// markSetback returns the setback of a mark after one more failure; last is the previous one, or nil.
+// markSetback returns the setback of a mark after one more failure; last is the previous one, or nil. Another reason begins again.
 func markSetback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
-	next := &v1alpha1.Setback{Reason: reason, Message: text.Shorten(message, maxMessage), Count: 1}
-	if last != nil && last.Reason == reason {
-		next.Count += last.Count
+	if last != nil && last.Reason != reason {
+		last = nil
 	}
-	next.RetryTime = metav1.Time{Time: now.Add(min(firstMarkRest<<min(next.Count-1, 10), longestMarkRest))}
-	return next
-}
-
-// markResting returns the time until a mark is tried again. A time that is further away than the longest pause was recorded before a clock was set back.
-func markResting(last *v1alpha1.Setback, now time.Time) time.Duration {
-	if left := last.RetryTime.Sub(now); left > 0 && left <= longestMarkRest {
-		return left
-	}
-	return 0
+	return ofMark.setback(last, reason, message, now)
 }
 
 // retryMarks lets the marks, and the hold pod, that must change now be tried at once.

@@ -93,11 +93,11 @@ func published(node *corev1.Node, p publication) bool {
 func (p publication) has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
 	switch mark {
 	case v1alpha1.MarkCondition:
-		return conditionPublished(node, p)
+		return len(p.conditions(node)) == 0
 	case v1alpha1.MarkLabel:
-		return labelPublished(node, p)
+		return node.Labels[v1alpha1.NodeLabelVerified] == p.label
 	default:
-		return taintPublished(node, p)
+		return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
 	}
 }
 
@@ -114,8 +114,6 @@ func (p publication) value(mark v1alpha1.NodeMark) string {
 	return ""
 }
 
-func conditionPublished(node *corev1.Node, p publication) bool { return len(p.conditions(node)) == 0 }
-
 // conditions returns the conditions in which a Node differs, by their types; nil is a condition that it should not have.
 func (p publication) conditions(node *corev1.Node) map[corev1.NodeConditionType]*corev1.NodeCondition {
 	wanted := map[corev1.NodeConditionType]*corev1.NodeCondition{v1alpha1.NodeConditionVerified: p.condition, v1alpha1.NodeConditionRegressed: p.regressed}
@@ -126,14 +124,6 @@ func (p publication) conditions(node *corev1.Node) map[corev1.NodeConditionType]
 		}
 	}
 	return wanted
-}
-
-func labelPublished(node *corev1.Node, p publication) bool {
-	return node.Labels[v1alpha1.NodeLabelVerified] == p.label
-}
-
-func taintPublished(node *corev1.Node, p publication) bool {
-	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
 }
 
 // nodeCondition returns a condition of a node; nil if there is none.
@@ -292,11 +282,12 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 // publishCondition writes the conditions, which the API server merges by type with those of the kubelet. If version is not
 // empty, it writes only to that version of the Node. It returns the resulting Node.
 func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
-	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || conditionPublished(node, b.p) {
+	wanted := b.p.conditions(node)
+	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || len(wanted) == 0 {
 		return node, nil
 	}
 	var all []any
-	for kind, want := range b.p.conditions(node) {
+	for kind, want := range wanted {
 		if want == nil {
 			all = append(all, map[string]any{"type": kind, "$patch": "delete"})
 			continue

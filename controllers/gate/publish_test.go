@@ -149,7 +149,7 @@ func TestTaints(t *testing.T) {
 			if diff := cmp.Diff(c.then, p.taints(node)); diff != "" {
 				t.Error(diff)
 			}
-			if same := cmp.Equal(c.has, c.then); taintPublished(node, p) != same {
+			if same := cmp.Equal(c.has, c.then); p.has(node, v1alpha1.MarkTaint) != same {
 				t.Errorf("published is %t", !same)
 			}
 		})

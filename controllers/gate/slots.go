@@ -131,7 +131,7 @@ func choose(l lineup) choice {
 			}
 			continue
 		}
-		rest := resting(v.Status.Setback, l.now)
+		rest := ofNode.left(v.Status.Setback, l.now)
 		switch {
 		case l.gate.Spec.Suspend:
 			c.waiting[v.Spec.NodeName] = "the gate is suspended"

@@ -197,7 +197,7 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusFie
 	case fieldChanged:
 		status.Changed, status.AsFound = h.changed, status.AsFound && len(h.changed) == 0
 	case fieldSetback:
-		status.Setback = setback(status.Setback, h.reason, h.message, h.now)
+		status.Setback = ofNode.setback(status.Setback, h.reason, h.message, h.now)
 		if b := status.Benchmark; b != nil {
 			if status.Setback.StartTime == nil {
 				status.Setback.StartTime = &b.StartTime
@@ -259,7 +259,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		w.extend(&status)
 	}
 	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
-	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.confirmed || status.FailConfirmed && s.event != eventFailed)
+	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.event != eventFailed && status.FailConfirmed || s.event == eventFailed && w.verification.Status.SuspectPeer != "")
 	if s.event.begins() {
 		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && older(w.node, w.gate)
 		if status.NodeUID != string(w.node.UID) {
@@ -349,33 +349,36 @@ const (
 	maxRetained = 512
 	// maxSetbackPeers is the maximum number of peers in a setback.
 	maxSetbackPeers = 8
-	// firstRest is the pause after the first failure. It doubles with each failure, up to longestRest.
-	firstRest, longestRest = 10 * time.Second, 10 * time.Minute
+)
+
+// pauses are the pause after the first failure, which doubles with each failure, and the longest one.
+type pauses struct{ first, longest time.Duration }
+
+var (
+	// ofNode is for measurements and hold pods, and ofMark for what holds a node back.
+	ofNode = pauses{10 * time.Second, 10 * time.Minute}
+	ofMark = pauses{time.Second, time.Minute}
 )
 
 // setback returns the setback after one more failure; last is the previous one, or nil.
-func setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
+func (p pauses) setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
 	next := &v1alpha1.Setback{}
 	if last != nil {
 		next = last.DeepCopy()
 	}
-	rest := min(firstRest<<min(next.Count, 10), longestRest)
+	rest := min(p.first<<min(next.Count, 10), p.longest)
 	next.Count++
 	next.Reason, next.Message, next.RetryTime = reason, text.Shorten(message, maxMessage), metav1.Time{Time: now.Add(rest)}
 	return next
 }
 
-// resting returns the time until a retry after a setback; zero if it may happen now. If the retry time is further away than
-// longestRest, the clock was set back, and it is ignored.
-func resting(last *v1alpha1.Setback, now time.Time) time.Duration {
-	if last == nil {
+// left returns the time until a retry after a setback; zero if it may happen now. If the retry time is further away than the longest
+// pause, the clock was set back, and it is ignored.
+func (p pauses) left(last *v1alpha1.Setback, now time.Time) time.Duration {
+	if last == nil || last.RetryTime.Sub(now) > p.longest {
 		return 0
 	}
-	left := last.RetryTime.Sub(now)
-	if left <= 0 || left > longestRest {
-		return 0
-	}
-	return left
+	return max(last.RetryTime.Sub(now), 0)
 }
 
 // dismissed returns the status of a node whose gate was deleted; the accepted results are kept for a while.

@@ -29,11 +29,15 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
+
+// Results returns the rounds of a benchmark in the metrics that criteria compare, and the boot ID of its client.
+type Results interface {
+	Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error)
+}
 
 // Verifications reconciles LatencyVerifications.
 type Verifications struct {
@@ -46,7 +50,7 @@ type Verifications struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
 	// Results reads the rounds of finished benchmarks.
-	Results *evaluate.Store
+	Results Results
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
 	Activity *metrics.Activity
 	// Image is the image of hold pods, and PullPolicy is its pull policy.
@@ -231,7 +235,7 @@ func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha
 	return nil
 }
 
-// observePeers determines whether the current peer is verified, and whether there is another peer.
+// observePeers determines whether there is another peer, and what the gate knows of its other nodes.
 func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	nodes, verifications := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{nodes, verifications} {
@@ -248,7 +252,6 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name && v.Status.Retained == nil
 	}
 	current := w.verification.Status.Benchmark.Peer
-	w.peerVerified = standing[current] == v1alpha1.VerificationVerified
 	isPeer := peerMatcher(w.gate)
 	w.otherPeer = slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
 		return n.Name != current && n.Name != w.node.Name && isPeer(&n, own[n.Name]) && standing[n.Name] != v1alpha1.VerificationFailed

@@ -120,9 +120,6 @@ type Tally struct {
 // comparisons would be less probable than the alpha of k.
 func (t Tally) Passes(k int) bool { return t.Possibly <= k }
 
-// Fails reports whether the true value is shown to be beyond the limit.
-func (t Tally) Fails(k int) bool { return t.All-t.Surely <= k }
-
 // TallyAbove counts the pairs in which the candidate is more than limit times the baseline.
 func TallyAbove(baseline, candidate []Observation, limit Factor) Tally {
 	t := Tally{All: len(baseline) * len(candidate)}

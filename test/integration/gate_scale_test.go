@@ -31,7 +31,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
-	"github.com/tailgate-dev/tailgate/internal/evaluate"
 )
 
 // tally is a client that counts its writes.
@@ -88,8 +87,8 @@ func (s *tallyStatus) Patch(ctx context.Context, o client.Object, p client.Patch
 	return s.SubResourceWriter.Patch(ctx, o, p, options...)
 }
 
-// fakeRuns lets every benchmark of a namespace pass as soon as it is created, with a status of realistic size.
-func fakeRuns(ctx SpecContext, namespace string) {
+// fakeRuns finishes every benchmark of a namespace as soon as it is created; finished returns its status.
+func fakeRuns(ctx SpecContext, namespace string, finished func(*v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &v1alpha1.LatencyBenchmarkList{}, client.InNamespace(namespace))
 	Expect(err).NotTo(HaveOccurred())
@@ -107,6 +106,7 @@ func fakeRuns(ctx SpecContext, namespace string) {
 	}
 }
 
+// finished returns a benchmark that passed, with a status of realistic size.
 func finished(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 	b.Status.Pair = &v1alpha1.Pair{ClientNode: b.Spec.Placement.Client.NodeName, ServerNode: b.Spec.Placement.Server.NodeName}
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""))
@@ -213,8 +213,8 @@ func (w *World) manyNodes(ctx SpecContext, size int, name func(int) string, chan
 	})
 }
 
-// countWrites starts the controllers of gates, and counts what they write.
-func (w *World) countWrites(ctx SpecContext) *tally {
+// countWrites starts the controllers of gates, and counts what they write; results are those of the benchmarks.
+func (w *World) countWrites(ctx SpecContext, results gate.Results) *tally {
 	GinkgoHelper()
 	common := controllers.Config()
 	common.SkipNameValidation = new(true)
@@ -229,7 +229,7 @@ func (w *World) countWrites(ctx SpecContext) *tally {
 	Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
 		Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
-		Results: &evaluate.Store{Live: mgr.GetAPIReader()},
+		Results: results,
 	}).SetupWithManager(mgr)).To(Succeed())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -261,9 +261,9 @@ var _ = Describe("A gate of many nodes", func() {
 			images[i] = corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example/image-%d@sha256:%064d", i, i)}, SizeBytes: 1 << 30}
 		}
 		w.manyNodes(ctx, size, name, func(n *corev1.Node) { n.Status.Images = images })
-		fakeRuns(ctx, w.Namespace)
+		fakeRuns(ctx, w.Namespace, finished)
 		before := memory()
-		counted := w.countWrites(ctx)
+		counted := w.countWrites(ctx, &simulatedFleet{})
 
 		began := time.Now()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.HistoryLimit = new(intstr.FromInt32(100)), 1 }))
@@ -319,8 +319,8 @@ var _ = Describe("A gate of many nodes", func() {
 		w := NewWorld(ctx)
 		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }
 		w.manyNodes(ctx, size, name, func(*corev1.Node) {})
-		fakeRuns(ctx, w.Namespace)
-		counted := w.countWrites(ctx)
+		fakeRuns(ctx, w.Namespace, finished)
+		counted := w.countWrites(ctx, &simulatedFleet{})
 		var mu sync.Mutex
 		watched := func(list client.ObjectList, see func(any), options ...client.ListOption) (stop func()) {
 			GinkgoHelper()
@@ -435,8 +435,8 @@ var _ = Describe("A gate of many nodes", func() {
 			n.Labels[label] = "8.4"
 			n.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.27"
 		})
-		fakeRuns(ctx, w.Namespace)
-		counted := w.countWrites(ctx)
+		fakeRuns(ctx, w.Namespace, finished)
+		counted := w.countWrites(ctx, &simulatedFleet{})
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.MaxParallel, s.HistoryLimit, s.Identity.Labels = new(intstr.FromInt32(100)), 1, []string{label}
 			s.Enforcement.Taint.Effect = corev1.TaintEffectNoExecute
