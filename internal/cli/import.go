@@ -12,9 +12,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -126,7 +129,7 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	if err := readable(ctx, b); err != nil {
+	if err := admitted(ctx, b.Object); err != nil {
 		return err
 	}
 	dir := filepath.Join(i.dir, i.name)
@@ -137,41 +140,37 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 	return say(stdout, "%d rounds of %s in %s, manifest.json has SHA-256 %s\n", len(b.Runs), b.Object.Spec.Tool, asPath(dir), written.ManifestSHA256)
 }
 
-// readable returns the reason why an export of the benchmark could not be read: what the definition of the kind does not allow.
-func readable(ctx context.Context, b export.Benchmark) error {
-	dir, err := os.MkdirTemp("", "tailgate-import-")
+// admitted returns the reason why an export of the benchmark could not be read: what the definition of the kind does not allow.
+func admitted(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	dir = filepath.Join(dir, b.Object.Name)
-	if _, err := export.Write(dir, b, false); err != nil {
-		return err
-	}
-	_, err = export.ReadDir(ctx, dir)
-	return err
+	u := &unstructured.Unstructured{Object: object}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
+	return admit.Object(ctx, u)
 }
 
 // add adds the rounds of a file.
 func (i *importer) add(r *imported.Result, v *imported.Variant, file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(file) // before it is opened, which waits for a writer of a named pipe
 	switch {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular() || info.Size() > mostRead:
 		return fmt.Errorf("it is no file of at most %d bytes: import a part of it", mostRead)
 	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	if r.At.Before(info.ModTime()) {
 		r.At = info.ModTime()
 	}
 	begin := make([]byte, 64<<10)
 	n, err := io.ReadFull(f, begin)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return err
 	}
 	whole := io.MultiReader(bytes.NewReader(begin[:n]), io.LimitReader(f, mostRead))
@@ -215,6 +214,9 @@ func (i *importer) addSfnt(r *imported.Result, v *imported.Variant, in io.Reader
 	}
 	if r.Tool != "" && r.Tool != v1alpha1.ToolSfntPingpong {
 		return fmt.Errorf("--tool: it is of %s, not of %s; remove the flag", v1alpha1.ToolSfntPingpong, r.Tool)
+	}
+	if i.protocol != "" || i.size >= 0 || i.rate != 0 || i.each {
+		return errors.New("--protocol, --size, --rate and --each-interval: a table says what was measured; remove these flags")
 	}
 	r.LatencyType, r.Tool, v.Rounds = kind, v1alpha1.ToolSfntPingpong, append(v.Rounds, round)
 	return nil

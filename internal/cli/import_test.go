@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tailgate-dev/tailgate/internal/compare"
 )
 
@@ -120,10 +122,17 @@ func TestImportRefuses(t *testing.T) {
 	if err := os.Truncate(huge, mostRead+1); err != nil {
 		t.Fatal(err)
 	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
+		"a named pipe":                 {[]string{pipe, "--name", "x"}, "it is no file of at most"},
+		"an empty file":                {[]string{file("empty", ""), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "it has no samples"},
+		"a table of another size":      {[]string{sweep, "--name", "x", "--size", "64"}, "--size, --rate and --each-interval: a table says what was measured; remove these flags"},
 		"no file":                      {[]string{}, "the files to import"},
 		"a file that does not exist":   {[]string{"nowhere.txt", "--name", "x"}, "nowhere.txt"},
 		"a directory":                  {[]string{dir, "--name", "x"}, "it is no file of at most"},
@@ -139,7 +148,7 @@ func TestImportRefuses(t *testing.T) {
 		"another latency type":         {[]string{sweep, "--name", "x", "--latency-type", "RTT"}, "--latency-type: it reports HalfRTT, not RTT"},
 		"a table of another tool":      {[]string{sweep, "--name", "x", "--tool", "pinger"}, "--tool: it is of sfnt-pingpong"},
 		"a percentile distribution":    {[]string{percentiles, "--name", "x"}, "import the histogram log (.hlog)"},
-		"a note without a value":       {[]string{sweep, "--name", "x", "--note", "hardware"}, "spec.notes"},
+		"a note without a value":       {[]string{sweep, "--name", "x", "--note", "hardware"}, "kubectl tailgate: spec.notes[0].value"},
 		"text":                         {[]string{file("text", "hello\n"), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "line 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ var (
 	// ErrNone is returned for a directory that is not an export.
 	ErrNone = errors.New("no export")
 	// ErrDamaged is returned for an export that is incomplete or was changed.
-	ErrDamaged = errors.New("damaged export")
+	ErrDamaged = errors.New("damaged export; copy it again, or export again")
 	// ErrExists is returned if the destination exists.
 	ErrExists = errors.New("it already exists")
 )

@@ -88,9 +88,9 @@ func parseManifest(content []byte) (manifest, error) {
 	}
 	switch {
 	case m.Format != result.ExportFormat:
-		return manifest{}, fmt.Errorf("%w: %s is of format %.40q, not %s", ErrNone, manifestFile, m.Format, result.ExportFormat)
+		return manifest{}, fmt.Errorf("%w: %s is of format %.40q, not %s; name a directory that kubectl tailgate export or import wrote", ErrNone, manifestFile, m.Format, result.ExportFormat)
 	case m.Version != result.ExportVersion:
-		return manifest{}, fmt.Errorf("%w: its format has version %d, and this version of Tailgate reads version %d", ErrNone, m.Version, result.ExportVersion)
+		return manifest{}, fmt.Errorf("%w: its format has version %d, and this version of Tailgate reads version %d; use the version that wrote it", ErrNone, m.Version, result.ExportVersion)
 	case len(m.Files) > maxFiles:
 		return manifest{}, fmt.Errorf("%w: %s lists %d files", ErrDamaged, manifestFile, len(m.Files))
 	}

@@ -228,13 +228,14 @@ func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table
 		rows = slices.Concat(report.ByCell(rows)...)
 	}
 	var percentiles []v1alpha1.Percentile
+	sampled := some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds == 0 })
 	for _, p := range report.TablePercentiles() {
 		has := some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || summary.IsLost(r, p) })
-		// The first percentile that no cell has shows how many samples it needs, unless the tool reports no samples.
-		if has || some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds == 0 }) {
+		if has || sampled {
 			percentiles = append(percentiles, p)
 		}
-		if !has {
+		// The first percentile that no cell has shows how many samples it needs. A tool that reports no samples reports some percentiles.
+		if !has && sampled {
 			break
 		}
 	}

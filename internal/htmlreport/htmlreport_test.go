@@ -49,6 +49,19 @@ func TestWrite(t *testing.T) {
 	golden.Check(t, "report.html", got)
 }
 
+// The tool of a published table reported p50 and p99 only: both have a column, and none says how many samples it needs. The stamp is
+// about the benchmarks that are marked.
+func TestWritePublished(t *testing.T) {
+	got := written(t, append(publishedSample(t), gatedSample(t, 0.6, 0.02, simulated)...))
+	want := `<th scope="col">p50</th><th scope="col">p99</th><th scope="col">max</th>`
+	if n := strings.Count(got, want); n != 3 {
+		t.Errorf("%d tables have p50 and p99, want 3", n)
+	}
+	if !strings.Contains(got, "</strong> Both ends of those marked below ran on one kernel") || strings.Count(got, "simulated NIC</span>") != 1 {
+		t.Error("the stamp is about all benchmarks")
+	}
+}
+
 // Reports are sent by mail and opened on phones: one of twenty cells in ten rounds, with their course over time, must stay
 // small.
 func TestWriteStaysBelowAMegabyte(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -543,6 +544,7 @@ func samples() map[string]func(*testing.T) []export.Benchmark {
 		"before-after": beforeAfterSample, "short": shortSample,
 		"all-pairs":      func(t *testing.T) []export.Benchmark { return pairsSample(t, 7) },
 		"many-pairs":     func(t *testing.T) []export.Benchmark { return pairsSample(t, 60) },
+		"published":      publishedSample,
 		"hostile":        hostileSample,
 		"half-and-full":  mixedSample,
 		"twenty-rounds":  func(t *testing.T) []export.Benchmark { return roundsSample(t, 20, 9_400) },
@@ -554,6 +556,19 @@ func samples() map[string]func(*testing.T) []export.Benchmark {
 			return named(pairsSample(t, 16), "worker-%s.cluster.example.com", 1_234_567_890)
 		},
 	}
+}
+
+// publishedSample returns published tables, whose tools reported some percentiles and no samples.
+func publishedSample(t *testing.T) (all []export.Benchmark) {
+	t.Helper()
+	for _, name := range []string{"sfnt-e5-2620v4-ull", "sfnt-e5-2620v4-full-feature", "sfnt-gold-6246-vm", "netperf-sparc-t7-1"} {
+		b, err := imported.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	return all
 }
 
 // names returns the names in order.

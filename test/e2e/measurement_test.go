@@ -26,6 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/test/docs"
 	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
@@ -174,7 +175,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		}
 	})
 
-	It("uses sfnt-pingpong of another image, which the pods mount", needs("a manager whose flags it may change"), func(ctx context.Context) {
+	It("uses sfnt-pingpong of another image, which the pods mount, for the first example of the README", needs("a manager whose flags it may change"), func(ctx context.Context) {
 		bin := os.Getenv("SFNETTEST_VOLUME_BIN")
 		if bin == "" {
 			By("making a stand-in of the tool, as SFNETTEST_VOLUME_BIN names no folder with the real one")
@@ -194,7 +195,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		Expect(localcluster.LoadRelease(ctx, options, archive, name)).To(Succeed())
 		setManagerArgs(ctx, append(manager(ctx).Args, "--sfnettest-image="+name+"@"+digest.String())...)
 
-		b := sfntBenchmark("sfnt-volume")
+		b := firstExample()
 		Expect(planned(ctx, b)).To(And(ContainSubstring("total measuring time"), Not(ContainSubstring("obstacle"))))
 		create(ctx, b)
 		if os.Getenv("SFNETTEST_VOLUME_BIN") == "" {
@@ -240,6 +241,21 @@ func planned(ctx context.Context, b *v1alpha1.LatencyBenchmark) string {
 	var out bytes.Buffer
 	cli.Run(ctx, []string{"plan", "-f", path, "--namespace", namespace, "--kubeconfig", kubeconfig}, &out, &out)
 	return out.String()
+}
+
+// firstExample returns the first example of the README on the VFs of these nodes, in a small size, and without its variant with Onload.
+func firstExample() *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	pages, err := docs.Pages(root)
+	Expect(err).NotTo(HaveOccurred())
+	steps := pages[slices.IndexFunc(pages, func(p docs.Page) bool { return p.Path == "README.md" })].Steps
+	file := steps[slices.IndexFunc(steps, func(s docs.Step) bool { return s.File == "vf-onload.yaml" })]
+	example := &v1alpha1.LatencyBenchmark{}
+	Expect(yaml.UnmarshalStrict([]byte(file.Text), example)).To(Succeed())
+	return benchmark(example.Name, overVFs, pingPong, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		s.Tool, s.Workload.Protocols, s.Workload.MessageSizes = example.Spec.Tool, example.Spec.Workload.Protocols, example.Spec.Workload.MessageSizes
+		s.Variants = slices.DeleteFunc(example.Spec.Variants, func(v v1alpha1.Variant) bool { return v.Acceleration != nil })
+	})
 }
 
 // sfntBenchmark returns a benchmark of sfnt-pingpong with four cells.

@@ -79,8 +79,15 @@ func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alp
 	}
 }
 
-// union returns the network as part of a benchmark's spec.
+// union returns the network as part of a benchmark's spec. Networks without a device borrow a VF.
 func (n network) union() v1alpha1.Network {
+	borrowed := v1alpha1.Alignment{AlignWith: network{kind: v1alpha1.NetworkVF}.resourceName()}
+	switch n.kind {
+	case v1alpha1.NetworkHost:
+		return v1alpha1.Network{Type: n.kind, Host: &v1alpha1.HostNetwork{Interface: pods.Interface, Alignment: borrowed}}
+	case v1alpha1.NetworkNAD:
+		return v1alpha1.Network{Type: n.kind, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}, Alignment: borrowed}}
+	}
 	device := v1alpha1.DeviceNetwork{ResourceName: n.resourceName(), MTU: n.mtu, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: n.subnet}}
 	if n.kind == v1alpha1.NetworkPF {
 		return v1alpha1.Network{Type: n.kind, PF: &v1alpha1.PFNetwork{DeviceNetwork: device}}
@@ -226,6 +233,10 @@ type measurement struct {
 	kind v1alpha1.NetworkType
 	// protocols are the measured protocols; empty: TCP and UDP.
 	protocols []v1alpha1.Protocol
+	// parents are the names of the nodes' interfaces below that of the pods; empty if there are none.
+	parents [2]string
+	// round is the number of the run, from 0.
+	round int32
 	// during is called while the tool sends the messages of the first cell, which uses UDP and has no warm-up.
 	during func()
 }
@@ -255,6 +266,7 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 		m.program = v1alpha1.ToolPinger
 	}
 	b := n.benchmark(m.program, m.duration)
+	b.Spec.Rounds += m.round
 	if len(m.protocols) > 0 {
 		b.Spec.Workload.Protocols = m.protocols
 	}
@@ -265,7 +277,7 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 	if m.during != nil {
 		b.Spec.Workload.Warmup, before = metav1.Duration{}, p.datagrams(t)
 	}
-	run := plan.Runs(b)[0]
+	run := plan.Runs(b)[m.round]
 	driver, err := all.Registry().Get(m.program)
 	if err != nil {
 		t.Fatal(err)
@@ -275,10 +287,11 @@ func (p *pair) measure(t *testing.T, m measurement) *outcome {
 	task := plan.Task{
 		Run: run.Name, Variant: run.Variant.Name, Attempt: 1, Tool: m.program, Cells: run.Cells,
 		Acceleration: run.Variant.Acceleration.Type, Deadline: plan.Deadline(driver, run.Cells), Interface: pods.Interface,
+		Borrowed: run.Variant.Network.AlignWith() != "",
 	}
 	for _, i := range []int{1, 0} {
 		task := task
-		task.Role = roles[i]
+		task.Role, task.Parent = roles[i], m.parents[i]
 		if i == 1 {
 			task.Deadline += time.Minute
 		} else {
@@ -353,13 +366,17 @@ func (p *pair) start(t *testing.T, i int, m measurement, e pods.Endpoint) *lab.R
 	if m.cpus[i] != "" {
 		cpus = m.cpus[i]
 	}
-	status, err := json.Marshal([]foreign.Status{{Name: "cbr0", Interface: "eth0", IPs: []string{"10.244.0.5"}, Default: true}, a.status})
+	ip := "10.244.0.5"
+	if e.Variant.Network.Type == v1alpha1.NetworkHost {
+		ip = a.status.IPs[0] // that of the node
+	}
+	status, err := json.Marshal([]foreign.Status{{Name: "cbr0", Interface: "eth0", IPs: []string{ip}, Default: true}, a.status})
 	if err != nil {
 		t.Fatal(err)
 	}
-	variable := proof.Variable(e.Variant.Network.ResourceName())
+	variable := proof.Variable(e.Variant.Network.ResourceName() + e.Variant.Network.AlignWith())
 	return lab.Agent{
-		Endpoint: e, PodIP: "10.244.0.5", Space: a.space, CPUs: cpus,
+		Endpoint: e, PodIP: ip, Space: a.space, CPUs: cpus,
 		Annotations: map[string]string{foreign.AnnotationNetworkStatus: string(status)},
 		Env:         []string{variable + "=" + allocated, fmt.Sprintf(`%s_INFO={"%s":{"generic":{"deviceID":"%s"}}}`, variable, allocated, allocated)},
 	}.Start(t)
