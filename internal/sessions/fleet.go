@@ -3,6 +3,7 @@ package sessions
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -73,20 +74,15 @@ func differences(recent []v1alpha1.MeasuredSession, key string) []difference {
 
 // keysOf returns the compared values of the nodes in order, at most as many as a status holds.
 func keysOf(nodes []Node) []string {
-	seen := map[string]bool{}
-	var keys []string
+	levels := Measured{}
 	for _, n := range nodes {
 		for _, s := range n.Recent {
 			for key := range s.Levels {
-				if !seen[key] {
-					seen[key] = true
-					keys = append(keys, key)
-				}
+				levels[key] = nil
 			}
 		}
 	}
-	slices.Sort(keys)
-	return keys[:min(len(keys), v1alpha1.MaxSeries)]
+	return levels.first()
 }
 
 // Spread returns how much the sessions of the nodes differ, for each compared value.
@@ -188,11 +184,7 @@ func Changes(nodes []Node) []v1alpha1.FleetChange {
 			}
 		}
 	}
-	var names []string
-	for change := range last {
-		names = append(names, change)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(last[b].Compare(last[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return cmp.Or(last[b].Compare(last[a]), cmp.Compare(a, b)) })
 	var all []v1alpha1.FleetChange
 	for _, change := range names[:min(len(names), 5)] {
 		worst, worstBound := v1alpha1.FleetChange{}, math.Inf(-1)

@@ -8,6 +8,7 @@ package sessions
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -36,11 +37,7 @@ func Key(variant, cell string, m v1alpha1.Metric) string {
 
 // first returns the first keys in order, at most as many as a status holds.
 func (m Measured) first() []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(m))
 	return keys[:min(len(keys), v1alpha1.MaxSeries)]
 }
 
@@ -267,9 +264,9 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 
 // Provisional returns why a Pass in comparison with the reference is no promise; empty if it is one.
 func (r Reference) Provisional() string {
-	nodes := int32(math.MaxInt32)
-	for _, key := range r.keys() {
-		nodes = min(nodes, r.Spread[key].Nodes)
+	nodes := int32(0)
+	if len(r.Spread) > 0 {
+		nodes = slices.MinFunc(slices.Collect(maps.Values(r.Spread)), func(a, b v1alpha1.SessionSpread) int { return cmp.Compare(a.Nodes, b.Nodes) }).Nodes
 	}
 	switch {
 	case len(r.Sessions) == 0:
@@ -286,17 +283,4 @@ func (r Reference) Provisional() string {
 		return fmt.Sprintf("%d of %d nodes show how much boots differ", nodes, FewestNodes)
 	}
 	return ""
-}
-
-// keys returns the compared values of the reference.
-func (r Reference) keys() []string {
-	var keys []string
-	for _, s := range r.Sessions {
-		for key := range s.Rounds {
-			if !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys
 }
