@@ -124,7 +124,7 @@ func jsonSize(o client.Object) int {
 	return len(out)
 }
 
-// With TAILGATE_FLEET=1, this test lets 200 nodes have 12 upgrades; docs/boots.md has its figures. Without the variable, it has 40 nodes and 4
+// With TAILGATE_FLEET=1, this test lets 200 nodes have 12 upgrades. Without the variable, it has 40 nodes and 4
 // upgrades. A fifth of the nodes is upgraded at a time.
 var _ = Describe("A gate of a fleet with sessions", func() {
 	It("holds back the slower nodes of each upgrade, and fails no other", func(ctx SpecContext) {
