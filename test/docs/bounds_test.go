@@ -17,8 +17,8 @@ import (
 
 // readers holds the folders of the packages that read data from other sources.
 var readers = []string{
-	"cmd/manager", "controllers/benchmark", "controllers/gate", "internal/agent", "internal/cli", "internal/doctor", "internal/export",
-	"internal/foreign", "internal/report", "internal/result", "internal/summary", "internal/verdicthttp",
+	"cmd/manager", "controllers/benchmark", "controllers/gate", "internal/agent", "internal/cli", "internal/doctor", "internal/evaluate", "internal/export",
+	"internal/foreign", "internal/observe", "internal/report", "internal/result", "internal/summary", "internal/verdicthttp",
 }
 
 // constants holds the typed values of the constants of a package, and in limits the names of those that limit a reader or a
@@ -136,7 +136,7 @@ func written(c types.Object) []string {
 
 // noBounds holds constants that limit our own output.
 var noBounds = map[string]bool{
-	"controllers/benchmark.fewNodes": true, "controllers/benchmark.maxSaid": true, "internal/cli.mostShown": true, "internal/doctor.maxSaid": true, "internal/report.mostNodes": true,
+	"internal/observe.fewNodes": true, "controllers/benchmark.maxSaid": true, "internal/cli.mostShown": true, "internal/doctor.maxSaid": true, "internal/report.mostNodes": true,
 	"internal/result.maxShown": true, "internal/result.mostIntervals": true,
 }
 

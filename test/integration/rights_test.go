@@ -239,7 +239,7 @@ var _ = Describe("The manager's rights", func() {
 		}
 		exempt(ctx, `"`+managerUser+`", "`+user+`"`)
 		DeferCleanup(func(ctx SpecContext) { exempt(ctx, `"`+managerUser+`"`) })
-		secret := pods.Secret(&v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, UID: uuid.NewUUID()}}, "key")
+		secret := pods.Secret(&v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "b", UID: uuid.NewUUID()}}, "key")
 		Eventually(func() error { return as(user).Create(ctx, secret.DeepCopy(), client.DryRunAll) }).Should(Succeed())
 		By("a benchmark outside, which is older")
 		elsewhere := MakeBenchmark(newNamespace(ctx), "elsewhere").On(w.A, w.B).Obj()
