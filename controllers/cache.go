@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // reconciliationTimeout bounds each reconcile: longer than an API server takes for one request.
@@ -143,12 +144,38 @@ func slimAny(o metav1.Object) {
 	keepOurLabels(o)
 }
 
-// slimPod reduces a cached pod to the data that the controllers read there: its owner, its node, and whether it has ended.
+// slimPod reduces a cached pod to the data that the controllers read there: its owner, its node, whether it has ended, and a digest of what
+// a step of its benchmark may depend on.
 var slimPod = slim(func(p *corev1.Pod) {
+	facts := podFacts(p)
 	slimAny(p)
 	p.Spec = corev1.PodSpec{NodeName: pods.Node(p)}
-	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
+	p.Status = corev1.PodStatus{Phase: p.Status.Phase, Message: facts}
 })
+
+// PodChanges passes the changes of a cached pod on which a step of its benchmark may depend.
+var PodChanges = Updates(func(before, after *corev1.Pod) bool {
+	return before.Status.Message != after.Status.Message || before.Status.Phase != after.Status.Phase || before.Spec.NodeName != after.Spec.NodeName ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.OwnerReferences) != len(after.OwnerReferences)
+})
+
+// podFacts returns a digest of what a pod's status says about its start and end, without conditions that only report progress.
+func podFacts(p *corev1.Pod) string {
+	facts := []any{p.Annotations[foreign.AnnotationNetworkStatus], p.Status.Reason, p.Status.Message, p.Status.PodIPs, p.Status.ExtendedResourceClaimStatus}
+	for _, c := range p.Status.ContainerStatuses {
+		facts = append(facts, c.ImageID, c.ContainerID, c.RestartCount, c.State, c.LastTerminationState)
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled || c.Type == corev1.PodReadyToStartContainers {
+			facts = append(facts, c.Type, c.Status, c.Message)
+		}
+	}
+	digest, err := result.Digest(facts)
+	if err != nil {
+		return p.ResourceVersion // Each change counts.
+	}
+	return digest
+}
 
 // slimConfigMap reduces a cached ConfigMap, whose metadata alone is watched, to its identity and its owner.
 var slimConfigMap = slim(func(o client.Object) { slimAny(o) })

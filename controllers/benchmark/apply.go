@@ -48,6 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 		}
 	}
 	switch s.kind {
+	case stepReject, stepWait, stepWatch, stepRelease: // Only the conditions change.
 	case stepHold:
 		// It gives up its place in the queue: other benchmarks may have started when it resumes.
 		b.Status.StartTime = nil

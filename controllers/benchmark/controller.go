@@ -156,8 +156,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		again, expired := r.expire(ctx, b)
 		return controllers.Written(again, errors.Join(err, expired))
 	}
+	var before *world
 	for range mostSteps {
-		at, err := r.advance(ctx, b)
+		w, at, err := r.advance(ctx, b, before)
+		before = w
 		if limited(b) {
 			at.again = time.Millisecond
 		}
@@ -202,13 +204,14 @@ func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time
 // mostSteps is the maximum number of steps of a benchmark before other benchmarks have their turn.
 const mostSteps = 10
 
-// advance takes one step of a benchmark, whose object is the one in the API before and after.
-func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) (state, error) {
+// advance takes one step of a benchmark, whose object is the one in the API before and after. before is the world of the step before; nil
+// if this one is the first.
+func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, state, error) {
 	old := b.DeepCopy()
 	controllers.SettleTimes(&b.Status, r.Clock.Now())
-	world, err := r.observe(ctx, b)
+	world, err := r.observe(ctx, b, before)
 	if err != nil {
-		return state{}, err
+		return nil, state{}, err
 	}
 	step := decide(world)
 	if step.kind == stepRelease {
@@ -216,9 +219,9 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 		r.taken.Delete(clientKey(b))
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
-		if world, err = r.observe(ctx, b); err != nil {
+		if world, err = r.observe(ctx, b, nil); err != nil {
 			// The state that the next run needs cannot be read. The nodes are released all the same.
-			return state{}, errors.Join(err, r.report(ctx, old, b))
+			return nil, state{}, errors.Join(err, r.report(ctx, old, b))
 		}
 		step = decide(world)
 	}
@@ -228,16 +231,16 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 	}
 	step, err = r.confirm(ctx, world, step)
 	if err != nil {
-		return state{}, err
+		return nil, state{}, err
 	}
 	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
 
 	at, err := r.apply(ctx, world, step)
 	if err != nil {
-		return state{}, fmt.Errorf("%s: %w", step.kind, err)
+		return nil, state{}, fmt.Errorf("%s: %w", step.kind, err)
 	}
 	world.setConditions(step, at)
-	return at, r.report(ctx, old, b)
+	return world, at, r.report(ctx, old, b)
 }
 
 // SetupWithManager registers the controller. A benchmark is reconciled when it or its pods change and, while it is not
@@ -276,7 +279,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(requests)).
-		Owns(&corev1.Pod{}, builder.WithPredicates(controllers.NotCreated)).
+		Owns(&corev1.Pod{}, builder.WithPredicates(controllers.NotCreated, controllers.PodChanges)).
 		Watches(&v1alpha1.LatencyBenchmark{}, unfinished, builder.WithPredicates(releases)).
 		Watches(&corev1.Pod{}, unfinished, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },

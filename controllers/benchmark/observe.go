@@ -53,6 +53,8 @@ type world struct {
 	// the verdict is Inconclusive; empty otherwise.
 	undecided string
 
+	// attempt is the name of the server's pod of the active attempt.
+	attempt string
 	// server and client are the pods of the active attempt; nil if they do not exist.
 	server, client *corev1.Pod
 	// serverDevice and clientDevice are the PCI addresses of the devices that the pods have by claims of Dynamic Resource
@@ -84,7 +86,7 @@ type foreignPod struct {
 }
 
 // observe reads the world: live, except for the nodes, and for other benchmarks and their pods. See confirm.
-func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, error) {
+func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, error) {
 	w, nodes, err := r.observeCached(ctx, b)
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) 
 	if b.Status.Active == nil {
 		return w, r.observeIdle(ctx, w, nodes)
 	}
-	return w, r.observeActive(ctx, w, nodes)
+	return w, r.observeActive(ctx, w, nodes, before)
 }
 
 // observeCached reads the part of the world that comes from the cache, and returns the nodes, too.
@@ -245,16 +247,22 @@ func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]
 	return all, nil
 }
 
-// observeActive reads the pods of the attempt, and the events of pods that do not start.
-func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node) error {
+// observeActive reads the pods of the attempt, unless the step before of the same attempt has just read them, and the events of pods that do
+// not start.
+func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node, before *world) error {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	// Pods of these names with another owner are recorded too: decide recognises them by their owner.
 	var err error
-	if w.server, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleServer)); err != nil {
-		return err
-	}
-	if w.client, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
-		return err
+	w.attempt = pods.NameOf(active, v1alpha1.RoleServer)
+	if before != nil && before.attempt == w.attempt {
+		w.server, w.client = before.server, before.client
+	} else {
+		if w.server, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, w.attempt); err != nil {
+			return err
+		}
+		if w.client, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
+			return err
+		}
 	}
 	if active.ServerDevice == "" {
 		if w.serverDevice, err = r.claimedDevice(ctx, w, w.server); err != nil {
@@ -266,7 +274,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 			return err
 		}
 	}
-	if active.Collected != nil {
+	if _, taken := r.taken.Load(clientKey(b)); active.Collected != nil && active.Outcome == nil && !taken {
 		cm, err := observe.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, active.Collected.ConfigMap)
 		if err != nil {
 			return err

@@ -26,17 +26,17 @@ import (
 func (w *world) setConditions(s step, at state) {
 	b := w.benchmark
 	status, reason := metav1.ConditionUnknown, at.reason
-	switch s.kind {
-	case stepReject:
-		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, at.message))
-		reason = v1alpha1.ReasonNotAccepted
-	case stepComplete:
+	switch {
+	case s.kind == stepComplete:
 		status = metav1.ConditionTrue
-	case stepFail:
+	case s.kind == stepFail:
 		status = metav1.ConditionFalse
 	}
 	switch {
-	case b.Status.Pair == nil || s.kind == stepReject:
+	case s.kind == stepReject:
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, at.message))
+		reason = v1alpha1.ReasonNotAccepted
+	case b.Status.Pair == nil:
 	case w.turn:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance()))
 	default:
@@ -151,6 +151,7 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 func passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
 	switch v.Outcome {
+	case v1alpha1.VerdictInconclusive:
 	case v1alpha1.VerdictPass:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
 	case v1alpha1.VerdictFail:

@@ -98,7 +98,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 	case keptOther:
 		err = fmt.Errorf("ConfigMap %s exists with other content", active.Collected.ConfigMap)
 		active.Collected.ConfigMap = resultName(active.Run)
-	default:
+	case keptAbsent:
 		err = r.createResult(ctx, w)
 	}
 	switch {

@@ -60,7 +60,7 @@ func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 		}
 	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
 		p.condition.Reason, p.condition.Message = string(status.State), status.Verified().Reason+"; "+see
-	default:
+	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
 		p.condition.Reason, p.condition.Message = string(v1alpha1.VerificationUnverified), see
 		if len(status.Changed) > 0 {
 			p.condition.Message = identity.Sentence(status.Changed) + "; " + see
@@ -96,9 +96,9 @@ func (p publication) has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
 		return len(p.conditions(node)) == 0
 	case v1alpha1.MarkLabel:
 		return node.Labels[v1alpha1.NodeLabelVerified] == p.label
-	default:
-		return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
+	case v1alpha1.MarkTaint:
 	}
+	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
 }
 
 // value returns what a mark should be, as text to compare.

@@ -267,7 +267,7 @@ func (l lineup) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	for _, v := range l.verifications {
 		switch v.Status.State {
 		case v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
-		default:
+		case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
 			continue
 		}
 		node := l.nodes[v.Spec.NodeName]

@@ -91,7 +91,7 @@ func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
 			c.Failed++
 		case v1alpha1.VerificationInconclusive:
 			c.Inconclusive++
-		default:
+		case v1alpha1.VerificationUnverified, "":
 			c.Unverified++
 		}
 	}
@@ -157,6 +157,7 @@ func operational(s *survey, chosen choice) metav1.Condition {
 	}
 	message := "the gate handles every selected node"
 	switch s.gate.Spec.Enforcement.Mode {
+	case v1alpha1.EnforcementAll:
 	case v1alpha1.EnforcementNone:
 		message += "; it holds none back: spec.enforcement.mode is Observe"
 	case v1alpha1.EnforcementChanges:

@@ -153,6 +153,7 @@ func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.Latenc
 		verified = metav1.ConditionTrue
 	case v1alpha1.VerificationFailed:
 		verified = metav1.ConditionFalse
+	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationInconclusive:
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: h.now},
@@ -188,6 +189,7 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 // count increments a field, or sets it.
 func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusField) {
 	switch f {
+	case fieldAcceptRefused, fieldAsFound, fieldAll: // No event counts them.
 	case fieldBenchmark:
 		status.Benchmark = h.benchmark
 	case fieldLost:
@@ -247,7 +249,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	if err := w.record(&status, s); err != nil {
 		return status, err
 	}
-	switch s.event {
+	switch s.event { //exhaustive:ignore Only these two accept a result.
 	case eventPassed:
 		status.Accepted = w.accepted(status.History[0], v1alpha1.AcceptedByPass)
 		w.extend(&status)

@@ -73,6 +73,7 @@ func exitCode(s standing.Standing) int {
 		return exitPass
 	case v1alpha1.VerdictFail:
 		return exitFail
+	case v1alpha1.VerdictInconclusive:
 	}
 	return exitInconclusive
 }

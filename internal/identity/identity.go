@@ -70,6 +70,7 @@ func value(key string, node *corev1.Node) string {
 		return info.ContainerRuntimeVersion
 	case v1alpha1.IdentityOSImage:
 		return info.OSImage
+	case v1alpha1.IdentityDevices: // One key for each resource, see below.
 	}
 	if name, ok := strings.CutPrefix(key, labelPrefix); ok {
 		return node.Labels[name]

@@ -23,7 +23,7 @@ func Matrix(m v1alpha1.LatencyMatrixSpec, nodes []string, server string) [][]v1a
 		pairs = star(nodes, server)
 	case v1alpha1.TopologyRing:
 		pairs = ring(nodes)
-	default:
+	case v1alpha1.TopologyAllPairs, "":
 		pairs = allPairs(nodes)
 	}
 	// The orders of ring and allPairs make each chunk disjoint, whatever its size: two pairs with a common node are further apart

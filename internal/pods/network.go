@@ -42,7 +42,7 @@ func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Un
 	switch ipam.Type {
 	case v1alpha1.IPAMWhereabouts:
 		device.IPAM = &foreign.CNIIPAM{Type: "whereabouts", Range: ipam.Range, RangeStart: ipam.RangeStart}
-	default:
+	case v1alpha1.IPAMStatic:
 		device.IPAM = &foreign.CNIIPAM{Type: "static"}
 		device.Capabilities = map[string]bool{"ips": true}
 	}

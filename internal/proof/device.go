@@ -157,7 +157,7 @@ func function(e endpoint) finding {
 	case v1alpha1.NetworkHost:
 		return noted(told)
 	case v1alpha1.NetworkVF, v1alpha1.NetworkPF:
-	default:
+	case v1alpha1.NetworkPod, v1alpha1.NetworkNAD:
 		return finding{}
 	}
 	expected := string(n.Type)

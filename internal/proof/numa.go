@@ -62,6 +62,7 @@ func numaLocal(e endpoint) finding {
 			found = fmt.Sprintf("NUMA node %s is the only one of the node with CPUs", e.own.Facts["numa.nodes"])
 		}
 		return e.numa(proved(expected, found))
+	case v1alpha1.ProofUnknown, v1alpha1.ProofNoted:
 	}
 	unknownWhy := numaUnknown
 	if parent := e.own.Facts["nic.parent"]; parent != "" && e.own.PCIAddress == "" {
@@ -109,9 +110,10 @@ func (e endpoint) hasDevice() bool {
 		return e.own.PCIAddress != ""
 	case v1alpha1.NetworkNAD:
 		return e.own.PCIAddress != "" || e.own.Facts["nic.parent"] != ""
-	default:
+	case v1alpha1.NetworkPod, v1alpha1.NetworkVF, v1alpha1.NetworkPF:
 		return n.HasDevice()
 	}
+	return false
 }
 
 // node formats the number of a NUMA node.

@@ -64,7 +64,7 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 				reason = cmp.Or(f.reason, c.failed)
 			case v1alpha1.ProofUnknown:
 				reason = c.unknown
-			default:
+			case v1alpha1.ProofProved, v1alpha1.ProofNoted, "":
 				continue
 			}
 			l := c.line(f)

@@ -94,6 +94,8 @@ func (driver) Validate(c tool.Cell) error {
 	case v1alpha1.ProtocolTCP:
 	case v1alpha1.ProtocolUDP:
 		most = tool.MaxDatagram
+	case v1alpha1.ProtocolMulticast:
+		fallthrough
 	default:
 		return fmt.Errorf("netperf measures TCP and UDP, not %q", c.Protocol)
 	}

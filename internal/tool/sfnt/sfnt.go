@@ -76,6 +76,7 @@ func WaitOptions(c tool.Cell) []string {
 // subnet.
 func PathOptions(c tool.Cell, t tool.Target) []string {
 	switch c.Protocol {
+	case v1alpha1.ProtocolTCP:
 	case v1alpha1.ProtocolUDP:
 		return []string{"--ttl=" + hops}
 	case v1alpha1.ProtocolMulticast:

@@ -184,6 +184,7 @@ func path(c tool.Cell, t tool.Target, own string) []string {
 	case v1alpha1.ProtocolMulticast:
 		address = group(c, t)
 		more = []string{"--mc-rx-if", own, "--mc-tx-if", own}
+	case v1alpha1.ProtocolUDP:
 	}
 	if c.Spins() {
 		more = append(more, "--nonblocked")
