@@ -162,11 +162,15 @@ var PodChanges = Updates(func(before, after *corev1.Pod) bool {
 // podFacts returns a digest of what a pod's status says about its start and end, without conditions that only report progress.
 func podFacts(p *corev1.Pod) string {
 	facts := []any{p.Annotations[foreign.AnnotationNetworkStatus], p.Status.Reason, p.Status.Message, p.Status.PodIPs, p.Status.ExtendedResourceClaimStatus}
+	began := false
 	for _, c := range p.Status.ContainerStatuses {
 		facts = append(facts, c.ImageID, c.ContainerID, c.RestartCount, c.State, c.LastTerminationState)
+		began = began || c.ContainerID != ""
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled || c.Type == corev1.PodReadyToStartContainers {
+		// A pod whose container has begun can lose its sandbox with its node.
+		lost := began && c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+		if c.Type == corev1.PodScheduled || lost {
 			facts = append(facts, c.Type, c.Status, c.Message)
 		}
 	}

@@ -272,7 +272,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return nil
 		}
 		own := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}
-		return append(comparedWith(ctx, client.MatchingFields{indexBaseline: own.String()}), own)
+		requests := comparedWith(ctx, client.MatchingFields{indexBaseline: own.String()})
+		// While an attempt is active, it is this controller that stores its result.
+		b := &v1alpha1.LatencyBenchmark{}
+		if err := mgr.GetClient().Get(ctx, own.NamespacedName, b); err == nil && b.Status.Active != nil {
+			return requests
+		}
+		return append(requests, own)
 	})
 	ofExport := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return comparedWith(ctx, client.MatchingFields{indexBaselineExport: client.ObjectKeyFromObject(o).String()})

@@ -260,8 +260,11 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		if w.server, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, w.attempt); err != nil {
 			return err
 		}
-		if w.client, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
-			return err
+		// The client is created when the server runs, and no pod becomes pending again.
+		if active.ClientPodUID != "" || w.server == nil || w.server.Status.Phase != corev1.PodPending {
+			if w.client, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
+				return err
+			}
 		}
 	}
 	if active.ServerDevice == "" {

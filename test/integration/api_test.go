@@ -32,7 +32,7 @@ spec:
 
 // changesOfSpec holds other values for the fields that cannot change once a spec was accepted.
 var changesOfSpec = map[string]any{
-	"tool": "pinger", "workload": map[string]any{"duration": "4s"}, "rounds": int64(8),
+	"tool": "pinger", "workload": map[string]any{"duration": "4s"}, "rounds": int64(8), "maxRounds": int64(30),
 	"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}, "cpus": int64(2)},
 	"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": "Server",
 	"latencyType": "RTT", "highestPercentile": "p99", "headline": map[string]any{"protocol": "TCP"},
@@ -323,7 +323,7 @@ var _ = Describe("The API", func() {
 		Expect(yaml.Unmarshal([]byte(`
 tool: sockperf
 workload: {protocols: [TCP], wait: Block, muxer: None, duration: 3s, warmup: 500ms}
-rounds: 5
+rounds: 6
 placement: {client: {}, server: {}, memory: 512Mi}
 network: {type: Pod}
 latencyType: HalfRTT

@@ -646,7 +646,7 @@ var _ = Describe("The API of a matrix", func() {
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 		m := asType(object).(*v1alpha1.LatencyMatrix)
 		Expect(m.Spec.Parallelism).To(BeEquivalentTo(1))
-		Expect(m.Spec.Template.Spec.Rounds).To(BeEquivalentTo(5))
+		Expect(m.Spec.Template.Spec.Rounds).To(BeEquivalentTo(6))
 		Expect(m.Spec.Template.Spec.Placement.Client).To(Equal(&v1alpha1.EndpointPlacement{}))
 	})
 

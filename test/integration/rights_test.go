@@ -249,7 +249,7 @@ var _ = Describe("The manager's rights", func() {
 		m := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "m").AllPairs(1))
 		ExpectSucceeded(ctx, b, "^True Complete")
 		ExpectSucceeded(ctx, m, "^True Complete")
-		Expect(Get(ctx, elsewhere).Status).To(Equal(v1alpha1.LatencyBenchmarkStatus{}))
+		Expect(Get(ctx, elsewhere).Status).To(Equal(v1alpha1.LatencyBenchmarkStatus{ObservedGeneration: -1}))
 		By("a gate, with everything that it may write")
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		w.Expect(ctx, w.A, isVerified)

@@ -1164,10 +1164,13 @@ var _ = Describe("The admission policies", func() {
 		Expect(gate.Create(ctx, own)).To(Succeed())
 		for _, change := range []string{
 			`{"metadata":{"labels":{"tailgate.dev/hold":null}}}`, `{"metadata":{"labels":{"tailgate.dev/hold":"false"}}}`, `{"metadata":{"labels":{"tailgate.dev/gate":"other"}}}`,
-			`{"metadata":{"labels":null}}`, `{"spec":{"containers":[{"name":"hold","image":"evil"}]}}`,
+			`{"metadata":{"labels":null}}`,
 		} {
 			Expect(patch(ctx, admin, own, change)).To(refused, change)
 		}
+		evil := own.DeepCopy()
+		evil.Spec.Containers[0].Image = "evil"
+		Expect(admin.Update(ctx, evil)).To(refused)
 		debug := own.DeepCopy()
 		debug.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "evil"}}}
 		Expect(admin.SubResource("ephemeralcontainers").Update(ctx, debug)).To(refused)
