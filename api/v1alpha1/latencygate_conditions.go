@@ -80,8 +80,8 @@ const (
 	// ReasonMeasurementHeldUp surfaces while a benchmark of the gate cannot start: it is not accepted, or a pod of it is refused or
 	// does not start.
 	ReasonMeasurementHeldUp = "MeasurementHeldUp"
-	// ReasonNoRoom surfaces when nodes have been due by the schedule for more than 30 minutes, and they or all their peers have no room for
-	// the pods of a benchmark. They keep their state.
+	// ReasonNoRoom surfaces when nodes have been due by the schedule for more than 30 minutes or since its last time but one, and they or
+	// all their peers have no room for the pods of a benchmark. They keep their state.
 	ReasonNoRoom = "NoRoom"
 	// ReasonScheduleTooShort surfaces when nodes were not measured in the time from one time of the schedule to the next, or in
 	// scheduleWindow.

@@ -110,7 +110,10 @@ func TestOperationalSaysWhy(t *testing.T) {
 			c.overlong, c.waiting = []string{"n0"}, map[string]string{"n0": "the node is not ready"}
 		}, "False NodesWaiting 1 nodes have waited for more than 30m0s; n0: the node is not ready"},
 		"a schedule that is too short": {func(_ *survey, c *choice) { c.overdue = 7 }, "False ScheduleTooShort 7 nodes were due"},
-		"nothing":                      {func(*survey, *choice) {}, "True Operational the gate handles every selected node"},
+		"a schedule that is due again while the nodes are full": {func(s *survey, c *choice) {
+			s.lineup.fired, s.lineup.unplaced, c.overdue = noon, map[string]string{"n0": "no CPU"}, 1
+		}, "False NoRoom 1 nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; n0: no CPU"},
+		"nothing": {func(*survey, *choice) {}, "True Operational the gate handles every selected node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, chosen := &survey{gate: makeGate()}, choice{}

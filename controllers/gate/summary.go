@@ -140,10 +140,10 @@ func operational(s *survey, chosen choice) metav1.Condition {
 		return no(v1alpha1.ReasonNodesUnmeasurable, "%d of %d nodes cannot be measured; %s: %s", len(unmeasurable), s.gate.Status.Nodes.Total, unmeasurable[0], chosen.waiting[unmeasurable[0]])
 	case len(overlong) > 0:
 		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), waitLimit, overlong[0], chosen.waiting[overlong[0]])
-	case len(s.lineup.unplaced) > 0 && s.lineup.now.Sub(s.lineup.fired) > waitLimit:
+	case len(s.lineup.unplaced) > 0 && (chosen.overdue > 0 || s.lineup.now.Sub(s.lineup.fired) > waitLimit):
 		first := slices.Min(slices.Collect(maps.Keys(s.lineup.unplaced)))
-		return no(v1alpha1.ReasonNoRoom, "%d nodes have been due by the schedule for more than %s, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
-			len(s.lineup.unplaced), waitLimit, first, text.Shorten(s.lineup.unplaced[first], 1024))
+		return no(v1alpha1.ReasonNoRoom, "%d nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
+			len(s.lineup.unplaced), first, text.Shorten(s.lineup.unplaced[first], 1024))
 	case chosen.overdue > 0:
 		return no(v1alpha1.ReasonScheduleTooShort,
 			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.overdue)

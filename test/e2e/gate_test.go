@@ -109,30 +109,30 @@ const (
 	heldBack   = "False false NoSchedule"
 )
 
-// watchLetIn watches every version of a Node from now on. letIn returns each version that admits pods by its condition,
-// label or taint, while the previous version held the node back by all of them.
-func watchLetIn(ctx context.Context, node string) (letIn func() []string) {
+// nodeVersion is a version of a Node: when it was seen, and what it published.
+type nodeVersion struct {
+	at              time.Time
+	number, publish string
+}
+
+// watchNode watches every version of a Node from now on. versions ends that, and returns them.
+func watchNode(ctx context.Context, node string) (versions func() []nodeVersion) {
 	GinkgoHelper()
-	versions, err := kube.Watch(context.WithoutCancel(ctx), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node})
+	events, err := kube.Watch(context.WithoutCancel(ctx), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(versions.Stop)
+	DeferCleanup(events.Stop)
 	const key = "e2e.tailgate.dev/last-version"
-	last, found := fmt.Sprint(time.Now().UnixNano()), make(chan []string, 1)
+	last, found := fmt.Sprint(time.Now().UnixNano()), make(chan []nodeVersion, 1)
 	go func() {
 		defer close(found)
-		var all []string
-		held := false
-		for event := range versions.ResultChan() {
+		var all []nodeVersion
+		for event := range events.ResultChan() {
 			n, ok := event.Object.(*corev1.Node)
 			if !ok {
 				return
 			}
-			now := publishedOn(n)
-			open := strings.HasPrefix(now, "True ") || strings.Contains(now, " true ") || strings.HasSuffix(now, " -")
-			if held && open {
-				all = append(all, n.ResourceVersion+": "+now)
-			}
-			if held = !open; n.Annotations[key] == last {
+			all = append(all, nodeVersion{time.Now(), n.ResourceVersion, publishedOn(n)})
+			if n.Annotations[key] == last {
 				found <- all
 				return
 			}
@@ -144,12 +144,32 @@ func watchLetIn(ctx context.Context, node string) (letIn func() []string) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(kube.Patch(ctx, gateNode(ctx, node), client.RawPatch(types.MergePatchType, data))).To(Succeed())
 	}
-	return func() []string {
+	return func() []nodeVersion {
 		GinkgoHelper()
 		annotate(ctx, last)
 		DeferCleanup(func(ctx context.Context) { annotate(ctx, nil) })
-		var all []string
+		var all []nodeVersion
 		Eventually(found).WithTimeout(soon).Should(Receive(&all))
+		return all
+	}
+}
+
+// watchLetIn watches every version of a Node from now on. letIn returns each version that admits pods by its condition,
+// label or taint, while the previous version held the node back by all of them.
+func watchLetIn(ctx context.Context, node string) (letIn func() []string) {
+	GinkgoHelper()
+	versions := watchNode(ctx, node)
+	return func() []string {
+		GinkgoHelper()
+		var all []string
+		held := false
+		for _, v := range versions() {
+			open := strings.HasPrefix(v.publish, "True ") || strings.Contains(v.publish, " true ") || strings.HasSuffix(v.publish, " -")
+			if held && open {
+				all = append(all, v.number+": "+v.publish)
+			}
+			held = !open
+		}
 		return all
 	}
 }
@@ -284,13 +304,19 @@ func deleteGate(ctx context.Context, g *v1alpha1.LatencyGate) {
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyVerification{})).To(Succeed())
 }
 
+// endGate deletes the gate, and checks that it leaves no mark on the nodes.
+func endGate(ctx context.Context) {
+	GinkgoHelper()
+	deleteGate(ctx, latencyGate())
+	for _, name := range []string{here.Client, here.Server} {
+		Expect(published(ctx, name)).To(Equal("- - -"), "a gate leaves nothing behind")
+	}
+	labelNodes(ctx, gated, nil)
+}
+
 var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 	AfterEach(func(ctx context.Context) {
-		deleteGate(ctx, latencyGate())
-		for _, name := range []string{here.Client, here.Server} {
-			Expect(published(ctx, name)).To(Equal("- - -"), "a gate leaves nothing behind")
-		}
-		labelNodes(ctx, gated, nil)
+		endGate(ctx)
 		if !elsewhere {
 			Expect(localcluster.RestoreCable(options)).To(Succeed())
 			Expect(localcluster.Up(ctx, options)).To(Succeed())

@@ -27,20 +27,7 @@ var _ = Describe("The manager", Label("placement"), func() {
 	It("serves metrics only to users with the right to read them", func(ctx context.Context) {
 		// There are two accounts, because the manager caches a refusal for half a minute.
 		stranger := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: namespace}}
-		reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "scraper", Namespace: namespace}}
-		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "e2e-scraper"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tailgate-metrics-reader"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: reader.Name, Namespace: namespace}},
-		}
-		var tokens [2]bytes.Buffer
-		for _, o := range []client.Object{stranger, reader, binding} {
-			Expect(kube.Create(ctx, o)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(kube.Delete(ctx, o)).To(Succeed()) })
-		}
-		for i, account := range []string{stranger.Name, reader.Name} {
-			Expect(kubectl(ctx, &tokens[i], "-n", namespace, "create", "token", account)).To(Succeed())
-		}
+		refused, accepted := tokenOf(ctx, stranger), scraper(ctx)
 
 		By("asking the manager that leads, the only one that exports what it does")
 		var leader string
@@ -55,16 +42,39 @@ var _ = Describe("The manager", Label("placement"), func() {
 		}).WithTimeout(soon).Should(Succeed())
 		status, _ := managerGet(ctx, managerNamespace, leader, nil, "/metrics", "")
 		Expect(status).To(Equal(http.StatusUnauthorized))
-		status, _ = managerGet(ctx, managerNamespace, leader, nil, "/metrics", tokens[0].String())
+		status, _ = managerGet(ctx, managerNamespace, leader, nil, "/metrics", refused)
 		Expect(status).To(Equal(http.StatusForbidden), "it is known, and has no right")
 		Eventually(func() string {
-			status, body := managerGet(ctx, managerNamespace, leader, nil, "/metrics", tokens[1].String())
+			status, body := managerGet(ctx, managerNamespace, leader, nil, "/metrics", accepted)
 			Expect(status).To(Equal(http.StatusOK))
 			return body
 		}).WithTimeout(soon).Should(And(
 			ContainSubstring(`controller_runtime_reconcile_total{controller="latencybenchmark"`), ContainSubstring("\ntailgate_exporting 1\n")))
 	})
 })
+
+// tokenOf creates a service account and other objects until the spec ends, and returns a token of the account.
+func tokenOf(ctx context.Context, account *corev1.ServiceAccount, others ...client.Object) string {
+	GinkgoHelper()
+	for _, o := range append(others, account) {
+		Expect(kube.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(kube.Delete(ctx, o)).To(Succeed()) })
+	}
+	var token bytes.Buffer
+	Expect(kubectl(ctx, &token, "-n", account.Namespace, "create", "token", account.Name)).To(Succeed())
+	return token.String()
+}
+
+// scraper returns the token of an account that may read the manager's metrics until the spec ends.
+func scraper(ctx context.Context) string {
+	GinkgoHelper()
+	reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "scraper", Namespace: namespace}}
+	return tokenOf(ctx, reader, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-scraper"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tailgate-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: reader.Name, Namespace: namespace}},
+	})
+}
 
 // manager returns the manager's container.
 func manager(ctx context.Context) corev1.Container {

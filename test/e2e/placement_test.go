@@ -61,14 +61,17 @@ func warning(b *v1alpha1.LatencyBenchmark, reason string) v1alpha1.Warning {
 	return b.Status.Warnings[i]
 }
 
-// tenant creates another user's pod that takes VFs of the near pool on a node. It returns the PCI address of the VF that is
+// tenant creates another user's pod that takes VFs of the near pool and whole CPUs on a node. With 0 CPUs it requests none: a node of
+// the local cluster has a single one for pods, which the benchmarks need. It returns the PCI address of the VF that is
 // attached to the pod, if the values name a network and the status has its device.
-func tenant(ctx context.Context, node string, vfs int64) string {
+func tenant(ctx context.Context, node string, vfs, cpus int64) string {
 	GinkgoHelper()
 	resources := corev1.ResourceList{
-		// No CPU is requested: a node has a single one for pods, which the benchmarks need.
 		corev1.ResourceMemory:                     resource.MustParse("16Mi"),
 		corev1.ResourceName(here.VF.ResourceName): *resource.NewQuantity(vfs, resource.DecimalSI),
+	}
+	if cpus > 0 {
+		resources[corev1.ResourceCPU] = *resource.NewQuantity(cpus, resource.DecimalSI)
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + node, Namespace: namespace},
@@ -140,7 +143,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 			network.VF.NetworkRef, network.VF.IPAM = nil, &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "198.18.77.0/24"}
 		}
 		network.VF.MTU = here.MTU
-		taken := tenant(ctx, here.Client, 1)
+		taken := tenant(ctx, here.Client, 1, 0)
 		b := benchmark("ways", short, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Rounds = 2
 			if here.HostNetwork {
@@ -279,7 +282,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		if all == 0 {
 			Skip("vf.resourceName is not of a device plugin")
 		}
-		tenant(ctx, here.Server, all)
+		tenant(ctx, here.Server, all, 0)
 		create(ctx, b)
 		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionAccepted) }).WithTimeout(soon).Should(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNodeBusy),
