@@ -26,11 +26,8 @@ import (
 func (w *world) setConditions(s step, at state) {
 	b := w.benchmark
 	status, reason := metav1.ConditionUnknown, at.reason
-	switch {
-	case s.kind == stepComplete:
-		status = metav1.ConditionTrue
-	case s.kind == stepFail:
-		status = metav1.ConditionFalse
+	if ends, ok := map[stepKind]metav1.ConditionStatus{stepComplete: metav1.ConditionTrue, stepFail: metav1.ConditionFalse}[s.kind]; ok {
+		status = ends
 	}
 	switch {
 	case s.kind == stepReject:

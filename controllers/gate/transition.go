@@ -249,11 +249,11 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	if err := w.record(&status, s); err != nil {
 		return status, err
 	}
-	switch s.event { //exhaustive:ignore Only these two accept a result.
-	case eventPassed:
+	if s.event == eventPassed {
 		status.Accepted = w.accepted(status.History[0], v1alpha1.AcceptedByPass)
 		w.extend(&status)
-	case eventAccepted:
+	}
+	if s.event == eventAccepted {
 		status.Accepted = w.accepted(*acceptable(w.verification), v1alpha1.AcceptedByHand)
 		// A user decides that the latency is right: nothing before counts.
 		status.Reference, status.Recent = nil, nil

@@ -106,11 +106,10 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if s.reason != "" {
 		ctx = controllers.With(ctx, "event", s.event, "why", s.reason)
 	}
-	switch s.event { //exhaustive:ignore The others change the status.
-	case eventReleased:
+	if s.event == eventReleased {
 		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
-		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
-	case eventGone:
+	}
+	if s.event == eventReleased || s.event == eventGone {
 		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
 	}
 	if v.Status, err = world.next(s); err != nil {

@@ -67,13 +67,14 @@ func (i Inspector) Answer(ctx context.Context) error {
 	message := make([]byte, maxDatagram)
 	for {
 		n, from, err := datagrams.ReadFrom(message)
-		if ctx.Err() != nil {
-			return nil
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the end of ctx closes the socket
+		case err != nil:
+			return err
 		}
-		if err == nil {
-			// If it cannot be returned, the client reports that it got no answer.
-			_, _ = datagrams.WriteTo(message[:n], from)
-		}
+		// If it cannot be returned, the client reports that it got no answer.
+		_, _ = datagrams.WriteTo(message[:n], from)
 	}
 }
 

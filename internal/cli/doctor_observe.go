@@ -420,9 +420,9 @@ func (d *doctorCall) ofVariants(o *doctor.Observed) {
 			n = len(o.Networks)
 			o.Networks = append(o.Networks, doctor.Network{Name: namespace + "/" + name, Made: true, Resource: v.Network.ResourceName()})
 		}
-		requests := append(o.Networks[n].Requests, v.Resources()...)
+		requests := slices.Concat(o.Networks[n].Requests, v.Resources())
 		slices.Sort(requests)
-		o.Networks[n].Requests = append([]string{}, slices.Compact(requests)...)
+		o.Networks[n].Requests = slices.Compact(requests)
 	}
 }
 

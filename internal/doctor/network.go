@@ -118,7 +118,7 @@ func topology(_ Observed, n Node) []Line {
 				found += ": the only NUMA node with CPUs"
 			}
 			lines = append(lines, good(check, l.Network, "%s", found)...)
-		default:
+		case v1alpha1.ProofUnknown, v1alpha1.ProofNoted:
 			remote.effect = "it is unknown whether messages cross the link between the sockets; with placement.numaPolicy: Required results do not verify"
 			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
 		}

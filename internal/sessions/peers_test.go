@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestPeers(t *testing.T) {
 			for range draws {
 				first, second, third := couple(random, "first", 5), couple(random, "second", max(d.second, 0)), couple(random, "first", 5)
 				boot := node + sdOfBoot*random.NormFloat64()
-				all := append(first.reference, second.reference...)
+				all := slices.Concat(first.reference, second.reference)
 				judge := func(reference []v1alpha1.ReferenceSession, with string, level float64) (outcome, stats.Bounds) {
 					got, b, _ := judged(For(&v1alpha1.LatencyVerificationStatus{Reference: reference}, gate, "now", with), draw(random, level, 20), tolerance)
 					return got, b
@@ -104,9 +105,10 @@ func TestPeers(t *testing.T) {
 						got = inconclusive
 					}
 				}
-				if got == pass {
+				switch got {
+				case pass:
 					passes++
-				} else if got == fail {
+				case fail:
 					fails++
 				}
 			}

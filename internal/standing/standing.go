@@ -138,7 +138,7 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 		s.Outcome = v1alpha1.VerdictFail
 	case v1alpha1.VerificationInconclusive:
 		s.Outcome = v1alpha1.VerdictInconclusive
-	default:
+	case "", v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring:
 		s.Open = true
 		s.Reason = cmp.Or(s.Reason, ReasonNotObserved)
 		s.Message = cmp.Or(s.Message, "the operator has not processed it yet; is it running?")

@@ -184,7 +184,7 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 			v.Passed++
 		case v1alpha1.VerdictFail:
 			v.Failed++
-		default:
+		case v1alpha1.VerdictInconclusive:
 			v.Inconclusive++
 		}
 	}

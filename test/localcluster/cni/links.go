@@ -16,7 +16,7 @@ func findLink(netnsPath, name string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("opening network namespace %s: %w", netnsPath, err)
 	}
-	defer handle.Close() //nolint:errcheck // nothing was written through it
+	defer handle.Close()
 	nl, err := netlink.NewHandleAt(handle)
 	if err != nil {
 		return false, fmt.Errorf("entering network namespace %s: %w", netnsPath, err)
