@@ -259,7 +259,7 @@ func (s *Store) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, bas
 		results.Reference = baseline.reference(b, candidate.Collection)
 		before = &results
 	}
-	j, err := judge.Gate(*b.Spec.Criteria, candidate, before)
+	j, err := judge.Evaluate(*b.Spec.Criteria, candidate, before)
 	if err != nil {
 		return judgement{status: unreadable(err)}, nil
 	}
@@ -347,7 +347,7 @@ func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (st
 
 // Measured returns the rounds of a finished benchmark that the relative rules of criteria, which need not be its own, compare, and the boot
 // ID of its client's node. There are none if a result is missing or unreadable.
-func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (sessions.Measured, string, error) {
+func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	results, err := s.candidateResults(ctx, b)
@@ -357,7 +357,7 @@ func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, gate
 	case err != nil || results.Trouble != nil:
 		return nil, "", err
 	}
-	return judge.Measured(*gate, results), bootOf(results.Collection), nil
+	return judge.Measured(*criteria, results), bootOf(results.Collection), nil
 }
 
 // maxSaid is the maximum length, in bytes, of an error in a message.

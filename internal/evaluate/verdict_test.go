@@ -130,10 +130,10 @@ func TestBaselineDeleted(t *testing.T) {
 }
 
 // judgedBy returns the verdict of criteria, which need not be the benchmark's own, on its results.
-func judgedBy(t *testing.T, r *Store, b *v1alpha1.LatencyBenchmark, gate *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
+func judgedBy(t *testing.T, r *Store, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (*v1alpha1.Verdict, error) {
 	t.Helper()
 	with := b.DeepCopy()
-	with.Spec.Criteria = gate
+	with.Spec.Criteria = criteria
 	baseline, err := r.baseline(t.Context(), with)
 	if err != nil {
 		return nil, err

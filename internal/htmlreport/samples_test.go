@@ -199,7 +199,7 @@ func judged(t *testing.T, b export.Benchmark, baseline *judge.Results) export.Be
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := judge.Gate(*b.Object.Spec.Criteria, judge.Results{Collection: collected}, baseline)
+	j, err := judge.Evaluate(*b.Object.Spec.Criteria, judge.Results{Collection: collected}, baseline)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 // ignored reports whether the user allows a difference of the evidence.
-func ignored(gate v1alpha1.Criteria, d result.Difference) bool {
-	return slices.Contains(gate.IgnoreDifferences, d.Key) || matchesAny(gate.IgnoreDifferences, d.Key) && !mustBeNamed(d.Key) ||
-		slices.Contains(gate.IgnoreDifferences, v1alpha1.IgnoreKernelUpgrade) && OfKernelUpgrade(d)
+func ignored(criteria v1alpha1.Criteria, d result.Difference) bool {
+	return slices.Contains(criteria.IgnoreDifferences, d.Key) || matchesAny(criteria.IgnoreDifferences, d.Key) && !mustBeNamed(d.Key) ||
+		slices.Contains(criteria.IgnoreDifferences, v1alpha1.IgnoreKernelUpgrade) && OfKernelUpgrade(d)
 }
 
 var (
@@ -129,8 +129,8 @@ func together(a, b *rounds.Variant, of func(string) string) bool {
 const keyCapture = "capture"
 
 // capture returns the reason why two variants cannot be compared if packets were captured for only one of them.
-func capture(gate v1alpha1.Criteria, baseline, candidate *rounds.Variant) []verdict.Blocker {
-	if baseline == nil || candidate == nil || baseline.Capture == candidate.Capture || ignored(gate, result.Difference{Key: keyCapture}) {
+func capture(criteria v1alpha1.Criteria, baseline, candidate *rounds.Variant) []verdict.Blocker {
+	if baseline == nil || candidate == nil || baseline.Capture == candidate.Capture || ignored(criteria, result.Difference{Key: keyCapture}) {
 		return nil
 	}
 	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(

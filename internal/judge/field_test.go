@@ -16,7 +16,7 @@ import (
 func TestField(t *testing.T) {
 	field.Run(t, "tools", "internal/judge", func(t *testing.T, c field.Case) map[string]string {
 		in := verdict.Input{
-			Gate: v1alpha1.Criteria{
+			Criteria: v1alpha1.Criteria{
 				Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
 				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.Metric(c.Arguments["metric"]), MaxIncrease: v1alpha1.Percentage(c.Arguments["limit"])}},
 			},

@@ -26,14 +26,14 @@ type Results struct {
 	Reference *sessions.Reference
 }
 
-// Gate judges a benchmark's results. The baseline holds the results of criteria.baseline.benchmarkRef; without a benchmarkRef, it is
-// nil. Gate returns an error for a rule that cannot be parsed.
-func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
+// Evaluate judges a benchmark's results. The baseline holds the results of criteria.baseline.benchmarkRef; without a benchmarkRef, it is
+// nil. Evaluate returns an error for a rule that cannot be parsed.
+func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
 	metrics := []v1alpha1.Metric{v1alpha1.MetricLost}
-	for _, rule := range gate.Rules {
+	for _, rule := range criteria.Rules {
 		metrics = append(metrics, rule.Metric)
 	}
-	in := verdict.Input{Gate: gate, Candidate: Cells(candidate, metrics...)}
+	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...)}
 	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
@@ -60,31 +60,31 @@ func Gate(gate v1alpha1.Criteria, candidate Results, baseline *Results) (verdict
 		}
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(gate, d) }
+			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(criteria, d) }
 			of, own := baseline.Variant(c.Variant), candidate.Variant(c.Variant)
-			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
+			c.Incomparable = append(capture(criteria, of, own), incomparable(*c, of, own, matters)...)
 		}
-	case gate.Baseline != nil && gate.Baseline.Variant != "":
+	case criteria.Baseline != nil && criteria.Baseline.Variant != "":
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			of, own := candidate.Variant(gate.Baseline.Variant), candidate.Variant(c.Variant)
+			of, own := candidate.Variant(criteria.Baseline.Variant), candidate.Variant(c.Variant)
 			matters := func(d result.Difference) bool {
-				return d.BetweenRounds() && !ignored(gate, d) && !intended(d, of, own)
+				return d.BetweenRounds() && !ignored(criteria, d) && !intended(d, of, own)
 			}
-			c.Incomparable = append(capture(gate, of, own), incomparable(*c, of, own, matters)...)
+			c.Incomparable = append(capture(criteria, of, own), incomparable(*c, of, own, matters)...)
 		}
 	}
 	return verdict.Judge(in)
 }
 
 // Measured returns the rounds of a benchmark that rules with maxIncrease or maxDecrease compare.
-func Measured(gate v1alpha1.Criteria, candidate Results) sessions.Measured {
+func Measured(criteria v1alpha1.Criteria, candidate Results) sessions.Measured {
 	all := sessions.Measured{}
-	metrics := make([]v1alpha1.Metric, 0, len(gate.Rules))
-	for _, rule := range gate.Rules {
+	metrics := make([]v1alpha1.Metric, 0, len(criteria.Rules))
+	for _, rule := range criteria.Rules {
 		metrics = append(metrics, rule.Metric)
 	}
-	verdict.Compared(gate, Cells(candidate, metrics...), func(c verdict.Cell, m v1alpha1.Metric, rounds []stats.Observation) {
+	verdict.Compared(criteria, Cells(candidate, metrics...), func(c verdict.Cell, m v1alpha1.Metric, rounds []stats.Observation) {
 		all[sessions.Key(c.Variant, c.Name, m)] = rounds
 	})
 	return all

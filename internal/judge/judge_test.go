@@ -80,7 +80,7 @@ func TestGate(t *testing.T) {
 		return r
 	}
 	cases := map[string]struct {
-		gate      v1alpha1.Criteria
+		criteria  v1alpha1.Criteria
 		candidate Results
 		baseline  *Results
 		outcome   v1alpha1.VerdictOutcome
@@ -131,14 +131,14 @@ func TestGate(t *testing.T) {
 		"nothing was measured, for an unknown reason": {against(), collected(t, spec()), before(), "Inconclusive", "NotMeasured", nil},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { check(t, c.gate, c.candidate, c.baseline, c.outcome, c.reason, c.message...) })
+		t.Run(name, func(t *testing.T) { check(t, c.criteria, c.candidate, c.baseline, c.outcome, c.reason, c.message...) })
 	}
 }
 
-// check judges a gate and compares the verdict of its first rule.
-func check(t *testing.T, gate v1alpha1.Criteria, candidate Results, baseline *Results, outcome v1alpha1.VerdictOutcome, reason string, message ...string) {
+// check evaluates criteria and compares the verdict of its first rule.
+func check(t *testing.T, criteria v1alpha1.Criteria, candidate Results, baseline *Results, outcome v1alpha1.VerdictOutcome, reason string, message ...string) {
 	t.Helper()
-	j, err := Gate(gate, candidate, baseline)
+	j, err := Evaluate(criteria, candidate, baseline)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func check(t *testing.T, gate v1alpha1.Criteria, candidate Results, baseline *Re
 // TestGateAgainstAVariant compares variant b with variant a of the same rounds.
 func TestGateAgainstAVariant(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
-	gate := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
+	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
 	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}
 	ofB := func(change func(*result.Stored)) func(*result.Stored) {
@@ -216,7 +216,7 @@ func TestGateAgainstAVariant(t *testing.T) {
 			if c.change != nil {
 				changes = append(changes, c.change)
 			}
-			check(t, gate, six(t, s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
+			check(t, criteria, six(t, s, "x", map[string]result.Histogram{"a": quick, "b": c.h}, changes...), nil, c.outcome, c.reason)
 		})
 	}
 }
@@ -303,26 +303,26 @@ func TestGateBetweenNetworks(t *testing.T) {
 				}
 			}
 			results := six(t, s, "x", map[string]result.Histogram{"a": quick, "b": quick}, change)
-			gate := v1alpha1.Criteria{
+			criteria := v1alpha1.Criteria{
 				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%", Variants: []string{"b"}}},
 				Baseline: &v1alpha1.Baseline{Variant: "a"},
 			}
 			if c.differs == "" {
-				check(t, gate, results, nil, "Pass", "WithinLimit")
+				check(t, criteria, results, nil, "Pass", "WithinLimit")
 				return
 			}
-			check(t, gate, results, nil, "Inconclusive", "EvidenceDiffers", c.differs, "ignoreDifferences")
+			check(t, criteria, results, nil, "Inconclusive", "EvidenceDiffers", c.differs, "ignoreDifferences")
 			key, _, _ := strings.Cut(c.differs, " ")
 			if key == keyRelation {
-				check(t, gate, results, nil, "Inconclusive", "EvidenceDiffers", "alignWith")
+				check(t, criteria, results, nil, "Inconclusive", "EvidenceDiffers", "alignWith")
 			}
-			gate.IgnoreDifferences = []string{key}
-			check(t, gate, results, nil, "Pass", "WithinLimit")
-			gate.IgnoreDifferences = []string{"nic.*", "numa.*", "sysctl.*"}
+			criteria.IgnoreDifferences = []string{key}
+			check(t, criteria, results, nil, "Pass", "WithinLimit")
+			criteria.IgnoreDifferences = []string{"nic.*", "numa.*", "sysctl.*"}
 			if mustBeNamed(key) {
-				check(t, gate, results, nil, "Inconclusive", "EvidenceDiffers", c.differs)
+				check(t, criteria, results, nil, "Inconclusive", "EvidenceDiffers", c.differs)
 			} else {
-				check(t, gate, results, nil, "Pass", "WithinLimit")
+				check(t, criteria, results, nil, "Pass", "WithinLimit")
 			}
 		})
 	}
@@ -330,8 +330,8 @@ func TestGateBetweenNetworks(t *testing.T) {
 
 func TestGateErrors(t *testing.T) {
 	fine := six(t, spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
-	gate := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "much"}}}
-	if _, err := Gate(gate, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
+	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "much"}}}
+	if _, err := Evaluate(criteria, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
 		t.Errorf("a rule that cannot be read: %v", err)
 	}
 }

@@ -319,7 +319,7 @@ func foresee(spec v1alpha1.LatencyBenchmarkSpec, driver tool.Driver) []verdict.F
 	if spec.Criteria == nil {
 		return nil
 	}
-	in := verdict.Input{Gate: *spec.Criteria, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
+	in := verdict.Input{Criteria: *spec.Criteria, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
 	most := map[string]tool.Cell{}
 	for _, v := range plan.Variants(spec) {
 		for _, c := range plan.Cells(spec, v) {

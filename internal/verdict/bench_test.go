@@ -32,7 +32,7 @@ func BenchmarkJudge(b *testing.B) {
 				}
 				return out
 			}
-			in := Input{Gate: against(rules...), Candidate: cells(), Baseline: cells()}
+			in := Input{Criteria: against(rules...), Candidate: cells(), Baseline: cells()}
 			b.Run(fmt.Sprintf("rounds=%d+%d/step=%d", rounds, rounds, step), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -17,9 +17,9 @@ type Foreseen struct {
 // Foresee returns what each rule can show. The candidate's cells have no rounds yet; most returns the most samples that a round of a cell gives,
 // and whether that is known.
 func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
-	variant := in.Gate.Baseline != nil && in.Gate.Baseline.Variant != ""
+	variant := in.Criteria.Baseline != nil && in.Criteria.Baseline.Variant != ""
 	rules, selected, all, err := in.selected()
-	all *= max(1, int(in.Gate.JudgedTogether))
+	all *= max(1, int(in.Criteria.JudgedTogether))
 	out := make([]Foreseen, len(rules))
 	for i, r := range rules {
 		f := &out[i]
@@ -63,10 +63,10 @@ func (r rule) rounds(n int) string {
 // that the API rejects.
 func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
 	variant := ""
-	if in.Gate.Baseline != nil {
-		variant = in.Gate.Baseline.Variant
+	if in.Criteria.Baseline != nil {
+		variant = in.Criteria.Baseline.Variant
 	}
-	for i, given := range in.Gate.Rules {
+	for i, given := range in.Criteria.Rules {
 		r, err := parseRule(given)
 		if err != nil {
 			return nil, nil, 0, fmt.Errorf("rules[%d]: %w", i, err)

@@ -20,7 +20,7 @@ func TestForesee(t *testing.T) {
 	}
 	two := []Cell{cell("").named("base", "tcp-64"), cell("").named("other", "tcp-64")}
 	for name, c := range map[string]struct {
-		gate        v1alpha1.Criteria
+		criteria    v1alpha1.Criteria
 		max         int
 		samples     int64
 		says, never string
@@ -34,7 +34,7 @@ func TestForesee(t *testing.T) {
 		"no cell":                                {against(elsewhere), 20, 10_000, "", "selects no cell of this benchmark"},
 		"a hundred pairs":                        {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}, JudgedTogether: 100}, 20, 10_000, "if all 200 comparisons do, with 13 rounds if one does", ""},
 	} {
-		all, err := Foresee(Input{Gate: c.gate, Candidate: two, MaxRounds: c.max}, func(Cell) (int64, bool) { return c.samples, true })
+		all, err := Foresee(Input{Criteria: c.criteria, Candidate: two, MaxRounds: c.max}, func(Cell) (int64, bool) { return c.samples, true })
 		if err != nil || len(all) != 1 || !strings.Contains(all[0].Says, c.says) || !strings.Contains(all[0].Never, c.never) || (c.never == "") != (all[0].Never == "") {
 			t.Errorf("%s: %+v, %v", name, all, err)
 		}
@@ -44,7 +44,7 @@ func TestForesee(t *testing.T) {
 		slow, quick := cell(v1alpha1.MetricP99, around(3000, rounds)...), cell(v1alpha1.MetricP99, around(1000, rounds)...)
 		var got []string
 		for _, second := range []Cell{quick, slow} {
-			j, err := Judge(Input{Gate: against(limit), Candidate: []Cell{slow, second.named("other", "tcp-64")}})
+			j, err := Judge(Input{Criteria: against(limit), Candidate: []Cell{slow, second.named("other", "tcp-64")}})
 			if err != nil {
 				t.Fatal(err)
 			}

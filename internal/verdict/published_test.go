@@ -146,12 +146,12 @@ func TestPublishedVerdict(t *testing.T) {
 			for _, m := range metrics {
 				rules = append(rules, v1alpha1.Rule{Metric: m, MaxIncrease: c.tolerance})
 			}
-			j, err := Judge(Input{Gate: against(rules...), Candidate: []Cell{publishedCell(c.candidate, c.step)}, Baseline: []Cell{publishedCell(c.baseline, c.step)}})
+			j, err := Judge(Input{Criteria: against(rules...), Candidate: []Cell{publishedCell(c.candidate, c.step)}, Baseline: []Cell{publishedCell(c.baseline, c.step)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if j.Outcome != inconclusive {
-				t.Errorf("one rule is inconclusive, the gate is %s", j.Outcome)
+				t.Errorf("one rule is inconclusive, the verdict is %s", j.Outcome)
 			}
 			var got []string
 			for _, r := range j.Rules {

@@ -67,8 +67,8 @@ func (c Comparison) sessions() string {
 }
 
 // Compared returns the rounds of the candidate for each comparison of a rule with maxIncrease or maxDecrease, with its cell and metric.
-func Compared(gate v1alpha1.Criteria, cells []Cell, each func(c Cell, m v1alpha1.Metric, rounds []stats.Observation)) {
-	for _, r := range gate.Rules {
+func Compared(criteria v1alpha1.Criteria, cells []Cell, each func(c Cell, m v1alpha1.Metric, rounds []stats.Observation)) {
+	for _, r := range criteria.Rules {
 		parsed, err := parseRule(r)
 		if err != nil || parsed.kind != byRatio {
 			continue

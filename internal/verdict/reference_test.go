@@ -50,7 +50,7 @@ func TestReference(t *testing.T) {
 			if c.rule.MaxDecrease != "" {
 				metric = throughput
 			}
-			in := Input{Gate: against(c.rule), Rounds: 6, MaxRounds: 20}
+			in := Input{Criteria: against(c.rule), Rounds: 6, MaxRounds: 20}
 			for i := range 1 + c.others {
 				candidate, baseline := cell(metric, times(1)...), cell(metric, reference[:6]...)
 				if i == 0 {
@@ -93,7 +93,7 @@ func TestWarmUpIsLeftOut(t *testing.T) {
 		baseline := cell(p99, usual...)
 		baseline.References = map[v1alpha1.Metric]Reference{p99: {Rounds: reference, Between: stats.Between{Sessions: 1}, LeaveOut: c.leaveOut}}
 		rule := v1alpha1.Rule{Metric: p99, MaxIncrease: "5%"}
-		j, err := Judge(Input{Gate: against(rule), Rounds: 12, Candidate: []Cell{cell(p99, c.rounds...)}, Baseline: []Cell{baseline}})
+		j, err := Judge(Input{Criteria: against(rule), Rounds: 12, Candidate: []Cell{cell(p99, c.rounds...)}, Baseline: []Cell{baseline}})
 		if err != nil {
 			t.Fatal(err)
 		}

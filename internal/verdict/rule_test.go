@@ -49,7 +49,7 @@ func TestParseRule(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than a line: %v", err)
 			}
-			_, judgeErr := Judge(Input{Gate: v1alpha1.Criteria{Rules: []v1alpha1.Rule{c.rule}}})
+			_, judgeErr := Judge(Input{Criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{c.rule}}})
 			if (judgeErr == nil) != c.ok {
 				t.Errorf("parsed %v, judged %v", err, judgeErr)
 			}

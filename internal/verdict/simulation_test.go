@@ -157,7 +157,7 @@ func looks(t *testing.T, d design, in Input, rounds func(cells []Cell, from []Ce
 	rounds(in.Baseline, baseline, d.baseline)
 	rounds(in.Candidate, candidate, d.candidate)
 	if d.grows {
-		in.Gate.Baseline = &v1alpha1.Baseline{Variant: "base"}
+		in.Criteria.Baseline = &v1alpha1.Baseline{Variant: "base"}
 	}
 	judge := func() Judgement {
 		given := in
@@ -185,7 +185,7 @@ func looks(t *testing.T, d design, in Input, rounds func(cells []Cell, from []Ce
 func simulate(t *testing.T, seed uint64, draws, cells int, d design, baseline, candidate arm, truth float64) outcomes {
 	t.Helper()
 	random := newRandom(seed)
-	in := Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"})}
+	in := Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"})}
 	for i := range cells {
 		name := fmt.Sprint(i)
 		in.Baseline = append(in.Baseline, cell(v1alpha1.MetricP99, make([]int64, max(d.baseline, d.last))...).named("base", name))
@@ -385,7 +385,7 @@ func TestWhatBreaksIt(t *testing.T) {
 func TestErrorRatesOfLevels(t *testing.T) {
 	judged := func(seed uint64, draw arm, limit float64) outcomes {
 		random := newRandom(seed)
-		in := Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Duration(limit)}})}
+		in := Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Duration(limit)}})}
 		o := outcomes{all: levelDraws}
 		for range levelDraws {
 			in.Candidate = []Cell{cell(v1alpha1.MetricP99, draw(random, centerNs, 20)...)}

@@ -87,7 +87,7 @@ func (c Cell) Observations(m v1alpha1.Metric) (all []stats.Observation, samples 
 
 // Input contains the rules and the cells to evaluate.
 type Input struct {
-	Gate v1alpha1.Criteria
+	Criteria v1alpha1.Criteria
 	// Candidate holds the benchmark's own cells.
 	Candidate []Cell
 	// Baseline holds the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is ignored.
@@ -138,7 +138,7 @@ func Judge(in Input) (Judgement, error) {
 	if in.MaxRounds > in.Rounds {
 		j.looks = 2
 	}
-	j.sameSession = baselines.variant != "" || !slices.ContainsFunc(in.Gate.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
+	j.sameSession = baselines.variant != "" || !slices.ContainsFunc(in.Criteria.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
 	var all []Comparison
 	for i, r := range rules {
 		for _, c := range selected[i] {
@@ -191,7 +191,7 @@ func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
 	case rounds == 0 || rounds >= in.MaxRounds:
 		return false
 	case j.Outcome == v1alpha1.VerdictFail:
-		return j.Beyond < stats.EachSide.Among(int(in.Gate.JudgedTogether))
+		return j.Beyond < stats.EachSide.Among(int(in.Criteria.JudgedTogether))
 	}
 	return j.Outcome == v1alpha1.VerdictInconclusive && (passes || fails)
 }
@@ -206,11 +206,11 @@ type cellKey struct{ variant, name string }
 
 func newBaselines(in Input) baselines {
 	b := baselines{cells: map[cellKey]*Cell{}}
-	if in.Gate.Baseline == nil {
+	if in.Criteria.Baseline == nil {
 		return b
 	}
 	cells := in.Baseline
-	if b.variant = in.Gate.Baseline.Variant; b.variant != "" {
+	if b.variant = in.Criteria.Baseline.Variant; b.variant != "" {
 		cells = in.Candidate
 	}
 	for i, c := range cells {

@@ -109,190 +109,190 @@ func TestJudge(t *testing.T) {
 	// The vectors of the description of the method.
 	reference := []int64{9180, 9205, 9170, 9240, 9195, 9210, 9188, 9222, 9176, 9231, 9199, 9215}
 	cases := []struct {
-		name    string
-		gate    v1alpha1.Criteria
-		cells   []Cell
-		base    []Cell
-		outcome v1alpha1.VerdictOutcome
-		reason  string
-		more    bool
+		name     string
+		criteria v1alpha1.Criteria
+		cells    []Cell
+		base     []Cell
+		outcome  v1alpha1.VerdictOutcome
+		reason   string
+		more     bool
 	}{
-		{name: "an increase within the tolerance", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "an increase within the tolerance", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3620, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "an improvement", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "an improvement", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "equal to the baseline", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "equal to the baseline", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, 3600, 3600, 3600, 3600, 3600)}, base: []Cell{cell(p99, 3600, 3600, 3600, 3600, 3600)}},
-		{name: "slower, and yet within the tolerance", gate: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "slower, and yet within the tolerance", criteria: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "an increase beyond the tolerance", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "an increase beyond the tolerance", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "an increase about as large as the tolerance", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
+		{name: "an increase about as large as the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
 			cells: []Cell{cell(p99, around(3760, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "every ratio is the tolerance itself, which is allowed", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "every ratio is the tolerance itself, which is allowed", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, 4200, 4200, 4200, 4200)}, base: []Cell{cell(p99, 4000, 4000, 4000, 4000)}},
-		{name: "every ratio is a nanosecond beyond the tolerance", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "every ratio is a nanosecond beyond the tolerance", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, 4201, 4201, 4201, 4201)}, base: []Cell{cell(p99, 4000, 4000, 4000, 4000)}},
-		{name: "two rounds show nothing", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+		{name: "two rounds show nothing", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
 			cells: []Cell{cell(p99, 9000, 9000)}, base: []Cell{cell(p99, 4000, 4000)}},
-		{name: "one round a side shows nothing, however far apart", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds,
+		{name: "one round a side shows nothing, however far apart", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds,
 			cells: []Cell{cell(p99, 9_000_000)}, base: []Cell{cell(p99, 4000)}},
-		{name: "three rounds a side show nothing", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+		{name: "three rounds a side show nothing", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
 			cells: []Cell{cell(p99, 4000, 4000, 4000)}, base: []Cell{cell(p99, 4000, 4000, 4000)}},
-		{name: "more rounds on one side", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "more rounds on one side", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 16)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a round with too few samples", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewSamples,
+		{name: "a round with too few samples", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewSamples,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).sampled(9_999)}},
-		{name: "just enough samples", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "just enough samples", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...).sampled(10_000)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a wide tolerance needs fewer samples", gate: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a wide tolerance needs fewer samples", criteria: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...).sampled(2_500)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a mean needs no samples beyond", gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a mean needs no samples beyond", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).sampled(10)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
-		{name: "a mean without the lost messages says so", gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a mean without the lost messages says so", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).with(lost, 3)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
-		{name: "whole microseconds hide the tolerance", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
+		{name: "whole microseconds hide the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
 			cells: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}, base: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}},
-		{name: "whole microseconds do not hide a large change", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "whole microseconds do not hide a large change", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, 9000, 9000, 9000, 9000, 9000).stepped(1000)}, base: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}},
-		{name: "unverified placement never passes", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
+		{name: "unverified placement never passes", criteria: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
 			cells: []Cell{cell(p99, around(3000, 10)...).blocked("NUMAMismatch", "the client measured from CPU 3 on NUMA node 1, but the device is on NUMA node 0")},
 			base:  []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "unverified placement never fails either", gate: against(fourMicros), outcome: inconclusive, reason: "NotAccelerated",
+		{name: "unverified placement never fails either", criteria: against(fourMicros), outcome: inconclusive, reason: "NotAccelerated",
 			cells: []Cell{cell(p99, around(8000, 10)...).blocked("NotAccelerated", "the server's socket is not accelerated by Onload")}},
-		{name: "unverified placement is reported before missing results", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
+		{name: "unverified placement is reported before missing results", criteria: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
 			cells: []Cell{cell(p99).blocked("NUMAMismatch", "the device is on NUMA node 0")}},
-		{name: "a baseline of another firmware never passes", gate: against(fivePercent), outcome: inconclusive, reason: "FingerprintDiffers",
+		{name: "a baseline of another firmware never passes", criteria: against(fivePercent), outcome: inconclusive, reason: "FingerprintDiffers",
 			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("FingerprintDiffers", "firmware variant rx1 there, rx0 here")},
 			base:  []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "an absolute limit does not ask for the baseline's firmware", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "an absolute limit does not ask for the baseline's firmware", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("FingerprintDiffers", "firmware variant rx1 there, rx0 here")},
 			base:  []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a baseline whose own placement was not verified never passes", gate: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
+		{name: "a baseline whose own placement was not verified never passes", criteria: against(fivePercent), outcome: inconclusive, reason: "NUMAMismatch",
 			cells: []Cell{cell(p99, around(3000, 10)...)},
 			base:  []Cell{cell(p99, around(3600, 10)...).blocked("NUMAMismatch", "the baseline: the device is on NUMA node 0")}},
-		{name: "an absolute limit does not ask for the baseline's placement", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "an absolute limit does not ask for the baseline's placement", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...)},
 			base:  []Cell{cell(p99, around(3600, 10)...).blocked("NUMAMismatch", "the baseline: the device is on NUMA node 0")}},
-		{name: "the reason of a missing baseline is reported", gate: against(fivePercent), outcome: inconclusive, reason: "BaselineMissing",
+		{name: "the reason of a missing baseline is reported", criteria: against(fivePercent), outcome: inconclusive, reason: "BaselineMissing",
 			cells: []Cell{cell(p99, around(3600, 10)...).incomparable("BaselineMissing", "the baseline does not exist")}},
-		{name: "so few samples that there is nothing to show", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewSamples,
+		{name: "so few samples that there is nothing to show", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewSamples,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).sampled(999)}},
-		{name: "no baseline", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
+		{name: "no baseline", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a baseline of another cell", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
+		{name: "a baseline of another cell", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).named("vf-onload", "udp-64")}},
-		{name: "the tool does not tell the metric", gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP9999, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+		{name: "the tool does not tell the metric", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP9999, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "the baseline does not tell the metric", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+		{name: "the baseline does not tell the metric", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(v1alpha1.MetricP50, around(3600, 10)...)}},
-		{name: "no rounds at all", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+		{name: "no rounds at all", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99)}},
-		{name: "a rule that selects nothing", gate: against(v1alpha1.Rule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}, Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
+		{name: "a rule that selects nothing", criteria: against(v1alpha1.Rule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}, Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
 			outcome: inconclusive, reason: v1alpha1.ReasonNoCells, cells: []Cell{cell(p99, around(3600, 10)...)}},
 
-		{name: "within an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "within an absolute limit", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 6)...)}},
-		{name: "at an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "at an absolute limit", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, 4000, 4000, 4000, 4000, 4000, 4000)}},
-		{name: "one round of ten beyond an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "one round of ten beyond an absolute limit", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, append(around(3600, 9), 4001)...)}},
-		{name: "two rounds of ten beyond an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "two rounds of ten beyond an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(p99, append(around(3600, 8), 4004, 4005)...)}},
-		{name: "half of the rounds beyond an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
+		{name: "half of the rounds beyond an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
 			cells: []Cell{cell(p99, 3900, 3900, 3900, 3900, 3900, 4100, 4100, 4100, 4100, 4100)}},
-		{name: "five rounds of twenty a hundred times beyond an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds,
+		{name: "five rounds of twenty a hundred times beyond an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds,
 			cells: []Cell{cell(p99, append(around(3600, 15), slices.Repeat([]int64{400_000}, 5)...)...)}},
-		{name: "two rounds of twenty beyond an absolute limit", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "two rounds of twenty beyond an absolute limit", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, append(around(3600, 18), slices.Repeat([]int64{400_000}, 2)...)...)}},
-		{name: "one round of six beyond an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "one round of six beyond an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(p99, append(around(3600, 5), 400_000)...)}},
-		{name: "one round of nine beyond an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
+		{name: "one round of nine beyond an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
 			cells: []Cell{cell(p99, append(around(3600, 8), 400_000)...)}},
-		{name: "one round of six far slower than the baseline", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
+		{name: "one round of six far slower than the baseline", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
 			cells: []Cell{cell(p99, 9310, 9295, 9342, 9330, 9288, 15600)}, base: []Cell{cell(p99, reference...)}},
-		{name: "slow rounds as in the baseline", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "slow rounds as in the baseline", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, append(around(3600, 18), 9000, 9100)...)}, base: []Cell{cell(p99, append(around(3600, 18), 9000, 9100)...)}},
-		{name: "rounds that differ by more than the tolerance", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooNoisy, more: true,
+		{name: "rounds that differ by more than the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooNoisy, more: true,
 			cells: []Cell{cell(p99, 3600, 4300, 3100, 3900, 3500, 4000)}, base: []Cell{cell(p99, 3700, 4200, 3000, 3800, 3600, 4100)}},
-		{name: "throughput that breaks down in one round of six", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
+		{name: "throughput that breaks down in one round of six", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
 			cells: []Cell{cell(throughput, append(around(9_400_000_000, 5), 100_000_000)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 12)...).streaming()}},
-		{name: "beyond an absolute limit", gate: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "beyond an absolute limit", criteria: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, around(4400, 6)...)}},
-		{name: "five rounds show nothing of an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+		{name: "five rounds show nothing of an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
 			cells: []Cell{cell(p99, 1, 1, 1, 1, 1)}},
-		{name: "a limit on the half round trip", gate: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a limit on the half round trip", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(7200, 6)...).inHalves()}},
-		{name: "beyond a limit on the half round trip", gate: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "beyond a limit on the half round trip", criteria: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, 8001, 8001, 8001, 8001, 8001, 8001).inHalves()}},
-		{name: "whole microseconds at an absolute limit", gate: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
+		{name: "whole microseconds at an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
 			cells: []Cell{cell(p99, 4000, 4000, 4000, 4000, 4000, 4000).stepped(1000)}},
 
-		{name: "a percentile that lost messages reach fails", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "a percentile that lost messages reach fails", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 6)...)}, base: []Cell{cell(p99, around(3600, 6)...)}},
-		{name: "lost against lost", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
+		{name: "lost against lost", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
 			cells: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 6)...)}, base: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 6)...)}},
-		{name: "a limit on the half round trip, lost", gate: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "a limit on the half round trip, lost", criteria: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 6)...).inHalves()}},
-		{name: "better than a baseline that was lost", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "better than a baseline that was lost", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 6)...)}, base: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 6)...)}},
 
-		{name: "nothing lost", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "nothing lost", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 0, 0)}},
-		{name: "one round of ten lost a thousand", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "one round of ten lost a thousand", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 1000, 0, 0, 0, 0, 0)}},
-		{name: "one round of ten lost one more than allowed", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(5))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "one round of ten lost one more than allowed", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(5))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0)}},
-		{name: "every round lost some", gate: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "every round lost some", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 1, 2, 1, 3, 1, 2)}},
-		{name: "no message lost, and none in the baseline", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no message lost, and none in the baseline", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0)}},
-		{name: "messages lost in two of ten rounds, and none in the baseline", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "messages lost in two of ten rounds, and none in the baseline", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 700, 0, 0, 0, 0, 0, 800, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)}},
-		{name: "no more lost than the baseline and the limit", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no more lost than the baseline and the limit", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 12, 14, 9, 11, 13)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "more lost than the baseline and the limit", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "more lost than the baseline and the limit", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 32, 34, 29, 31, 33)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "lost about as many more as allowed", gate: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "lost about as many more as allowed", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(lost, 22, 17, 19, 21, 18)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
 
-		{name: "throughput above an absolute limit", gate: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput above an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 6)...).streaming()}},
-		{name: "throughput below an absolute limit", gate: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "throughput below an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(throughput, around(8_000_000_000, 6)...).streaming()}},
-		{name: "throughput at an absolute limit", gate: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
+		{name: "throughput at an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
 			cells: []Cell{cell(throughput, around(9_080_000_000, 10)...).streaming()}},
-		{name: "throughput within the tolerance", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput within the tolerance", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput gained", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput gained", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(20_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput lost", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "throughput lost", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(throughput, around(8_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput about as much lower as the tolerance", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
+		{name: "throughput about as much lower as the tolerance", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
 			cells: []Cell{cell(throughput, around(8_990_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "no throughput on either side", gate: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
+		{name: "no throughput on either side", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
 			cells: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}, base: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}},
 
 		{name: "a variant against another", outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
-			gate:  v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
-			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64"), cell(p99, around(7200, 10)...)},
-			base:  []Cell{cell(p99, around(7200, 10)...)}},
+			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			cells:    []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64"), cell(p99, around(7200, 10)...)},
+			base:     []Cell{cell(p99, around(7200, 10)...)}},
 		{name: "the variant that is compared with is not compared with itself", outcome: inconclusive, reason: v1alpha1.ReasonNoCells,
-			gate:  v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
-			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
+			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			cells:    []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 		{name: "an absolute limit holds for the variant that is compared with", outcome: pass, reason: v1alpha1.ReasonWithinLimit,
-			gate:  v1alpha1.Criteria{Rules: []v1alpha1.Rule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
-			cells: []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
+			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			cells:    []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 
-		{name: "twenty comparisons of five rounds fail together", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "twenty comparisons of five rounds fail together", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: manyCells(20, p99, 8000, 8000, 8000, 8000, 8000), base: manyCells(20, p99, 4000, 4000, 4000, 4000, 4000)},
-		{name: "one of twenty comparisons of five rounds cannot fail", gate: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
+		{name: "one of twenty comparisons of five rounds cannot fail", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooFewRounds, more: true,
 			cells: append(manyCells(19, p99, 4000, 4000, 4000, 4000, 4000), cell(p99, 8000, 8000, 8000, 8000, 8000).named("vf-onload", "tcp-20")), base: manyCells(20, p99, 4000, 4000, 4000, 4000, 4000)},
-		{name: "one of twenty comparisons of six rounds can fail", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "one of twenty comparisons of six rounds can fail", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: append(manyCells(19, p99, 4000, 4000, 4000, 4000, 4000, 4000), cell(p99, 8000, 8000, 8000, 8000, 8000, 8000).named("vf-onload", "tcp-20")), base: manyCells(20, p99, 4000, 4000, 4000, 4000, 4000, 4000)},
-		{name: "among twenty comparisons five rounds can pass", gate: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "among twenty comparisons five rounds can pass", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: manyCells(20, p99, 4000, 4010, 4020, 4000, 4010), base: manyCells(20, p99, 4000, 4010, 4020, 4000, 4010)},
-		{name: "a failure among cells that pass, and one that is inconclusive", gate: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "a failure among cells that pass, and one that is inconclusive", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...), cell(p99, around(4500, 10)...).named("vf-onload", "tcp-1024"), cell(p99, around(4200, 10)...).named("vf-onload", "tcp-512"),
 				cell(p99, around(3600, 10)...).named("vf-onload", "udp-64")},
 			base: []Cell{cell(p99, around(3600, 10)...), cell(p99, around(3600, 10)...).named("vf-onload", "tcp-1024"), cell(p99, around(3600, 10)...).named("vf-onload", "tcp-512")}},
@@ -300,7 +300,7 @@ func TestJudge(t *testing.T) {
 	var lines strings.Builder
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			j, err := Judge(Input{Gate: c.gate, Candidate: c.cells, Baseline: c.base, MaxRounds: 20})
+			j, err := Judge(Input{Criteria: c.criteria, Candidate: c.cells, Baseline: c.base, MaxRounds: 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -338,13 +338,13 @@ func checkLimits(t *testing.T, v *v1alpha1.Verdict) {
 }
 
 func TestStatus(t *testing.T) {
-	gate := against(
+	criteria := against(
 		v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf-onload"}},
 		v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
 		v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(3))})
 	candidate := cell(v1alpha1.MetricP99, 3700, 3720, 3740, 3760, 3780, 3790).inHalves().with(v1alpha1.MetricLost, 4)
 	baseline := cell(v1alpha1.MetricP99, 3600, 3620, 3640, 3660, 3680, 3690).inHalves().with(v1alpha1.MetricLost, 2)
-	j, err := Judge(Input{Gate: gate, Candidate: []Cell{candidate}, Baseline: []Cell{baseline}, Rounds: 6, MaxRounds: 20})
+	j, err := Judge(Input{Criteria: criteria, Candidate: []Cell{candidate}, Baseline: []Cell{baseline}, Rounds: 6, MaxRounds: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestNote(t *testing.T) {
-	j, err := Judge(Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
+	j, err := Judge(Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +416,7 @@ func TestShownBounds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Gate: against(c.rule)}
+			in := Input{Criteria: against(c.rule)}
 			for i := range 20 {
 				side := func(values []int64) Cell {
 					made := cell(c.rule.Metric, values...).named("vf", fmt.Sprintf("cell-%d", i))
@@ -465,12 +465,12 @@ func TestMoreRounds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Gate: against(rule), Candidate: c.cells, Baseline: []Cell{base, base.named("vf-onload", "udp-64")}, Rounds: 10, MaxRounds: 20}
+			in := Input{Criteria: against(rule), Candidate: c.cells, Baseline: []Cell{base, base.named("vf-onload", "udp-64")}, Rounds: 10, MaxRounds: 20}
 			j, err := Judge(in)
 			if err != nil || j.MoreRoundsMayDecide != c.want {
 				t.Errorf("got %v and %v, want %v", j.MoreRoundsMayDecide, err, c.want)
 			}
-			in.Gate.JudgedTogether = 1_000_000
+			in.Criteria.JudgedTogether = 1_000_000
 			if j, err := Judge(in); err != nil || j.Outcome == fail && !j.MoreRoundsMayDecide {
 				t.Error("a Fail that is not certain among a million benchmarks is final", err)
 			}
@@ -485,12 +485,12 @@ func TestMoreRounds(t *testing.T) {
 // TestNeedsRounds measures the suggested number of rounds: with the same spread they mostly decide, and a quarter of them
 // mostly do not.
 func TestNeedsRounds(t *testing.T) {
-	judge := func(seed uint64, n int, gate v1alpha1.Criteria, shift float64) Comparison {
+	judge := func(seed uint64, n int, criteria v1alpha1.Criteria, shift float64) Comparison {
 		random := newRandom(seed)
 		draw := func(center float64) []int64 {
 			return normal(random, center, 0.03, n)
 		}
-		j, err := Judge(Input{Gate: gate, Candidate: []Cell{cell(v1alpha1.MetricP99, draw(20_000*shift)...)}, Baseline: []Cell{cell(v1alpha1.MetricP99, draw(20_000)...)}})
+		j, err := Judge(Input{Criteria: criteria, Candidate: []Cell{cell(v1alpha1.MetricP99, draw(20_000*shift)...)}, Baseline: []Cell{cell(v1alpha1.MetricP99, draw(20_000)...)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -531,11 +531,11 @@ func TestNeedsRounds(t *testing.T) {
 }
 
 func TestWorst(t *testing.T) {
-	gate := against(v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 9_000_000_000})
+	criteria := against(v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 9_000_000_000})
 	slow := cell(v1alpha1.MetricThroughput, around(8_000_000_000, 10)...).streaming()
 	slower := cell(v1alpha1.MetricThroughput, around(7_000_000_000, 10)...).streaming()
 	slower.Variant = "host"
-	j, err := Judge(Input{Gate: gate, Candidate: []Cell{slow, slower}})
+	j, err := Judge(Input{Criteria: criteria, Candidate: []Cell{slow, slower}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -552,7 +552,7 @@ func TestFewestSamples(t *testing.T) {
 	for i := range 6 {
 		c := cell(v1alpha1.MetricP99, around(3600, 6)...)
 		c.Rounds[i].Samples = 100
-		j, err := Judge(Input{Gate: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), Candidate: []Cell{c}})
+		j, err := Judge(Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), Candidate: []Cell{c}})
 		if err != nil || j.Rules[0].Comparisons[0].Reason != v1alpha1.ReasonTooFewSamples {
 			t.Errorf("round %d: %v, %v", i, j.Status(), err)
 		}
@@ -565,7 +565,7 @@ func TestWrongOneIn(t *testing.T) {
 	tolerance := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
 	variant := v1alpha1.Criteria{Rules: []v1alpha1.Rule{tolerance}, Baseline: &v1alpha1.Baseline{Variant: "base"}}
 	for name, c := range map[string]struct {
-		gate        v1alpha1.Criteria
+		criteria    v1alpha1.Criteria
 		max         int
 		looks, want int64
 	}{
@@ -576,7 +576,7 @@ func TestWrongOneIn(t *testing.T) {
 		"another benchmark, one look":   {against(tolerance), 0, 1, 0},
 		"a baseline that is not needed": {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, 20, 2, 20},
 	} {
-		j, err := Judge(Input{Gate: c.gate, Candidate: []Cell{cell(v1alpha1.MetricP99, around(3600, 6)...)}, Rounds: 6, MaxRounds: c.max})
+		j, err := Judge(Input{Criteria: c.criteria, Candidate: []Cell{cell(v1alpha1.MetricP99, around(3600, 6)...)}, Rounds: 6, MaxRounds: c.max})
 		if v := j.Status(); err != nil || int64(v.Looks) != c.looks || v.WrongOneIn != c.want {
 			t.Errorf("%s: %d looks, wrong one in %d, %v", name, v.Looks, v.WrongOneIn, err)
 		}

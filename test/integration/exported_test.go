@@ -60,7 +60,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 
 	It("is compared with as long as it is the one that the criteria name", func(ctx SpecContext) {
 		cm, sum := exportOf(ctx, before)
-		setGate(ctx, after, against(sum))
+		setCriteria(ctx, after, against(sum))
 		ExpectPassed(ctx, after, `^Unknown BaselineMissing: .*spec.criteria.baseline.export.configMapName: ConfigMap elsewhere does not exist`)
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
 
@@ -96,9 +96,9 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		ExpectSucceeded(ctx, there, "^True Complete")
 		cm, sum := exportOf(ctx, there)
 		Expect(k8s.Create(ctx, cm)).To(Succeed())
-		setGate(ctx, after, against(sum))
+		setCriteria(ctx, after, against(sum))
 		ExpectPassed(ctx, after, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
-		setGate(ctx, after, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		setCriteria(ctx, after, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria.IgnoreDifferences = []string{"nic.firmware-variant"}
 		})
 		ExpectPassed(ctx, after, "^True Pass")
@@ -112,7 +112,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 				sum = manifestSum(cm)
 			}
 			Expect(k8s.Create(ctx, cm)).To(Succeed())
-			setGate(ctx, after, against(sum))
+			setCriteria(ctx, after, against(sum))
 			ExpectPassed(ctx, after, want)
 		},
 		Entry("of another tool", func(b *export.Benchmark) { b.Object.Spec.Tool = v1alpha1.ToolPinger }, nil,

@@ -100,7 +100,7 @@ func (t *trial) goOn(ctx SpecContext, state faults.State) {
 	case faults.HandingOver:
 		t.Kubelet.Succeed(ctx, t.server)
 	case faults.Judging:
-		setGate(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
+		setCriteria(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
 	}
 }
 

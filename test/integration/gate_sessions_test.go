@@ -71,7 +71,7 @@ func (f *simulatedFleet) finish(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyB
 		for len(all) < int(n) {
 			all = append(all, stats.Exact(int64(20_000*math.Exp(level+0.02*random.NormFloat64()))))
 		}
-		in := verdict.Input{Gate: *b.Spec.Criteria, Candidate: []verdict.Cell{cell(all)}, Rounds: int(b.Spec.Rounds), MaxRounds: int(b.Spec.MaxRounds)}
+		in := verdict.Input{Criteria: *b.Spec.Criteria, Candidate: []verdict.Cell{cell(all)}, Rounds: int(b.Spec.Rounds), MaxRounds: int(b.Spec.MaxRounds)}
 		if b.Spec.Criteria.Baseline != nil {
 			reference := sessions.For(&v.Status, &gate.Status, boot, peer)
 			baseline := cell(all)

@@ -1077,7 +1077,7 @@ var _ = Describe("A gate", func() {
 		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(6).On(w.A, w.B).Suspended())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
 		By("other criteria, which need the baseline")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{within("20%")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{within("20%")} })
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*"+first.Name+", does not exist")
 		By("a node of which nothing was accepted, and a gate that there is not")
 		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
@@ -1351,7 +1351,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Eventually(func() error {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 3)), &v1alpha1.LatencyBenchmark{})
 		}).Should(Succeed())
-		setGate(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
+		setCriteria(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{under("1s")}}
 		})
 		By("a deletion again")

@@ -499,7 +499,7 @@ var _ = Describe("A matrix", func() {
 		}
 
 		By("a user's edit of one pair")
-		setGate(ctx, child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		setCriteria(ctx, child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		Eventually(func() *v1alpha1.Criteria { return child(ctx, b, 1).Spec.Criteria }).ShouldNot(BeNil())
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 

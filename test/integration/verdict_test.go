@@ -55,8 +55,8 @@ func slower(runs ...string) func(*result.Document) {
 	}
 }
 
-// setGate changes the rules of a benchmark as a user does.
-func setGate(ctx context.Context, b *v1alpha1.LatencyBenchmark, change func(*v1alpha1.LatencyBenchmarkSpec)) {
+// setCriteria changes the rules of a benchmark as a user does.
+func setCriteria(ctx context.Context, b *v1alpha1.LatencyBenchmark, change func(*v1alpha1.LatencyBenchmarkSpec)) {
 	GinkgoHelper()
 	Edit(ctx, b, func(b *v1alpha1.LatencyBenchmark) { change(&b.Spec) })
 }
@@ -108,7 +108,7 @@ var _ = Describe("A verdict", func() {
 		pods := w.Kubelet.Created()
 
 		By("an edit of the rules")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("5us")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("5us")} })
 		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds, .*: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
@@ -120,7 +120,7 @@ var _ = Describe("A verdict", func() {
 		// A manager that stops drops the events that it has not sent.
 		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 
@@ -129,7 +129,7 @@ var _ = Describe("A verdict", func() {
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 
 		By("the gate's removal")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		Eventually(func() *v1alpha1.Verdict { return Get(ctx, b).Status.Verdict }).Should(BeNil())
 		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(Equal(pods), "nothing was measured again")
@@ -200,7 +200,7 @@ var _ = Describe("A verdict", func() {
 		w.Kubelet.Agents(slower("x-late-"))
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
 		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+, .*over 6\+6 rounds, .*: Fail, beyond maxIncrease 10%`)
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant = "late" })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant = "late" })
 		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
 	})
 
@@ -233,10 +233,10 @@ var _ = Describe("A verdict", func() {
 		ExpectPassed(ctx, b, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
 		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		By("the same with a pattern, and in full")
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.IgnoreDifferences = []string{"nic.*"} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.IgnoreDifferences = []string{"nic.*"} })
 		Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
 		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown Inconclusive"))
-		setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria.IgnoreDifferences = []string{"nic.firmware-variant"}
 		})
 		ExpectPassed(ctx, b, "^True Pass")
@@ -284,7 +284,7 @@ var _ = Describe("A verdict", func() {
 				Expect(w.Kubelet.Created()).To(ContainElement(fmt.Sprintf("x-r%d-a1-client", round)))
 			}
 			By("and does not look a third time, whatever the rules say afterwards")
-			setGate(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = under("6001ns") })
+			setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = under("6001ns") })
 			Eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
 			Expect(Get(ctx, b).Status.Verdict.Looks).To(BeEquivalentTo(2))
 			Expect(w.Kubelet.Created()).To(HaveLen(20))

@@ -139,7 +139,7 @@ func (p *pair) judged(t *testing.T, m measurement, want v1alpha1.VerdictOutcome,
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := judge.Gate(v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}}}}, judge.Results{Collection: c}, nil)
+	j, err := judge.Evaluate(v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}}}}, judge.Results{Collection: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,9 +98,9 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 }
 
 // judged returns the verdict that a benchmark's status would have.
-func judged(t *testing.T, gate v1alpha1.Criteria, candidate judge.Results, baseline *judge.Results) *v1alpha1.Verdict {
+func judged(t *testing.T, criteria v1alpha1.Criteria, candidate judge.Results, baseline *judge.Results) *v1alpha1.Verdict {
 	t.Helper()
-	j, err := judge.Gate(gate, candidate, baseline)
+	j, err := judge.Evaluate(criteria, candidate, baseline)
 	if err != nil {
 		t.Fatal(err)
 	}
