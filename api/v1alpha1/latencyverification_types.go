@@ -395,10 +395,10 @@ type LatencyVerificationStatus struct {
 	// benchmark is the benchmark that measures the node now.
 	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
-	// lost is the number of benchmarks since then that users deleted or edited.
+	// discarded is the number of benchmarks since then that users deleted or edited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	Lost int32 `json:"lost,omitempty"`
+	Discarded int32 `json:"discarded,omitempty"`
 	// suspectPeer is the peer with which the node failed first. The node is measured with another peer to find out
 	// which of the two is slow.
 	// +optional

@@ -71,7 +71,7 @@ func (r *Verifications) publishes(ctx context.Context, w *world, p publication) 
 		return false, nil
 	}
 	if w.owner != nil || p.holdsBack() {
-		return !w.lost() || w.owner == nil, nil
+		return !w.disowned() || w.owner == nil, nil
 	}
 	others, err := r.others(ctx, w.verification)
 	if err != nil {

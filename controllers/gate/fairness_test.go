@@ -19,15 +19,15 @@ func TestAttemptsThatAUserEnded(t *testing.T) {
 		want   nodeEvent
 	}{
 		"all attempts ended by themselves":   {metav1.ConditionTrue, v1alpha1.OutcomeToolFailed, 0, eventPassed},
-		"a pod was deleted":                  {metav1.ConditionTrue, v1alpha1.OutcomePodLost, 0, eventLost},
-		"it was suspended":                   {metav1.ConditionTrue, v1alpha1.OutcomeSuspended, 0, eventLost},
-		"it was suspended again and again":   {metav1.ConditionTrue, v1alpha1.OutcomeSuspended, maxLost, eventUndecided},
+		"a pod was deleted":                  {metav1.ConditionTrue, v1alpha1.OutcomePodLost, 0, eventDiscarded},
+		"it was suspended":                   {metav1.ConditionTrue, v1alpha1.OutcomeSuspended, 0, eventDiscarded},
+		"it was suspended again and again":   {metav1.ConditionTrue, v1alpha1.OutcomeSuspended, maxDiscarded, eventUndecided},
 		"it was suspended, and failed later": {metav1.ConditionFalse, v1alpha1.OutcomeSuspended, 0, eventFailed},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(measured(c.passed, v1alpha1.ReasonPass), func(w *world) {
-				w.otherPeer, w.verification.Status.Lost = false, c.lost
+				w.otherPeer, w.verification.Status.Discarded = false, c.lost
 				w.benchmark.Status.Attempts = []v1alpha1.Attempt{
 					{Run: "up-a-4-r1", Attempt: 1, Outcome: v1alpha1.Outcome{Reason: c.reason}}, {Run: "up-a-4-r1", Attempt: 2, Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured}},
 				}

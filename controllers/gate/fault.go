@@ -23,7 +23,7 @@ var clusterFaults = []string{
 
 // benchmarkFailed returns the step of a node whose benchmark failed: it is measured again, after a pause, if the cluster is the cause.
 // A user who deletes pods can choose the results that are completed, so that a benchmark that already had results and lost
-// a pod is repeated at most maxLost times.
+// a pod is repeated at most maxDiscarded times.
 func benchmarkFailed(w *world) step {
 	b := w.benchmark
 	message := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message
@@ -32,7 +32,7 @@ func benchmarkFailed(w *world) step {
 		fault = b.Status.Attempts[n-1].Outcome.Reason
 	}
 	setback := w.verification.Status.Setback
-	chosen := fault == v1alpha1.OutcomePodLost && len(b.Status.Stored) > 0 && setback != nil && setback.Count >= maxLost
+	chosen := fault == v1alpha1.OutcomePodLost && len(b.Status.Stored) > 0 && setback != nil && setback.Count >= maxDiscarded
 	if !slices.Contains(clusterFaults, fault) || chosen {
 		return inconclusive(v1alpha1.ReasonBenchmarkFailed, message)
 	}

@@ -65,8 +65,8 @@ type step struct {
 }
 
 const (
-	// maxLost is the number of benchmarks of a verification that are created again after users deleted or edited them.
-	maxLost = 2
+	// maxDiscarded is the number of benchmarks of a verification that are created again after users deleted or edited them.
+	maxDiscarded = 2
 	// patience is how long a benchmark may wait for resources that its nodes do not provide, for pods that cannot be removed, or
 	// for its verdict, while other nodes wait for its slot.
 	patience = 5 * time.Minute
@@ -90,19 +90,19 @@ func decide(w *world) step {
 		return step{event: eventAway, reason: v1alpha1.ReasonNodeDeleted, message: "the Node was deleted", again: left}
 	case w.node == nil:
 		return step{event: eventNothing, again: left}
-	case w.lost() && left <= 0:
+	case w.disowned() && left <= 0:
 		return step{event: eventReleased, reason: v1alpha1.ReasonReleased, message: fmt.Sprintf(
 			"LatencyGate %s has not selected node %s for %s (spec.releaseAfter)", w.gate.Name, v.Spec.NodeName, w.gate.Spec.ReleaseAfter.Duration)}
 	}
 	s := decideState(w)
-	if w.lost() {
+	if w.disowned() {
 		s.again = controllers.Soonest(s.again, left)
 	}
 	return s
 }
 
-// lost reports whether the gate does not own the node now: no gate selects it, or another gate owns it.
-func (w *world) lost() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
+// disowned reports whether the gate does not own the node now: no gate selects it, or another gate owns it.
+func (w *world) disowned() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
 
 // foreign reports whether the verification is of an earlier gate with the name of this one.
 func (w *world) foreign() bool { return foreign(w.verification, w.gate) }
@@ -126,7 +126,7 @@ func (w *world) retainedFor() time.Duration {
 // accepted result, which would be forgotten.
 func (w *world) keepsFail() bool {
 	v := w.verification
-	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.lost() && v.Status.Accepted != nil && !w.foreign() &&
+	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && v.Status.Accepted != nil && !w.foreign() &&
 		(v.Status.State != v1alpha1.VerificationVerified || identity.NotReady(w.node) != "" || w.changed())
 }
 
@@ -244,9 +244,9 @@ func measuring(w *world) step {
 	b, current := w.benchmark, w.verification.Status.Benchmark
 	switch {
 	case current == nil, b == nil, string(b.UID) != current.UID, !b.DeletionTimestamp.IsZero():
-		return gone(w, v1alpha1.ReasonBenchmarkDeleted, "a user deleted the benchmark that measured the node")
+		return measuredAgain(w, v1alpha1.ReasonBenchmarkDeleted, "a user deleted the benchmark that measured the node")
 	case w.edited:
-		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user edited or suspended the benchmark that measured the node; edit or suspend the gate instead")
+		return measuredAgain(w, v1alpha1.ReasonBenchmarkEdited, "a user edited or suspended the benchmark that measured the node; edit or suspend the gate instead")
 	case !b.Finished():
 		return unfinished(w)
 	case meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionSucceeded):
@@ -264,7 +264,7 @@ func measuring(w *world) step {
 	}
 	switch {
 	case passed.Status == metav1.ConditionTrue && discarded(b) != "":
-		return gone(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
+		return measuredAgain(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
 	case passed.Status == metav1.ConditionTrue:
 		return accepted(w, passed.Message)
 	case passed.Status == metav1.ConditionFalse:
@@ -427,10 +427,10 @@ func inconclusive(reason, message string) step {
 	return step{event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
 
-// gone returns the step for a benchmark that a user deleted or changed.
-func gone(w *world, reason, message string) step {
-	if w.verification.Status.Lost < maxLost {
-		return step{event: eventLost, reason: reason, message: message + "; it is measured again"}
+// measuredAgain returns the step for a benchmark that a user deleted or changed.
+func measuredAgain(w *world, reason, message string) step {
+	if w.verification.Status.Discarded < maxDiscarded {
+		return step{event: eventDiscarded, reason: reason, message: message + "; it is measured again"}
 	}
 	return step{event: eventUndecided, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: annotation " + v1alpha1.AnnotationVerify}
 }

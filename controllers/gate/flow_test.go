@@ -238,11 +238,11 @@ func TestDecide(t *testing.T) {
 		"one that another gate has":                     {all(taken, retained(time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"one that another gate has had for long enough": {all(taken, retained(time.Hour)), eventReleased, verifiedState, v1alpha1.ReasonPassed, ""},
 		"one that failed and was retained long enough":  {all(notSelected, retained(time.Hour), func(w *world) { in(failedState)(w.verification) }), eventReleased, failedState, v1alpha1.ReasonPassed, ""},
-		"a benchmark that was deleted":                  {all(running, func(w *world) { w.benchmark = nil }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
-		"one that is being deleted, passed":             {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"another one of its name, passed":               {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"one that was edited, passed":                   {all(passed, func(w *world) { w.edited = true }), eventLost, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
-		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Lost = 2 }), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "repeatedly"},
+		"a benchmark that was deleted":                  {all(running, func(w *world) { w.benchmark = nil }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
+		"one that is being deleted, passed":             {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"another one of its name, passed":               {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"one that was edited, passed":                   {all(passed, func(w *world) { w.edited = true }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
+		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Discarded = 2 }), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "repeatedly"},
 		"one that failed to measure": {all(running, func(w *world) {
 			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "ToolFailed"))
 		}), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkFailed, "ToolFailed"},
@@ -500,8 +500,8 @@ func TestNext(t *testing.T) {
 		}
 	})
 	t.Run("a new verification forgets the last attempt and keeps the accepted result", func(t *testing.T) {
-		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Lost = 1 })))
-		if got.Lost != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
+		w, got := step(t, all(running, suspected, booted, status(func(s *v1alpha1.LatencyVerificationStatus) { s.Discarded = 1 })))
+		if got.Discarded != 0 || got.SuspectPeer != "" || got.Accepted.Benchmark != w.verification.Status.Accepted.Benchmark {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -543,7 +543,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("an inconclusive result is not measured again", func(t *testing.T) {
 		_, got := step(t, measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive))
-		if got.State != v1alpha1.VerificationInconclusive || got.Lost != 0 || got.History[0].Outcome != v1alpha1.VerdictInconclusive {
+		if got.State != v1alpha1.VerificationInconclusive || got.Discarded != 0 || got.History[0].Outcome != v1alpha1.VerdictInconclusive {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -555,7 +555,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a lost benchmark is not in the history", func(t *testing.T) {
 		_, got := step(t, all(running, func(w *world) { w.benchmark = nil }))
-		if got.Lost != 1 || len(got.History) != 2 {
+		if got.Discarded != 1 || len(got.History) != 2 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -563,7 +563,7 @@ func TestNext(t *testing.T) {
 		w, got := step(t, all(began(time.Hour), status(func(s *v1alpha1.LatencyVerificationStatus) {
 			s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
 		})))
-		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Lost != 0 {
+		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Discarded != 0 {
 			t.Errorf("%+v", got)
 		}
 		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"},

@@ -49,7 +49,7 @@ const (
 	eventRefused   nodeEvent = "BenchmarkRefused"
 	eventOtherPeer nodeEvent = "SecondPeer"
 	eventHeldUp    nodeEvent = "HeldUp"
-	eventLost      nodeEvent = "Lost"
+	eventDiscarded nodeEvent = "Discarded"
 	eventPassed    nodeEvent = "Passed"
 	eventFailed    nodeEvent = "Failed"
 	eventUndecided nodeEvent = "Undecided"
@@ -76,7 +76,7 @@ type statusField string
 // The fields.
 const (
 	fieldBenchmark     statusField = "benchmark"
-	fieldLost          statusField = "lost"
+	fieldDiscarded     statusField = "discarded"
 	fieldSuspectPeer   statusField = "suspectPeer"
 	fieldSetback       statusField = "setback"
 	fieldChanged       statusField = "changed"
@@ -91,7 +91,7 @@ var (
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
 	concluded      = []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
 	// tries are the fields that are cleared when a verification ends or begins.
-	tries = []statusField{fieldBenchmark, fieldLost, fieldSuspectPeer, fieldSetback}
+	tries = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback}
 )
 
 // transitions are all transitions; docs/gates.md shows this table.
@@ -108,8 +108,8 @@ var transitions = []transition{
 	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, counts: fieldSetback},
 	{event: eventHeldUp, when: "the benchmark was not accepted, made no progress, or failed because of the cluster", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark}, counts: fieldSetback},
-	{event: eventLost, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []statusField{fieldBenchmark}, counts: fieldLost},
+	{event: eventDiscarded, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
+		resets: []statusField{fieldBenchmark}, counts: fieldDiscarded},
 	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []statusField{fieldChanged})},
@@ -169,8 +169,8 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	switch f {
 	case fieldBenchmark:
 		status.Benchmark = nil
-	case fieldLost:
-		status.Lost = 0
+	case fieldDiscarded:
+		status.Discarded = 0
 	case fieldSuspectPeer:
 		status.SuspectPeer = ""
 	case fieldSetback:
@@ -192,8 +192,8 @@ func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusFie
 	case fieldAcceptRefused, fieldAsFound, fieldAll: // No event counts them.
 	case fieldBenchmark:
 		status.Benchmark = h.benchmark
-	case fieldLost:
-		status.Lost++
+	case fieldDiscarded:
+		status.Discarded++
 	case fieldSuspectPeer:
 		status.SuspectPeer = h.suspect
 	case fieldChanged:
@@ -414,7 +414,7 @@ func (w *world) retention() *v1alpha1.Retention {
 	case w.node == nil:
 		return w.retained(v1alpha1.ReasonNodeDeleted, after,
 			"Node %s does not exist; the accepted results are kept, and a Node of this name is held back, until %s (spec.releaseAfter); to forget them: kubectl delete latencyverifications.tailgate.dev %s", w.verification.Spec.NodeName)
-	case !w.lost():
+	case !w.disowned():
 		return nil
 	case w.owner != nil:
 		return w.retained(v1alpha1.ReasonTaken, after, "LatencyGate %s has the node; state and baselines of %[3]s are kept until %[2]s (spec.releaseAfter)", w.owner.Name)

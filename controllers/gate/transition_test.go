@@ -26,7 +26,7 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 		v.Generation = 3
 		s := &v.Status
 		s.Benchmark = &v1alpha1.VerificationBenchmark{Name: "up-a-4", Peer: "b"}
-		s.Lost, s.SuspectPeer = 1, "c"
+		s.Discarded, s.SuspectPeer = 1, "c"
 		s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Message: "why", Count: 1}
 		s.HoldPodSetback = &v1alpha1.Setback{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
 		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
@@ -41,7 +41,7 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 func TestTransitions(t *testing.T) {
 	values := func(s v1alpha1.LatencyVerificationStatus) map[statusField]any {
 		return map[statusField]any{
-			fieldBenchmark: s.Benchmark, fieldLost: s.Lost, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
+			fieldBenchmark: s.Benchmark, fieldDiscarded: s.Discarded, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
 			fieldChanged: s.Changed, fieldAcceptRefused: s.AcceptRefused, "holdPodSetback": s.HoldPodSetback, "accepted": s.Accepted,
 			"reference": s.Reference, "recent": s.Recent, "history": s.History, "retained": s.Retained, "number": s.Number, "markSetbacks": s.MarkSetbacks,
 		}

@@ -96,7 +96,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	switch {
 	case !v.DeletionTimestamp.IsZero() && !world.keepsFail():
 		return controllers.Written(r.finalize(ctx, v, world.node, gates))
-	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.foreign() && world.lost():
+	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.foreign() && world.disowned():
 		return controllers.Written(r.dismiss(ctx, world, v, gates))
 	case !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) && v.DeletionTimestamp.IsZero():
 		return controllers.Written(time.Millisecond, patchFinalizer(ctx, r.Client, v, controllerutil.AddFinalizer))

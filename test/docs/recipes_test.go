@@ -72,7 +72,7 @@ func TestDummy(t *testing.T) {
 	for limit, want := range map[time.Duration]v1alpha1.VerdictOutcome{time.Second: v1alpha1.VerdictPass, time.Microsecond: v1alpha1.VerdictFail} {
 		rule := v1alpha1.Rule{Metric: v1alpha1.MetricDummy, MaxLatency: metav1.Duration{Duration: limit}}
 		of := map[string]result.Histogram{"default": histogram(t, 10_000, 0, 1000)}
-		j, err := Gate(v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}}, six(t, spec(), "x", of), nil)
+		j, err := Evaluate(v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}}, six(t, spec(), "x", of), nil)
 		if err != nil || j.Outcome != want {
 			t.Errorf("%s: %+v, %v; want %s", limit, j, err, want)
 		}

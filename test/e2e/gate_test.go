@@ -331,8 +331,9 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		labelNodes(ctx, gated, "")
 		Expect(kube.Create(ctx, latencyGate())).To(Succeed())
 		first := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
-		other := eventuallyConcludes(ctx, here.Server, v1alpha1.VerificationVerified)
+		eventuallyConcludes(ctx, here.Server, v1alpha1.VerificationVerified)
 		Eventually(asked).WithArguments(ctx).WithTimeout(time.Minute).Should(Equal("exit code 0, HTTP 200 Pass"))
+		other := verification(ctx, here.Server)
 
 		By("an upgrade that changes nothing of the latency")
 		boot := upgrade(ctx)

@@ -200,7 +200,7 @@ var _ = Describe("A gate with one fault", func() {
 		w.Upgrade(ctx, w.A, "6.2.0")
 		wait()
 		suspend(ctx, w.Benchmark(w.A, 2), true)
-		Eventually(func() int32 { return w.Verification(ctx, w.A).Status.Lost }).Should(BeEquivalentTo(1))
+		Eventually(func() int32 { return w.Verification(ctx, w.A).Status.Discarded }).Should(BeEquivalentTo(1))
 		goOn()
 		// There is no garbage collector here.
 		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: w.Benchmark(w.A, 2).Name}, client.GracePeriodSeconds(0))).To(Succeed())

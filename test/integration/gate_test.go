@@ -1359,7 +1359,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 4)), &v1alpha1.LatencyBenchmark{})
 		}).Should(Succeed())
 		measuring(ctx, w, w.A)
-		Expect(w.Verification(ctx, w.A).Status.Lost).To(BeEquivalentTo(2))
+		Expect(w.Verification(ctx, w.A).Status.Discarded).To(BeEquivalentTo(2))
 		Expect(k8s.Delete(ctx, w.Benchmark(w.A, 4))).To(Succeed())
 		w.Expect(ctx, w.A, "Inconclusive BenchmarkDeleted"+heldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Pass Passed"}))
