@@ -31,6 +31,7 @@ const (
 	levelDraws     = 4_000
 	mixtureDraws   = 4_000
 	familyDraws    = 300
+	stallDraws     = 600
 	modeDeviation  = 0.01
 	slowMode       = 7.8 / 4.6 // The two modes of boots that were observed on a real machine, in microseconds.
 	simulatedSeeds = 1_000
@@ -106,6 +107,27 @@ func mixed(deviation, share, factor float64) arm {
 				value *= factor
 			}
 			out[i] = int64(math.Round(value))
+		}
+		return out
+	}
+}
+
+// stalled draws rounds whose value is the p99.9 of 100,000 messages at 23,000 a second, which stalls delay: on average number in a round, of
+// 2 ms on average. All messages that are due in a stall wait for its end, so that the samples beyond the percentile depend on each other.
+func stalled(number float64) arm {
+	const period, mean, beyond = 1e9 / 23_000.0, 2e6, 100
+	return func(random *rand.Rand, center float64, n int) []int64 {
+		out := make([]int64, n)
+		for i := range out {
+			waits := make([]float64, beyond) // Messages outside of stalls do not wait.
+			for at := random.ExpFloat64(); at < number; at += random.ExpFloat64() {
+				for wait := mean * random.ExpFloat64(); wait > 0; wait -= period {
+					waits = append(waits, wait)
+				}
+			}
+			slices.Sort(waits)
+			base := centerNs * (1 + modeDeviation*random.NormFloat64())
+			out[i] = int64(math.Round(center / centerNs * (base + waits[len(waits)-beyond])))
 		}
 		return out
 	}
@@ -325,6 +347,30 @@ func TestMixtures(t *testing.T) {
 	})
 	table(t, "error-rates-mixtures.md", "TestMixtures",
 		fmt.Sprintf("| rounds | %s | %s | %s |", twoVariants, against12, against36), lines)
+}
+
+// TestStalls checks that the errors stay within their limits although the samples beyond a percentile come from few stalls: a verdict compares
+// rounds, which are independent, and not samples. Few stalls make the interval wide, so that nothing is decided.
+func TestStalls(t *testing.T) {
+	lines := each(t, []float64{3, 6, 20, 60}, func(t *testing.T, seed uint64, number float64) string {
+		line := fmt.Sprintf("| %g", number)
+		for _, d := range []design{twoVariants, against36} {
+			draw := stalled(number)
+			at := simulate(t, seed, stallDraws, 1, d, draw, draw, tolerance)
+			same := simulate(t, seed+1, stallDraws, 1, d, draw, draw, 1)
+			twice := simulate(t, seed+2, stallDraws, 1, d, draw, draw, 2)
+			if at.passes() > mostAtLimit || at.fails() > mostAtLimit {
+				t.Errorf("%g stalls, %s, at the tolerance: %s", number, d, at)
+			}
+			if same.fails() > mostAtLimit {
+				t.Errorf("%g stalls, %s, no change: %s", number, d, same)
+			}
+			line += fmt.Sprintf(" | %.1f / %.1f | %s | %s", at.passes(), at.fails(), same, twice)
+		}
+		return line + " |"
+	})
+	table(t, "error-rates-stalls.md", "TestStalls", fmt.Sprintf("| stalls a round | %s: truly +10 %%: Pass / Fail | no change: Pass / Fail (rounds) | "+
+		"twice as slow | %s: truly +10 %%: Pass / Fail | no change | twice as slow |", twoVariants, against36), lines)
 }
 
 // TestManyComparisons simulates benchmarks of many cells: more cells mean more chances of a wrong Fail, unless all are decided
