@@ -2,16 +2,15 @@ package agent
 
 import (
 	"math"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// speedTime is how long the speed of a CPU is measured, and batch the number of additions that are timed together: about 50 µs,
-	// in which few interrupts fall.
-	speedTime = time.Millisecond
-	batch     = 200_000
+	// batch is the number of additions that are timed together: about 50 µs, in which few interrupts fall. batches is the number of
+	// these, however long one of them is interrupted.
+	batch   = 200_000
+	batches = 20
 	// mostMHz bounds what is believed.
 	mostMHz = 20_000
 )
@@ -22,8 +21,8 @@ const (
 func speed(cpu int) int32 {
 	fastest := int64(math.MaxInt64)
 	err := onCPUs([]int{cpu}, func() error {
-		begin := nanoseconds(unix.CLOCK_MONOTONIC_RAW)
-		for now := begin; now-begin < speedTime.Nanoseconds(); {
+		now := nanoseconds(unix.CLOCK_MONOTONIC_RAW)
+		for range batches {
 			additions(batch)
 			after := nanoseconds(unix.CLOCK_MONOTONIC_RAW)
 			fastest, now = min(fastest, after-now), after
