@@ -97,6 +97,19 @@ func sharing(rounds int, session, deviation float64) arm {
 	}
 }
 
+// remembering draws rounds that correlate with the round before.
+func remembering(correlation, deviation float64) arm {
+	return func(random *rand.Rand, center float64, n int) []int64 {
+		out := make([]int64, n)
+		x := random.NormFloat64()
+		for i := range out {
+			out[i] = int64(math.Round(center * (1 + deviation*x)))
+			x = correlation*x + math.Sqrt(1-correlation*correlation)*random.NormFloat64()
+		}
+		return out
+	}
+}
+
 // mixed draws rounds of which a share is slower by a factor.
 func mixed(deviation, share, factor float64) arm {
 	return func(random *rand.Rand, center float64, n int) []int64 {
@@ -412,6 +425,9 @@ func TestWhatBreaksIt(t *testing.T) {
 		both("5 sessions of 2 rounds a side, SD of a session 5 %", sharing(2, 0.05, 0.02), 4, 12),
 		both("1 session of 10 rounds a side, SD of a session 2 %", sharing(10, 0.02, 0.02), 15, 35),
 		both("1 session of 10 rounds a side, SD of a session 5 %", sharing(10, 0.05, 0.02), 30, 50),
+		both("each round correlates with the one before by 0.3, SD 5 %", remembering(0.3, 0.05), 3, 10),
+		both("each round correlates with the one before by 0.6, SD 5 %", remembering(0.6, 0.05), 10, 22),
+		both("each round correlates with the one before by 0.8, SD 5 %", remembering(0.8, 0.05), 18, 35),
 		{"independent, SD 1 % in the baseline and 10 % in the candidate", independent(shapes[0], 0.01), independent(shapes[0], 0.10), 1, 8},
 	}
 	lines := each(t, rows, func(t *testing.T, seed uint64, b broken) string {
