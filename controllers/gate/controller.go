@@ -401,7 +401,12 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
 		StartTime: metav1.Time{Time: r.Clock.Now()},
 	})
-	return r.writeStatus(ctx, v, status, err)
+	err = r.writeStatus(ctx, v, status, err)
+	if apierrors.IsConflict(err) {
+		// No status names it. Later, it would have pods.
+		err = errors.Join(err, controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}
+	return err
 }
 
 // report writes the status, once, if it changed. Events follow the write.
