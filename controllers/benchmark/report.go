@@ -26,8 +26,11 @@ import (
 func (w *world) setConditions(s step, at state) {
 	b := w.benchmark
 	status, reason := metav1.ConditionUnknown, at.reason
-	if ends, ok := map[stepKind]metav1.ConditionStatus{stepComplete: metav1.ConditionTrue, stepFail: metav1.ConditionFalse}[s.kind]; ok {
-		status = ends
+	if s.kind == stepComplete {
+		status = metav1.ConditionTrue
+	}
+	if s.kind == stepFail {
+		status = metav1.ConditionFalse
 	}
 	switch {
 	case s.kind == stepReject:
