@@ -3,6 +3,7 @@
 package devices
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -95,11 +96,11 @@ func badVFs(t *testing.T, functions, others [2]string) {
 		})
 	})
 	t.Run("different MTUs; the firmware does not name the NUMA node", func(t *testing.T) {
-		p.change(t, func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1400) })
+		p.setMTU(t, 1400)
 		setNUMANode(t, functions[1], -1)
 		o := p.measure(t, measurement{})
 		o.proved(t, p, map[string]line{"client MTU": failed("1400"), "server MTU": failed("1500"), "server NUMALocal": {state: v1alpha1.ProofUnknown}})
-		p.change(t, func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) })
+		p.setMTU(t, 1500)
 		setNUMANode(t, functions[1], 1)
 	})
 	t.Run("the PF is down during the run", func(t *testing.T) {
@@ -185,18 +186,23 @@ func setLink(t *testing.T, node int, up bool) {
 	}
 }
 
-// change changes the client's interface.
-func (p *pair) change(t *testing.T, how func(netlink.Link) error) {
+// setMTU sets the MTU of the client's VF and waits until the VF has a link again. As in attach, igbvf gives up when its PF does not
+// answer in time, until its interface is brought up again.
+func (p *pair) setMTU(t *testing.T, mtu int) {
 	t.Helper()
-	if err := p.ends[0].space.In(func() error {
-		l, err := netlink.LinkByName(pods.Interface)
-		if err != nil {
-			return err
+	space := p.ends[0].space
+	eventually(t, fmt.Sprintf("the client has a link with an MTU of %d", mtu), func() bool {
+		if err := space.In(func() error {
+			l, err := netlink.LinkByName(pods.Interface)
+			if err != nil {
+				return err
+			}
+			return errors.Join(netlink.LinkSetDown(l), netlink.LinkSetMTU(l, mtu), netlink.LinkSetUp(l))
+		}); err != nil {
+			t.Fatal(err)
 		}
-		return how(l)
-	}); err != nil {
-		t.Fatal(err)
-	}
+		return within(attachTime, func() bool { return linkIs(space, true) })
+	})
 }
 
 // line is the expected content of a line of the proof: its state, and the values that it found.
