@@ -116,6 +116,11 @@ func schedule(ctx context.Context, g *v1alpha1.LatencyGate, to string) {
 		g.Spec.Schedule = to
 		return kube.Update(ctx, g)
 	}).WithTimeout(soon).Should(Succeed())
+	want := g.Generation
+	Eventually(func() int64 {
+		Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+		return g.Status.ObservedGeneration
+	}).WithTimeout(soon).Should(BeNumerically(">=", want), "until then, a turn of the earlier schedule may begin")
 }
 
 // reserve applies the sample reserve.yaml, in the suite's namespace and with other limits, until the spec ends. It waits for a
