@@ -244,6 +244,12 @@ func TestKeysAreWellFormed(t *testing.T) {
 			seen[k.Name] = true
 		}
 	}
+	// A line that is no comment has a key of a kind that exists.
+	lines := regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(table, -1)
+	kinds := regexp.MustCompile(`(?m)^\S+\t(fingerprint|condition|event)\t.+$`).FindAllString(table, -1)
+	if len(kinds) != len(lines) || len(Keys)+len(DeltaKeys) != len(lines) || len(DeltaKeys) < 20 {
+		t.Errorf("of %d lines, %d are of a kind; there are %d conditions and %d events", len(lines), len(kinds), len(Keys), len(DeltaKeys))
+	}
 	for name, want := range map[string]string{
 		"module.sfc.version": "module.*", "module.srcversion.sfc": "module.srcversion.*", "sysctl.net.core.busy_poll": "sysctl.net.core.busy_poll",
 		"sysctl.net.core.rmem_max": "sysctl.*", "cpu.nohz-full-cpus": "cpu.nohz-full-cpus", "nothing": "",
