@@ -41,10 +41,6 @@ func newMatcher(t Traffic, record func(ns int64)) *matcher {
 // packet takes a captured packet: b is the part that was kept, wire its length in bytes, out is true if it left this
 // machine, and late if its time was taken later than usual.
 func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
-	m.result.Packets++
-	if late {
-		m.result.Late++
-	}
 	p, err := parse(b, wire)
 	if err != nil {
 		if errors.Is(err, errTruncated) {
@@ -55,6 +51,10 @@ func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 	p.at, p.out = at, out
 	if !m.wants(p) {
 		return
+	}
+	m.result.Packets++
+	if late {
+		m.result.Late++
 	}
 	if m.Protocol == v1alpha1.ProtocolTCP {
 		m.segment(p)

@@ -18,11 +18,8 @@ import (
 // router.
 const hops = "64"
 
-// Driver is the common part of the two drivers.
-type Driver struct{ Tool v1alpha1.Tool }
-
-// Name is also that of the program.
-func (d Driver) Name() v1alpha1.Tool { return d.Tool }
+// Driver is the common part of the two drivers. The name of the tool is also that of the program.
+type Driver struct{ tool.Base }
 
 func (Driver) RawFiles() {}
 
@@ -30,9 +27,6 @@ func (Driver) RawFiles() {}
 func (d Driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: string(d.Tool), Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: Environment()}
 }
-
-// Listens is always TCP: a server that is ready waits for the control connection.
-func (Driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
 
 // Environment keeps the tools from running date, uname, lspci and ethtool through a shell, each of which costs time on
 // the measuring CPU. The evidence contains the same information.
@@ -42,20 +36,6 @@ func Environment() []string { return []string{"SFNT_AVOID_FORK=1"} }
 var muxers = map[v1alpha1.Muxer]string{
 	"": "", v1alpha1.MuxerNone: "",
 	v1alpha1.MuxerSelect: "select", v1alpha1.MuxerPoll: "poll", v1alpha1.MuxerEpoll: "epoll",
-}
-
-// Validate returns the reason why neither of the tools can measure a cell, or nil.
-func Validate(name v1alpha1.Tool, c tool.Cell) error {
-	if _, ok := muxers[c.Muxer]; !ok {
-		return fmt.Errorf("%s waits with None, Select, Poll or Epoll, not with %q", name, c.Muxer)
-	}
-	if w := c.Wait; w != "" && w != v1alpha1.WaitBlock && w != v1alpha1.WaitSpin {
-		return fmt.Errorf("%s waits with Block or Spin, not with %q", name, w)
-	}
-	if c.Duration <= 0 || c.Warmup < 0 {
-		return fmt.Errorf("%s cannot measure for %s after %s", name, c.Duration, c.Warmup)
-	}
-	return nil
 }
 
 // WaitOptions returns the options that control how both ends wait for a message.
