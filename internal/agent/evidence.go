@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/safchain/ethtool"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -265,21 +265,14 @@ func (h host) distance(from, to int32) string {
 
 // driverInfo asks the kernel for the driver of an interface, as ethtool -i does; it needs no privilege.
 func driverInfo(iface string) (driver, version, firmware string) {
-	tool, err := openEthtool(iface)
+	tool, err := ethtool.NewEthtool()
 	if err != nil {
 		return "", "", ""
 	}
-	defer tool.close()
-	info, err := unix.IoctlGetEthtoolDrvinfo(tool.socket, iface)
-	if err != nil {
-		return "", "", ""
-	}
-	text := unix.ByteSliceToString
-	firmware = text(info.Fw_version[:])
-	if firmware == "N/A" { // of VFs, for example from iavf
-		firmware = ""
-	}
-	return text(info.Driver[:]), text(info.Version[:]), firmware
+	defer tool.Close()
+	// VFs may have no firmware, for example from iavf.
+	info, _ := tool.DriverInfo(iface)
+	return info.Driver, info.Version, strings.TrimSuffix(info.FwVersion, "N/A")
 }
 
 // ownVersion returns the version of a driver. For a driver without a version, the kernel reports its own release: that is a

@@ -193,10 +193,10 @@ func TestEveryFactIsDocumented(t *testing.T) {
 			known(key)
 		}
 	}
-	for _, n := range numbers {
-		for _, key := range n.facts {
-			known(key)
-		}
+	for _, key := range []string{
+		"nic.coalesce.adaptive-rx", "nic.ring.rx", "nic.channels.other", "nic.pause.tx", "nic.private-flags", "nic.hwtstamp", "nic.fec", // of NICs only
+	} {
+		known(key)
 	}
 	w := host{root: "/"}.watch(aCPU(t), "lo")
 	w.begin()

@@ -29,10 +29,7 @@ func (h host) nicFacts(f facts, s subject) {
 	}
 	f.set("nic.rps", steering(h, dir))
 	f.set("nic.qdisc", qdisc(s.index))
-	if tool, err := openEthtool(s.iface); err == nil {
-		defer tool.close()
-		tool.facts(f)
-	}
+	ethtoolFacts(f, s.iface)
 
 	switch _, device, _ := h.device(s.iface, allocatedDevices(s.environ)); {
 	case device != "":
