@@ -4,6 +4,7 @@ package sfnt
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -69,52 +70,30 @@ func PathOptions(c tool.Cell, t tool.Target) []string {
 	return nil
 }
 
-// Cause maps a tool's error messages to a cause.
-type Cause struct {
-	// Says are parts of error lines, any of which is enough.
-	Says []string
-	// Why is the cause in our words, and the remedy where it is known.
-	Why string
-}
-
 // common are the causes that both tools share. The numbers are values of errno.
-var common = []Cause{
-	{[]string{"Version mismatch", "Source Checksum mismatch"},
-		"client and server are different builds; use one bench image on both nodes"},
-	{[]string{"Failed to set CPU affinity"}, "it may not run on the CPU that it should use"},
-	{[]string{"Could not open output file"}, "it cannot write its samples to the scratch volume"},
-	{[]string{"failed to join"}, "it cannot join the multicast group on the interface of the measured network"},
-	{[]string{"connect(read_fd", "connect(ctx->read_fd"}, tool.SecondPort},
-	{[]string{"errno=(111 "}, "no server listened for 10s"},
-	{[]string{"errno=(110 ", "errno=(1 "}, "it cannot reach the server: does a firewall or a NetworkPolicy block the connection?"},
-	{[]string{"errno=(113 ", "errno=(101 "}, "there is no route to the server"},
-	{[]string{"errno=(104 ", "errno=(32 ", "errno=(0 "}, "the server ended before the test did"},
+var common = []tool.Cause{
+	{"client and server are different builds; use one bench image on both nodes", "Version mismatch", "Source Checksum mismatch"},
+	{"it may not run on the CPU that it should use", "Failed to set CPU affinity"},
+	{"it cannot write its samples to the scratch volume", "Could not open output file"},
+	{"it cannot join the multicast group on the interface of the measured network", "failed to join"},
+	{tool.SecondPort, "connect(read_fd", "connect(ctx->read_fd"},
+	{"no server listened for 10s", "errno=(111 "},
+	{"it cannot reach the server: does a firewall or a NetworkPolicy block the connection?", "errno=(110 ", "errno=(1 "},
+	{"there is no route to the server", "errno=(113 ", "errno=(101 "},
+	{"the server ended before the test did", "errno=(104 ", "errno=(32 ", "errno=(0 "},
 }
 
 // Explain builds a failure from the exit code and the ERROR lines. A tool's own causes take precedence over the common
 // ones.
-func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []Cause) error {
+func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []tool.Cause) error {
 	said := errorLines(out.Stderr)
-	return tool.Exited(string(name), out.ExitCode, why(c, out.ExitCode, said, own), said)
-}
-
-func why(c tool.Cell, exit int, said string, own []Cause) string {
-	if exit == 1 {
-		return "this build does not accept its options; use 1.5.0 or later"
+	tooLong := tool.Cause{fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize), "errno=(90 "}
+	why := cmp.Or(tool.WhyOf(said, slices.Concat(own, common, []tool.Cause{tooLong})),
+		map[int]string{2: "it could not set the test up", 3: "the test failed"}[out.ExitCode], "it ended in an unexpected way")
+	if out.ExitCode == 1 {
+		why = "this build does not accept its options; use 1.5.0 or later"
 	}
-	tooLong := Cause{[]string{"errno=(90 "}, fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)}
-	for _, cause := range slices.Concat(own, common, []Cause{tooLong}) {
-		if tool.HasAny(said, cause.Says...) {
-			return cause.Why
-		}
-	}
-	switch exit {
-	case 2:
-		return "it could not set the test up"
-	case 3:
-		return "the test failed"
-	}
-	return "it ended in an unexpected way"
+	return tool.Exited(string(name), out.ExitCode, why, said)
 }
 
 // errorLines joins the ERROR lines into one, without the source positions.

@@ -168,13 +168,13 @@ func figures(h sfnt.Header, r Row, fullRTT bool) []tool.Figure {
 }
 
 // causes returns the causes that only this tool has, or that have a different meaning for it.
-func causes(c tool.Cell) []sfnt.Cause {
+func causes(c tool.Cell) []tool.Cause {
 	noAnswer := fmt.Sprintf("no answer within %s: the path stalled, or the server hangs", replyTimeout)
 	if c.Protocol != v1alpha1.ProtocolTCP {
 		noAnswer = fmt.Sprintf("no answer within %s: a datagram was lost, after which sfnt-pingpong cannot continue", replyTimeout)
 	}
-	return []sfnt.Cause{
-		{Says: []string{"results != NULL"}, Why: "not enough memory for the samples; raise spec.placement.memory or measure for a shorter time"},
-		{Says: []string{"errno=(11 "}, Why: noAnswer},
+	return []tool.Cause{
+		{"not enough memory for the samples; raise spec.placement.memory or measure for a shorter time", "results != NULL"},
+		{noAnswer, "errno=(11 "},
 	}
 }

@@ -136,18 +136,14 @@ func warnings(r row, every, late int64) []string {
 }
 
 // causes returns the causes that only this tool has, or that have a different meaning for it.
-func causes(c tool.Cell) []sfnt.Cause {
+func causes(c tool.Cell) []tool.Cause {
 	refused := func(size int32) string { return fmt.Sprintf("msg_len=%d errno=(111 ", size) }
-	return []sfnt.Cause{
-		{Says: []string{refused(c.MessageSize), refused(answerSize)},
-			Why: "the server ended before the test did"},
-		{Says: []string{"short read or error receiving"},
-			Why: "no answer for 100ms, after which it gives up when it spins or uses a muxer: " +
-				"an end or the path stalled, or the server is gone"},
-		{Says: []string{"Timeout waiting for synchronisation message"},
-			Why: "a datagram was lost before the measurement began, or no datagram arrives: " +
-				"are all UDP ports between the two ends open?"},
-		{Says: []string{"Sync messages at end of test lost"},
-			Why: "no more answers came: the path broke, or the server hangs"},
+	return []tool.Cause{
+		{"the server ended before the test did", refused(c.MessageSize), refused(answerSize)},
+		{"no answer for 100ms, after which it gives up when it spins or uses a muxer: " +
+			"an end or the path stalled, or the server is gone", "short read or error receiving"},
+		{"a datagram was lost before the measurement began, or no datagram arrives: " +
+			"are all UDP ports between the two ends open?", "Timeout waiting for synchronisation message"},
+		{"no more answers came: the path broke, or the server hangs", "Sync messages at end of test lost"},
 	}
 }
