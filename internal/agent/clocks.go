@@ -17,7 +17,6 @@ type clocks struct {
 // between two of them.
 const apart, readings = 5_000, 20
 
-// readClocks reads all clocks at nearly the same time.
 func readClocks() clocks {
 	var best clocks
 	fastest := int64(-1)
@@ -46,7 +45,6 @@ func nanoseconds(clock int32) int64 {
 	return t.Nano()
 }
 
-// since returns how far the clocks advanced since an earlier reading.
 func (c clocks) since(before clocks) tool.Clocks {
 	return tool.Clocks{
 		Raw: time.Duration(c.raw - before.raw), Monotonic: time.Duration(c.monotonic - before.monotonic),

@@ -20,16 +20,10 @@ var features = []string{
 	"tx-scatter-gather", "tx-tcp-segmentation", "tx-udp-segmentation", "hw-tc-offload",
 }
 
-// fecModes and stampers are the names of the bits in the answers.
-var (
-	fecModes = []string{"", "auto", "off", "rs", "baser", "llrs"}
-	stampers = []string{
-		"hardware-transmit", "software-transmit", "hardware-receive", "software-receive", "software-clock", "",
-		"hardware-clock",
-	}
-)
+// fecModes are the names of the bits in the answer.
+var fecModes = []string{"", "auto", "off", "rs", "baser", "llrs"}
 
-// ethtoolFacts gathers what ethtool shows about an interface with -k, -c, -g, -l, -a, -T, --show-fec and --show-priv-flags. It sends
+// ethtoolFacts gathers what ethtool shows about an interface with -k, -c, -g, -l, -a, --show-fec and --show-priv-flags. It sends
 // only requests that need no privilege. A request that a driver does not support has no answer.
 func ethtoolFacts(f facts, iface string) {
 	tool, err := ethtool.NewEthtool()
@@ -67,9 +61,6 @@ func ethtoolFacts(f facts, iface string) {
 		maps.DeleteFunc(flags, func(_ string, on bool) bool { return !on })
 		f.set("nic.private-flags", list(slices.Sorted(maps.Keys(flags))))
 	}
-	if info, err := tool.GetTimestampingInformation(iface); err == nil {
-		f.set("nic.timestamping", bits(info.SoTimestamping, stampers))
-	}
 	socketFacts(f, iface)
 }
 
@@ -104,7 +95,6 @@ func featureFacts(f facts, all map[string]bool) {
 	}
 }
 
-// bits returns the names of the bits that are set, or "none".
 func bits(set uint32, names []string) string {
 	var found []string
 	for i, name := range names {
@@ -115,7 +105,6 @@ func bits(set uint32, names []string) string {
 	return list(found)
 }
 
-// list joins names, or returns "none".
 func list(names []string) string { return cmp.Or(strings.Join(names, ","), none) }
 
 // variants are the firmware variants of the receive datapath of Solarflare NICs, by the number that the driver reports.
@@ -143,7 +132,6 @@ func firmwareVariant(driver, firmware string) string {
 // the two by itself.
 var datapathPrefixes = []string{"ctpio_", "exp_"}
 
-// ofDatapath reports whether a statistic is about the datapath, by its name.
 func ofDatapath(name string) bool {
 	return slices.ContainsFunc(datapathPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

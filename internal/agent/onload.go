@@ -42,13 +42,8 @@ const (
 	onloadFile   = "onload:["
 )
 
-// onloadSockets returns the kinds of Onload sockets that can carry the messages of a protocol.
-func onloadSockets(p v1alpha1.Protocol) []string {
-	if p == v1alpha1.ProtocolTCP {
-		return []string{"tcp", "moved"}
-	}
-	return []string{"udp", "moved"}
-}
+// carriers are the kinds of Onload sockets that can carry the messages of a protocol, besides moved.
+var carriers = map[v1alpha1.Protocol]string{v1alpha1.ProtocolTCP: "tcp", v1alpha1.ProtocolUDP: "udp", v1alpha1.ProtocolMulticast: "udp"}
 
 const (
 	// maxMaps bounds how much of the memory map of a process is read, in bytes, and maxDescriptors how many of its
@@ -76,8 +71,15 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	for _, name := range names {
 		// A descriptor that was closed since it was listed has no target.
 		target, err := os.Readlink(filepath.Join(dir, "fd", name))
-		if err == nil {
-			countDescriptor(&l, target, p)
+		kind, ok := strings.CutPrefix(target, onloadFile)
+		kind, _, _ = strings.Cut(kind, ":")
+		switch {
+		case err != nil:
+		case ok && (kind == "moved" || kind == carriers[p]):
+			l.Onload++
+			l.Sockets++
+		case strings.HasPrefix(target, kernelSocket), ok && slices.Contains([]string{"tcp", "tcpl", "udp", "os_sock"}, kind):
+			l.Sockets++
 		}
 	}
 	maps, err := os.Open(filepath.Join(dir, "maps"))
@@ -91,22 +93,6 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	return &l
 }
 
-// countDescriptor counts a descriptor by its target.
-func countDescriptor(l *result.Look, target string, p v1alpha1.Protocol) {
-	kind, ok := strings.CutPrefix(target, onloadFile)
-	kind, _, _ = strings.Cut(kind, ":")
-	switch {
-	case strings.HasPrefix(target, kernelSocket):
-		l.Sockets++
-	case ok && slices.Contains(onloadSockets(p), kind):
-		l.Sockets++
-		l.Onload++
-	case ok && slices.Contains([]string{"tcp", "tcpl", "udp", "os_sock"}, kind):
-		l.Sockets++
-	}
-}
-
-// errNoMemory is the error for a process that is ending.
 var errNoMemory = errors.New("the process has no memory any more")
 
 // mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps; empty if it is not there.
@@ -173,7 +159,10 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	}
 	names, err := host{root: e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
-		e.lookAtStack(p)
+		// The facts about the stack are gathered once, before the client starts: some servers end with their client.
+		if ids := (host{root: e.Root}).stacks(p.cmd.Process.Pid, map[string]int64{}); len(ids) > 0 && e.stack == nil {
+			e.stack = stackFacts(ids[0])
+		}
 		return nil //nolint:nilerr // a library that cannot be read has no settings to compare with
 	}
 	p.kill()
@@ -181,7 +170,6 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 		l.Library, strings.Join(names, ", "))
 }
 
-// lookEnded inspects the tool's server after its client has ended.
 func (e *endpoint) lookEnded(p *process) {
 	if p.ended() {
 		return
@@ -192,15 +180,6 @@ func (e *endpoint) lookEnded(p *process) {
 		if out, err := dumpStack(id, "dump"); err == nil {
 			addSockets(p.stackEvents, out, p.protocol)
 		}
-	}
-}
-
-// lookAtStack gathers the facts about the stack of the tool's server, once, before its client starts: some servers end with
-// their client.
-func (e *endpoint) lookAtStack(p *process) {
-	ids := host{root: e.Root}.stacks(p.cmd.Process.Pid, map[string]int64{})
-	if len(ids) > 0 && e.stack == nil {
-		e.stack = stackFacts(ids[0])
 	}
 }
 
@@ -236,7 +215,6 @@ func stackFacts(id int) facts {
 	return f
 }
 
-// dumpStack returns what the program prints about a stack.
 func dumpStack(id int, operations ...string) ([]byte, error) {
 	program, err := exec.LookPath(stackdump)
 	if err != nil {
@@ -277,7 +255,6 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 	return unknown, nil
 }
 
-// accelerated reports whether the tools are to run with Onload.
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }
 
 // explained returns the failure of Onload if it is the reason for the failure of a tool, or else err.
@@ -290,21 +267,21 @@ func (e *endpoint) onloadFailure(p *process) error {
 	if !e.accelerated() {
 		return nil
 	}
-	f, ok := onload.Explain(p.stderr.Bytes())
-	if !ok {
+	f := onload.Read(p.stderr.Bytes()).Failure
+	if f == nil {
 		return nil
 	}
 	remedy := f.Remedy
 	if f.Missing {
 		remedy = cmp.Or(e.elsewhere(), remedy)
 	}
-	return fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(f), f.Why), line(f.Words, maxValue), remedy)
+	return fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(*f), f.Why), line(f.Words, maxValue), remedy)
 }
 
 // ranWithout returns why a tool that worked did not use Onload: with its control plane missing, for example, Onload leaves all
 // sockets to the kernel. It is nil if a stack was made, or if EF_NO_FAIL asks for the kernel's sockets in this case.
 func (e *endpoint) ranWithout(p *process) error {
-	if onload.Banner(p.stderr.Bytes()) != "" || e.Task.Env["EF_NO_FAIL"] != "0" {
+	if onload.Read(p.stderr.Bytes()).Banner != "" || e.Task.Env["EF_NO_FAIL"] != "0" {
 		return nil
 	}
 	return e.onloadFailure(p)

@@ -9,7 +9,6 @@ type fragments struct {
 	next    int
 }
 
-// datagram is a datagram that has arrived in part.
 type datagram struct {
 	id uint32
 	// offsets are the offsets of the fragments that have arrived, and bytes is their total length.
@@ -46,7 +45,6 @@ func (f *fragments) join(p packet) (packet, bool) {
 	return whole, true
 }
 
-// find returns the datagram with a number, or an empty one.
 func (f *fragments) find(id uint32) *datagram {
 	for i := range f.partial {
 		if d := &f.partial[i]; d.id == id && len(d.offsets) > 0 {

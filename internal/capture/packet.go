@@ -6,7 +6,6 @@ import (
 	"net/netip"
 )
 
-// packet is a captured packet, as far as it is parsed.
 type packet struct {
 	// at is its time, in ns since 1970.
 	at int64

@@ -118,7 +118,7 @@ func TestReasons(t *testing.T) {
 		{oo + "citp: bad option 'EF_UDP=yes'\n" + oo + "Unknown option \"EF_NO_SUCH=1\" identified\n", nil},
 		{oo + "x: failed to allocate initial packet set: 99999999999999999999", reasons["noMemory"]},
 	} {
-		got, ok := Explain([]byte(c.stderr))
+		got, ok := explain([]byte(c.stderr))
 		if ok != (c.want != nil) {
 			t.Errorf("%s: %+v, %t", c.stderr, got, ok)
 			continue
@@ -134,8 +134,15 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+func explain(stderr []byte) (Failure, bool) {
+	if f := Read(stderr).Failure; f != nil {
+		return *f, true
+	}
+	return Failure{}, false
+}
+
 func TestWarnings(t *testing.T) {
-	got := Warnings([]byte(start + "oo:x[1]: citp: bad option 'EF_UDP=yes'\n" + busy + "oo:x[2]: citp: bad option 'EF_UDP=yes'\noo:x[1]: ci_netif_init: support for containers will be limited\n"))
+	got := Read([]byte(start + "oo:x[1]: citp: bad option 'EF_UDP=yes'\n" + busy + "oo:x[2]: citp: bad option 'EF_UDP=yes'\noo:x[1]: ci_netif_init: support for containers will be limited\n")).Warnings
 	if diff := cmp.Diff([]string{"citp: bad option 'EF_UDP=yes'", "ci_netif_init: support for containers will be limited"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -143,13 +150,13 @@ func TestWarnings(t *testing.T) {
 	for i := range 100 {
 		many += fmt.Sprintf("oo:x[1]: Can't set EF_FDTABLE_SIZE=%d; using 4\n", i)
 	}
-	if got := Warnings([]byte(many)); len(got) != maxWarnings {
+	if got := Read([]byte(many)).Warnings; len(got) != maxWarnings {
 		t.Errorf("%d warnings", len(got))
 	}
 }
 
 func TestQuiet(t *testing.T) {
-	if got := string(Quiet([]byte(start + dump + busy + "no newline"))); got != busy+"no newline" {
+	if got := string(Read([]byte(start + dump + busy + "no newline")).Rest); got != busy+"no newline" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -159,12 +166,12 @@ func FuzzExplain(f *testing.F) {
 	f.Add([]byte("oo:x[1]: ci_netif_init: failed to get local control plane handle: -2\n"))
 	f.Add([]byte("ERROR: ld.so: object 'libonload.so' from LD_PRELOAD cannot be preloaded (x): ignored."))
 	f.Fuzz(func(t *testing.T, stderr []byte) {
-		failure, ok := Explain(stderr)
+		failure, ok := explain(stderr)
 		known := []string{v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeResourceUnavailable}
 		if ok != slices.Contains(known, failure.Outcome) || ok && (failure.Why == "" || failure.Remedy == "") {
 			t.Errorf("%+v, %t", failure, ok)
 		}
-		if len(Quiet(stderr)) > len(stderr) || len(Warnings(stderr)) > maxWarnings {
+		if len(Read(stderr).Rest) > len(stderr) || len(Read(stderr).Warnings) > maxWarnings {
 			t.Error("more than there was")
 		}
 	})

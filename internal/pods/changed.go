@@ -155,12 +155,10 @@ func traitsOf(pod, built *corev1.Pod) traits {
 	return t
 }
 
-// hasToken reports whether a volume contains a service account token.
 func hasToken(v corev1.Volume) bool {
 	return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 }
 
-// setContainer records the traits of the container in which the measurement runs.
 func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.set("command", strings.Join(c.Command, " "))
 	t.set("args", strings.Join(c.Args, " "))

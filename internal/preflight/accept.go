@@ -178,7 +178,6 @@ func memoryPath(o Observed, role string) string {
 	return placementPath(endpointOf(o, role).Memory != nil, role, "memory")
 }
 
-// endpointOf returns the settings that the spec has for one endpoint only.
 func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
 	placement := o.Benchmark.Spec.Placement
 	if role == v1alpha1.RoleClient {
@@ -201,7 +200,6 @@ func checkSpec(o Observed) *Rejection {
 	return nil
 }
 
-// toolPresent rejects a tool that the operator's images do not have.
 func toolPresent(o Observed) *Rejection {
 	t := o.Benchmark.Spec.Tool
 	switch {
@@ -267,7 +265,6 @@ func eachVariant(check func(Observed, v1alpha1.Variant) *Rejection) func(Observe
 	}
 }
 
-// eachCell calls check for every cell of every variant until it rejects one.
 func eachCell(o Observed, check func(v1alpha1.Variant, tool.Cell) *Rejection) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		for _, c := range plan.Cells(o.Benchmark.Spec, v) {
@@ -363,7 +360,6 @@ func toolMemory(o Observed) *Rejection {
 	})
 }
 
-// toolCPUs compares the CPUs that the tool needs for itself with the client's.
 func toolCPUs(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
@@ -433,17 +429,14 @@ func capture(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// networkPath returns the path of the field that contains a variant's network.
 func networkPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "network", func(given v1alpha1.Variant) bool { return given.Network != nil })
 }
 
-// memberPath returns the path of the field that contains the settings of a variant's network.
 func memberPath(o Observed, v v1alpha1.Variant) string {
 	return networkPath(o, v) + "." + strings.ToLower(string(v.Network.Type))
 }
 
-// accelerationPath returns the path of the field that contains a variant's acceleration.
 func accelerationPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "acceleration", func(given v1alpha1.Variant) bool { return given.Acceleration != nil })
 }
@@ -481,7 +474,6 @@ func onloadNetwork(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// profile checks the Onload settings in a ConfigMap.
 func profile(o Observed, v v1alpha1.Variant) *Rejection {
 	p := o.Profiles[v.Name]
 	if p == nil {

@@ -39,7 +39,6 @@ func OfModule(m foreign.Module) Supplier {
 	}
 }
 
-// devicePlugins is the directory in which the kubelet finds device plugins.
 const devicePlugins = "/var/lib/kubelet/device-plugins"
 
 // OfDaemonSet returns the supplier that a DaemonSet is. A node affinity that cannot be parsed selects no node.
@@ -69,7 +68,6 @@ func Intolerant(suppliers []Supplier, nodes []*corev1.Node, taint corev1.Taint) 
 	return all
 }
 
-// cordon is the taint of a cordoned node.
 var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
 // HeldBy returns the taint by which a gate holds nodes back; nil if it uses none.

@@ -54,8 +54,8 @@ func Passing(key string) string {
 // if it would.
 func UntoleratedTaint(n *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
 	// The node gets the taint shortly after it is cordoned.
-	if cordoned := (corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}); n.Spec.Unschedulable && !tolerated(cordoned, tolerations) {
-		return &cordoned
+	if n.Spec.Unschedulable && !tolerated(cordon, tolerations) {
+		return new(cordon)
 	}
 	for _, t := range n.Spec.Taints {
 		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(t, tolerations) {

@@ -11,7 +11,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// interfaceAsked checks that the messages used the requested interface.
 func interfaceAsked(e endpoint) finding {
 	const advice = "find the component that changed the pod's networks, and measure again"
 	n, name := e.network(), e.own.Interface
@@ -92,7 +91,6 @@ func allocated(e endpoint) []string {
 	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' })
 }
 
-// device checks that the interface is the allocated device.
 func device(e endpoint) finding {
 	n := e.network()
 	if !n.Type.HasDevice() {
@@ -145,7 +143,6 @@ func device(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("%s, by %s", different[0], strings.Join(known, ", ")))
 }
 
-// function checks that the device is a VF or PF as requested.
 func function(e endpoint) finding {
 	n := e.network()
 	found, port := e.own.Facts["nic.function"], e.own.Facts["nic.port"]
@@ -203,7 +200,6 @@ func mtu(e endpoint) finding {
 	return proved(expected, bytes(own))
 }
 
-// bytes formats an MTU.
 func bytes(mtu int32) string {
 	if mtu <= 0 {
 		return notKnown
@@ -211,7 +207,6 @@ func bytes(mtu int32) string {
 	return fmt.Sprint(mtu)
 }
 
-// link checks that the interface had a carrier throughout the run.
 func link(e endpoint) finding {
 	const (
 		expected = "up throughout the run"

@@ -8,7 +8,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusOnNUMANode checks that all CPUs of the endpoint are on one NUMA node.
 func cpusOnNUMANode(e endpoint) finding {
 	const (
 		expected = "all CPUs on one NUMA node"
@@ -30,7 +29,6 @@ func cpusOnNUMANode(e endpoint) finding {
 	return e.numa(proved(expected, found))
 }
 
-// numaLocal checks that the measuring CPU is on the NUMA node of the device.
 func numaLocal(e endpoint) finding {
 	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
 	advice := "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
@@ -85,7 +83,6 @@ func Near(e result.Evidence) v1alpha1.ProofState {
 	return v1alpha1.ProofProved
 }
 
-// numaUnknown is the advice if a NUMA node is not known.
 const numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
 
 // numa returns a finding about NUMA nodes according to the spec: it is only noted if the NUMA policy is Ignore, or if the network
@@ -116,7 +113,6 @@ func (e endpoint) hasDevice() bool {
 	return false
 }
 
-// node formats the number of a NUMA node.
 func node(n int32) string {
 	if n < 0 {
 		return notKnown

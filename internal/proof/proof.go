@@ -40,10 +40,8 @@ func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 	return [2]endpoint{client, server}
 }
 
-// network returns the variant's network.
 func (e endpoint) network() *v1alpha1.Network { return e.variant.Network }
 
-// check is one element of the chain.
 type check struct {
 	// name is one of the API's, v1alpha1.ProofCPUsExclusive and so on.
 	name string
@@ -54,7 +52,6 @@ type check struct {
 	failed, unknown string
 }
 
-// finding is the result of a check.
 type finding struct {
 	state           v1alpha1.ProofState
 	expected, found string
@@ -76,10 +73,8 @@ func unknown(expected, found, advice string) finding {
 	return finding{state: v1alpha1.ProofUnknown, expected: expected, found: found, advice: advice}
 }
 
-// notKnown is the text for a value that is not known.
 const notKnown = "not known"
 
-// orNotKnown returns the value, or notKnown if it is empty.
 func orNotKnown(value string) string { return cmp.Or(value, notKnown) }
 
 // chain contains all checks in the order in which they are reported.
@@ -107,7 +102,6 @@ var chain = []check{
 	{v1alpha1.ProofHypervisor, hypervisor, "", ""},
 }
 
-// line returns a finding as the status shows it.
 func (c check) line(f finding) v1alpha1.ProofLine {
 	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: text.Shorten(f.expected, maxText), Found: text.Shorten(f.found, maxText)}
 }
@@ -142,7 +136,6 @@ type Runs struct {
 	last string
 }
 
-// standing is a line with its run.
 type standing struct {
 	v1alpha1.ProofLine
 	run string

@@ -5,25 +5,28 @@ import (
 	"strings"
 )
 
-// table has the keys, a line for each: its name, fingerprint, condition or event, and its meaning, separated by tabs.
-//
 //go:embed keys.tsv
 var table string
 
-func keys() (conditions, events []Key) {
+func keys() (conditions, events []Key, files, counters map[string]string) {
+	files, counters = map[string]string{}, map[string]string{}
 	for line := range strings.Lines(table) {
 		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(columns) != 3 {
+		if len(columns) < 3 {
 			continue // a comment or an empty line
 		}
-		key := Key{Name: columns[0], Fingerprint: columns[1] == "fingerprint", Meaning: columns[2]}
-		if columns[1] == "event" {
-			events = append(events, key)
-		} else {
-			conditions = append(conditions, key)
+		all, of, event := &conditions, files, columns[1] == "event"
+		if event {
+			all, of = &events, counters
+		}
+		if columns[2] != "" {
+			*all = append(*all, Key{Name: columns[0], Fingerprint: columns[1] == "fingerprint", Meaning: columns[2]})
+		}
+		if len(columns) > 3 {
+			of[columns[0]] = columns[3]
 		}
 	}
-	return conditions, events
+	return conditions, events, files, counters
 }
 
 // Key is the name of a value that an agent observes.
@@ -51,7 +54,9 @@ type Key struct {
 //
 // DeltaKeys are the keys of Evidence.Deltas: the growth of the kernel's counters while the endpoint's tools ran, from before a
 // tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
-var Keys, DeltaKeys = keys()
+//
+// Files and Counters name the files of /proc and /sys that hold the values of some keys, with {cpu} for the number of the CPU and {iface} for the name of the NIC.
+var Keys, DeltaKeys, Files, Counters = keys()
 
 // KeyFrequency names the frequencies of Path.
 const KeyFrequency = "cpu.mhz"

@@ -35,7 +35,6 @@ const (
 // Framing reports whether a line of a log is for a program, and not for people.
 func Framing(line string) bool { return strings.HasPrefix(line, mark) }
 
-// record is a line of a log that is for a program.
 type record struct {
 	kind, content string
 	// whole is false if the log ends before the line does.
@@ -79,7 +78,6 @@ func readLine(r *bufio.Reader) (string, error) {
 	}
 }
 
-// writeFrame writes framed content to a log.
 func writeFrame(w io.Writer, what string, version int, content []byte) error {
 	b := bufio.NewWriter(w)
 	// Start with a new line: the text before it may not end in one.

@@ -40,7 +40,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (too
 	return m, nil
 }
 
-// report holds the tool's output.
 type report struct {
 	// values are keyed by their names; lines are the lines that are not values.
 	values map[string]string
@@ -157,7 +156,6 @@ func near(a, b, elapsed float64) bool {
 	return math.Abs(a-b) <= (0.001+0.01/elapsed)*max(a, b)
 }
 
-// own returns the statistics of a cell with round trips.
 func (r *report) own(c tool.Cell, clocks tool.Clocks) (*tool.Own, error) {
 	size := r.size(c, "REQUEST_SIZE", "RESPONSE_SIZE")
 	sent, answered := r.messages("LOCAL_BYTES_SENT", size), r.messages("LOCAL_BYTES_RECVD", size)
@@ -335,7 +333,6 @@ func (r *report) figures(c tool.Cell) []tool.Figure {
 	return out
 }
 
-// mostWarnings is the most warnings of the tool that are passed on.
 const mostWarnings = 5
 
 // warnings returns the lines that are not values, and the requests that were not fulfilled.
@@ -360,7 +357,6 @@ func (r *report) warnings(c tool.Cell) []string {
 
 var remoteError = regexp.MustCompile(`remote error (\d{1,4})\b`)
 
-// explain builds a failure from the exit code and the output.
 func explain(c tool.Cell, out tool.Output) error {
 	said := strings.Join(append(read(string(out.Stderr)).lines, read(string(out.Stdout)).lines...), "; ")
 	remote := tool.Cause{""} // none

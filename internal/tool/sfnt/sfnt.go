@@ -109,20 +109,25 @@ func errorLines(stderr []byte) string {
 	return tool.OneLine(strings.Join(said, "; "))
 }
 
-// Lines calls do with each line of a file of samples, its newline included, and the number of the line. The last line
-// must have its newline: without it the file was truncated.
-func Lines(r io.Reader, do func(number int, line []byte) error) error {
-	lines := bufio.NewReaderSize(r, 64<<10)
+// Samples calls do with each line of a file of samples, without its newline, and the number of the line. The last line must have its
+// newline: without it the file was truncated. The error is a Failure.
+func Samples(name v1alpha1.Tool, out tool.Output, file string, do func(number int, line []byte) error) error {
+	raw, err := out.OpenRaw(file)
+	if err != nil {
+		return tool.Failf("%s left no samples: %v", name, err)
+	}
+	defer raw.Close()
+	lines := bufio.NewReaderSize(raw, 64<<10)
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		if err == io.EOF && len(line) == 0 {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
+		if err == nil {
+			err = do(number, line[:len(line)-1])
 		}
-		if err := do(number, line); err != nil {
-			return err
+		if err != nil {
+			return tool.Failf("%s's samples in %s cannot be read: line %d: %v", name, file, number, err)
 		}
 	}
 }

@@ -31,14 +31,9 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	if err != nil {
 		return tool.Measurement{}, tool.Failf("sfnt-stream's table cannot be read: %v", err)
 	}
-	name := fmt.Sprintf("%s-%d-%d.dat", rawPrefix, c.MessageSize, c.RatePerSecond)
-	raw, err := out.OpenRaw(name)
-	if err != nil {
-		return tool.Measurement{}, tool.Failf("sfnt-stream left no samples: %v", err)
-	}
-	defer raw.Close()
-	if err := sfnt.Lines(raw, w.addLine); err != nil {
-		return tool.Measurement{}, tool.Failf("sfnt-stream's samples in %s do not hold: %v", name, err)
+	file := fmt.Sprintf("%s-%d-%d.dat", rawPrefix, c.MessageSize, c.RatePerSecond)
+	if err := sfnt.Samples(v1alpha1.ToolSfntStream, out, file, w.addLine); err != nil {
+		return tool.Measurement{}, err
 	}
 	if err := w.check(); err != nil {
 		return tool.Measurement{}, err
@@ -95,7 +90,6 @@ func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 	return r, nil
 }
 
-// figures returns the row as printed, the half round trip of the idle path, and the figures of the header.
 func figures(t sfnt.Table, r row) []tool.Figure {
 	names := []string{
 		"target (messages/s)", "send (messages/s)", "recv (messages/s)",
@@ -114,7 +108,6 @@ func figures(t sfnt.Table, r row) []tool.Figure {
 	return append(out, t.Figures()...)
 }
 
-// warnings returns the warnings that follow from the row and from unsent messages.
 func warnings(r row, every, late int64) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf("sfnt-stream: "+format, args...)) }

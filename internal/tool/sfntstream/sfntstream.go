@@ -117,7 +117,6 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// schedule holds the parameters of a run of the tool.
 type schedule struct {
 	// ms is how long it sends. It continues slightly beyond the measuring time, so that losses at its end can be
 	// detected from later messages, and from the number of messages sent, which is known only from an integer rate.

@@ -26,7 +26,6 @@ var (
 	figureLine = regexp.MustCompile(`---> (<MAX> observation|<MIN> observation|percentile [0-9.]+) *= *([0-9.]+)`)
 )
 
-// report holds the tool's output.
 type report struct {
 	version string
 	// ran is how long it sent. The log covers logged of it.
@@ -87,7 +86,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	return m, nil
 }
 
-// readRows records the rows of the measuring time.
 func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, record func(rtt, count int64)) error {
 	raw, err := out.OpenRaw(logName)
 	if err != nil {
@@ -266,7 +264,6 @@ func (r *report) read(ran string, counts ...count) error {
 	return nil
 }
 
-// window passes on the rows of the measuring time.
 type window struct {
 	cell   tool.Cell
 	record func(rtt, count int64)
@@ -377,7 +374,6 @@ func (w *window) check(r report) error {
 	return nil
 }
 
-// explain builds a failure from the tool's output.
 func explain(c tool.Cell, exitCode int, said string, problem error) error {
 	overrun := "round trips of less than 1.7µs are too many for it; use sfnt-pingpong"
 	if c.OpenLoop() {
