@@ -398,15 +398,21 @@ func networkNamespace(o Observed, v v1alpha1.Variant) *Rejection {
 // runOverhead is how long a run may occupy its nodes in addition to measuring, if nothing fails.
 const runOverhead = 30 * time.Second
 
-// occupation compares the time for which the whole plan occupies the nodes, including rounds that may be added, with the
-// operator's limit.
-func occupation(o Observed) *Rejection {
-	grown := o.Benchmark.DeepCopy()
-	grown.Status.ExtendedRounds = plan.MaxRounds(grown.Spec) - grown.Spec.Rounds
-	var need time.Duration
-	for _, run := range plan.Runs(grown) {
-		need += plan.MeasuringTime(run.Cells) + runOverhead
+// wholePlan returns how long the runs of a spec measure, warm-ups and the rounds that may be added included, and how many they are.
+func wholePlan(spec v1alpha1.LatencyBenchmarkSpec) (measuring time.Duration, runs int) {
+	b := &v1alpha1.LatencyBenchmark{Spec: spec}
+	b.Status.ExtendedRounds = plan.MaxRounds(spec) - spec.Rounds
+	for _, run := range plan.Runs(b) {
+		measuring += plan.MeasuringTime(run.Cells)
+		runs++
 	}
+	return measuring, runs
+}
+
+// occupation compares the time for which the whole plan occupies the nodes with the operator's limit.
+func occupation(o Observed) *Rejection {
+	measuring, runs := wholePlan(o.Benchmark.Spec)
+	need := measuring + time.Duration(runs)*runOverhead
 	if o.MaxOccupation > 0 && need > o.MaxOccupation {
 		return rejectf(v1alpha1.ReasonOccupationTooLong,
 			"spec.workload: all rounds together occupy the nodes for about %s, and the operator allows %s (--max-occupation); measure fewer rounds or cells, for a shorter duration, or split it",

@@ -191,20 +191,13 @@ func mtu(e endpoint) finding {
 	}
 	switch {
 	case asked <= 0:
-		return unknown("that of the other end", fmt.Sprintf("%s, and %s there", bytes(own), notKnown), advice)
+		return unknown("that of the other end", fmt.Sprintf("%s, and %s there", known(own, 1), notKnown), advice)
 	case own <= 0:
 		return unknown(expected, notKnown, advice)
 	case own != asked:
-		return failed(expected, bytes(own), advice)
+		return failed(expected, known(own, 1), advice)
 	}
-	return proved(expected, bytes(own))
-}
-
-func bytes(mtu int32) string {
-	if mtu <= 0 {
-		return notKnown
-	}
-	return fmt.Sprint(mtu)
+	return proved(expected, known(own, 1))
 }
 
 func link(e endpoint) finding {
@@ -234,11 +227,4 @@ func same(own, peer string) finding {
 		return noted(orNotKnown(own))
 	}
 	return noted(fmt.Sprintf("%s; the other end: %s", orNotKnown(own), orNotKnown(peer)))
-}
-
-func driver(e endpoint) finding   { return same(e.own.Driver, e.peer.Driver) }
-func firmware(e endpoint) finding { return same(e.own.Firmware, e.peer.Firmware) }
-
-func firmwareVariant(e endpoint) finding {
-	return same(e.own.Facts["nic.firmware-variant"], e.peer.Facts["nic.firmware-variant"])
 }

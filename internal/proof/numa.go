@@ -24,7 +24,7 @@ func cpusOnNUMANode(e endpoint) finding {
 	case list.Size() > 1:
 		return e.numa(failed(expected, "NUMA nodes "+nodes, advice))
 	case !list.Contains(int(e.own.CPUNUMANode)):
-		return e.numa(unknown(expected, fmt.Sprintf("%s, though CPU %d is on NUMA node %s", found, e.own.MeasuringCPU, node(e.own.CPUNUMANode)), numaUnknown))
+		return e.numa(unknown(expected, fmt.Sprintf("%s, though CPU %d is on NUMA node %s", found, e.own.MeasuringCPU, known(e.own.CPUNUMANode, 0)), numaUnknown))
 	}
 	return e.numa(proved(expected, found))
 }
@@ -34,7 +34,7 @@ func numaLocal(e endpoint) finding {
 	advice := "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
 	borrowed := e.network().AlignWith()
 	switch {
-	case borrowed != "" && e.own.Facts["numa.borrowed"] == node(e.own.CPUNUMANode):
+	case borrowed != "" && e.own.Facts["numa.borrowed"] == known(e.own.CPUNUMANode, 0):
 		advice = "let network." + strings.ToLower(string(e.network().Type)) + ".alignWith name devices of the NIC of the interface"
 	case borrowed == "" && !e.network().Type.HasDevice():
 		advice = "set alignWith in the network to a resource of devices of the NIC, or set placement.numaPolicy to Preferred"
@@ -44,9 +44,9 @@ func numaLocal(e endpoint) finding {
 	if parent := e.own.Facts["nic.parent"]; parent != "" {
 		iface += " over " + parent
 	}
-	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, node(cpu), iface, node(nic))
+	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, known(cpu, 0), iface, known(nic, 0))
 	if !e.hasDevice() {
-		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
+		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, known(cpu, 0), orNotKnown(e.own.Interface))
 	}
 	if borrowed != "" {
 		found += fmt.Sprintf("; aligned with %s (%s) on %s", borrowed,
@@ -111,11 +111,4 @@ func (e endpoint) hasDevice() bool {
 		return n.HasDevice()
 	}
 	return false
-}
-
-func node(n int32) string {
-	if n < 0 {
-		return notKnown
-	}
-	return fmt.Sprint(n)
 }

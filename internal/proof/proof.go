@@ -8,6 +8,7 @@ package proof
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -77,6 +78,14 @@ const notKnown = "not known"
 
 func orNotKnown(value string) string { return cmp.Or(value, notKnown) }
 
+// known returns a number, or notKnown if it is less than the least possible one.
+func known(n, least int32) string {
+	if n < least {
+		return notKnown
+	}
+	return fmt.Sprint(n)
+}
+
 // chain contains all checks in the order in which they are reported.
 var chain = []check{
 	{v1alpha1.ProofCPUsExclusive, cpusExclusive, v1alpha1.WarningCPUsNotExclusive, v1alpha1.WarningCPUsNotExclusive},
@@ -91,9 +100,11 @@ var chain = []check{
 	{v1alpha1.ProofFunction, function, v1alpha1.WarningFunctionMismatch, v1alpha1.WarningFunctionMismatch},
 	{v1alpha1.ProofMTU, mtu, v1alpha1.WarningMTUMismatch, v1alpha1.WarningMTUMismatch},
 	{v1alpha1.ProofLink, link, v1alpha1.WarningLinkNotUp, v1alpha1.WarningLinkNotUp},
-	{v1alpha1.ProofDriver, driver, "", ""},
-	{v1alpha1.ProofFirmware, firmware, "", ""},
-	{v1alpha1.ProofFirmwareVariant, firmwareVariant, "", ""},
+	{v1alpha1.ProofDriver, func(e endpoint) finding { return same(e.own.Driver, e.peer.Driver) }, "", ""},
+	{v1alpha1.ProofFirmware, func(e endpoint) finding { return same(e.own.Firmware, e.peer.Firmware) }, "", ""},
+	{v1alpha1.ProofFirmwareVariant, func(e endpoint) finding {
+		return same(e.own.Facts["nic.firmware-variant"], e.peer.Facts["nic.firmware-variant"])
+	}, "", ""},
 	{v1alpha1.ProofAcceleration, onload, v1alpha1.WarningNotAccelerated, v1alpha1.WarningNotAccelerated},
 	{v1alpha1.ProofAcceleration, kernel, v1alpha1.WarningAccelerated, v1alpha1.WarningAccelerated},
 	{v1alpha1.ProofSendPath, sendPath, "", ""},
