@@ -17,7 +17,7 @@ import (
 // such a benchmark.
 var onlyDrivers = []string{
 	"netperf measures TCP and UDP, not", "netperf measures TCP messages of 1 to", "netperf measures UDP messages of 1 to", "netperf measures whole seconds",
-	"stream: sockperf measures messages of", "sfnt-stream measures rates of at least", "pinger sends no message within", "pinger cannot distinguish",
+	"stream: sockperf measures TCP messages of", "stream: sockperf measures UDP messages of", "sfnt-stream sends 100 to", "pinger sends no message within", "pinger cannot distinguish",
 }
 
 // The limits of the tools stand twice: in the rules of the API, so that the API server refuses a spec at once, and in the drivers. At both

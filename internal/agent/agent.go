@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -124,9 +125,15 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	}
 	_, device, _ := h.device(chosenInterface(a.Task.Interface, a.PodIP).Name, allocatedDevices(environ))
 	cpus = h.order(cpus, h.deviceNUMANode(device))
+	toolCPUs := 1
+	for _, c := range a.Task.Cells {
+		if a.Task.Role == v1alpha1.RoleClient {
+			toolCPUs = max(toolCPUs, driver.CPUs(c))
+		}
+	}
 	e := endpoint{
 		Agent: a, driver: driver, environ: environ, cpus: cpus, cpusAllowed: allowed,
-		settings: map[string]string{}, measuringCPU: cpus[0], agentCPU: h.agentCPU(cpus, a.mostToolCPUs(driver)),
+		settings: map[string]string{}, measuringCPU: cpus[0], agentCPU: h.agentCPU(cpus, toolCPUs),
 	}
 	if err := pinSelf(e.agentCPU); err != nil {
 		return result.Document{}, err
@@ -142,18 +149,6 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	return document, err
 }
 
-// mostToolCPUs returns the largest number of CPUs that the tool of a cell uses at this endpoint.
-func (a *Agent) mostToolCPUs(driver tool.Driver) int {
-	most := 1
-	if a.Task.Role == v1alpha1.RoleClient {
-		for _, c := range a.Task.Cells {
-			most = max(most, driver.CPUs(c))
-		}
-	}
-	return most
-}
-
-// endpoint is an agent that runs its task.
 type endpoint struct {
 	*Agent
 	driver tool.Driver
@@ -236,11 +231,12 @@ func (e *endpoint) account(p *process, cell string, l *link) {
 	p.path.MHzAfter = speed(e.measuringCPU)
 	e.recordPath(p, cell, grown, l)
 	e.watch.add("tool.run-delay-ns", p.runDelay)
-	e.watch.add("tool.cpu-ns", p.cpuTime())
-	e.watch.add("tool.major-faults", p.majorFaults())
-	voluntary, involuntary := p.switches()
-	e.voluntary += voluntary
-	e.involuntary += involuntary
+	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		e.watch.add("tool.cpu-ns", usage.Utime.Nano()+usage.Stime.Nano())
+		e.watch.add("tool.major-faults", usage.Majflt)
+		e.voluntary += usage.Nvcsw
+		e.involuntary += usage.Nivcsw
+	}
 }
 
 // conclude completes the evidence when the last tool has ended.

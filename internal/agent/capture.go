@@ -12,7 +12,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// capturing is a capture of the packets of one cell.
 type capturing struct {
 	cell     string
 	running  *capture.Capture

@@ -203,9 +203,9 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
 	}
 
-	recorder := result.NewRecorder()
+	recorder, printed := result.NewRecorder(), onload.Read(p.stderr.Bytes())
 	measurement, err := e.driver.Parse(cell, tool.Output{
-		Stdout: p.stdout.Bytes(), Stderr: onload.Quiet(p.stderr.Bytes()), ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
+		Stdout: p.stdout.Bytes(), Stderr: printed.Rest, ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
 	}, recorder.RecordN)
 	if err != nil {
@@ -221,7 +221,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, err
 	}
 	measured.Histogram.Unrecorded = measurement.Unrecorded
-	for _, said := range onload.Warnings(p.stderr.Bytes()) {
+	for _, said := range printed.Warnings {
 		measured.Warnings = append(measured.Warnings, "Onload: "+line(said, maxValue))
 	}
 	if s := measurement.ActualStart; s != nil {
@@ -239,7 +239,6 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	return measured, nil
 }
 
-// reasonOf returns the outcome of a run whose tool did not measure.
 func reasonOf(err error) string {
 	var f *tool.Failure
 	if errors.As(err, &f) && f.Reason != "" {

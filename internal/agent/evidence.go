@@ -14,12 +14,11 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/safchain/ethtool"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// unknown is the value of a number that could not be determined.
 const unknown = -1
 
 // host reads facts about the machine as the pod sees it, below a root that tests replace. A fact that cannot be read stays
@@ -54,7 +53,6 @@ func (h host) content(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxFile))
 }
 
-// either returns the content of the first file that has any.
 func (h host) either(first, second string) string { return cmp.Or(h.read(first), h.read(second)) }
 
 func (h host) exists(path string) bool {
@@ -83,7 +81,6 @@ func (h host) resolve(path string) string {
 	return h.below(path)
 }
 
-// below returns a path without the root at its beginning.
 func (h host) below(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(h.root, "/")), "/")
 }
@@ -225,10 +222,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 			e.Addresses = append(e.Addresses, a.String())
 		}
 	}
-	f := h.facts(subject{cpu: measuringCPU, own: own, iface: iface.Name, index: iface.Index, environ: environ})
-	if e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0 {
-		f.set("numa.distance", h.distance(e.CPUNUMANode, e.DeviceNUMANode))
-	}
+	f := h.facts(measuringCPU, own, iface, environ)
 	if addresses := pciAddresses(devices); h.borrowed && len(addresses) == 1 {
 		if node := h.deviceNUMANode("sys/bus/pci/devices/" + addresses[0]); node >= 0 {
 			f.set("numa.borrowed", strconv.Itoa(int(node)))
@@ -249,37 +243,16 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	return e
 }
 
-// distance returns the distance from one NUMA node to another. The file of a node has a number for each online node, in
-// order.
-func (h host) distance(from, to int32) string {
-	nodes, err := result.ParseCPUs(h.read("sys/devices/system/node/online"))
-	if err != nil {
-		return ""
-	}
-	distances := strings.Fields(h.read(fmt.Sprintf("sys/devices/system/node/node%d/distance", from)))
-	if i := slices.Index(nodes.List(), int(to)); i >= 0 && len(distances) == nodes.Size() {
-		return distances[i]
-	}
-	return ""
-}
-
 // driverInfo asks the kernel for the driver of an interface, as ethtool -i does; it needs no privilege.
 func driverInfo(iface string) (driver, version, firmware string) {
-	tool, err := openEthtool(iface)
+	tool, err := ethtool.NewEthtool()
 	if err != nil {
 		return "", "", ""
 	}
-	defer tool.close()
-	info, err := unix.IoctlGetEthtoolDrvinfo(tool.socket, iface)
-	if err != nil {
-		return "", "", ""
-	}
-	text := unix.ByteSliceToString
-	firmware = text(info.Fw_version[:])
-	if firmware == "N/A" { // of VFs, for example from iavf
-		firmware = ""
-	}
-	return text(info.Driver[:]), text(info.Version[:]), firmware
+	defer tool.Close()
+	// VFs may have no firmware, for example from iavf.
+	info, _ := tool.DriverInfo(iface)
+	return info.Driver, info.Version, strings.TrimSuffix(info.FwVersion, "N/A")
 }
 
 // ownVersion returns the version of a driver. For a driver without a version, the kernel reports its own release: that is a
@@ -291,7 +264,6 @@ func ownVersion(version, release string) string {
 	return version
 }
 
-// version returns the version of the agent's build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

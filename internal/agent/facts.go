@@ -6,15 +6,15 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"k8s.io/utils/cpuset"
 
@@ -83,51 +83,28 @@ func (f facts) bounded(limit int) facts {
 	return kept
 }
 
-// subject is what the facts are about: a CPU among the CPUs of its endpoint, an interface, and the environment in which the
-// tool runs.
-type subject struct {
-	cpu     int
-	own     []int
-	iface   string
-	index   int
-	environ []string
-}
-
-func (h host) facts(s subject) facts {
-	f := facts{}
+// facts gathers the facts about a CPU among the CPUs of its endpoint, an interface, and the environment in which the tool runs.
+func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) facts {
+	f, in := facts{}, place(cpu, iface.Name)
+	for key, path := range result.Files {
+		f.set(key, h.read(in.Replace(path)))
+	}
 	h.machineFacts(f)
 	h.kernelFacts(f)
-	h.cpuFacts(f, s.cpu, s.own)
-	h.idleFacts(f, s.cpu)
+	h.cpuFacts(f, cpu, own)
+	h.idleFacts(f, cpu)
 	h.cgroupFacts(f)
-	h.nicFacts(f, s)
-	environmentFacts(f, s.environ)
+	h.nicFacts(f, cpu, iface, environ)
+	environmentFacts(f, environ)
 	return f
 }
 
-// files sets facts from the contents of files, by key.
-func (h host) files(f facts, paths map[string]string) {
-	for key, path := range paths {
-		f.set(key, h.read(path))
-	}
+// place fills in the CPU and the interface in the names of files.
+func place(cpu int, iface string) *strings.Replacer {
+	return strings.NewReplacer("{cpu}", strconv.Itoa(cpu), "{iface}", iface)
 }
 
 func (h host) machineFacts(f facts) {
-	for _, name := range []string{
-		"sys_vendor", "product_name", "bios_vendor", "bios_version", "bios_date", "board_vendor", "board_name",
-	} {
-		f.set("dmi."+name, h.read("sys/class/dmi/id/"+name))
-	}
-	for l := range strings.Lines(h.read("etc/os-release")) {
-		if value, ok := strings.CutPrefix(l, "PRETTY_NAME="); ok {
-			f.set("image.os", strings.Trim(strings.TrimSpace(value), `"'`))
-		}
-	}
-	h.files(f, map[string]string{
-		"mm.ksm":        "sys/kernel/mm/ksm/run",
-		"mm.thp":        "sys/kernel/mm/transparent_hugepage/enabled",
-		"mm.thp-defrag": "sys/kernel/mm/transparent_hugepage/defrag",
-	})
 	var numa []int
 	for _, node := range h.cpuNUMANodes() {
 		numa = append(numa, int(node))
@@ -136,10 +113,6 @@ func (h host) machineFacts(f facts) {
 	f.set("runtime.sandbox", h.sandbox())
 	for _, key := range []string{"mm.thp", "mm.thp-defrag"} {
 		f.set(key, chosen(f[key]))
-	}
-	for _, dir := range h.glob("sys/kernel/mm/hugepages/hugepages-*") {
-		size := strings.TrimPrefix(filepath.Base(dir), "hugepages-")
-		f.set("mm.hugepages."+size, h.read(filepath.Join(dir, "nr_hugepages")))
 	}
 }
 
@@ -153,25 +126,6 @@ func chosen(choices string) string {
 	return choices
 }
 
-// sysctls are the settings that affect latency or the tools' buffers. Most of net.core is hidden outside the node's own
-// network namespace; the other settings below net belong to the pod.
-var sysctls = []string{
-	"kernel.nmi_watchdog", "kernel.numa_balancing", "kernel.sched_autogroup_enabled", "kernel.sched_rt_period_us",
-	"kernel.sched_rt_runtime_us", "kernel.soft_watchdog", "kernel.timer_migration", "kernel.watchdog",
-	"vm.compaction_proactiveness", "vm.stat_interval", "vm.swappiness", "vm.zone_reclaim_mode",
-	"net.core.busy_poll", "net.core.busy_read", "net.core.default_qdisc", "net.core.dev_weight", "net.core.netdev_budget",
-	"net.core.netdev_budget_usecs", "net.core.netdev_max_backlog", "net.core.rmem_default", "net.core.rmem_max",
-	"net.core.rps_sock_flow_entries", "net.core.wmem_default", "net.core.wmem_max",
-	"net.ipv4.conf.all.rp_filter", "net.ipv4.ip_forward", "net.ipv4.tcp_autocorking", "net.ipv4.tcp_congestion_control",
-	"net.ipv4.tcp_ecn", "net.ipv4.tcp_low_latency", "net.ipv4.tcp_moderate_rcvbuf", "net.ipv4.tcp_mtu_probing",
-	"net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_notsent_lowat", "net.ipv4.tcp_rmem", "net.ipv4.tcp_sack",
-	"net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_timestamps", "net.ipv4.tcp_wmem", "net.ipv4.udp_rmem_min",
-	"net.ipv4.udp_wmem_min",
-}
-
-// modules are the kernel modules of Solarflare's NICs and of Onload.
-var modules = []string{"onload", "sfc", "sfc_affinity", "sfc_char", "sfc_resource", "xilinx_efct"}
-
 func (h host) kernelFacts(f facts) {
 	cmdline := h.read("proc/cmdline")
 	f.setUpTo(maxCmdline, "kernel.cmdline", cmdline)
@@ -180,27 +134,16 @@ func (h host) kernelFacts(f facts) {
 			f.set("kernel.arg."+name, value)
 		}
 	}
-	h.files(f, map[string]string{
-		"kernel.version":               "proc/sys/kernel/version",
-		"kernel.tainted":               "proc/sys/kernel/tainted",
-		"kernel.clocksources":          "sys/devices/system/clocksource/clocksource0/available_clocksource",
-		"module.intel_idle.max_cstate": "sys/module/intel_idle/parameters/max_cstate",
-		"irq.default-affinity":         "proc/irq/default_smp_affinity",
-	})
-	for _, name := range sysctls {
-		f.set("sysctl."+name, h.read("proc/sys/"+strings.ReplaceAll(name, ".", "/")))
-	}
-	for _, name := range modules {
-		f.set("module."+name+".version", h.read("sys/module/"+name+"/version"))
-		f.set("module.srcversion."+name, h.read("sys/module/"+name+"/srcversion"))
-	}
 }
+
+// argument matches what is separated by white space outside of double quotes.
+var argument = regexp.MustCompile(`(?:"[^"]*"?|[^"\s])+`)
 
 // kernelArgs returns the arguments on a kernel's command line, parsed as the kernel does: quotes keep spaces, hyphens in a
 // name are underscores, and everything after -- is for init. The values of a repeated argument are joined in order.
 func kernelArgs(cmdline string) map[string]string {
 	args := map[string]string{}
-	for word := range words(cmdline) {
+	for _, word := range argument.FindAllString(cmdline, -1) {
 		if word == "--" {
 			break
 		}
@@ -215,30 +158,6 @@ func kernelArgs(cmdline string) map[string]string {
 		args[name] = value
 	}
 	return args
-}
-
-// words returns the parts of a line that are separated by white space outside of double quotes.
-func words(line string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		quoted, start := false, -1
-		for i, r := range line {
-			if r == '"' {
-				quoted = !quoted
-			}
-			switch space := unicode.IsSpace(r) && !quoted; {
-			case space && start >= 0:
-				if !yield(line[start:i]) {
-					return
-				}
-				start = -1
-			case !space && start < 0:
-				start = i
-			}
-		}
-		if start >= 0 {
-			yield(line[start:])
-		}
-	}
 }
 
 // latencyArgs are the kernel's arguments that affect latency: isolation, ticks, idle states, frequencies, mitigations,
@@ -260,22 +179,8 @@ func matters(arg string) bool {
 	return slices.Contains(latencyArgs, arg) || slices.Contains(latencyArgs, module+".")
 }
 
-// tscFlags are the CPU flags about the time stamp counter.
-var tscFlags = []string{
-	"constant_tsc", "nonstop_tsc", "tsc_known_freq", "tsc_reliable", "tsc_adjust", "tsc_deadline_timer", "rdtscp",
-}
-
 func (h host) cpuFacts(f facts, cpu int, own []int) {
 	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", cpu)
-	h.files(f, map[string]string{
-		"cpu.smt.active":        "sys/devices/system/cpu/smt/active",
-		"cpu.smt.control":       "sys/devices/system/cpu/smt/control",
-		"cpu.governor":          dir + "cpufreq/scaling_governor",
-		"cpu.freq-driver":       dir + "cpufreq/scaling_driver",
-		"cpu.freq-min":          dir + "cpufreq/scaling_min_freq",
-		"cpu.freq-max":          dir + "cpufreq/scaling_max_freq",
-		"cpu.energy-preference": dir + "cpufreq/energy_performance_preference",
-	})
 	f.set("cpu.microcode", h.field("proc/cpuinfo", "microcode"))
 	f.set("cpu.pstate", h.either("sys/devices/system/cpu/intel_pstate/status", "sys/devices/system/cpu/amd_pstate/status"))
 	switch boost := h.either("sys/devices/system/cpu/cpufreq/boost", dir+"cpufreq/boost"); {
@@ -286,10 +191,6 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 	}
 
 	f.set("cpu.hypervisor", h.hypervisor(f))
-	if flags := strings.Fields(h.field("proc/cpuinfo", "flags")); len(flags) > 0 {
-		found := slices.DeleteFunc(slices.Clone(tscFlags), func(flag string) bool { return !slices.Contains(flags, flag) })
-		f.set("cpu.tsc-flags", strings.Join(found, " "))
-	}
 	for _, file := range h.glob("sys/devices/system/cpu/vulnerabilities/*") {
 		if state := h.read(file); state != "Not affected" {
 			f.set("cpu.vulnerability."+filepath.Base(file), state)
@@ -312,7 +213,7 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 	}
 	interrupts := 0
 	for _, irq := range h.glob("proc/irq/[0-9]*") {
-		if h.directedAt(irq, cpu) {
+		if cpus, err := result.ParseCPUs(h.affinity(irq)); err == nil && cpus.Contains(cpu) {
 			interrupts++
 		}
 	}
@@ -415,12 +316,6 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// directedAt reports whether an interrupt, given by its folder, is delivered to a CPU.
-func (h host) directedAt(irq string, cpu int) bool {
-	cpus, err := result.ParseCPUs(h.affinity(irq))
-	return err == nil && cpus.Contains(cpu)
-}
-
 // affinity returns the list of the CPUs to which an interrupt is delivered or, if the kernel does not report it, the list
 // of the CPUs to which it may be delivered. After a change of the second list, the first is out of date until the next
 // interrupt.
@@ -435,11 +330,6 @@ func (h host) affinity(irq string) string {
 }
 
 func (h host) idleFacts(f facts, cpu int) {
-	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", cpu)
-	h.files(f, map[string]string{
-		"cpu.idle-driver": "sys/devices/system/cpu/cpuidle/current_driver",
-		"cpu.pm-qos-us":   dir + "power/pm_qos_resume_latency_us",
-	})
 	idle := "sys/devices/system/cpu/cpuidle/"
 	f.set("cpu.idle-governor", h.either(idle+"current_governor_ro", idle+"current_governor"))
 	var states []string

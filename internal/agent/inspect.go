@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,7 +28,6 @@ type Inspector struct {
 	Root string
 }
 
-// maxNICs bounds how many network cards are reported.
 const maxNICs = 64
 
 // Inspect inspects the node. It needs no privilege and changes nothing.
@@ -46,11 +46,7 @@ func (i Inspector) Inspect(ctx context.Context) (result.Inspection, error) {
 	evidence.Node, evidence.Address, evidence.CPUsAllowed, evidence.AgentCPU = i.Node, i.PodIP, allowed, int32(cpus[0])
 	f := facts(evidence.Facts)
 	if evidence.Interface == "" {
-		for key := range f {
-			if strings.HasPrefix(key, "nic.") {
-				delete(f, key)
-			}
-		}
+		maps.DeleteFunc(f, func(key, _ string) bool { return strings.HasPrefix(key, "nic.") })
 	}
 	if len(cpus) <= 2 { // the CPUs of an inspect pod, not those that all pods share
 		f.set("cpu.cstates-entered", h.enteredStates(cpus[0]))

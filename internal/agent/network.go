@@ -145,7 +145,6 @@ func (h host) carrier(iface string) string {
 	return h.read(filepath.Join("sys/class/net", iface, "carrier"))
 }
 
-// interfaceNames returns the existing interfaces, as a list for a message.
 func interfaceNames() string {
 	interfaces, err := net.Interfaces()
 	if err != nil || len(interfaces) == 0 {

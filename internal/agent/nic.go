@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"maps"
+	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,32 +14,25 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-func (h host) nicFacts(f facts, s subject) {
-	dir := filepath.Join("sys/class/net", s.iface)
-	h.files(f, map[string]string{"nic.duplex": dir + "/duplex", "nic.txqueuelen": dir + "/tx_queue_len"})
-	if h.parent == "" { // an interface above another one has no interrupts of its own
-		h.files(f, map[string]string{
-			"nic.gro-flush-timeout":    dir + "/gro_flush_timeout",
-			"nic.napi-defer-hard-irqs": dir + "/napi_defer_hard_irqs",
-			"nic.threaded":             dir + "/threaded",
+func (h host) nicFacts(f facts, cpu int, iface net.Interface, environ []string) {
+	dir := filepath.Join("sys/class/net", iface.Name)
+	if h.parent != "" { // an interface above another one has no interrupts of its own
+		maps.DeleteFunc(f, func(key, _ string) bool {
+			return slices.Contains([]string{"nic.gro-flush-timeout", "nic.napi-defer-hard-irqs", "nic.threaded"}, key)
 		})
 	}
-	f.set("nic.carrier", h.carrier(s.iface))
 	// A driver that does not know its speed reports -1.
 	if speed := h.number(dir + "/speed"); speed > 0 {
 		f.set("nic.speed", strconv.Itoa(int(speed)))
 	}
 	f.set("nic.rps", steering(h, dir))
-	f.set("nic.qdisc", qdisc(s.index))
-	if tool, err := openEthtool(s.iface); err == nil {
-		defer tool.close()
-		tool.facts(f)
-	}
+	f.set("nic.qdisc", qdisc(iface.Index))
+	ethtoolFacts(f, iface.Name)
 
-	switch _, device, _ := h.device(s.iface, allocatedDevices(s.environ)); {
+	switch _, device, _ := h.device(iface.Name, allocatedDevices(environ)); {
 	case device != "":
-		h.deviceFacts(f, device, s.cpu)
-		if own := h.resolve(filepath.Join("sys/class/net", h.lower(s.iface), "device")); scalableFunction.MatchString(filepath.Base(own)) {
+		h.deviceFacts(f, device, cpu)
+		if own := h.resolve(filepath.Join("sys/class/net", h.lower(iface.Name), "device")); scalableFunction.MatchString(filepath.Base(own)) {
 			f.set("nic.function", "SF")
 		}
 	case h.exists(dir):

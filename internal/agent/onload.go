@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,13 +43,8 @@ const (
 	onloadFile   = "onload:["
 )
 
-// onloadSockets returns the kinds of Onload sockets that can carry the messages of a protocol.
-func onloadSockets(p v1alpha1.Protocol) []string {
-	if p == v1alpha1.ProtocolTCP {
-		return []string{"tcp", "moved"}
-	}
-	return []string{"udp", "moved"}
-}
+// carriers are the kinds of Onload sockets that can carry the messages of a protocol, besides moved.
+var carriers = map[v1alpha1.Protocol]string{v1alpha1.ProtocolTCP: "tcp", v1alpha1.ProtocolUDP: "udp", v1alpha1.ProtocolMulticast: "udp"}
 
 const (
 	// maxMaps bounds how much of the memory map of a process is read, in bytes, and maxDescriptors how many of its
@@ -76,8 +72,15 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	for _, name := range names {
 		// A descriptor that was closed since it was listed has no target.
 		target, err := os.Readlink(filepath.Join(dir, "fd", name))
-		if err == nil {
-			countDescriptor(&l, target, p)
+		kind, ok := strings.CutPrefix(target, onloadFile)
+		kind, _, _ = strings.Cut(kind, ":")
+		switch {
+		case err != nil:
+		case ok && (kind == "moved" || kind == carriers[p]):
+			l.Onload++
+			l.Sockets++
+		case strings.HasPrefix(target, kernelSocket), ok && slices.Contains([]string{"tcp", "tcpl", "udp", "os_sock"}, kind):
+			l.Sockets++
 		}
 	}
 	maps, err := os.Open(filepath.Join(dir, "maps"))
@@ -91,22 +94,6 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	return &l
 }
 
-// countDescriptor counts a descriptor by its target.
-func countDescriptor(l *result.Look, target string, p v1alpha1.Protocol) {
-	kind, ok := strings.CutPrefix(target, onloadFile)
-	kind, _, _ = strings.Cut(kind, ":")
-	switch {
-	case strings.HasPrefix(target, kernelSocket):
-		l.Sockets++
-	case ok && slices.Contains(onloadSockets(p), kind):
-		l.Sockets++
-		l.Onload++
-	case ok && slices.Contains([]string{"tcp", "tcpl", "udp", "os_sock"}, kind):
-		l.Sockets++
-	}
-}
-
-// errNoMemory is the error for a process that is ending.
 var errNoMemory = errors.New("the process has no memory any more")
 
 // mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps; empty if it is not there.
@@ -173,7 +160,10 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	}
 	names, err := host{root: e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
-		e.lookAtStack(p)
+		// The facts about the stack are gathered once, before the client starts: some servers end with their client.
+		if ids := (host{root: e.Root}).stacks(p.cmd.Process.Pid, map[string]int64{}); len(ids) > 0 && e.stack == nil {
+			e.stack = stackFacts(ids[0])
+		}
 		return nil //nolint:nilerr // a library that cannot be read has no settings to compare with
 	}
 	p.kill()
@@ -181,7 +171,6 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 		l.Library, strings.Join(names, ", "))
 }
 
-// lookEnded inspects the tool's server after its client has ended.
 func (e *endpoint) lookEnded(p *process) {
 	if p.ended() {
 		return
@@ -192,15 +181,6 @@ func (e *endpoint) lookEnded(p *process) {
 		if out, err := dumpStack(id, "dump"); err == nil {
 			addSockets(p.stackEvents, out, p.protocol)
 		}
-	}
-}
-
-// lookAtStack gathers the facts about the stack of the tool's server, once, before its client starts: some servers end with
-// their client.
-func (e *endpoint) lookAtStack(p *process) {
-	ids := host{root: e.Root}.stacks(p.cmd.Process.Pid, map[string]int64{})
-	if len(ids) > 0 && e.stack == nil {
-		e.stack = stackFacts(ids[0])
 	}
 }
 
@@ -236,7 +216,6 @@ func stackFacts(id int) facts {
 	return f
 }
 
-// dumpStack returns what the program prints about a stack.
 func dumpStack(id int, operations ...string) ([]byte, error) {
 	program, err := exec.LookPath(stackdump)
 	if err != nil {
@@ -277,7 +256,6 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 	return unknown, nil
 }
 
-// accelerated reports whether the tools are to run with Onload.
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }
 
 // explained returns the failure of Onload if it is the reason for the failure of a tool, or else err.
@@ -290,21 +268,21 @@ func (e *endpoint) onloadFailure(p *process) error {
 	if !e.accelerated() {
 		return nil
 	}
-	f, ok := onload.Explain(p.stderr.Bytes())
-	if !ok {
+	f := onload.Read(p.stderr.Bytes()).Failure
+	if f == nil {
 		return nil
 	}
 	remedy := f.Remedy
 	if f.Missing {
 		remedy = cmp.Or(e.elsewhere(), remedy)
 	}
-	return fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(f), f.Why), line(f.Words, maxValue), remedy)
+	return fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(*f), f.Why), line(f.Words, maxValue), remedy)
 }
 
 // ranWithout returns why a tool that worked did not use Onload: with its control plane missing, for example, Onload leaves all
 // sockets to the kernel. It is nil if a stack was made, or if EF_NO_FAIL asks for the kernel's sockets in this case.
 func (e *endpoint) ranWithout(p *process) error {
-	if onload.Banner(p.stderr.Bytes()) != "" || e.Task.Env["EF_NO_FAIL"] != "0" {
+	if onload.Read(p.stderr.Bytes()).Banner != "" || e.Task.Env["EF_NO_FAIL"] != "0" {
 		return nil
 	}
 	return e.onloadFailure(p)
@@ -356,4 +334,50 @@ func (e *endpoint) elsewhere() string {
 		}
 	}
 	return ""
+}
+
+// The lines of a socket in onload_stackdump's dump: its heading (citp_waitable_dump2 in waitable.c), and the counters of UDP
+// (ci_udp_state_dump in udp.c) and TCP (ci_tcp_state_dump in tcp_debug.c), whose number of packets is hexadecimal. A connection
+// of a stack also sends through it: TCP counts only received packets, but each message has an answer.
+var (
+	socketLine     = regexp.MustCompile(`^(\S+) \d+:\d+(?: |$)`)
+	socketCounters = map[string][]socketCounter{
+		"UDP": {
+			{regexp.MustCompile(`^  rcv: .*\btot_pkts=(\d+)`), 10, []string{result.PathSocketIn}}, {regexp.MustCompile(`^  rcv: os=(\d+)`), 10, []string{result.PathSocketKernelIn}},
+			{regexp.MustCompile(`^  snd: .*\bul=(\d+)`), 10, []string{result.PathSocketOut}}, {regexp.MustCompile(`^  snd: .*\bos=(\d+)`), 10, []string{result.PathSocketKernelOut}},
+		},
+		"TCP": {{regexp.MustCompile(`^  rcv: .*\btot_pkts=([0-9a-f]+)`), 16, []string{result.PathSocketIn, result.PathSocketOut}}},
+	}
+)
+
+// socketCounter is a number in a line of a socket, in a base, and the counters of a path to which it belongs.
+type socketCounter struct {
+	pattern *regexp.Regexp
+	base    int
+	names   []string
+}
+
+// addSockets adds the packets of all sockets of a protocol in a stack to the counters of a path, from the output of
+// onload_stackdump.
+func addSockets(grown map[string]int64, dump []byte, protocol v1alpha1.Protocol) {
+	wanted, kind := "UDP", ""
+	if protocol == v1alpha1.ProtocolTCP {
+		wanted = "TCP"
+	}
+	for line := range strings.Lines(string(dump)) {
+		if found := socketLine.FindStringSubmatch(line); found != nil {
+			kind = found[1]
+		}
+		if kind != wanted {
+			continue
+		}
+		for _, c := range socketCounters[kind] {
+			if found := c.pattern.FindStringSubmatch(line); found != nil {
+				n, _ := strconv.ParseInt(found[1], c.base, 40) // the largest number, if it is beyond its range
+				for _, name := range c.names {
+					grown[name] += n
+				}
+			}
+		}
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// maxLower bounds how many virtual interfaces are stacked on each other.
 const maxLower = 4
 
 // lower returns the lowest interface below a virtual one of the same network namespace, such as the NIC of a VLAN. It stops

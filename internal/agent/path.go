@@ -82,10 +82,11 @@ func (e *endpoint) recordPath(p *process, cell string, grown map[string]int64, l
 	p.path.Cell = cell
 	p.path.Grown = pathGrowth(grown, since(p.linkBefore, l.traffic()))
 	maps.Copy(p.path.Grown, p.stackEvents)
-	if f, ok := onload.Explain(p.stderr.Bytes()); ok && e.accelerated() {
+	said := onload.Read(p.stderr.Bytes())
+	if f := said.Failure; f != nil && e.accelerated() {
 		p.path.Said = line(f.Why+" ("+f.Words+")", maxValue)
 	}
-	p.path.Banner = line(onload.Banner(p.stderr.Bytes()), maxValue)
-	maps.Copy(e.settings, onload.Settings(p.stderr.Bytes()))
+	p.path.Banner = line(said.Banner, maxValue)
+	maps.Copy(e.settings, said.Settings)
 	e.paths = append(e.paths, p.path)
 }

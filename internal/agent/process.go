@@ -26,7 +26,6 @@ const maxOutput = 4 << 20
 // outputGrace is how long the output of a tool that ended may stay open.
 const outputGrace = time.Second
 
-// process is a running tool.
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr capped
@@ -77,7 +76,6 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 // affinity of the thread that forks it.
 func StartOn(cmd *exec.Cmd, cpus []int) error { return onCPUs(cpus, cmd.Start) }
 
-// onCPUs calls a function on a thread with the affinity of these CPUs.
 func onCPUs(cpus []int, call func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -120,7 +118,6 @@ func (p *process) end(grace time.Duration) {
 	p.wait(ctx)
 }
 
-// kill kills the process group and waits until it is gone.
 func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done
@@ -148,27 +145,6 @@ func (p *process) ending() string {
 		return "was killed by SIGSYS: the pod's seccomp profile forbids a system call"
 	}
 	return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(status.Signal()), status.Signal())
-}
-
-// switches returns the voluntary and involuntary context switches of a process that ended.
-func (p *process) switches() (voluntary, involuntary int64) {
-	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		return usage.Nvcsw, usage.Nivcsw
-	}
-	return 0, 0
-}
-
-// cpuTime returns the CPU time of an ended process, in ns.
-func (p *process) cpuTime() int64 {
-	return (p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()).Nanoseconds()
-}
-
-// majorFaults returns the page faults of an ended process that required a read from disk.
-func (p *process) majorFaults() int64 {
-	if usage, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		return usage.Majflt
-	}
-	return unknown
 }
 
 // lastWords returns the last line that a process printed, to standard error or else to standard output. It skips the lines

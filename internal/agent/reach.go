@@ -26,7 +26,6 @@ const (
 	maxDatagram = 65507
 )
 
-// endpoint returns an endpoint on the interface of the inspection.
 func (i Inspector) endpoint() *endpoint {
 	return &endpoint{Agent: &Agent{Task: plan.Task{Interface: i.Interface}, PodIP: i.PodIP, Root: i.Root}}
 }

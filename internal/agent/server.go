@@ -186,14 +186,15 @@ func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, er
 func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) error {
 	var running *process
 	var capturing *capturing
-	defer func() {
+	abandon := func() { // a cell that was not ended
 		if running != nil {
 			running.end(0)
 		}
 		if capturing != nil {
 			_, _ = capturing.end()
 		}
-	}()
+	}
+	defer abandon()
 	for {
 		var r request
 		if err := l.receive(&r); err != nil {
@@ -202,23 +203,14 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 		var a answer
 		switch r.Verb {
 		case verbPrepare:
-			if running != nil {
-				running.end(0) // of a cell that was not ended
-			}
-			if capturing != nil {
-				_, _ = capturing.end()
-			}
+			abandon()
 			p, c, err := e.prepare(ctx, r.Cell, l, target)
 			a.refuse(err)
 			running, capturing, a.CPU = p, c, e.measuringCPU
 		case verbEnd:
 			if running != nil {
 				e.lookEnded(running)
-				if running.interrupt {
-					running.end(interruptGrace)
-				} else {
-					running.end(endGrace)
-				}
+				running.end(map[bool]time.Duration{false: endGrace, true: interruptGrace}[running.interrupt])
 				e.account(running, r.Cell, l)
 				a.Note = line(running.lastWords(), maxWords)
 				a.refuse(e.onloadFailure(running))
@@ -249,7 +241,6 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	}
 }
 
-// refuse turns an error, if there is one, into an answer.
 func (a *answer) refuse(err error) {
 	if err == nil {
 		return

@@ -19,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// maxInterrupts bounds how many device interrupts are reported separately.
 const maxInterrupts = 16
 
 // watch adds up the growth of the kernel's counters of disturbances: of one CPU, of the endpoint's cgroup, and of one
@@ -61,7 +60,6 @@ func (h host) watch(cpu int, iface string) *watch {
 	return w
 }
 
-// begin reads the counters before a process starts.
 func (w *watch) begin() {
 	if w.datapath != nil && w.datapathBefore == nil {
 		w.datapathBefore = w.datapath()
@@ -69,7 +67,6 @@ func (w *watch) begin() {
 	w.before, w.began = w.counters(), time.Now()
 }
 
-// end adds the growth since begin, and returns it.
 func (w *watch) end() map[string]int64 {
 	elapsed := time.Since(w.began)
 	grown := growth(w.before, w.counters())
@@ -138,25 +135,13 @@ func (w *watch) deltas() map[string]int64 {
 
 const irqPrefix = "irq."
 
-// loopback is the name of the loopback interface of every network namespace.
 const loopback = "lo"
 
 func (w *watch) counters() map[string]int64 {
 	all := map[string]int64{}
-	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", w.cpu)
-	for name, path := range map[string]string{
-		"cpu.thermal-throttles": dir + "thermal_throttle/core_throttle_count",
-		"nic.carrier-changes":   "sys/class/net/" + w.iface + "/carrier_changes",
-		"nic.rx-packets":        "sys/class/net/" + w.iface + "/statistics/rx_packets",
-		"nic.tx-packets":        "sys/class/net/" + w.iface + "/statistics/tx_packets",
-		"nic.rx-dropped":        "sys/class/net/" + w.iface + "/statistics/rx_dropped",
-		"nic.tx-dropped":        "sys/class/net/" + w.iface + "/statistics/tx_dropped",
-		"nic.rx-errors":         "sys/class/net/" + w.iface + "/statistics/rx_errors",
-		"nic.tx-errors":         "sys/class/net/" + w.iface + "/statistics/tx_errors",
-		"nic.rx-missed":         "sys/class/net/" + w.iface + "/statistics/rx_missed_errors",
-		"nic.rx-fifo-errors":    "sys/class/net/" + w.iface + "/statistics/rx_fifo_errors",
-	} {
-		put(all, name, w.read(path))
+	in := place(w.cpu, w.iface)
+	for name, path := range result.Counters {
+		put(all, name, w.read(in.Replace(path)))
 	}
 	for _, state := range w.idleStates(w.cpu) {
 		if n, err := strconv.ParseInt(w.read(filepath.Join(state, "usage")), 10, 64); err == nil {
@@ -170,10 +155,16 @@ func (w *watch) counters() map[string]int64 {
 	w.scan("proc/schedstat", scheduler(w.cpu, all))
 	w.scan("proc/net/snmp", protocols(all))
 	w.scan("proc/net/netstat", protocols(all))
-	w.scan("proc/net/snmp6", func(l []byte) { protocol6(l, all) })
-	if w.iface != loopback {
-		w.scan("proc/net/dev", func(l []byte) { looped(l, all) })
-	}
+	w.scan("proc/net/snmp6", func(l []byte) { // a name and a value
+		if fields := strings.Fields(string(l)); len(fields) == 2 && protocolCounters6[fields[0]] != "" {
+			put(all, protocolCounters6[fields[0]], fields[1])
+		}
+	})
+	w.scan("proc/net/dev", func(l []byte) { // the name of an interface, and the bytes and packets that it received
+		if fields := strings.Fields(string(l)); len(fields) > 2 && fields[0] == loopback+":" && w.iface != loopback {
+			put(all, "lo.rx-packets", fields[2])
+		}
+	})
 	for _, dir := range w.limited {
 		w.scan(filepath.Join(dir, "cpu.stat"), func(l []byte) { throttling(l, "cgroup.throttled-us", all) })
 	}
@@ -335,14 +326,6 @@ var protocolCounters6 = map[string]string{
 	"Udp6InDatagrams": "udp6.InDatagrams", "Udp6OutDatagrams": "udp6.OutDatagrams",
 }
 
-// protocol6 reads a line of /proc/net/snmp6: a name and a value.
-func protocol6(l []byte, all map[string]int64) {
-	fields := strings.Fields(string(l))
-	if len(fields) == 2 && protocolCounters6[fields[0]] != "" {
-		put(all, protocolCounters6[fields[0]], fields[1])
-	}
-}
-
 // protocols returns a function that reads the lines of /proc/net/snmp or /proc/net/netstat: for each protocol a line of names
 // and a line of values.
 func protocols(all map[string]int64) func([]byte) {
@@ -363,13 +346,6 @@ func protocols(all map[string]int64) func([]byte) {
 			}
 		}
 		names = nil
-	}
-}
-
-// looped reads a line of /proc/net/dev: the name of an interface, and the bytes and packets that it received.
-func looped(l []byte, all map[string]int64) {
-	if fields := strings.Fields(string(l)); len(fields) > 2 && fields[0] == loopback+":" {
-		put(all, "lo.rx-packets", fields[2])
 	}
 }
 

@@ -44,7 +44,6 @@ const (
 		plan.EnvKey + "=KEY tailgate-agent bare client -f FILE --server ADDRESS --cpus LIST -o DIR"
 )
 
-// end is one end of the benchmark, on this host.
 type end struct {
 	role, file, variant, cpuList, server, output string
 	// key is the secret that both ends share.
@@ -181,7 +180,6 @@ func ofHosts(given *v1alpha1.LatencyBenchmark, variants []v1alpha1.Variant) (*v1
 	return b, nil
 }
 
-// serve runs the server's end of all rounds.
 func (e *end) serve(ctx context.Context) error {
 	if e.key == "" {
 		e.key = rand.Text()
@@ -233,7 +231,6 @@ func (e *end) round(ctx context.Context, run plan.Run, address string) ([]byte, 
 	return log.Bytes(), nil
 }
 
-// task returns the task of this host's agent in a round.
 func (e *end) task(run plan.Run) (string, error) {
 	v := run.Variant
 	env, err := onload.Environment(v, nil)
@@ -290,7 +287,6 @@ func (e *end) measure(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	return nil
 }
 
-// both returns the results of both ends in the log of the client's agent.
 func both(log []byte) (result.Stored, error) {
 	client, err := result.ReadFrameOf(bytes.NewReader(log), v1alpha1.RoleClient)
 	if err != nil {

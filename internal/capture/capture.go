@@ -84,7 +84,7 @@ func (t Traffic) validate() error {
 
 // Result counts everything that was captured. Requests = WarmUp + Matched + Unanswered.
 type Result struct {
-	// Packets is the number of packets that the kernel handed over, Drops the number that it dropped for lack of room.
+	// Packets is the number of packets of the traffic, Drops the number that the kernel dropped for lack of room.
 	Packets, Drops int64
 	// Truncated is the number of packets whose headers are longer than the part of a packet that is kept.
 	Truncated int64

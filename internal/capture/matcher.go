@@ -31,7 +31,6 @@ type matcher struct {
 	fragments fragments
 }
 
-// ports distinguishes the flows between two addresses.
 type ports struct{ client, server uint16 }
 
 func newMatcher(t Traffic, record func(ns int64)) *matcher {
@@ -41,10 +40,6 @@ func newMatcher(t Traffic, record func(ns int64)) *matcher {
 // packet takes a captured packet: b is the part that was kept, wire its length in bytes, out is true if it left this
 // machine, and late if its time was taken later than usual.
 func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
-	m.result.Packets++
-	if late {
-		m.result.Late++
-	}
 	p, err := parse(b, wire)
 	if err != nil {
 		if errors.Is(err, errTruncated) {
@@ -55,6 +50,10 @@ func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 	p.at, p.out = at, out
 	if !m.wants(p) {
 		return
+	}
+	m.result.Packets++
+	if late {
+		m.result.Late++
 	}
 	if m.Protocol == v1alpha1.ProtocolTCP {
 		m.segment(p)
@@ -85,7 +84,6 @@ func (m *matcher) wants(p packet) bool {
 	return p.protocol == m.transport() && (m.ExceptPort == 0 || serverPort != m.ExceptPort)
 }
 
-// transport returns the number of the protocol in IP headers.
 func (t Traffic) transport() uint8 {
 	if t.Protocol == v1alpha1.ProtocolTCP {
 		return ipTCP
@@ -218,7 +216,6 @@ func nameOf(head []byte, size int) name {
 	return n
 }
 
-// pending is a request that waits for its reply.
 type pending struct {
 	at   int64
 	name name
@@ -231,7 +228,6 @@ func (f *flow) heard(at int64) {
 	}
 }
 
-// request records that a message has arrived.
 func (f *flow) request(at int64, n name) {
 	f.requests++
 	if f.pending.length() == mostPending {
@@ -263,7 +259,6 @@ func (f *flow) giveUp(n int) {
 
 func (f *flow) inWarmUp(p pending) bool { return p.at-f.begin < int64(f.Warmup) }
 
-// reply records that a message has left.
 func (f *flow) reply(at int64, n name) {
 	if f.pending.length() == 0 {
 		f.stray++
@@ -317,7 +312,6 @@ func (f *flow) find(n name) (int, bool) {
 	return 0, false
 }
 
-// sample records a latency, if this flow was chosen.
 func (f *flow) sample(ns int64) {
 	switch f.chosen {
 	case f:

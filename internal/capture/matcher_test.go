@@ -51,7 +51,7 @@ func TestMatcher(t *testing.T) {
 				p.put(7, false, ip(p.Server, p.Client, ipUDP, udp(22048, 40000, message(0, 64))))
 				p.udp(9, true, message(0, 64))
 			},
-			want:    Result{Packets: 9, Requests: 1, Matched: 1},
+			want:    Result{Packets: 4, Requests: 1, Matched: 1},
 			samples: []int64{9},
 		},
 		"a lost request of many under way shifts nothing": {
@@ -132,8 +132,7 @@ func TestMatcher(t *testing.T) {
 				p.put(0, false, ip(p.Client, group, ipUDP, udp(40000, 22048, message(1, 64))))
 				p.put(4, true, ip(p.Server, group, ipUDP, udp(22048, 40000, message(1, 64))))
 			},
-			want: Result{Packets: 2},
-			err:  "none of 2",
+			err: "no packet was captured",
 		},
 		"a clock that was set back": {
 			traffic: between(udpProtocol, 64),
@@ -302,7 +301,7 @@ func TestMatcher(t *testing.T) {
 				b := ip(p.Client, p.Server, ipUDP, udp(40000, 22048, message(1, 64)))
 				p.packet(0, false, false, b[:25], len(b))
 			},
-			want: Result{Packets: 1, Truncated: 1},
+			want: Result{Truncated: 1},
 			err:  "headers",
 		},
 		"nothing came": {

@@ -128,7 +128,6 @@ func Address(pod *corev1.Pod, name corev1.ResourceName, claim *resourcev1.Resour
 	return addresses[0]
 }
 
-// address returns the PCI address of an allocated device.
 func address(r resourcev1.DeviceRequestAllocationResult, all []resourcev1.ResourceSlice) string {
 	for _, s := range current(all) {
 		if s.Spec.Driver != r.Driver || s.Spec.Pool.Name != r.Pool {

@@ -104,7 +104,6 @@ func reported(key, value string) bool {
 // a removal, and a node that lacks a key is not measured meanwhile, so that there is no setting.
 const AbsenceLimit = 10 * time.Minute
 
-// absenceLimit returns the limit of a key.
 func absenceLimit(key string) time.Duration {
 	if strings.HasPrefix(key, devicePrefix) {
 		return plan.PluginPatience
@@ -185,7 +184,6 @@ func Since(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Ti
 	return Changes(s.Identity, current)
 }
 
-// maxNamed is how many changes a sentence names.
 const maxNamed = 3
 
 // Sentence names the first of the changes, and how many more there are.

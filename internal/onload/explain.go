@@ -1,11 +1,12 @@
 package onload
 
 import (
+	"bytes"
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Failure is a reason why a tool could not use Onload.
@@ -45,41 +46,50 @@ func find(line string) (*message, map[string]string) {
 	return nil, nil
 }
 
-// Explain finds the reason why a tool could not use Onload in the standard error of the tool: the first cause that Onload or the
-// dynamic linker names, or else the first consequence. ok is false if nothing there says that the tool could not.
-func Explain(stderr []byte) (failure Failure, ok bool) {
-	best := warning
-	for line := range strings.Lines(string(stderr)) {
-		m, groups := find(line)
-		if m == nil || m.rank >= best {
-			continue
-		}
-		why := m.why
-		if n, err := strconv.Atoi(groups["errno"]); err == nil {
-			if of := m.byErrno[max(n, -n)]; of != nil {
-				why = of
-			}
-		}
-		best, failure, ok = m.rank, *why, true
-		failure.Words, _ = words(line)
-	}
-	return failure, ok
-}
-
-// maxWarnings is the most warnings that Warnings returns.
 const maxWarnings = 16
 
-// Warnings returns what Onload says about its settings and surroundings in the standard error of a tool although it goes on: each
-// line once, in order.
-func Warnings(stderr []byte) []string {
-	var all []string
-	for line := range strings.Lines(string(stderr)) {
-		if m, _ := find(line); m == nil || m.rank != warning || len(all) == maxWarnings {
-			continue
+// Said is what Onload, or the dynamic linker about its library, printed on the standard error of a tool.
+type Said struct {
+	// Banner is the version in the banner, which the library prints when it makes a stack or begins to use one; empty if there is
+	// none. Settings are those in effect, which it prints because of EF_CONFIG_DUMP.
+	Banner   string
+	Settings map[string]string
+	// Failure is why the tool could not use Onload: the first cause, or else the first consequence; nil if nothing says that it could not.
+	Failure *Failure
+	// Warnings are what it says about settings and surroundings although it goes on: each line once, in order.
+	Warnings []string
+	// Rest is the output without the lines that Onload always prints.
+	Rest []byte
+}
+
+// Read reads the standard error of a tool.
+func Read(stderr []byte) Said {
+	said, best := Said{Settings: map[string]string{}}, warning
+	for raw := range bytes.Lines(stderr) {
+		line := string(raw)
+		words, ours := words(line)
+		if found := banner.FindStringSubmatch(words); found != nil && ours && said.Banner == "" {
+			said.Banner = found[1]
 		}
-		if said, _ := words(line); !slices.Contains(all, said) {
-			all = append(all, said)
+		if found := setting.FindStringSubmatch(words); found != nil && ours && found[2] != "" {
+			said.Settings[found[1]] = found[2]
+		}
+		if !Chatter(line) {
+			said.Rest = append(said.Rest, raw...)
+		}
+		m, groups := find(line)
+		switch {
+		case m == nil:
+		case m.rank < best:
+			why := m.why
+			if n, err := strconv.Atoi(groups["errno"]); err == nil {
+				why = cmp.Or(m.byErrno[max(n, -n)], why)
+			}
+			best, said.Failure = m.rank, new(*why)
+			said.Failure.Words = words
+		case m.rank == warning && len(said.Warnings) < maxWarnings && !slices.Contains(said.Warnings, words):
+			said.Warnings = append(said.Warnings, words)
 		}
 	}
-	return all
+	return said
 }

@@ -42,8 +42,8 @@ func TestField(t *testing.T) {
 		if c.Input != "" {
 			stderr = c.Read(t)
 		}
-		answer := map[string]string{"banner": Banner(stderr), "left": ""}
-		for name, value := range Settings(stderr) {
+		answer := map[string]string{"banner": Read(stderr).Banner, "left": ""}
+		for name, value := range Read(stderr).Settings {
 			answer["setting "+name] = value
 		}
 		for l := range strings.Lines(string(stderr)) {
@@ -51,7 +51,7 @@ func TestField(t *testing.T) {
 				answer["left"] = l
 			}
 		}
-		failure, _ := Explain(stderr)
+		failure, _ := explain(stderr)
 		answer["outcome"], answer["why"] = failure.Outcome, failure.Why
 		return answer
 	})

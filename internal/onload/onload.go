@@ -31,7 +31,6 @@ const (
 	MaxValue = 256
 )
 
-// settingName matches the names of Onload's settings.
 var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
 // defaults make Onload report what it does. Without the first, its messages go to the kernel's log, because the standard

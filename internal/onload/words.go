@@ -1,7 +1,6 @@
 package onload
 
 import (
-	"bytes"
 	"cmp"
 	"regexp"
 	"slices"
@@ -33,43 +32,6 @@ func Chatter(line string) bool {
 	said, ok := words(line)
 	always := slices.ContainsFunc(chatter, func(start string) bool { return strings.HasPrefix(said, start) })
 	return ok && (always || setting.MatchString(said))
-}
-
-// Quiet returns standard error without the lines that Onload always prints: the rest is what the tool and Onload have to say.
-func Quiet(stderr []byte) []byte {
-	var rest []byte
-	for line := range bytes.Lines(stderr) {
-		if !Chatter(string(line)) {
-			rest = append(rest, line...)
-		}
-	}
-	return rest
-}
-
-// Banner returns the version in Onload's banner, which the library prints when it makes a stack or begins to use one; empty if
-// there is no banner.
-func Banner(stderr []byte) string {
-	for line := range strings.Lines(string(stderr)) {
-		if said, ok := words(line); ok {
-			if found := banner.FindStringSubmatch(said); found != nil {
-				return found[1]
-			}
-		}
-	}
-	return ""
-}
-
-// Settings returns the settings in effect, which Onload printed because of EF_CONFIG_DUMP.
-func Settings(stderr []byte) map[string]string {
-	all := map[string]string{}
-	for line := range strings.Lines(string(stderr)) {
-		if said, ok := words(line); ok {
-			if found := setting.FindStringSubmatch(said); found != nil && found[2] != "" {
-				all[found[1]] = found[2]
-			}
-		}
-	}
-	return all
 }
 
 // stackSetting matches a line of onload_stackdump's opts, such as EF_MAX_PACKETS: 4096 (default: 32768). The part in

@@ -41,7 +41,7 @@ func TestExplain(t *testing.T) {
 		"packets that cannot be mapped":  {"oo:x[1]: Failed to map packets!\n", failed, "Failed to map packets!"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := Explain([]byte(c.stderr))
+			got, ok := explain([]byte(c.stderr))
 			if ok != (c.outcome != "") || got.Outcome != c.outcome || got.Words != c.words {
 				t.Errorf("got %+v, %t", got, ok)
 			}
@@ -53,17 +53,17 @@ func TestExplain(t *testing.T) {
 }
 
 func TestWhatOnloadAlwaysPrints(t *testing.T) {
-	if got := Banner([]byte("sockperf: ready\n" + start)); got != "ef17681d 2026-07-22 master" {
+	if got := Read([]byte("sockperf: ready\n" + start)).Banner; got != "ef17681d 2026-07-22 master" {
 		t.Errorf("banner %q", got)
 	}
-	if got := Banner([]byte("oo:x[1]: Using OpenOnload 201811-u1 [0]\n")); got != "201811-u1" {
+	if got := Read([]byte("oo:x[1]: Using OpenOnload 201811-u1 [0]\n")).Banner; got != "201811-u1" {
 		t.Errorf("banner %q", got)
 	}
-	if got := Banner([]byte("Using Onload 9 [0]\n" + dump)); got != "" {
+	if got := Read([]byte("Using Onload 9 [0]\n" + dump)).Banner; got != "" {
 		t.Errorf("banner %q of a tool", got)
 	}
 	want := map[string]string{"EF_UNIX_LOG": "3", "EF_TCP": "1", "EF_SPIN_USEC": "100000", "EF_SLEEP_SPIN_USEC": "-1", "EF_LOG": "banner, conn_drop"}
-	if diff := cmp.Diff(want, Settings([]byte(start+dump+"oo:sockperf[12]: EF_LOG=banner, conn_drop\nEF_UDP=1\noo:sockperf[12]: EF_CLUSTER_NAME=\n"))); diff != "" {
+	if diff := cmp.Diff(want, Read([]byte(start+dump+"oo:sockperf[12]: EF_LOG=banner, conn_drop\nEF_UDP=1\noo:sockperf[12]: EF_CLUSTER_NAME=\n")).Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	for line, want := range map[string]bool{

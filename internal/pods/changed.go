@@ -3,12 +3,15 @@ package pods
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -155,12 +158,10 @@ func traitsOf(pod, built *corev1.Pod) traits {
 	return t
 }
 
-// hasToken reports whether a volume contains a service account token.
 func hasToken(v corev1.Volume) bool {
 	return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 }
 
-// setContainer records the traits of the container in which the measurement runs.
 func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.set("command", strings.Join(c.Command, " "))
 	t.set("args", strings.Join(c.Args, " "))
@@ -256,4 +257,47 @@ func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
 	for _, claim := range r.Claims {
 		t[prefix+"claim "+claim.Name] = claim.Request
 	}
+}
+
+// Seen returns the state of an endpoint's pod in the API, with the fields that differ from the pod that Build makes for the
+// endpoint. Of the endpoint's task, only the role is compared, unless the pod's own task cannot be read: the inputs of the
+// task, such as a profile's settings, may have been different when the pod was created.
+func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
+	s := result.Seen{PodUID: string(pod.UID), QOSClass: string(pod.Status.QOSClass)}
+	for _, c := range pod.Spec.Containers {
+		if c.Name != Container {
+			continue
+		}
+		s.Requests = map[string]string{}
+		for name, quantity := range c.Resources.Requests {
+			s.Requests[string(name)] = quantity.String()
+		}
+		for _, v := range c.Env {
+			if v.Name != plan.EnvTask {
+				continue
+			}
+			if task, err := plan.DecodeTask(v.Value); err == nil && task.Role == e.Task.Role {
+				e.Task = task
+			}
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name == Container {
+			s.ImageID = c.ImageID
+		}
+	}
+	if e.Variant.Network.Type.Attached() {
+		namespace, name := NetworkName(e.Benchmark, e.Variant)
+		// Without a status, the proof says that nothing was reported.
+		if status, err := foreign.FindStatus(pod.Annotations[foreign.AnnotationNetworkStatus], namespace+"/"+name, Interface); err == nil {
+			s.Network = &status
+		}
+	}
+
+	built, err := Build(e)
+	if err != nil {
+		return result.Seen{}, fmt.Errorf("building the %s's pod again, to compare: %w", e.Task.Role, err)
+	}
+	s.Changed = Changed(built, pod)
+	return s, nil
 }

@@ -209,5 +209,4 @@ func unallocated(p *corev1.Pod) string {
 	return strings.Join(asked, " or ")
 }
 
-// oneLine shortens a foreign message to one line of at most maxSaid bytes.
 func oneLine(s string) string { return text.OneLine(s, maxSaid) }

@@ -61,7 +61,6 @@ func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Un
 	return definition, nil
 }
 
-// selection returns the network that an endpoint's pod requests from Multus.
 func selection(e Endpoint) (foreign.Selection, error) {
 	namespace, name := NetworkName(e.Benchmark, e.Variant)
 	s := foreign.Selection{Name: name, Namespace: namespace, Interface: Interface}

@@ -85,7 +85,6 @@ func Owner(b *v1alpha1.LatencyBenchmark) metav1.OwnerReference {
 	return *metav1.NewControllerRef(b, v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
 }
 
-// secretKey is the key in the data of a benchmark's Secret.
 const secretKey = "key"
 
 // SecretName returns the name of the Secret of a benchmark. No earlier benchmark had a Secret with this name.

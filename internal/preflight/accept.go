@@ -178,7 +178,6 @@ func memoryPath(o Observed, role string) string {
 	return placementPath(endpointOf(o, role).Memory != nil, role, "memory")
 }
 
-// endpointOf returns the settings that the spec has for one endpoint only.
 func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
 	placement := o.Benchmark.Spec.Placement
 	if role == v1alpha1.RoleClient {
@@ -201,7 +200,6 @@ func checkSpec(o Observed) *Rejection {
 	return nil
 }
 
-// toolPresent rejects a tool that the operator's images do not have.
 func toolPresent(o Observed) *Rejection {
 	t := o.Benchmark.Spec.Tool
 	switch {
@@ -267,7 +265,6 @@ func eachVariant(check func(Observed, v1alpha1.Variant) *Rejection) func(Observe
 	}
 }
 
-// eachCell calls check for every cell of every variant until it rejects one.
 func eachCell(o Observed, check func(v1alpha1.Variant, tool.Cell) *Rejection) *Rejection {
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		for _, c := range plan.Cells(o.Benchmark.Spec, v) {
@@ -363,7 +360,6 @@ func toolMemory(o Observed) *Rejection {
 	})
 }
 
-// toolCPUs compares the CPUs that the tool needs for itself with the client's.
 func toolCPUs(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
@@ -402,15 +398,21 @@ func networkNamespace(o Observed, v v1alpha1.Variant) *Rejection {
 // runOverhead is how long a run may occupy its nodes in addition to measuring, if nothing fails.
 const runOverhead = 30 * time.Second
 
-// occupation compares the time for which the whole plan occupies the nodes, including rounds that may be added, with the
-// operator's limit.
-func occupation(o Observed) *Rejection {
-	grown := o.Benchmark.DeepCopy()
-	grown.Status.ExtendedRounds = plan.MaxRounds(grown.Spec) - grown.Spec.Rounds
-	var need time.Duration
-	for _, run := range plan.Runs(grown) {
-		need += plan.MeasuringTime(run.Cells) + runOverhead
+// wholePlan returns how long the runs of a spec measure, warm-ups and the rounds that may be added included, and how many they are.
+func wholePlan(spec v1alpha1.LatencyBenchmarkSpec) (measuring time.Duration, runs int) {
+	b := &v1alpha1.LatencyBenchmark{Spec: spec}
+	b.Status.ExtendedRounds = plan.MaxRounds(spec) - spec.Rounds
+	for _, run := range plan.Runs(b) {
+		measuring += plan.MeasuringTime(run.Cells)
+		runs++
 	}
+	return measuring, runs
+}
+
+// occupation compares the time for which the whole plan occupies the nodes with the operator's limit.
+func occupation(o Observed) *Rejection {
+	measuring, runs := wholePlan(o.Benchmark.Spec)
+	need := measuring + time.Duration(runs)*runOverhead
 	if o.MaxOccupation > 0 && need > o.MaxOccupation {
 		return rejectf(v1alpha1.ReasonOccupationTooLong,
 			"spec.workload: all rounds together occupy the nodes for about %s, and the operator allows %s (--max-occupation); measure fewer rounds or cells, for a shorter duration, or split it",
@@ -433,17 +435,14 @@ func capture(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// networkPath returns the path of the field that contains a variant's network.
 func networkPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "network", func(given v1alpha1.Variant) bool { return given.Network != nil })
 }
 
-// memberPath returns the path of the field that contains the settings of a variant's network.
 func memberPath(o Observed, v v1alpha1.Variant) string {
 	return networkPath(o, v) + "." + strings.ToLower(string(v.Network.Type))
 }
 
-// accelerationPath returns the path of the field that contains a variant's acceleration.
 func accelerationPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "acceleration", func(given v1alpha1.Variant) bool { return given.Acceleration != nil })
 }
@@ -481,7 +480,6 @@ func onloadNetwork(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// profile checks the Onload settings in a ConfigMap.
 func profile(o Observed, v v1alpha1.Variant) *Rejection {
 	p := o.Profiles[v.Name]
 	if p == nil {

@@ -79,7 +79,6 @@ type endpoint struct {
 	why      []map[string]int
 }
 
-// endpoints returns the client and the server before any node is checked.
 func endpoints(o Observed) (client, server *endpoint) {
 	placement := o.Benchmark.Spec.Placement
 	client = &endpoint{path: "spec.placement.client", selection: placement.Of(v1alpha1.RoleClient).NodeSelection}
@@ -101,7 +100,6 @@ func (e *endpoint) matches(n *corev1.Node) bool {
 	return e.selects(n)
 }
 
-// reject records a matching node with the index of the filter that rejected it and the reason.
 func (e *endpoint) reject(c *choice, n *corev1.Node, filter int, why string) {
 	if e.rejected == nil {
 		e.rejected, e.why = make([][]*corev1.Node, len(c.filters)), make([]map[string]int, len(c.filters))
@@ -113,7 +111,6 @@ func (e *endpoint) reject(c *choice, n *corev1.Node, filter int, why string) {
 	e.why[filter][why]++
 }
 
-// maxReasons is the number of different reasons that fit in a message.
 const maxReasons = 10
 
 // rejection explains why no node can be used, and how to meet the requirement that most of them do not meet. If several
@@ -152,7 +149,6 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 	return rejectf(filter.reason, "%s: %d nodes: %s; %s", e.path, total, e.reasons(), cure)
 }
 
-// reasons counts the rejected nodes by reason.
 func (e *endpoint) reasons() string {
 	var reasons []string
 	for _, why := range e.why {
@@ -163,7 +159,6 @@ func (e *endpoint) reasons() string {
 	return text.List(reasons, maxReasons, ", ")
 }
 
-// candidate is a node that can become an endpoint.
 type candidate struct {
 	name string
 	// evicts is 1 if pods of lower priority would have to be evicted for the benchmark's pods, others is the number of other
@@ -193,7 +188,6 @@ type choice struct {
 	filters []filter
 }
 
-// filter rejects nodes for one reason.
 type filter struct {
 	// reason is the API's reason.
 	reason string
@@ -203,7 +197,6 @@ type filter struct {
 	cure func(first *corev1.Node, rejected []*corev1.Node) string
 }
 
-// ask is a single requirement of an endpoint.
 type ask struct {
 	name   corev1.ResourceName
 	amount int64
@@ -277,7 +270,6 @@ func (o Observed) preempts(p *Pod) bool {
 	return !never && p.Priority < o.PriorityClass.Value
 }
 
-// count adds a pod's requests to the sums of its node.
 func (c *choice) count(byNode map[string][]int64, p *Pod) {
 	sums := byNode[p.Node]
 	if sums == nil {
@@ -362,7 +354,6 @@ func asks(o Observed, role string) []ask {
 	return list
 }
 
-// variants returns the variants whose devices are needed.
 func (o Observed) variants() []v1alpha1.Variant {
 	return slices.DeleteFunc(plan.Variants(o.Benchmark.Spec), func(v v1alpha1.Variant) bool { return o.Next != "" && v.Name != o.Next })
 }
@@ -375,7 +366,6 @@ func fewer(asked int32, of string) string {
 	return fmt.Sprintf("fewer than %d %s", asked, of)
 }
 
-// quantity formats an amount of the requirement.
 func (a ask) quantity(n int64) string {
 	switch {
 	case a.name == corev1.ResourceCPU:
@@ -387,7 +377,6 @@ func (a ask) quantity(n int64) string {
 	}
 }
 
-// allocatable returns the amount that an empty node could provide.
 func (a ask) allocatable(n *corev1.Node) int64 {
 	return amount(a.name, n.Status.Allocatable[a.name]) - a.overhead
 }
@@ -412,7 +401,6 @@ func (a ask) cure(rejected []*corev1.Node) string {
 	return fmt.Sprintf("%s requested, but no node has more than %s; request less in %s", a.quantity(a.amount), a.quantity(most), a.path)
 }
 
-// otherClass rejects nodes that the RuntimeClass does not select.
 func (c *choice) otherClass(n *corev1.Node) string {
 	if class := c.o.RuntimeClass; class != nil && class.Scheduling != nil {
 		for key, value := range class.Scheduling.NodeSelector {
@@ -457,7 +445,6 @@ const whyCordoned = "cordoned"
 // untolerated rejects nodes on which the scheduler would not place the pods.
 func (c *choice) untolerated(n *corev1.Node) string { return Untolerated(n, c.tolerations()) }
 
-// tolerations returns the tolerations of the pods.
 func (c *choice) tolerations() []corev1.Toleration {
 	all := c.o.Benchmark.Spec.Placement.Of(c.role).Tolerations
 	if template := c.o.Benchmark.Spec.Pods; template != nil {

@@ -95,7 +95,6 @@ func mountsImages(n corev1.Node) bool {
 	return err != nil || minor >= 35
 }
 
-// labelled reports whether a node has a label with this value.
 func (o Observed) labelled(node, label, value string) bool {
 	return slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool { return n.Name == node && n.Labels[label] == value })
 }

@@ -59,7 +59,6 @@ func acceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) 
 	return nodes, addressesAtOnce(o, m, nodes)
 }
 
-// chooseNodes takes all nodes.
 func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nodes, *Rejection) {
 	found, r := nodes.all(o, bothEnds(o))
 	if r != nil {
@@ -133,7 +132,6 @@ func (e *endpoint) all(o Observed, c *choice) ([]candidate, *Rejection) {
 	return nil, e.rejection(c)
 }
 
-// leftOut explains why other nodes are not included.
 func leftOut(e *endpoint) string {
 	if reasons := e.reasons(); reasons != "" {
 		return ", or make the others available: " + reasons

@@ -39,7 +39,6 @@ func OfModule(m foreign.Module) Supplier {
 	}
 }
 
-// devicePlugins is the directory in which the kubelet finds device plugins.
 const devicePlugins = "/var/lib/kubelet/device-plugins"
 
 // OfDaemonSet returns the supplier that a DaemonSet is. A node affinity that cannot be parsed selects no node.
@@ -69,7 +68,6 @@ func Intolerant(suppliers []Supplier, nodes []*corev1.Node, taint corev1.Taint) 
 	return all
 }
 
-// cordon is the taint of a cordoned node.
 var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
 // HeldBy returns the taint by which a gate holds nodes back; nil if it uses none.
@@ -119,20 +117,9 @@ func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Sup
 			cordon.Key, text.List(found, maxSuppliers, ", "))
 	}
 	managed := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return metav1.HasAnnotation(n.ObjectMeta, foreign.AnnotationMachineConfig) })
-	if takes := measuringTime(gate); managed && cordoned && takes > measuringLimit {
+	if takes, _ := wholePlan(gate.Spec.Template.Spec); managed && cordoned && takes > measuringLimit {
 		return v1alpha1.ReasonTemplateTooLong, fmt.Sprintf("spec.template: the template measures cordoned nodes, and its runs take %s; OpenShift's Machine Config Operator reports a node as Degraded "+
 			"that is not uncordoned %s after its boot; let the runs take at most %s, or remove the toleration of %s and hold the rollout by paused pools", takes, uncordonLimit, measuringLimit, cordon.Key)
 	}
 	return "", ""
-}
-
-// measuringTime returns how long the runs of a gate's benchmark measure, including warm-ups and the rounds that it may add.
-func measuringTime(gate *v1alpha1.LatencyGate) time.Duration {
-	b := &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Spec}
-	b.Status.ExtendedRounds = plan.MaxRounds(b.Spec) - b.Spec.Rounds
-	var sum time.Duration
-	for _, r := range plan.Runs(b) {
-		sum += plan.MeasuringTime(r.Cells)
-	}
-	return sum
 }

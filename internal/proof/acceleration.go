@@ -9,7 +9,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// word returns what the tool reported about the endpoint's socket in a cell.
 func (e endpoint) word(c result.Cell) tool.Acceleration {
 	if e.role == v1alpha1.RoleServer {
 		return c.Accelerated.Server
@@ -17,7 +16,6 @@ func (e endpoint) word(c result.Cell) tool.Acceleration {
 	return c.Accelerated.Client
 }
 
-// ways returns the judgements of all cells.
 func (e endpoint) ways() []CellWay {
 	var all []CellWay
 	for _, c := range e.cells {
@@ -26,7 +24,6 @@ func (e endpoint) ways() []CellWay {
 	return all
 }
 
-// inCell formats a judgement for a line.
 func (w CellWay) inCell() string {
 	if len(w.Witnesses) == 0 {
 		return w.Cell + ": " + w.Why

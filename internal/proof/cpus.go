@@ -122,7 +122,6 @@ func (e endpoint) cpus() int {
 	return n
 }
 
-// cpuIsolated notes what the kernel keeps off the measuring CPU.
 func cpuIsolated(e endpoint) finding {
 	return noted(fmt.Sprintf("isolated: %s, nohz_full: %s", orNotKnown(e.own.Facts["cpu.isolated"]), orNotKnown(e.own.Facts["cpu.nohz-full"])))
 }
@@ -236,7 +235,6 @@ func microseconds(n int64) time.Duration {
 	return (time.Duration(n) * time.Microsecond).Round(time.Millisecond)
 }
 
-// captureCPU checks that packet capture took no CPU time from the measurement.
 func captureCPU(e endpoint) finding {
 	if e.variant.Capture != v1alpha1.CaptureServer || e.role != v1alpha1.RoleServer {
 		return finding{}

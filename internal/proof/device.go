@@ -11,7 +11,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// interfaceAsked checks that the messages used the requested interface.
 func interfaceAsked(e endpoint) finding {
 	const advice = "find the component that changed the pod's networks, and measure again"
 	n, name := e.network(), e.own.Interface
@@ -92,7 +91,6 @@ func allocated(e endpoint) []string {
 	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' })
 }
 
-// device checks that the interface is the allocated device.
 func device(e endpoint) finding {
 	n := e.network()
 	if !n.Type.HasDevice() {
@@ -145,7 +143,6 @@ func device(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("%s, by %s", different[0], strings.Join(known, ", ")))
 }
 
-// function checks that the device is a VF or PF as requested.
 func function(e endpoint) finding {
 	n := e.network()
 	found, port := e.own.Facts["nic.function"], e.own.Facts["nic.port"]
@@ -194,24 +191,15 @@ func mtu(e endpoint) finding {
 	}
 	switch {
 	case asked <= 0:
-		return unknown("that of the other end", fmt.Sprintf("%s, and %s there", bytes(own), notKnown), advice)
+		return unknown("that of the other end", fmt.Sprintf("%s, and %s there", known(own, 1), notKnown), advice)
 	case own <= 0:
 		return unknown(expected, notKnown, advice)
 	case own != asked:
-		return failed(expected, bytes(own), advice)
+		return failed(expected, known(own, 1), advice)
 	}
-	return proved(expected, bytes(own))
+	return proved(expected, known(own, 1))
 }
 
-// bytes formats an MTU.
-func bytes(mtu int32) string {
-	if mtu <= 0 {
-		return notKnown
-	}
-	return fmt.Sprint(mtu)
-}
-
-// link checks that the interface had a carrier throughout the run.
 func link(e endpoint) finding {
 	const (
 		expected = "up throughout the run"
@@ -239,11 +227,4 @@ func same(own, peer string) finding {
 		return noted(orNotKnown(own))
 	}
 	return noted(fmt.Sprintf("%s; the other end: %s", orNotKnown(own), orNotKnown(peer)))
-}
-
-func driver(e endpoint) finding   { return same(e.own.Driver, e.peer.Driver) }
-func firmware(e endpoint) finding { return same(e.own.Firmware, e.peer.Firmware) }
-
-func firmwareVariant(e endpoint) finding {
-	return same(e.own.Facts["nic.firmware-variant"], e.peer.Facts["nic.firmware-variant"])
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusOnNUMANode checks that all CPUs of the endpoint are on one NUMA node.
 func cpusOnNUMANode(e endpoint) finding {
 	const (
 		expected = "all CPUs on one NUMA node"
@@ -25,18 +24,17 @@ func cpusOnNUMANode(e endpoint) finding {
 	case list.Size() > 1:
 		return e.numa(failed(expected, "NUMA nodes "+nodes, advice))
 	case !list.Contains(int(e.own.CPUNUMANode)):
-		return e.numa(unknown(expected, fmt.Sprintf("%s, though CPU %d is on NUMA node %s", found, e.own.MeasuringCPU, node(e.own.CPUNUMANode)), numaUnknown))
+		return e.numa(unknown(expected, fmt.Sprintf("%s, though CPU %d is on NUMA node %s", found, e.own.MeasuringCPU, known(e.own.CPUNUMANode, 0)), numaUnknown))
 	}
 	return e.numa(proved(expected, found))
 }
 
-// numaLocal checks that the measuring CPU is on the NUMA node of the device.
 func numaLocal(e endpoint) finding {
 	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
 	advice := "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
 	borrowed := e.network().AlignWith()
 	switch {
-	case borrowed != "" && e.own.Facts["numa.borrowed"] == node(e.own.CPUNUMANode):
+	case borrowed != "" && e.own.Facts["numa.borrowed"] == known(e.own.CPUNUMANode, 0):
 		advice = "let network." + strings.ToLower(string(e.network().Type)) + ".alignWith name devices of the NIC of the interface"
 	case borrowed == "" && !e.network().Type.HasDevice():
 		advice = "set alignWith in the network to a resource of devices of the NIC, or set placement.numaPolicy to Preferred"
@@ -46,9 +44,9 @@ func numaLocal(e endpoint) finding {
 	if parent := e.own.Facts["nic.parent"]; parent != "" {
 		iface += " over " + parent
 	}
-	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, node(cpu), iface, node(nic))
+	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, known(cpu, 0), iface, known(nic, 0))
 	if !e.hasDevice() {
-		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, node(cpu), orNotKnown(e.own.Interface))
+		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, known(cpu, 0), orNotKnown(e.own.Interface))
 	}
 	if borrowed != "" {
 		found += fmt.Sprintf("; aligned with %s (%s) on %s", borrowed,
@@ -85,7 +83,6 @@ func Near(e result.Evidence) v1alpha1.ProofState {
 	return v1alpha1.ProofProved
 }
 
-// numaUnknown is the advice if a NUMA node is not known.
 const numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
 
 // numa returns a finding about NUMA nodes according to the spec: it is only noted if the NUMA policy is Ignore, or if the network
@@ -114,12 +111,4 @@ func (e endpoint) hasDevice() bool {
 		return n.HasDevice()
 	}
 	return false
-}
-
-// node formats the number of a NUMA node.
-func node(n int32) string {
-	if n < 0 {
-		return notKnown
-	}
-	return fmt.Sprint(n)
 }

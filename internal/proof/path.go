@@ -158,7 +158,6 @@ func (e endpoint) directions(c result.Cell, p result.Path) []direction {
 	return slices.DeleteFunc(both, func(d direction) bool { return d.load == load{} })
 }
 
-// path returns what the agent recorded of a cell.
 func (e endpoint) path(c result.Cell) result.Path { return pathOf(e.own, c) }
 
 func pathOf(of result.Evidence, c result.Cell) result.Path {
@@ -294,7 +293,6 @@ func packets(c result.Cell, l load) int64 {
 	return l.messages
 }
 
-// witnesses lists everything that was recorded of a cell.
 func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction) []string {
 	var kernel []string
 	for _, d := range directions {

@@ -2,7 +2,6 @@ package proof
 
 import "strings"
 
-// podUnchanged checks that the pod equals the one that the operator created.
 func podUnchanged(e endpoint) finding {
 	const (
 		expected = "the pod as the operator created it"
@@ -33,7 +32,6 @@ func image(e endpoint) finding {
 	return noted(orNotKnown(e.seen.ImageID))
 }
 
-// hypervisor notes whether the machine is virtual.
 func hypervisor(e endpoint) finding {
 	switch e.own.Facts["cpu.hypervisor"] {
 	case "yes":

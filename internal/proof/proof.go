@@ -8,6 +8,7 @@ package proof
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -40,10 +41,8 @@ func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 	return [2]endpoint{client, server}
 }
 
-// network returns the variant's network.
 func (e endpoint) network() *v1alpha1.Network { return e.variant.Network }
 
-// check is one element of the chain.
 type check struct {
 	// name is one of the API's, v1alpha1.ProofCPUsExclusive and so on.
 	name string
@@ -54,7 +53,6 @@ type check struct {
 	failed, unknown string
 }
 
-// finding is the result of a check.
 type finding struct {
 	state           v1alpha1.ProofState
 	expected, found string
@@ -76,11 +74,17 @@ func unknown(expected, found, advice string) finding {
 	return finding{state: v1alpha1.ProofUnknown, expected: expected, found: found, advice: advice}
 }
 
-// notKnown is the text for a value that is not known.
 const notKnown = "not known"
 
-// orNotKnown returns the value, or notKnown if it is empty.
 func orNotKnown(value string) string { return cmp.Or(value, notKnown) }
+
+// known returns a number, or notKnown if it is less than the least possible one.
+func known(n, least int32) string {
+	if n < least {
+		return notKnown
+	}
+	return fmt.Sprint(n)
+}
 
 // chain contains all checks in the order in which they are reported.
 var chain = []check{
@@ -96,9 +100,11 @@ var chain = []check{
 	{v1alpha1.ProofFunction, function, v1alpha1.WarningFunctionMismatch, v1alpha1.WarningFunctionMismatch},
 	{v1alpha1.ProofMTU, mtu, v1alpha1.WarningMTUMismatch, v1alpha1.WarningMTUMismatch},
 	{v1alpha1.ProofLink, link, v1alpha1.WarningLinkNotUp, v1alpha1.WarningLinkNotUp},
-	{v1alpha1.ProofDriver, driver, "", ""},
-	{v1alpha1.ProofFirmware, firmware, "", ""},
-	{v1alpha1.ProofFirmwareVariant, firmwareVariant, "", ""},
+	{v1alpha1.ProofDriver, func(e endpoint) finding { return same(e.own.Driver, e.peer.Driver) }, "", ""},
+	{v1alpha1.ProofFirmware, func(e endpoint) finding { return same(e.own.Firmware, e.peer.Firmware) }, "", ""},
+	{v1alpha1.ProofFirmwareVariant, func(e endpoint) finding {
+		return same(e.own.Facts["nic.firmware-variant"], e.peer.Facts["nic.firmware-variant"])
+	}, "", ""},
 	{v1alpha1.ProofAcceleration, onload, v1alpha1.WarningNotAccelerated, v1alpha1.WarningNotAccelerated},
 	{v1alpha1.ProofAcceleration, kernel, v1alpha1.WarningAccelerated, v1alpha1.WarningAccelerated},
 	{v1alpha1.ProofSendPath, sendPath, "", ""},
@@ -107,7 +113,6 @@ var chain = []check{
 	{v1alpha1.ProofHypervisor, hypervisor, "", ""},
 }
 
-// line returns a finding as the status shows it.
 func (c check) line(f finding) v1alpha1.ProofLine {
 	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: text.Shorten(f.expected, maxText), Found: text.Shorten(f.found, maxText)}
 }
@@ -142,7 +147,6 @@ type Runs struct {
 	last string
 }
 
-// standing is a line with its run.
 type standing struct {
 	v1alpha1.ProofLine
 	run string

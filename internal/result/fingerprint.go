@@ -37,7 +37,6 @@ const keyBoot = "kernel.boot-id"
 // which results of different days need not.
 func (d Difference) BetweenRounds() bool { return d.Fingerprint || d.Key == keyBoot }
 
-// maxNamed is the number of differences that a sentence lists.
 const maxNamed = 3
 
 // Unequal lists the first relevant differences between two results of one role, and the number of further ones; it is empty if
@@ -52,7 +51,6 @@ func Unequal(a, b Document, matters func(Difference) bool) string {
 	return text.List(found, maxNamed, "; ")
 }
 
-// maxShown is the maximum length of a value in a sentence, in bytes.
 const maxShown = 60
 
 func shown(value string) string {

@@ -244,6 +244,25 @@ func TestKeysAreWellFormed(t *testing.T) {
 			seen[k.Name] = true
 		}
 	}
+	// Each line that is no comment has a kind, and a meaning or the kind of a group that has one.
+	counted := 0
+	for _, line := range regexp.MustCompile(`(?m)^[^#\n].*$`).FindAllString(table, -1) {
+		c := regexp.MustCompile(`^(\S+)\t(fingerprint|condition|event)\t([^\t]*)(?:\t([a-z][\w{}/.-]+[a-z]))?$`).FindStringSubmatch(line)
+		if c == nil {
+			t.Fatalf("%q", line)
+		}
+		key, _ := FindKey(c[1])
+		if c[2] == "event" {
+			key, _ = FindDeltaKey(c[1])
+		}
+		if key.Meaning == "" || key.Fingerprint != (c[2] == "fingerprint") || c[3] == "" && c[4] == "" || Files[c[1]]+Counters[c[1]] != c[4] && c[2] != "event" {
+			t.Errorf("%q is %+v", line, key)
+		}
+		counted++
+	}
+	if counted < 200 || len(Counters) < 10 || Files["cpu.governor"] != "sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor" {
+		t.Errorf("%d lines, %d files, %d counters", counted, len(Files), len(Counters))
+	}
 	for name, want := range map[string]string{
 		"module.sfc.version": "module.*", "module.srcversion.sfc": "module.srcversion.*", "sysctl.net.core.busy_poll": "sysctl.net.core.busy_poll",
 		"sysctl.net.core.rmem_max": "sysctl.*", "cpu.nohz-full-cpus": "cpu.nohz-full-cpus", "nothing": "",

@@ -1,6 +1,8 @@
 package result
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,9 +21,6 @@ const (
 // mostIntervals is the largest number of intervals of a cell after joining: enough to see when a tail occurred.
 const mostIntervals = 32
 
-// fewerSlowest is the number of slow samples of a cell that are kept at first: a page of a report.
-const fewerSlowest = 16
-
 // Share returns the maximum size of the compressed document of one end, in bytes. Neither end knows the size of the other's
 // document, so the shares are fixed; together they fill a ConfigMap.
 func Share(role string, capture bool) int {
@@ -35,30 +34,14 @@ func Share(role string, capture bool) int {
 	return maxStored - server
 }
 
-// reduction is a way to make a document smaller.
-type reduction struct {
-	// said describes the reduction in a document that was reduced.
-	said string
-	// reduce reports whether there was anything to reduce.
-	reduce func(*Document) (bool, error)
-}
-
-// reductions are in order of importance, the least important data first.
-var reductions = []reduction{
-	{"the tools' own figures were left out", leaveOutFigures},
-	{
-		fmt.Sprintf("only the %d slowest samples of each cell were kept", fewerSlowest),
-		func(d *Document) (bool, error) { return keepSlowest(d, fewerSlowest) },
-	},
-	{
-		fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", mostIntervals),
-		joinAllIntervals,
-	},
-	{"no individual slow samples were kept", func(d *Document) (bool, error) { return keepSlowest(d, 0) }},
-	{
-		fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits),
-		coarsenHistograms,
-	},
+// reductions are ways to make a document smaller, the least important data first, with what the reduced document says of them.
+var reductions = []struct {
+	said   string
+	reduce func(*Document) error
+}{
+	{"the tools' own figures and the individual slow samples were left out", leaveOut},
+	{fmt.Sprintf("intervals were joined to at most %d a cell, whose percentiles are upper limits", mostIntervals), joinAllIntervals},
+	{fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits), coarsenHistograms},
 }
 
 // Fit returns the document, with as many reductions as it needs to take at most limit bytes when compressed and to be within the
@@ -70,14 +53,15 @@ func Fit(d Document, limit int) (Document, error) {
 		if !errors.Is(err, ErrTooLarge) {
 			break
 		}
-		reduced, problem := r.reduce(&d)
-		if problem != nil {
-			return Document{}, problem
+		before, _ := json.Marshal(d)
+		if err := r.reduce(&d); err != nil {
+			return Document{}, fmt.Errorf("making a result smaller: %w", err)
 		}
-		if reduced {
-			d.Reduced = append(d.Reduced, r.said)
-			err = fits(d, limit)
+		if after, _ := json.Marshal(d); bytes.Equal(before, after) {
+			continue // there was nothing to reduce
 		}
+		d.Reduced = append(d.Reduced, r.said)
+		err = fits(d, limit)
 	}
 	if err != nil {
 		return Document{}, err
@@ -99,48 +83,29 @@ func fits(d Document, limit int) error {
 	return nil
 }
 
-func leaveOutFigures(d *Document) (bool, error) {
-	some := false
+func leaveOut(d *Document) error {
 	for i := range d.Cells {
-		some = some || len(d.Cells[i].Figures) > 0
 		d.Cells[i].Figures = nil
+		if a := d.Cells[i].Attribution; a != nil {
+			d.Cells[i].Attribution = new(*a)
+			d.Cells[i].Attribution.Slowest = nil
+		}
 	}
-	return some, nil
+	return nil
 }
 
-// keepSlowest keeps at most the given number of each cell's slow samples, which are sorted, the slowest first.
-func keepSlowest(d *Document, most int) (bool, error) {
-	some := false
+func joinAllIntervals(d *Document) error {
 	for i := range d.Cells {
-		a := d.Cells[i].Attribution
-		if a == nil || len(a.Slowest) <= most {
-			continue
-		}
-		fewer := *a
-		fewer.Slowest = nil
-		if most > 0 {
-			fewer.Slowest = a.Slowest[:most]
-		}
-		d.Cells[i].Attribution, some = &fewer, true
+		d.Cells[i].Intervals = joinIntervals(d.Cells[i].Intervals)
 	}
-	return some, nil
-}
-
-func joinAllIntervals(d *Document) (bool, error) {
-	some := false
-	for i := range d.Cells {
-		if log := d.Cells[i].Intervals; len(log) > mostIntervals {
-			d.Cells[i].Intervals, some = joinIntervals(log), true
-		}
-	}
-	return some, nil
+	return nil
 }
 
 // joinIntervals joins neighbouring intervals, equally many each time, so that at most mostIntervals are left. A percentile of
 // the joined samples is not known, but it is at most the largest percentile of the parts.
 func joinIntervals(log []tool.Interval) []tool.Interval {
 	var joined []tool.Interval
-	for part := range slices.Chunk(log, (len(log)+mostIntervals-1)/mostIntervals) {
+	for part := range slices.Chunk(log, max((len(log)+mostIntervals-1)/mostIntervals, 1)) {
 		all := part[0]
 		for _, next := range part[1:] {
 			all.LengthNs += next.LengthNs
@@ -154,36 +119,24 @@ func joinIntervals(log []tool.Interval) []tool.Interval {
 	return joined
 }
 
-func coarsenHistograms(d *Document) (bool, error) {
-	some := false
-	coarsen := func(h *Histogram) error {
-		// A cell of a tool that reports no samples has no histogram.
-		if h == nil || h.Encoded == "" {
-			return nil
-		}
-		coarse, err := h.coarse()
-		if err != nil {
-			return fmt.Errorf("making a result smaller: %w", err)
-		}
-		*h, some = coarse, true
-		return nil
-	}
+func coarsenHistograms(d *Document) error {
+	var all []*Histogram
 	for i := range d.Cells {
-		c := &d.Cells[i]
-		if err := coarsen(&c.Histogram); err != nil {
-			return false, err
-		}
-		if c.ActualStart != nil {
-			c.ActualStart = new(*c.ActualStart)
-		}
-		if err := coarsen(c.ActualStart); err != nil {
-			return false, err
+		all = append(all, &d.Cells[i].Histogram)
+		if h := d.Cells[i].ActualStart; h != nil {
+			d.Cells[i].ActualStart = new(*h)
+			all = append(all, d.Cells[i].ActualStart)
 		}
 	}
 	for i := range d.Captured {
-		if err := coarsen(&d.Captured[i].Histogram); err != nil {
-			return false, err
+		all = append(all, &d.Captured[i].Histogram)
+	}
+	var failed error
+	for _, h := range all {
+		if h.Encoded != "" { // a cell of a tool that reports no samples has no histogram
+			coarse, err := h.coarse()
+			*h, failed = coarse, errors.Join(failed, err)
 		}
 	}
-	return some, nil
+	return failed
 }

@@ -47,7 +47,6 @@ func WriteFrame(w io.Writer, d Document) error {
 	return writeFrame(w, frameResult, Version, framed.Compressed)
 }
 
-// frameResult names the frame of a document.
 const frameResult = "result"
 
 // AwaitFrame reads a log that may still be written until a result ends in it, and keeps none of it: ReadFrame determines
@@ -102,7 +101,6 @@ func compress(d Document) (Framed, error) {
 	return Framed{Document: d, Compressed: compressed, Digest: digestOf(compressed)}, err
 }
 
-// deflate compresses JSON.
 func deflate(plain []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -152,7 +150,6 @@ func inflate(compressed []byte, wantDigest string, wantVersion int, into any) er
 	return nil
 }
 
-// otherVersion returns the error for a document in another format.
 func otherVersion(format string, want int) error {
 	return fmt.Errorf("%w: its format is %.20q, not %d: use a manager, a bench image and a command of the same minor version", ErrVersion, format, want)
 }

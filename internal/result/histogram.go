@@ -268,7 +268,6 @@ type header struct {
 	Least, Most                     int64
 }
 
-// readHeader reads the header of an encoded histogram.
 func readHeader(encoded string) (h header, err error) {
 	compressed := base64.NewDecoder(base64.StdEncoding, strings.NewReader(encoded))
 	if _, err := io.CopyN(io.Discard, compressed, 8); err != nil {
@@ -331,25 +330,5 @@ func (h Histogram) checkExtremes(buckets []stats.Bucket) error {
 	case h.Count == 0:
 		return nil
 	}
-	first, last := buckets[0], buckets[len(buckets)-1]
-	if !(h.MinNs < lowest) && (h.MinNs < first.Low || h.MinNs > first.High) {
-		return fmt.Errorf("the smallest sample is %d ns, but the first bucket %d to %d ns", h.MinNs, first.Low, first.High)
-	}
-	if !(h.MaxNs > highest) && (h.MaxNs < last.Low || h.MaxNs > last.High) {
-		return fmt.Errorf("the largest sample is %d ns, but the last bucket %d to %d ns", h.MaxNs, last.Low, last.High)
-	}
-	var least, most float64
-	for _, b := range buckets {
-		least += float64(b.Low) * float64(b.Count)
-		most += float64(b.High) * float64(b.Count)
-	}
-	// The error of adding floats is far below this part of the sum.
-	slack := most * 1e-9
-	if sum := float64(h.SumNs); h.SumNs < 0 || sum < least-slack || sum > most+slack {
-		return fmt.Errorf("the sum is %d ns, but the buckets add up to %.0f to %.0f ns", h.SumNs, least, most)
-	}
-	if s := h.SumOfSquaresNs2; math.IsNaN(s) || math.IsInf(s, 0) || s < 0 {
-		return fmt.Errorf("the sum of squares is %g", s)
-	}
-	return nil
+	return stats.Plausible(buckets, h.MinNs, h.MaxNs, lowest, highest, h.SumNs, h.SumOfSquaresNs2)
 }

@@ -75,7 +75,6 @@ func (i *Inspection) Fact(key string) string {
 // Virtual reports whether the machine is known to be virtual.
 func (i *Inspection) Virtual() bool { return i.Fact("cpu.hypervisor") == "yes" }
 
-// frameInspection names the frame of an inspection.
 const frameInspection = "inspection"
 
 // Write writes a framed inspection to a log.

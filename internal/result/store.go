@@ -64,7 +64,6 @@ type Stored struct {
 	client, server, pods []byte
 }
 
-// seenPods is the content of KeyPods.
 type seenPods struct {
 	Client Seen `json:"client"`
 	Server Seen `json:"server"`

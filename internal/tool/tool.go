@@ -431,9 +431,18 @@ const mostPrinted = 400
 // OneLine reduces a tool's output to one line that is short enough for a message.
 func OneLine(printed string) string { return text.OneLine(printed, mostPrinted) }
 
-// HasAny reports whether a text contains at least one of several parts.
-func HasAny(text string, parts ...string) bool {
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+// Cause is the cause of a failure in our words, with the remedy where it is known, and then the parts of what a tool prints that
+// mean it, any of which is enough.
+type Cause []string
+
+// WhyOf returns the first of the causes that a text names; empty if it names none.
+func WhyOf(text string, causes []Cause) string {
+	for _, c := range causes {
+		if slices.ContainsFunc(c[1:], func(part string) bool { return strings.Contains(text, part) }) {
+			return c[0]
+		}
+	}
+	return ""
 }
 
 // ErrUnknown is returned by a Registry for a tool it does not have.

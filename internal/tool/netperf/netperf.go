@@ -81,40 +81,21 @@ func valuesOf(c tool.Cell) []value {
 	return roundTripValues
 }
 
-type driver struct{}
+type driver struct{ tool.Base }
 
-func New() tool.Driver { return driver{} }
+// New returns the driver. The tool replaces a size of 0 with a size of its own choice.
+func New() tool.Driver {
+	return driver{tool.Base{
+		Tool: v1alpha1.ToolNetperf, Streams: true,
+		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: {1, tool.MaxDatagram}},
+	}}
+}
 
-func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolNetperf }
-
-// Validate refuses a size of 0, which the tool replaces with a size of its own choice.
-func (driver) Validate(c tool.Cell) error {
-	most := int32(maxSize)
-	switch c.Protocol {
-	case v1alpha1.ProtocolTCP:
-	case v1alpha1.ProtocolUDP:
-		most = tool.MaxDatagram
-	case v1alpha1.ProtocolMulticast:
-		fallthrough
-	default:
-		return fmt.Errorf("netperf measures TCP and UDP, not %q", c.Protocol)
+func (d driver) Validate(c tool.Cell) error {
+	if err := d.Base.Validate(c); err != nil || c.Duration%time.Second == 0 {
+		return err
 	}
-	switch {
-	case c.OpenLoop():
-		return fmt.Errorf("netperf cannot send at a rate")
-	case c.Spins():
-		return fmt.Errorf("netperf cannot poll: both its ends sleep until a message comes")
-	case c.Muxer != "" && c.Muxer != v1alpha1.MuxerNone:
-		return fmt.Errorf("netperf waits in recv, not with muxer %s", c.Muxer)
-	case c.MessageSize < 1 || c.MessageSize > most:
-		return fmt.Errorf("netperf measures %s messages of 1 to %d bytes, not of %d", c.Protocol, most, c.MessageSize)
-	case c.Duration <= 0 || c.Warmup < 0:
-		return fmt.Errorf("netperf cannot measure for %s after %s", c.Duration, c.Warmup)
-	case c.Duration%time.Second != 0:
-		return fmt.Errorf("netperf measures whole seconds, so %s instead of %s",
-			(c.Duration + time.Second).Truncate(time.Second), c.Duration)
-	}
-	return nil
+	return fmt.Errorf("netperf measures whole seconds, so %s instead of %s", (c.Duration + time.Second).Truncate(time.Second), c.Duration)
 }
 
 // Server serves one client after the other until it is killed. Without -f it would measure in a child process, whose
@@ -125,9 +106,6 @@ func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 		Args: []string{"-D", "-f", "-N", "-L", t.Address, "-p", strconv.Itoa(t.Port)},
 	}
 }
-
-// Listens is always TCP: a server that is ready waits for the control connection.
-func (driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
 
 // Client measures one size. The options after -- belong to the test: there -H and -L bind the sockets of both ends to
 // the measured network, and -R 1 lets a UDP_STREAM pass through a router, which it refuses by default.
@@ -162,9 +140,3 @@ func (driver) Deadline(c tool.Cell) time.Duration { return c.Duration + spare }
 // Memory does not depend on the duration: a histogram, and two buffers of a message, or more buffers that fit the
 // socket's.
 func (driver) Memory(tool.Cell) int64 { return 16 << 20 }
-
-// CPUs is one: a single thread sends and receives.
-func (driver) CPUs(tool.Cell) int { return 1 }
-
-// MostSamples is unknown for a closed loop. The number does not limit the tool's percentiles, which end at p99.
-func (driver) MostSamples(tool.Cell) (int64, bool) { return 0, false }

@@ -1,6 +1,7 @@
 package netperf
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -39,7 +40,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (too
 	return m, nil
 }
 
-// report holds the tool's output.
 type report struct {
 	// values are keyed by their names; lines are the lines that are not values.
 	values map[string]string
@@ -156,7 +156,6 @@ func near(a, b, elapsed float64) bool {
 	return math.Abs(a-b) <= (0.001+0.01/elapsed)*max(a, b)
 }
 
-// own returns the statistics of a cell with round trips.
 func (r *report) own(c tool.Cell, clocks tool.Clocks) (*tool.Own, error) {
 	size := r.size(c, "REQUEST_SIZE", "RESPONSE_SIZE")
 	sent, answered := r.messages("LOCAL_BYTES_SENT", size), r.messages("LOCAL_BYTES_RECVD", size)
@@ -334,7 +333,6 @@ func (r *report) figures(c tool.Cell) []tool.Figure {
 	return out
 }
 
-// mostWarnings is the most warnings of the tool that are passed on.
 const mostWarnings = 5
 
 // warnings returns the lines that are not values, and the requests that were not fulfilled.
@@ -359,36 +357,29 @@ func (r *report) warnings(c tool.Cell) []string {
 
 var remoteError = regexp.MustCompile(`remote error (\d{1,4})\b`)
 
-// explain builds a failure from the exit code and the output.
 func explain(c tool.Cell, out tool.Output) error {
 	said := strings.Join(append(read(string(out.Stderr)).lines, read(string(out.Stdout)).lines...), "; ")
-	has := func(parts ...string) bool { return tool.HasAny(said, parts...) }
-	why := "it ended in an unexpected way"
-	remote := remoteError.FindStringSubmatch(said)
-	switch {
-	case out.ExitCode < 0 && c.Protocol == v1alpha1.ProtocolTCP:
-		// It does not catch SIGPIPE, which may be the first sign of it in a stream.
-		why = "a signal ended it: the server ended before the test did, or the client was killed"
-	case out.ExitCode < 0:
-		why = "a signal ended it: the client was killed"
-	case has("could not establish the control connection"):
-		why = "no server listens, or there is no route to it"
-	case remote != nil:
+	remote := tool.Cause{""} // none
+	if m := remoteError.FindStringSubmatch(said); m != nil {
 		// The digits are few enough for an int.
-		n, _ := strconv.Atoi(remote[1])
-		why = fmt.Sprintf("the server's end failed: %v", syscall.Errno(n))
-	case has("connect_data_socket failed"):
-		why = tool.SecondPort
-	case has("(errno 90)", "Message too long"):
-		why = fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)
-	case has("Network is unreachable", "No route to host"):
-		why = "there is no route to the server"
-	case has("partial response received", "Connection reset by peer", "Connection refused", "Broken pipe"):
-		why = "the server ended before the test did"
-	case has("no response received"):
-		why = "the server hangs"
-	case has("is unknown to this netperf", "Usage: netperf"):
-		why = "this build does not accept its options; use 2.7.0 or later"
+		n, _ := strconv.Atoi(m[1])
+		remote = tool.Cause{fmt.Sprintf("the server's end failed: %v", syscall.Errno(n)), m[0]}
+	}
+	why := cmp.Or(tool.WhyOf(said, []tool.Cause{
+		{"no server listens, or there is no route to it", "could not establish the control connection"},
+		remote,
+		{tool.SecondPort, "connect_data_socket failed"},
+		{fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize), "(errno 90)", "Message too long"},
+		{"there is no route to the server", "Network is unreachable", "No route to host"},
+		{"the server ended before the test did", "partial response received", "Connection reset by peer", "Connection refused", "Broken pipe"},
+		{"the server hangs", "no response received"},
+		{"this build does not accept its options; use 2.7.0 or later", "is unknown to this netperf", "Usage: netperf"},
+	}), "it ended in an unexpected way")
+	if out.ExitCode < 0 {
+		why = "a signal ended it: the client was killed"
+		if c.Protocol == v1alpha1.ProtocolTCP { // it does not catch SIGPIPE, which may be the first sign of it in a stream
+			why = "a signal ended it: the server ended before the test did, or the client was killed"
+		}
 	}
 	return tool.Exited("netperf", out.ExitCode, why, tool.OneLine(said))
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -202,8 +203,8 @@ func (h histogram) check() error {
 	if h.OverRange == 1 && h.MinNs != h.MaxNs && (h.Count == 0 || h.MinNs < 1 && h.MaxNs > highest) {
 		return fmt.Errorf("one sample out of range is %d and %d ns", h.MinNs, h.MaxNs)
 	}
-	var seen, least, most float64
 	var count, next int64 = 0, 1
+	var buckets []stats.Bucket
 	for _, b := range h.Buckets {
 		low, n := b[0], b[1]
 		if low < next || low > highest || low%width(low) != 0 || n < 1 || n > h.Count-count {
@@ -211,7 +212,7 @@ func (h histogram) check() error {
 		}
 		count += n
 		next = low + width(low)
-		seen, least, most = seen+float64(n), least+float64(n)*float64(low), most+float64(n)*float64(next-1)
+		buckets = append(buckets, stats.Bucket{Low: low, High: next - 1, Count: n})
 	}
 	if count != h.Count {
 		return fmt.Errorf("the buckets hold %d of %d", count, h.Count)
@@ -222,21 +223,11 @@ func (h histogram) check() error {
 		}
 		return nil
 	}
-	first, last := h.Buckets[0][0], h.Buckets[len(h.Buckets)-1][0]
-	if h.MinNs >= 1 && (h.MinNs < first || h.MinNs >= first+width(first)) {
-		return fmt.Errorf("the smallest is %d ns, but the first bucket begins at %d ns", h.MinNs, first)
-	}
-	if h.MaxNs <= highest && (h.MaxNs < last || h.MaxNs >= last+width(last)) {
-		return fmt.Errorf("the largest is %d ns, but the last bucket begins at %d ns", h.MaxNs, last)
+	if err := stats.Plausible(buckets, h.MinNs, h.MaxNs, 1, highest, h.SumNs, h.SumSquaresNs2); err != nil {
+		return err
 	}
 	if h.Count == 1 && h.OverRange == 0 && h.MinNs != h.MaxNs {
 		return fmt.Errorf("one sample is %d and %d ns", h.MinNs, h.MaxNs)
-	}
-	if sum := float64(h.SumNs); h.SumNs < 0 || sum < least*(1-1e-9) || sum > most*(1+1e-9) {
-		return fmt.Errorf("the sum is %d ns, but the buckets add up to %.0f to %.0f ns", h.SumNs, least, most)
-	}
-	if s := h.SumSquaresNs2; s < 0 || math.IsNaN(s) || math.IsInf(s, 0) {
-		return fmt.Errorf("the sum of squares is %g", s)
 	}
 	return nil
 }

@@ -15,10 +15,8 @@ package pinger
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -51,34 +49,21 @@ const (
 	leastWindow, mostWindow = 1 << 10, 1 << 20
 )
 
-type driver struct{}
+type driver struct{ tool.Base }
 
-func New() tool.Driver { return driver{} }
+func New() tool.Driver {
+	datagrams := [2]int32{1, tool.MaxDatagram}
+	return driver{tool.Base{
+		Tool: v1alpha1.ToolPinger, LeastRate: 1, Polls: true,
+		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: datagrams, v1alpha1.ProtocolMulticast: datagrams},
+	}}
+}
 
-func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolPinger }
-
-func (driver) Validate(c tool.Cell) error {
-	if c.Stream {
-		return errors.New("pinger measures no bandwidth; use netperf or sockperf for streams")
+func (d driver) Validate(c tool.Cell) error {
+	if err := d.Base.Validate(c); err != nil {
+		return err
 	}
-	if c.Muxer != "" && c.Muxer != v1alpha1.MuxerNone {
-		return fmt.Errorf("pinger calls recv directly, without %s; use muxer None, or sfnt-pingpong", c.Muxer)
-	}
-	most := int32(maxSize)
-	switch c.Protocol {
-	case v1alpha1.ProtocolTCP:
-	case v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast:
-		most = tool.MaxDatagram
-	default:
-		return fmt.Errorf("pinger measures TCP, UDP and Multicast, not %q", c.Protocol)
-	}
-	if c.MessageSize < 1 || c.MessageSize > most {
-		return fmt.Errorf("pinger measures %s messages of 1 to %d bytes, not of %d", c.Protocol, most, c.MessageSize)
-	}
-	if c.Duration < time.Millisecond || c.Warmup < 0 {
-		return fmt.Errorf("pinger cannot measure for %s after %s", c.Duration, c.Warmup)
-	}
-	if c.RatePerSecond < 0 || (c.OpenLoop() && messages(c, c.Duration) < 1) {
+	if c.OpenLoop() && messages(c, c.Duration) < 1 {
 		return fmt.Errorf("pinger sends no message within %s at %d a second; use a higher rate, or a longer duration",
 			c.Duration, c.RatePerSecond)
 	}
@@ -87,11 +72,6 @@ func (driver) Validate(c tool.Cell) error {
 		messages(c, lossOf(c)) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
 		return fmt.Errorf("pinger cannot distinguish %s messages of %d bytes at %d a second; use at least 8 bytes, or a lower rate",
 			c.Protocol, c.MessageSize, c.RatePerSecond)
-	}
-	if group := c.MulticastGroup; c.Protocol == v1alpha1.ProtocolMulticast && group != "" {
-		if a, err := netip.ParseAddr(group); err != nil || !a.Is4() || !a.IsMulticast() {
-			return fmt.Errorf("pinger sends to IPv4 multicast groups, such as 239.192.0.1, not to %q", group)
-		}
 	}
 	return nil
 }
@@ -113,9 +93,6 @@ func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 		Env: environment(t),
 	}
 }
-
-// Listens is always TCP: a server that is ready waits for control connections.
-func (driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
 
 // Client measures one size at one rate. Its own address determines the interface by which it sends to a group; the
 // server accepts datagrams from that address only.
@@ -167,12 +144,4 @@ func (driver) Memory(c tool.Cell) int64 {
 		window *= 2
 	}
 	return 12<<20 + 8*window
-}
-
-// CPUs is one: a single thread sends and receives.
-func (driver) CPUs(tool.Cell) int { return 1 }
-
-// MostSamples follows from the rate; the number of samples of a closed loop depends on how long they take.
-func (driver) MostSamples(c tool.Cell) (int64, bool) {
-	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
 }

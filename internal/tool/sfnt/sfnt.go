@@ -4,6 +4,7 @@ package sfnt
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,11 +19,8 @@ import (
 // router.
 const hops = "64"
 
-// Driver is the common part of the two drivers.
-type Driver struct{ Tool v1alpha1.Tool }
-
-// Name is also that of the program.
-func (d Driver) Name() v1alpha1.Tool { return d.Tool }
+// Driver is the common part of the two drivers. The name of the tool is also that of the program.
+type Driver struct{ tool.Base }
 
 func (Driver) RawFiles() {}
 
@@ -30,9 +28,6 @@ func (Driver) RawFiles() {}
 func (d Driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: string(d.Tool), Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: Environment()}
 }
-
-// Listens is always TCP: a server that is ready waits for the control connection.
-func (Driver) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
 
 // Environment keeps the tools from running date, uname, lspci and ethtool through a shell, each of which costs time on
 // the measuring CPU. The evidence contains the same information.
@@ -42,20 +37,6 @@ func Environment() []string { return []string{"SFNT_AVOID_FORK=1"} }
 var muxers = map[v1alpha1.Muxer]string{
 	"": "", v1alpha1.MuxerNone: "",
 	v1alpha1.MuxerSelect: "select", v1alpha1.MuxerPoll: "poll", v1alpha1.MuxerEpoll: "epoll",
-}
-
-// Validate returns the reason why neither of the tools can measure a cell, or nil.
-func Validate(name v1alpha1.Tool, c tool.Cell) error {
-	if _, ok := muxers[c.Muxer]; !ok {
-		return fmt.Errorf("%s waits with None, Select, Poll or Epoll, not with %q", name, c.Muxer)
-	}
-	if w := c.Wait; w != "" && w != v1alpha1.WaitBlock && w != v1alpha1.WaitSpin {
-		return fmt.Errorf("%s waits with Block or Spin, not with %q", name, w)
-	}
-	if c.Duration <= 0 || c.Warmup < 0 {
-		return fmt.Errorf("%s cannot measure for %s after %s", name, c.Duration, c.Warmup)
-	}
-	return nil
 }
 
 // WaitOptions returns the options that control how both ends wait for a message.
@@ -89,52 +70,30 @@ func PathOptions(c tool.Cell, t tool.Target) []string {
 	return nil
 }
 
-// Cause maps a tool's error messages to a cause.
-type Cause struct {
-	// Says are parts of error lines, any of which is enough.
-	Says []string
-	// Why is the cause in our words, and the remedy where it is known.
-	Why string
-}
-
 // common are the causes that both tools share. The numbers are values of errno.
-var common = []Cause{
-	{[]string{"Version mismatch", "Source Checksum mismatch"},
-		"client and server are different builds; use one bench image on both nodes"},
-	{[]string{"Failed to set CPU affinity"}, "it may not run on the CPU that it should use"},
-	{[]string{"Could not open output file"}, "it cannot write its samples to the scratch volume"},
-	{[]string{"failed to join"}, "it cannot join the multicast group on the interface of the measured network"},
-	{[]string{"connect(read_fd", "connect(ctx->read_fd"}, tool.SecondPort},
-	{[]string{"errno=(111 "}, "no server listened for 10s"},
-	{[]string{"errno=(110 ", "errno=(1 "}, "it cannot reach the server: does a firewall or a NetworkPolicy block the connection?"},
-	{[]string{"errno=(113 ", "errno=(101 "}, "there is no route to the server"},
-	{[]string{"errno=(104 ", "errno=(32 ", "errno=(0 "}, "the server ended before the test did"},
+var common = []tool.Cause{
+	{"client and server are different builds; use one bench image on both nodes", "Version mismatch", "Source Checksum mismatch"},
+	{"it may not run on the CPU that it should use", "Failed to set CPU affinity"},
+	{"it cannot write its samples to the scratch volume", "Could not open output file"},
+	{"it cannot join the multicast group on the interface of the measured network", "failed to join"},
+	{tool.SecondPort, "connect(read_fd", "connect(ctx->read_fd"},
+	{"no server listened for 10s", "errno=(111 "},
+	{"it cannot reach the server: does a firewall or a NetworkPolicy block the connection?", "errno=(110 ", "errno=(1 "},
+	{"there is no route to the server", "errno=(113 ", "errno=(101 "},
+	{"the server ended before the test did", "errno=(104 ", "errno=(32 ", "errno=(0 "},
 }
 
 // Explain builds a failure from the exit code and the ERROR lines. A tool's own causes take precedence over the common
 // ones.
-func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []Cause) error {
+func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []tool.Cause) error {
 	said := errorLines(out.Stderr)
-	return tool.Exited(string(name), out.ExitCode, why(c, out.ExitCode, said, own), said)
-}
-
-func why(c tool.Cell, exit int, said string, own []Cause) string {
-	if exit == 1 {
-		return "this build does not accept its options; use 1.5.0 or later"
+	tooLong := tool.Cause{fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize), "errno=(90 "}
+	why := cmp.Or(tool.WhyOf(said, slices.Concat(own, common, []tool.Cause{tooLong})),
+		map[int]string{2: "it could not set the test up", 3: "the test failed"}[out.ExitCode], "it ended in an unexpected way")
+	if out.ExitCode == 1 {
+		why = "this build does not accept its options; use 1.5.0 or later"
 	}
-	tooLong := Cause{[]string{"errno=(90 "}, fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize)}
-	for _, cause := range slices.Concat(own, common, []Cause{tooLong}) {
-		if tool.HasAny(said, cause.Says...) {
-			return cause.Why
-		}
-	}
-	switch exit {
-	case 2:
-		return "it could not set the test up"
-	case 3:
-		return "the test failed"
-	}
-	return "it ended in an unexpected way"
+	return tool.Exited(string(name), out.ExitCode, why, said)
 }
 
 // errorLines joins the ERROR lines into one, without the source positions.
@@ -150,20 +109,25 @@ func errorLines(stderr []byte) string {
 	return tool.OneLine(strings.Join(said, "; "))
 }
 
-// Lines calls do with each line of a file of samples, its newline included, and the number of the line. The last line
-// must have its newline: without it the file was truncated.
-func Lines(r io.Reader, do func(number int, line []byte) error) error {
-	lines := bufio.NewReaderSize(r, 64<<10)
+// Samples calls do with each line of a file of samples, without its newline, and the number of the line. The last line must have its
+// newline: without it the file was truncated. The error is a Failure.
+func Samples(name v1alpha1.Tool, out tool.Output, file string, do func(number int, line []byte) error) error {
+	raw, err := out.OpenRaw(file)
+	if err != nil {
+		return tool.Failf("%s left no samples: %v", name, err)
+	}
+	defer raw.Close()
+	lines := bufio.NewReaderSize(raw, 64<<10)
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		if err == io.EOF && len(line) == 0 {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
+		if err == nil {
+			err = do(number, line[:len(line)-1])
 		}
-		if err := do(number, line); err != nil {
-			return err
+		if err != nil {
+			return tool.Failf("%s's samples in %s cannot be read: line %d: %v", name, file, number, err)
 		}
 	}
 }

@@ -34,15 +34,9 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	if err := header.CheckClock(v1alpha1.ToolSfntPingpong, out.Clocks); err != nil {
 		return tool.Measurement{}, err
 	}
-	name := fmt.Sprintf("%s-%d.dat", rawPrefix, c.MessageSize)
-	raw, err := out.OpenRaw(name)
-	if err != nil {
-		return tool.Measurement{}, tool.Failf("sfnt-pingpong left no samples: %v", err)
-	}
-	defer raw.Close()
 	w := window{cell: c, fullRTT: fullRTT, record: record, min: math.MaxInt64, max: math.MinInt64}
-	if err := sfnt.Lines(raw, w.addLine); err != nil {
-		return tool.Measurement{}, tool.Failf("sfnt-pingpong's samples in %s cannot be read: %v", name, err)
+	if err := sfnt.Samples(v1alpha1.ToolSfntPingpong, out, fmt.Sprintf("%s-%d.dat", rawPrefix, c.MessageSize), w.addLine); err != nil {
+		return tool.Measurement{}, err
 	}
 	if err := w.check(row); err != nil {
 		return tool.Measurement{}, err
@@ -54,7 +48,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	}, nil
 }
 
-// rowOf returns the only row, which must have the cell's size.
 func rowOf(c tool.Cell, rows []Row) (Row, error) {
 	if len(rows) != 1 || rows[0].Size != int64(c.MessageSize) {
 		return Row{}, tool.Failf("sfnt-pingpong ended without an error, but printed %d rows and not the one of %d bytes", len(rows), c.MessageSize)
@@ -79,16 +72,11 @@ type window struct {
 	elapsed, begun, recorded int64
 }
 
-// addLine adds the sample of a line of the raw file.
-func (w *window) addLine(number int, line []byte) error {
-	sample, ok := parseInt(line[:len(line)-1])
+func (w *window) addLine(_ int, line []byte) error {
+	sample, ok := parseInt(line)
 	if !ok {
-		return fmt.Errorf("line %d: %.40q is not a number", number, line)
+		return fmt.Errorf("%.40q is not a number", line)
 	}
-	return w.add(sample)
-}
-
-func (w *window) add(sample int64) error {
 	// A bound far above any valid sample keeps the sum from overflowing.
 	if sample <= 0 || sample > int64(time.Hour) {
 		return fmt.Errorf("sample %d is %d ns: a stall overflowed the tool's counters, as 1.5.0's do after 2 s; use 1.6 or later", w.count+1, sample)
@@ -148,7 +136,6 @@ func parseInt(b []byte) (n int64, ok bool) {
 	return n, ok && len(rest) == 0
 }
 
-// figures returns the row as printed, and the figures of the header.
 func figures(h sfnt.Header, r Row, fullRTT bool) []tool.Figure {
 	unit := " (ns, half RTT)"
 	if fullRTT {
@@ -168,13 +155,31 @@ func figures(h sfnt.Header, r Row, fullRTT bool) []tool.Figure {
 }
 
 // causes returns the causes that only this tool has, or that have a different meaning for it.
-func causes(c tool.Cell) []sfnt.Cause {
+func causes(c tool.Cell) []tool.Cause {
 	noAnswer := fmt.Sprintf("no answer within %s: the path stalled, or the server hangs", replyTimeout)
 	if c.Protocol != v1alpha1.ProtocolTCP {
 		noAnswer = fmt.Sprintf("no answer within %s: a datagram was lost, after which sfnt-pingpong cannot continue", replyTimeout)
 	}
-	return []sfnt.Cause{
-		{Says: []string{"results != NULL"}, Why: "not enough memory for the samples; raise spec.placement.memory or measure for a shorter time"},
-		{Says: []string{"errno=(11 "}, Why: noAnswer},
+	return []tool.Cause{
+		{"not enough memory for the samples; raise spec.placement.memory or measure for a shorter time", "results != NULL"},
+		{noAnswer, "errno=(11 "},
 	}
+}
+
+// Row is a row of the table as printed: nanoseconds, except for the size in bytes and the number of iterations.
+type Row struct {
+	Size, Mean, Min, Median, Max, Percentile, StdDev, Iterations int64
+}
+
+// columns are the names of a Row's fields in the tool's header.
+var columns = []string{"size", "mean", "min", "median", "max", "%ile", "stddev", "iter"}
+
+// ParseTable reads the tool's standard output, which has one row per measured size.
+func ParseTable(output []byte) (sfnt.Header, []Row, error) {
+	table, err := sfnt.ParseTable(output, columns)
+	var rows []Row
+	for _, r := range table.Rows {
+		rows = append(rows, Row{r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]})
+	}
+	return table.Header, rows, err
 }

@@ -17,8 +17,6 @@
 package sfntpingpong
 
 import (
-	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -58,31 +56,13 @@ const (
 
 type driver struct{ sfnt.Driver }
 
-func New() tool.Driver { return driver{sfnt.Driver{Tool: v1alpha1.ToolSfntPingpong}} }
-
-// Validate also refuses sizes that the tool accepts but measures wrongly.
-func (d driver) Validate(c tool.Cell) error {
-	if c.Stream {
-		return errors.New("sfnt-pingpong measures round trips, not bandwidth")
-	}
-	if c.OpenLoop() {
-		return fmt.Errorf("sfnt-pingpong sends when the answer to the last message has come, not %d messages a second",
-			c.RatePerSecond)
-	}
-	switch c.Protocol {
-	case v1alpha1.ProtocolTCP:
-		if c.MessageSize < 1 || c.MessageSize > maxSize {
-			return fmt.Errorf("sfnt-pingpong measures TCP messages of 1 to %d bytes, not of %d", maxSize, c.MessageSize)
-		}
-	case v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast:
-		if c.MessageSize < 0 || c.MessageSize > tool.MaxDatagram {
-			return fmt.Errorf("sfnt-pingpong measures %s messages of 0 to %d bytes, not of %d",
-				c.Protocol, tool.MaxDatagram, c.MessageSize)
-		}
-	default:
-		return fmt.Errorf("sfnt-pingpong measures TCP, UDP and Multicast, not %q", c.Protocol)
-	}
-	return sfnt.Validate(d.Name(), c)
+// New returns the driver. The tool accepts other sizes, but measures them wrongly.
+func New() tool.Driver {
+	datagrams := [2]int32{0, tool.MaxDatagram}
+	return driver{sfnt.Driver{Base: tool.Base{
+		Tool: v1alpha1.ToolSfntPingpong, Polls: true, Muxers: true,
+		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: datagrams, v1alpha1.ProtocolMulticast: datagrams},
+	}}}
 }
 
 // Client measures one size, with options that 1.5.0 also supports. Later versions have their own warm-up of 10,000
@@ -133,9 +113,3 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 func (driver) Memory(c tool.Cell) int64 {
 	return 16 * min(int64((c.Warmup+c.Duration)/fastest)+batch, mostSamples)
 }
-
-// CPUs is one: a single thread sends and receives.
-func (driver) CPUs(tool.Cell) int { return 1 }
-
-// MostSamples is unknown for a closed loop.
-func (driver) MostSamples(tool.Cell) (int64, bool) { return 0, false }

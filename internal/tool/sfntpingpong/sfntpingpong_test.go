@@ -105,7 +105,7 @@ func TestValidate(t *testing.T) {
 		"another muxer":                       {func(c *tool.Cell) { c.Muxer = "Kqueue" }, `not with "Kqueue"`},
 		"another way to wait":                 {func(c *tool.Cell) { c.Wait = "Dream" }, `not with "Dream"`},
 		"a rate":                              {func(c *tool.Cell) { c.RatePerSecond = 23_000 }, "not 23000 messages a second"},
-		"a stream":                            {func(c *tool.Cell) { c.Stream = true }, "not bandwidth"},
+		"a stream":                            {func(c *tool.Cell) { c.Stream = true }, "no bandwidth"},
 		"no time":                             {func(c *tool.Cell) { c.Duration = 0 }, "cannot measure for 0s"},
 		"a warm-up that ends before it began": {func(c *tool.Cell) { c.Warmup = -1 }, "cannot measure for 3s after -1ns"},
 	}

@@ -31,14 +31,9 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	if err != nil {
 		return tool.Measurement{}, tool.Failf("sfnt-stream's table cannot be read: %v", err)
 	}
-	name := fmt.Sprintf("%s-%d-%d.dat", rawPrefix, c.MessageSize, c.RatePerSecond)
-	raw, err := out.OpenRaw(name)
-	if err != nil {
-		return tool.Measurement{}, tool.Failf("sfnt-stream left no samples: %v", err)
-	}
-	defer raw.Close()
-	if err := sfnt.Lines(raw, w.addLine); err != nil {
-		return tool.Measurement{}, tool.Failf("sfnt-stream's samples in %s do not hold: %v", name, err)
+	file := fmt.Sprintf("%s-%d-%d.dat", rawPrefix, c.MessageSize, c.RatePerSecond)
+	if err := sfnt.Samples(v1alpha1.ToolSfntStream, out, file, w.addLine); err != nil {
+		return tool.Measurement{}, err
 	}
 	if err := w.check(); err != nil {
 		return tool.Measurement{}, err
@@ -95,7 +90,6 @@ func rowOf(c tool.Cell, t sfnt.Table) (row, error) {
 	return r, nil
 }
 
-// figures returns the row as printed, the half round trip of the idle path, and the figures of the header.
 func figures(t sfnt.Table, r row) []tool.Figure {
 	names := []string{
 		"target (messages/s)", "send (messages/s)", "recv (messages/s)",
@@ -114,7 +108,6 @@ func figures(t sfnt.Table, r row) []tool.Figure {
 	return append(out, t.Figures()...)
 }
 
-// warnings returns the warnings that follow from the row and from unsent messages.
 func warnings(r row, every, late int64) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf("sfnt-stream: "+format, args...)) }
@@ -136,18 +129,14 @@ func warnings(r row, every, late int64) []string {
 }
 
 // causes returns the causes that only this tool has, or that have a different meaning for it.
-func causes(c tool.Cell) []sfnt.Cause {
+func causes(c tool.Cell) []tool.Cause {
 	refused := func(size int32) string { return fmt.Sprintf("msg_len=%d errno=(111 ", size) }
-	return []sfnt.Cause{
-		{Says: []string{refused(c.MessageSize), refused(answerSize)},
-			Why: "the server ended before the test did"},
-		{Says: []string{"short read or error receiving"},
-			Why: "no answer for 100ms, after which it gives up when it spins or uses a muxer: " +
-				"an end or the path stalled, or the server is gone"},
-		{Says: []string{"Timeout waiting for synchronisation message"},
-			Why: "a datagram was lost before the measurement began, or no datagram arrives: " +
-				"are all UDP ports between the two ends open?"},
-		{Says: []string{"Sync messages at end of test lost"},
-			Why: "no more answers came: the path broke, or the server hangs"},
+	return []tool.Cause{
+		{"the server ended before the test did", refused(c.MessageSize), refused(answerSize)},
+		{"no answer for 100ms, after which it gives up when it spins or uses a muxer: " +
+			"an end or the path stalled, or the server is gone", "short read or error receiving"},
+		{"a datagram was lost before the measurement began, or no datagram arrives: " +
+			"are all UDP ports between the two ends open?", "Timeout waiting for synchronisation message"},
+		{"no more answers came: the path broke, or the server hangs", "Sync messages at end of test lost"},
 	}
 }

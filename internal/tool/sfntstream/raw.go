@@ -100,20 +100,13 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 // addLine adds the sample of a line of the raw file, which may begin with a heading. The heading names nanoseconds, but
 // the file is in seconds with nine decimals.
 func (w *window) addLine(number int, line []byte) error {
-	if number == 1 && line[0] == '#' {
+	if number == 1 && bytes.HasPrefix(line, []byte("#")) {
 		return nil
 	}
-	s, ok := parseSample(line[:len(line)-1])
+	s, ok := parseSample(line)
 	if !ok {
-		return fmt.Errorf("line %d: %.60q is not three times in seconds", number, line)
+		return fmt.Errorf("%.60q is not three times in seconds", line)
 	}
-	if err := w.add(s); err != nil {
-		return fmt.Errorf("line %d: %w", number, err)
-	}
-	return nil
-}
-
-func (w *window) add(s sample) error {
 	if s.rtt <= 0 {
 		return fmt.Errorf("a round trip of %d ns", s.rtt)
 	}

@@ -74,25 +74,19 @@ const (
 
 type driver struct{ sfnt.Driver }
 
-func New() tool.Driver { return driver{sfnt.Driver{Tool: v1alpha1.ToolSfntStream}} }
+func New() tool.Driver {
+	sizes := [2]int32{minSize, tool.MaxDatagram}
+	return driver{sfnt.Driver{Base: tool.Base{
+		Tool: v1alpha1.ToolSfntStream, LeastRate: minRate, Polls: true, Muxers: true,
+		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
+	}}}
+}
 
 func (d driver) Validate(c tool.Cell) error {
-	switch {
-	case c.Protocol == v1alpha1.ProtocolTCP:
-		return errors.New("sfnt-stream sends UDP only")
-	case c.Protocol != v1alpha1.ProtocolUDP && c.Protocol != v1alpha1.ProtocolMulticast:
-		return fmt.Errorf("sfnt-stream measures UDP and Multicast, not %q", c.Protocol)
-	case c.Stream:
-		return errors.New("sfnt-stream sends at a rate, not as fast as it can")
-	case !c.OpenLoop():
-		return errors.New("sfnt-stream sends at a rate, and none is given")
-	case c.RatePerSecond < minRate:
-		return fmt.Errorf("sfnt-stream measures rates of at least %d messages a second, not %d", minRate, c.RatePerSecond)
-	case c.MessageSize < minSize || c.MessageSize > tool.MaxDatagram:
-		return fmt.Errorf("sfnt-stream measures messages of %d to %d bytes, not of %d",
-			minSize, tool.MaxDatagram, c.MessageSize)
+	if err := d.Base.Validate(c); err != nil || c.OpenLoop() {
+		return err
 	}
-	return sfnt.Validate(d.Name(), c)
+	return errors.New("sfnt-stream sends at a rate, and none is given")
 }
 
 // Client sends from the first of its CPUs and receives on the second. The cell's warm-up is measured with the rest
@@ -123,7 +117,6 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// schedule holds the parameters of a run of the tool.
 type schedule struct {
 	// ms is how long it sends. It continues slightly beyond the measuring time, so that losses at its end can be
 	// detected from later messages, and from the number of messages sent, which is known only from an integer rate.

@@ -52,7 +52,6 @@ func readLog(r io.Reader, add func(row) error) error {
 	return nil
 }
 
-// log is the state of reading a log.
 type log struct {
 	add func(row) error
 	// lines and rows are the numbers of lines and rows read so far.

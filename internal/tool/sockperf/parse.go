@@ -26,7 +26,6 @@ var (
 	figureLine = regexp.MustCompile(`---> (<MAX> observation|<MIN> observation|percentile [0-9.]+) *= *([0-9.]+)`)
 )
 
-// report holds the tool's output.
 type report struct {
 	version string
 	// ran is how long it sent. The log covers logged of it.
@@ -87,7 +86,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	return m, nil
 }
 
-// readRows records the rows of the measuring time.
 func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, record func(rtt, count int64)) error {
 	raw, err := out.OpenRaw(logName)
 	if err != nil {
@@ -266,7 +264,6 @@ func (r *report) read(ran string, counts ...count) error {
 	return nil
 }
 
-// window passes on the rows of the measuring time.
 type window struct {
 	cell   tool.Cell
 	record func(rtt, count int64)
@@ -377,43 +374,31 @@ func (w *window) check(r report) error {
 	return nil
 }
 
-// explain builds a failure from the tool's output.
 func explain(c tool.Cell, exitCode int, said string, problem error) error {
-	has := func(parts ...string) bool { return tool.HasAny(said, parts...) }
-	why := problem.Error()
-	switch {
-	case has("errno=111 "):
-		why = "no server listens"
-	case has("errno=113 ", "errno=101 "):
-		why = "there is no route to the server"
-	case has("Can`t connect socket"): // for a nonblocking socket, the tool does not know why
-		why = "no server listens, or there is no route to it"
-	case has("No messages were sent"):
-		why = "nothing could be sent: there is no route to the server, or it hangs"
-	case has("errno=90 "):
-		why = "the messages are too long for the path"
-	case has("IP_ADD_MEMBERSHIP", "IP_MULTICAST_IF"):
-		why = "it cannot join the multicast group on the interface of the measured network"
-	case has("Number of servers more than expected", "Sequence Number received was higher"):
-		why = "another server answers in its multicast group; choose another spec.workload.multicastGroup"
-	case has("forcibly closed by a peer"):
-		why = "the server ended before the test did"
-	case has("No messages were received"):
-		why = "no message was answered: the server is down, or the first datagram was lost"
-	case has("No valid observations"):
-		why = "no answers came before the measurement began: the server is down, or a datagram was lost"
-	case has("_seqN > m_maxSequenceNo") && c.OpenLoop():
-		why = "it cannot send at a rate on this machine, as versions before 3.9 cannot on arm64 and ppc64le; use pinger"
-	case has("_seqN > m_maxSequenceNo"):
-		why = "round trips of less than 1.7µs are too many for it; use sfnt-pingpong"
-	case has("bad_alloc"):
-		why = "not enough memory for the samples; raise spec.placement.memory or measure for a shorter time"
-	case has("Invalid address"):
-		why = "it takes IPv4 addresses only"
-	case has("Usage: sockperf", "Type 'sockperf <subcommand> --help'"):
-		why = "this build does not accept its options; use 3.7 or later"
+	overrun := "round trips of less than 1.7µs are too many for it; use sfnt-pingpong"
+	if c.OpenLoop() {
+		overrun = "it cannot send at a rate on this machine, as versions before 3.9 cannot on arm64 and ppc64le; use pinger"
 	}
-	return tool.Exited("sockperf", exitCode, why, errorLines(said))
+	why := tool.WhyOf(said, []tool.Cause{
+		{"no server listens", "errno=111 "},
+		{"there is no route to the server", "errno=113 ", "errno=101 "},
+		{"no server listens, or there is no route to it", "Can`t connect socket"}, // for a nonblocking socket, the tool does not know why
+		{"nothing could be sent: there is no route to the server, or it hangs", "No messages were sent"},
+		{"the messages are too long for the path", "errno=90 "},
+		{"it cannot join the multicast group on the interface of the measured network", "IP_ADD_MEMBERSHIP", "IP_MULTICAST_IF"},
+		{
+			"another server answers in its multicast group; choose another spec.workload.multicastGroup",
+			"Number of servers more than expected", "Sequence Number received was higher",
+		},
+		{"the server ended before the test did", "forcibly closed by a peer"},
+		{"no message was answered: the server is down, or the first datagram was lost", "No messages were received"},
+		{"no answers came before the measurement began: the server is down, or a datagram was lost", "No valid observations"},
+		{overrun, "_seqN > m_maxSequenceNo"},
+		{"not enough memory for the samples; raise spec.placement.memory or measure for a shorter time", "bad_alloc"},
+		{"it takes IPv4 addresses only", "Invalid address"},
+		{"this build does not accept its options; use 3.7 or later", "Usage: sockperf", "Type 'sockperf <subcommand> --help'"},
+	})
+	return tool.Exited("sockperf", exitCode, cmp.Or(why, problem.Error()), errorLines(said))
 }
 
 // errorLines joins the lines that report an error into one.

@@ -37,12 +37,9 @@
 package sockperf
 
 import (
-	"errors"
-	"fmt"
 	"hash/crc32"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -53,13 +50,10 @@ import (
 const (
 	program = "sockperf"
 
-	// minSize is the size of the tool's own header in each message, maxSize the largest message that its server
-	// accepts.
+	// minSize is the size of the tool's own header in each message. Its server accepts messages up to the largest datagram.
 	minSize = 14
-	maxSize = tool.MaxDatagram
-	// fastest is the rate for which ping-pong reserves memory, maxRate the highest rate of under-load.
+	// fastest is the rate for which ping-pong reserves memory.
 	fastest = 600_000
-	maxRate = 10_000_000
 
 	// logName is the file with the samples.
 	logName = "log.csv"
@@ -75,39 +69,14 @@ const (
 	spareMessages = 3
 )
 
-var protocols = []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast}
+type driver struct{ tool.Base }
 
-type driver struct{}
-
-func New() tool.Driver { return driver{} }
-
-func (driver) Name() v1alpha1.Tool { return v1alpha1.ToolSockperf }
-
-func (driver) Validate(c tool.Cell) error {
-	switch {
-	case !slices.Contains(protocols, c.Protocol):
-		return fmt.Errorf("sockperf measures TCP, UDP and Multicast, not %q", c.Protocol)
-	case c.Stream && c.Protocol == v1alpha1.ProtocolMulticast:
-		return errors.New("sockperf streams TCP and UDP, not Multicast")
-	case c.Stream && c.OpenLoop():
-		return fmt.Errorf("sockperf streams as fast as it can, not %d messages a second", c.RatePerSecond)
-	case c.RatePerSecond < 0 || c.RatePerSecond > maxRate:
-		return fmt.Errorf("sockperf sends 1 to %d messages a second, not %d", maxRate, c.RatePerSecond)
-	case c.MessageSize < minSize || c.MessageSize > maxSize:
-		return fmt.Errorf("sockperf measures messages of %d to %d bytes, not of %d", minSize, maxSize, c.MessageSize)
-	case c.Wait != "" && c.Wait != v1alpha1.WaitBlock && c.Wait != v1alpha1.WaitSpin:
-		return fmt.Errorf("sockperf waits with Block or Spin, not with %q", c.Wait)
-	case c.Muxer != "" && c.Muxer != v1alpha1.MuxerNone:
-		return fmt.Errorf("sockperf waits in recv only here, not in %s; use sfnt-pingpong or sfnt-stream for muxers", c.Muxer)
-	case c.Duration <= 0 || c.Warmup < 0:
-		return fmt.Errorf("sockperf cannot measure for %s after %s", c.Duration, c.Warmup)
-	}
-	if c.Protocol == v1alpha1.ProtocolMulticast && c.MulticastGroup != "" {
-		if group, err := netip.ParseAddr(c.MulticastGroup); err != nil || !group.Is4() || !group.IsMulticast() {
-			return fmt.Errorf("sockperf needs an IPv4 multicast group, such as 239.192.0.1, not %q", c.MulticastGroup)
-		}
-	}
-	return nil
+func New() tool.Driver {
+	sizes := [2]int32{minSize, tool.MaxDatagram}
+	return driver{tool.Base{
+		Tool: v1alpha1.ToolSockperf, LeastRate: 1, Streams: true, Polls: true,
+		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: sizes, v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
+	}}
 }
 
 // IPv4Only: sockperf 3.7 has no option for IPv6.
@@ -249,17 +218,7 @@ func (driver) Memory(c tool.Cell) int64 {
 	return itself + messages(c)*(reserved*(seconds+1)+answered*seconds)
 }
 
-func (driver) MostSamples(c tool.Cell) (int64, bool) {
-	switch {
-	case c.Stream:
-		return 0, true
-	case c.OpenLoop():
-		return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), true
-	}
-	return 0, false
-}
-
-// CPUs is one, because a single thread sends and receives, except for under-load, which has two threads.
+// CPUs is two for under-load, which has two threads.
 func (driver) CPUs(c tool.Cell) int {
 	if c.OpenLoop() {
 		return 2

@@ -17,7 +17,6 @@ var (
 	receivedLine  = regexp.MustCompile(`Total (\d+) messages received and handled`)
 )
 
-// readStream collects the figures of a stream.
 func readStream(said string) (report, error) {
 	r := report{version: version(said)}
 	total, bandwidth := streamLine.FindStringSubmatch(said), bandwidthLine.FindStringSubmatch(said)
@@ -60,7 +59,6 @@ func (r *report) stream(c tool.Cell, server []byte, m *tool.Measurement) error {
 	return nil
 }
 
-// bits returns the bits per second of this many messages.
 func (r *report) bits(c tool.Cell, messages int64) float64 {
 	return float64(messages) * float64(c.MessageSize) * 8 / r.ran.Seconds()
 }
