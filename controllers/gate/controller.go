@@ -338,9 +338,7 @@ func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
 		}
 	}
 	for _, turn := range chosen.due {
-		v := turn.verification.DeepCopy()
-		status, err := due(v, s.gate.Spec.Schedule, s.lineup.now)
-		if err := r.writeStatus(ctx, v, status, err); err != nil && first == nil {
+		if err := r.take(ctx, turn.verification.DeepCopy(), due(s.gate.Spec.Schedule)); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -352,8 +350,14 @@ func conflict(v *v1alpha1.LatencyVerification) error {
 	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
 }
 
-// writeStatus writes the status after an event, unless there is an error.
-func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, err error) error {
+// due is the step of a node that is due by the schedule.
+func due(schedule string) step {
+	return step{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "the schedule is due for the node, " + schedule}
+}
+
+// take writes the status of a node after a step.
+func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s step) error {
+	status, err := s.apply(v, v.Status, r.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
 	}
@@ -383,13 +387,10 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	case apierrors.IsAlreadyExists(err):
 		// Another client created it, or a manager that died before it could record it: the number is taken.
 		v.Status.Number = number
-		if err := r.writeStatus(ctx, v, v.Status, nil); err != nil {
-			return err
-		}
-		return conflict(v)
-	case err != nil:
-		status, err := refused(v, fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), r.Clock.Now())
-		return r.writeStatus(ctx, v, status, err)
+		return cmp.Or(r.Client.Status().Update(ctx, v), conflict(v))
+	case err != nil: // The node keeps its state, and its place in the queue.
+		return r.take(ctx, v, step{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: fmt.Sprintf(
+			"LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err)})
 	}
 	// The digest is of the spec as the API server returned it, with its defaults.
 	digest, err := specDigest(b.Spec)
@@ -397,11 +398,14 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 		return err
 	}
 	v.Status.Number = number
-	status, err := begun(v, v1alpha1.VerificationBenchmark{
-		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
-		StartTime: metav1.Time{Time: r.Clock.Now()},
+	err = r.take(ctx, v, step{
+		event: eventStarted, reason: v1alpha1.ReasonMeasuring,
+		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.peer, v.Status.Verified().Message),
+		benchmark: &v1alpha1.VerificationBenchmark{
+			Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
+			StartTime: metav1.Time{Time: r.Clock.Now()},
+		},
 	})
-	err = r.writeStatus(ctx, v, status, err)
 	if apierrors.IsConflict(err) {
 		// No status names it. Later, it would have pods.
 		err = errors.Join(err, controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)))

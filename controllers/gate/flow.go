@@ -48,7 +48,7 @@ type world struct {
 	baselineTrouble string
 }
 
-// step is the step that decide chose, and why.
+// step is the step that decide chose, or that the gate takes, and why.
 type step struct {
 	// event is what happened to the node.
 	event nodeEvent
@@ -58,8 +58,9 @@ type step struct {
 	changed []v1alpha1.IdentityChange
 	// outcome is the outcome of the current benchmark; empty if it has none and does not count.
 	outcome v1alpha1.VerdictOutcome
-	// suspect is the peer with which the node failed, for eventOtherPeer.
-	suspect string
+	// suspect is the peer with which the node failed, for eventOtherPeer, and benchmark the one that was created, for eventStarted.
+	suspect   string
+	benchmark *v1alpha1.VerificationBenchmark
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }
