@@ -31,6 +31,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,7 +64,7 @@ type Gates struct {
 	Clock clock.PassiveClock
 	// Cluster reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
 	Cluster *observe.Cluster
-	// Refusals are those that the controller of the verifications met; nil if it shares none.
+	// Refusals are those that the controller of the verifications met.
 	Refusals *Refusals
 
 	suppliers suppliers
@@ -108,15 +109,12 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	again, err := r.unsettled(ctx, all)
+	again, err := r.observeSettling(ctx, all)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	next, memberErr := again, error(nil)
-	if all.settlesNever = all.never(); all.settlesNever == "" {
-		next, memberErr = r.members(ctx, all)
-		next = controllers.Soonest(next, again)
-	}
+	next, memberErr := r.members(ctx, all)
+	next = controllers.Soonest(next, again)
 	chosen := r.place(ctx, all)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
@@ -141,13 +139,12 @@ type survey struct {
 	taken map[string][]string
 	// away is the number of verified nodes that are not ready.
 	away int32
-	// settlesNever is why the gate, which is new, holds no node back; see never.
-	settlesNever string
 	// invalid is the error in the schedule; empty if there is none.
 	invalid string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
 	refused string
-	// unsettled is condition Operational if the gate could never verify its nodes; nil if there is no known reason.
+	// unsettled is condition Operational if the gate could never verify its nodes; nil if there is no known reason. A gate that is fresh then
+	// holds no node back.
 	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string
@@ -259,11 +256,9 @@ func refusal(all ...error) string {
 // memory: what stands in a gate's status about it cannot be stored in the verification.
 type Refusals struct{ byName sync.Map }
 
-// note records the outcome of writing the status of a verification.
-func (r *Refusals) note(name string, err error) {
-	if text := refusal(err); r == nil {
-		return
-	} else if text != "" {
+// set records the outcome of writing the status of a verification.
+func (r *Refusals) set(name string, err error) {
+	if text := refusal(err); text != "" {
 		r.byName.Store(name, text)
 	} else {
 		r.byName.Delete(name)
@@ -273,9 +268,6 @@ func (r *Refusals) note(name string, err error) {
 // first returns the first error about the verifications; empty if there is none.
 func (r *Refusals) first(verifications []*v1alpha1.LatencyVerification) string {
 	for _, v := range verifications {
-		if r == nil {
-			break
-		}
 		if text, ok := r.byName.Load(v.Name); ok {
 			return text.(string)
 		}
@@ -305,7 +297,7 @@ func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyG
 // and when to continue. A gate that could never verify nodes does not begin to hold them back.
 func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 	var first error
-	if s.unsettled != nil && len(s.lineup.verifications)+len(s.retained)+len(s.leaving) == 0 {
+	if s.unsettled != nil && s.fresh() {
 		return 0, nil
 	}
 	for i, node := range s.missing {
@@ -444,16 +436,15 @@ func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 		g.SetCondition(leaving(left))
 		return r.report(ctx, old, g)
 	}
-	if !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
-		return nil
-	}
 	return patchFinalizer(ctx, r.Client, g, controllerutil.RemoveFinalizer)
 }
 
-// patchFinalizer adds or removes the finalizer of an object.
+// patchFinalizer adds or removes the finalizer of an object, unless that is done.
 func patchFinalizer(ctx context.Context, c client.Client, o client.Object, change func(client.Object, string) bool) error {
 	before := o.DeepCopyObject().(client.Object)
-	change(o, v1alpha1.FinalizerNode)
+	if !change(o, v1alpha1.FinalizerNode) {
+		return nil
+	}
 	if err := c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patching the finalizer: %w", err)
 	}
@@ -467,14 +458,14 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests[*v1alpha1.LatencyGate](ctx, mgr.GetClient(), &v1alpha1.LatencyGateList{}, nil)
 	}
-	ofVerification := gathered(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*v1alpha1.LatencyVerification).Spec.GateName}}}
+	gateNamed := func(name string) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+	}
+	ofVerification := gathered(func(_ context.Context, o client.Object) []reconcile.Request {
+		return gateNamed(o.(*v1alpha1.LatencyVerification).Spec.GateName)
 	})
 	ofBenchmark := gathered(func(_ context.Context, o client.Object) []reconcile.Request {
-		if name := o.GetLabels()[v1alpha1.LabelGate]; name != "" {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
-		}
-		return nil
+		return gateNamed(o.GetLabels()[v1alpha1.LabelGate])
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("latencygate").
@@ -499,6 +490,43 @@ func gathered(requests func(context.Context, client.Object) []reconcile.Request)
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
 	}
+}
+
+// heldUp returns why a benchmark does not start, or waits for another attempt; empty if it waits only for its turn, or runs.
+func heldUp(b *v1alpha1.LatencyBenchmark) string {
+	if b.Finished() {
+		return ""
+	}
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionFalse && b.Status.Active == nil {
+		return c.Reason + ": " + c.Message
+	}
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
+	if c == nil || slices.Contains([]string{v1alpha1.ReasonQueued, v1alpha1.ReasonStarting, v1alpha1.ReasonRunning, v1alpha1.ReasonEnding}, c.Reason) {
+		return ""
+	}
+	return c.Reason + ": " + c.Message
+}
+
+// heldUpChanges passes the changes of a benchmark that change whether and why it is held up.
+var heldUpChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return heldUp(before) != heldUp(after) })
+
+// observeHeldUp reads from the cache which benchmarks of the gate are held up.
+func (r *Gates) observeHeldUp(ctx context.Context, s *survey, measuring []v1alpha1.LatencyVerification) error {
+	s.heldUp = map[string]string{}
+	for i := range measuring {
+		v := &measuring[i]
+		if v.Spec.GateName != s.gate.Name || v.Status.Benchmark == nil {
+			continue
+		}
+		b := &v1alpha1.LatencyBenchmark{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.gate.Spec.Namespace, Name: v.Status.Benchmark.Name}, b); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("getting LatencyBenchmark %s: %w", v.Status.Benchmark.Name, err)
+		}
+		if why := heldUp(b); why != "" {
+			s.heldUp[v.Spec.NodeName] = why
+		}
+	}
+	return nil
 }
 
 // gateChanges passes changes of a gate's spec, deletion and finalizers.

@@ -41,26 +41,31 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 	conflict := b.publish(ctx, node)
 	b.tell(ctx, r.Recorder, node, v)
 	var again time.Duration
+	var setbacks []v1alpha1.MarkSetback
 	for _, m := range marks {
 		err, tried := b.outcomes[m]
-		last := setbackOf(v, m)
+		last, what := setbackOf(v, m), strings.ToLower(string(m))
 		var next *v1alpha1.Setback
+		fails := func(reason, format string, args ...any) {
+			next = ofMark.setback(last, reason, fmt.Sprintf(format, args...), now)
+		}
 		switch undone := tried && err == nil && r.contests.wrote(node.UID, m, p.value(m), now); {
 		case errors.Is(err, errDropped):
-			next = markSetback(last, v1alpha1.ReasonNodeWriteDropped, fmt.Sprintf("%s of node %s: %v", strings.ToLower(string(m)), node.Name, err), now)
+			fails(v1alpha1.ReasonNodeWriteDropped, "%s of node %s: %v", what, node.Name, err)
 		case err != nil:
-			next = markSetback(last, v1alpha1.ReasonNodeRefused, fmt.Sprintf("the API server refuses to change the %s of node %s: %v", strings.ToLower(string(m)), node.Name, err), now)
+			fails(v1alpha1.ReasonNodeRefused, "the API server refuses to change the %s of node %s: %v", what, node.Name, err)
 		case undone, tried && last != nil && last.Reason == v1alpha1.ReasonNodeContested:
-			next = markSetback(last, v1alpha1.ReasonNodeContested, fmt.Sprintf(
-				"another client, %s, repeatedly changes the %s of node %s back; configure it to leave %s alone", otherManager(node, m), strings.ToLower(string(m)), node.Name, markNames[m]), now)
+			fails(v1alpha1.ReasonNodeContested, "another client, %s, repeatedly changes the %s of node %s back; configure it to leave %s alone",
+				otherManager(node, m), what, node.Name, markNames[m])
 		case !tried && last != nil && (!p.has(node, m) || last.Reason == v1alpha1.ReasonNodeContested && now.Sub(last.RetryTime.Time) < contestWindow):
 			next = last
 		}
-		setMarkSetback(v, m, next)
 		if next != nil {
+			setbacks = append(setbacks, v1alpha1.MarkSetback{Mark: m, Setback: *next})
 			again = controllers.Soonest(again, cmp.Or(ofMark.left(next, now), contestWindow))
 		}
 	}
+	v.Status.MarkSetbacks = setbacks
 	return again, conflict
 }
 
@@ -112,26 +117,6 @@ func setbackOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha
 		}
 	}
 	return nil
-}
-
-// setMarkSetback sets the setback of a mark, or removes it.
-func setMarkSetback(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark, to *v1alpha1.Setback) {
-	all := slices.DeleteFunc(slices.Clone(v.Status.MarkSetbacks), func(s v1alpha1.MarkSetback) bool { return s.Mark == mark })
-	if to != nil {
-		all = append(all, v1alpha1.MarkSetback{Mark: mark, Setback: *to})
-	}
-	v.Status.MarkSetbacks = all[:len(all):len(all)]
-	if len(all) == 0 {
-		v.Status.MarkSetbacks = nil
-	}
-}
-
-// markSetback returns the setback of a mark after one more failure; last is the previous one, or nil. Another reason begins again.
-func markSetback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
-	if last != nil && last.Reason != reason {
-		last = nil
-	}
-	return ofMark.setback(last, reason, message, now)
 }
 
 // retryMarks lets the marks, and the hold pod, that must change now be tried at once.

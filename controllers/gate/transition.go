@@ -334,10 +334,11 @@ var (
 	ofMark = pauses{time.Second, time.Minute}
 )
 
-// setback returns the setback after one more failure; last is the previous one, or nil.
+// setback returns the setback after one more failure; last is the previous one, or nil. For what holds a node back, another reason begins
+// again.
 func (p pauses) setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
 	next := &v1alpha1.Setback{}
-	if last != nil {
+	if last != nil && (p != ofMark || last.Reason == reason) {
 		next = last.DeepCopy()
 	}
 	rest := min(p.first<<min(next.Count, 10), p.longest)

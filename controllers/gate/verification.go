@@ -59,7 +59,7 @@ type Verifications struct {
 	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
 	ServiceAccount string
 
-	// Refusals tells the controller of the gates which statuses cannot be written; nil tells nothing.
+	// Refusals tells the controller of the gates which statuses cannot be written.
 	Refusals *Refusals
 
 	contests contests
@@ -120,7 +120,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	retryMarks(v, publicationOf(world.gate, old), publicationOf(world.gate, v), world.now)
 	err = r.report(ctx, old, v, s)
-	r.Refusals.note(v.Name, err)
+	r.Refusals.set(v.Name, err)
 	if err != nil {
 		return controllers.Written(0, cmp.Or(r.holdAnyway(ctx, world, v, err), err))
 	}
@@ -406,26 +406,16 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 // sameNode reports whether a node is unchanged as far as it matters to a gate: its identity, whether it can be measured, and the
 // marks on it.
 func sameNode(a, b *corev1.Node) bool {
-	conditions := func(n *corev1.Node) [3]corev1.NodeCondition {
-		var all [3]corev1.NodeCondition
-		for _, c := range n.Status.Conditions {
-			kept := corev1.NodeCondition{Status: c.Status, Reason: c.Reason, Message: c.Message}
-			switch c.Type {
-			case corev1.NodeReady:
-				all[0].Status = c.Status
-			case v1alpha1.NodeConditionVerified:
-				all[1] = kept
-			case v1alpha1.NodeConditionRegressed:
-				all[2] = kept
+	conditions := func(n *corev1.Node) [3][3]string {
+		var all [3][3]string
+		for i, kind := range []corev1.NodeConditionType{corev1.NodeReady, v1alpha1.NodeConditionVerified, v1alpha1.NodeConditionRegressed} {
+			if c := nodeCondition(n, kind); c != nil {
+				all[i] = [3]string{string(c.Status), c.Reason, c.Message}
 			}
 		}
 		return all
 	}
-	info := func(n *corev1.Node) [6]string {
-		i := n.Status.NodeInfo
-		return [6]string{i.BootID, i.KernelVersion, i.KubeletVersion, i.ContainerRuntimeVersion, i.OSImage, i.SystemUUID}
-	}
-	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && info(a) == info(b) &&
+	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Status.NodeInfo, b.Status.NodeInfo) &&
 		conditions(a) == conditions(b) && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
