@@ -33,8 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,19 +77,13 @@ type LogReader func(ctx context.Context, pod types.NamespacedName, follow bool) 
 
 // Reconciler reconciles LatencyBenchmarks.
 type Reconciler struct {
-	// Client writes. Only two things are read from its cache: the nodes, whose changes wake the controller anyway, and other
-	// benchmarks and their pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
+	// API reads only two things from the cache: the nodes, whose changes wake the controller anyway, and other benchmarks and their
+	// pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
+	controllers.API
 	// Logs opens pod logs.
 	Logs LogReader
 	// LogTimeout bounds the time to read a pod's log that is not followed.
 	LogTimeout time.Duration
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
 	// Cluster reads what the checks before a measurement need, and has the drivers of the tools.
 	Cluster *observe.Cluster
 	// Results reads and judges stored results.

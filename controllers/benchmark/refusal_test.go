@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // denied returns the error of the API server when a webhook denies a request with a code.
@@ -50,14 +51,14 @@ func TestRefusedPods(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(active(0))
-			r := &Reconciler{Client: interceptor.NewClient(nil, interceptor.Funcs{
+			r := &Reconciler{API: controllers.API{Client: interceptor.NewClient(nil, interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 					if _, ok := o.(*corev1.Secret); ok {
 						return nil
 					}
 					return c.err
 				},
-			})}
+			})}}
 			s := step{kind: stepCreateServer}
 			if _, err := r.apply(context.Background(), w, s); err != nil {
 				t.Fatalf("the reconcile fails before it reports: %v", err)

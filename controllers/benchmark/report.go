@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -95,15 +94,12 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	standing.Publish(&b.Status.Conditions, b.Generation, r.Clock.Now(), standing.OfMeasurement(b))
 	summary.Bound(&b.Status)
-	if equality.Semantic.DeepEqual(old.Status, b.Status) {
-		return nil
-	}
-	if err := r.Client.Status().Update(ctx, b); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+	if written, err := r.WriteStatus(ctx, old, b); err != nil || !written {
+		return err
 	}
 	r.Activity.Observe(old, b)
 	logNodes(ctx, old.Status.Active, b.Status.Active)
-	controllers.Tell(ctx, r.Recorder, b, noticesOf(old, b)...)
+	r.Tell(ctx, b, noticesOf(old, b)...)
 	return nil
 }
 

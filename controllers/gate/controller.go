@@ -35,9 +35,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,14 +52,7 @@ import (
 
 // Gates reconciles LatencyGates.
 type Gates struct {
-	// Client writes, and lists from the cache.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	controllers.API
 	// Cluster reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
 	Cluster *observe.Cluster
 	// Refusals are those that the controller of the verifications met.
@@ -355,8 +346,8 @@ func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s ste
 	}
 	old := v.DeepCopy()
 	v.Status = status
-	if err := r.Client.Status().Update(ctx, v); err != nil {
-		return fmt.Errorf("writing the status of %s: %w", v.Name, err)
+	if _, err := r.WriteStatus(ctx, old, v); err != nil {
+		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
 	}
 	logState(controllers.With(ctx, "node", v.Spec.NodeName), old, v)
 	return nil
@@ -408,14 +399,11 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 // report writes the status, once, if it changed. Events follow the write.
 func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error {
 	g.Status.ObservedGeneration = g.Generation
-	if equality.Semantic.DeepEqual(old.Status, g.Status) {
-		return nil
+	written, err := r.WriteStatus(ctx, old, g)
+	if written {
+		r.Tell(ctx, g, gateNotices(old, g)...)
 	}
-	if err := r.Client.Status().Update(ctx, g); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	controllers.Tell(ctx, r.Recorder, g, gateNotices(old, g)...)
-	return nil
+	return err
 }
 
 // finalize removes the gate's finalizer when its nodes are released, which the controller of the verifications does. Until then, the

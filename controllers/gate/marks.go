@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -32,14 +31,14 @@ const (
 // look again, or a conflict.
 func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) (time.Duration, error) {
 	now := r.Clock.Now()
-	b := publisher{client: r.Client, live: r.Live, p: p, now: metav1.Time{Time: now}}
+	b := publisher{API: r.API, p: p, now: metav1.Time{Time: now}}
 	for _, m := range marks {
 		if last := setbackOf(v, m); ofMark.left(last, now) == 0 {
 			b.marks = append(b.marks, m)
 		}
 	}
 	conflict := b.publish(ctx, node)
-	b.tell(ctx, r.Recorder, node, v)
+	b.tell(ctx, node, v)
 	var again time.Duration
 	var setbacks []v1alpha1.MarkSetback
 	for _, m := range marks {
@@ -77,7 +76,7 @@ var markNames = map[v1alpha1.NodeMark]string{
 }
 
 // tell logs the marks that were written to a Node, given as it was before, and says on the Node when it is held back or released.
-func (b *publisher) tell(ctx context.Context, recorder events.EventRecorder, node *corev1.Node, v *v1alpha1.LatencyVerification) {
+func (b *publisher) tell(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification) {
 	before, verified, failed := marksOf(node), v.Status.Verified(), false
 	for _, m := range marks {
 		err, tried := b.outcomes[m]
@@ -97,7 +96,7 @@ func (b *publisher) tell(ctx context.Context, recorder events.EventRecorder, nod
 		notice.Type, notice.Reason, notice.Action = corev1.EventTypeWarning, v1alpha1.ReasonNodeHeld, "Hold"
 		notice.Message = fmt.Sprintf("held back by LatencyGate %s until its latency is verified: %s", v.Spec.GateName, verified.Message)
 	}
-	controllers.Tell(ctx, recorder, node, notice)
+	b.Tell(ctx, node, notice)
 }
 
 // marksOf returns the marks that a Node has.

@@ -15,9 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,14 +39,7 @@ type Results interface {
 
 // Verifications reconciles LatencyVerifications.
 type Verifications struct {
-	// Client writes, and lists from the cache.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	controllers.API
 	// Results reads the rounds of finished benchmarks.
 	Results Results
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
@@ -285,13 +276,11 @@ func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, 
 
 // report writes the status, once, if it changed, then sends events and removes the annotation that the step processed.
 func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVerification, s step) error {
-	if !equality.Semantic.DeepEqual(old.Status, v.Status) {
-		if err := r.Client.Status().Update(ctx, v); err != nil {
-			return fmt.Errorf("writing the status: %w", err)
-		}
+	if _, err := r.WriteStatus(ctx, old, v); err != nil {
+		return err
 	}
 	logState(ctx, old, v)
-	controllers.Send(r.Recorder, v, notices(old, v, s)...)
+	r.Send(v, notices(old, v, s)...)
 	consumed := consumed(s)
 	if consumed == "" {
 		return nil

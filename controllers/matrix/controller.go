@@ -24,8 +24,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,16 +38,10 @@ import (
 
 // Reconciler reconciles LatencyMatrices.
 type Reconciler struct {
-	// Client writes. Benchmarks, nodes and other matrices are read from its cache.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
+	// API reads benchmarks, nodes and other matrices from the cache.
+	controllers.API
 	// Cluster reads what the checks before the acceptance need.
 	Cluster *observe.Cluster
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
 	// Namespaces are those whose matrices are measured.
 	Namespaces controllers.Named
 }

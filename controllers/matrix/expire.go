@@ -31,5 +31,5 @@ func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (tim
 			user = o.Name
 		}
 	}
-	return controllers.Expire(ctx, r.Client, r.Recorder, m.DeepCopy(), why, user)
+	return r.Expire(ctx, m.DeepCopy(), why, user)
 }

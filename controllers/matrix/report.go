@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,15 +37,12 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	}
 	w.judge()
 	standing.Publish(&m.Status.Conditions, m.Generation, w.now, standing.OfMeasurement(m.Overview()))
-	if equality.Semantic.DeepEqual(old.Status, m.Status) {
-		return nil
+	written, err := r.WriteStatus(ctx, old, m)
+	if written {
+		r.Tell(ctx, m, append(w.notices, controllers.ConditionNotices(old.Status.Conditions, m.Status.Conditions,
+			v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)...)
 	}
-	if err := r.Client.Status().Update(ctx, m); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	controllers.Tell(ctx, r.Recorder, m, append(w.notices,
-		controllers.ConditionNotices(old.Status.Conditions, m.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)...)
-	return nil
+	return err
 }
 
 // setConditions sets the conditions Accepted and Succeeded.
