@@ -96,19 +96,18 @@ func TestRefuse(t *testing.T) {
 
 // A pod that this manager created is adopted even if the status could not be written after that; another pod is not.
 func TestAdopt(t *testing.T) {
-	made := &madePods{}
-	made.add("uid-server")
+	r := &Reconciler{}
+	r.made.add("uid-server")
 	w := makeWorld(active(0), withServer(running), withClient(running))
 	status := w.benchmark.Status.Active
 	status.ServerPodUID, status.ClientPodUID = "", ""
-	made.adopt(status, w.server, w.client)
+	r.adopt(w)
 	if status.ServerPodUID != "uid-server" || status.ClientPodUID != "" {
 		t.Errorf("adopted %q, %q", status.ServerPodUID, status.ClientPodUID)
 	}
-	made.forget("uid-server")
-	if made.has("uid-server") {
+	r.forget("uid-server")
+	if r.made.has("uid-server") {
 		t.Error("nothing is forgotten")
 	}
-	var none *corev1.Pod
-	made.adopt(&v1alpha1.ActiveAttempt{}, none, none)
+	r.adopt(makeWorld(active(0)))
 }

@@ -192,14 +192,16 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	var out []controllers.Notice
 	for _, a := range metrics.NewAttempts(old, b) {
+		n := controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)}
 		switch a.Outcome.Reason {
 		case v1alpha1.OutcomeMeasured:
-			out = append(out, controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
+			n.Message = fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)
 		case v1alpha1.OutcomeSuspended:
-			out = append(out, controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Suspend", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+			n.Action = "Suspend"
 		default:
-			out = append(out, controllers.Notice{Type: corev1.EventTypeWarning, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+			n.Type = corev1.EventTypeWarning
 		}
+		out = append(out, n)
 	}
 	if before, now := collected(old), collected(b); before.SHA256 != "" && now.SHA256 != "" && before.Run == now.Run && before.ConfigMap != now.ConfigMap {
 		out = append(out, controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.OutcomeNameTaken, Action: "Store", Message: fmt.Sprintf(
