@@ -164,8 +164,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	limitMemory()
 	var certificate *certwatcher.CertWatcher
 	if o.servingCertDir != "" {
-		certificate, err = servingCertificate(o.servingCertDir)
-		if err != nil {
+		if certificate, err = servingCertificate(o.servingCertDir); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -89,6 +90,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	expires, err := r.expire(ctx, m)
 	return controllers.Written(controllers.Soonest(again, expires), err)
+}
+
+// expire deletes a finished matrix when its spec.ttlSecondsAfterFinished has passed, unless another matrix has it as its baseline.
+// It returns when to look again.
+func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (time.Duration, error) {
+	if !m.Finished() {
+		return 0, nil
+	}
+	why, again := controllers.Overdue(m.Spec.TTLSecondsAfterFinished, m.CreationTimestamp, m.Status.CompletionTime, r.Clock.Now())
+	if why == "" {
+		return again, nil
+	}
+	list := &v1alpha1.LatencyMatrixList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("listing the matrices beside it: %w", err)
+	}
+	user := ""
+	for i := range list.Items {
+		if o := &list.Items[i]; o.DeletionTimestamp.IsZero() && baselineOf(o) == m.Name {
+			user = o.Name
+		}
+	}
+	return r.Expire(ctx, m.DeepCopy(), why, user)
 }
 
 // SetupWithManager registers the controller. A matrix is reconciled when it or the benchmark of a pair changes, while it is not
