@@ -46,7 +46,7 @@ func CacheOptions(named Named) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			// Any user who may create pods or ConfigMaps can give them our label and a megabyte of other data.
 			&corev1.Pod{}:       {Label: ours, Transform: slimPod},
-			&corev1.ConfigMap{}: {Label: ours, Transform: slimConfigMap, Namespaces: in},
+			&corev1.ConfigMap{}: {Label: ours, Transform: slim(func(o client.Object) { slimAny(o) }), Namespaces: in},
 			&corev1.Node{}: {Transform: slim(func(n *corev1.Node) {
 				// Users cannot write them, but agents on the nodes do.
 				config := n.Annotations[foreign.AnnotationMachineConfig]
@@ -56,15 +56,15 @@ func CacheOptions(named Named) cache.Options {
 			})},
 			&v1alpha1.LatencyMatrix{}: {Transform: slim(func(m *v1alpha1.LatencyMatrix) {
 				slimMeta(m)
-				slimSelection(&m.Spec.Nodes, m.Spec.Server)
+				m.Spec.Nodes.NodeNames, m.Spec.Nodes.NodeSelector = nil, nil
+				if m.Spec.Server != nil {
+					m.Spec.Server.NodeNames, m.Spec.Server.NodeSelector = nil, nil
+				}
 			})},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
 				slimMeta(b)
-				for _, placed := range []*v1alpha1.EndpointPlacement{b.Spec.Placement.Client, b.Spec.Placement.Server} {
-					if placed != nil {
-						slimSelection(&placed.NodeSelection)
-					}
-				}
+				slimPlacement(b.Spec.Placement.Client)
+				slimPlacement(b.Spec.Placement.Server)
 				// A gate has several benchmarks for each node. A matrix has one for each pair, and compares their results.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair {
@@ -111,12 +111,10 @@ func length(texts map[string]string) int {
 	return sum
 }
 
-// slimSelection removes the part of selections of nodes that may be large; benchmarks of pairs and gates name one node.
-func slimSelection(all ...*v1alpha1.NodeSelection) {
-	for _, s := range all {
-		if s != nil {
-			s.NodeNames, s.NodeSelector = nil, nil
-		}
+// slimPlacement removes the part of a placement that may be large; benchmarks of pairs and gates name one node.
+func slimPlacement(p *v1alpha1.EndpointPlacement) {
+	if p != nil {
+		p.NodeNames, p.NodeSelector = nil, nil
 	}
 }
 
@@ -137,7 +135,7 @@ func keepOurLabels(o metav1.Object) {
 	o.SetLabels(kept)
 }
 
-// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels.
+// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels. Of ConfigMaps, only metadata is watched.
 func slimAny(o metav1.Object) {
 	slimMeta(o)
 	o.SetAnnotations(nil)
@@ -180,9 +178,6 @@ func podFacts(p *corev1.Pod) string {
 	}
 	return digest
 }
-
-// slimConfigMap reduces a cached ConfigMap, whose metadata alone is watched, to its identity and its owner.
-var slimConfigMap = slim(func(o client.Object) { slimAny(o) })
 
 // slim returns a transform that removes from cached objects the data that the controllers do not read there.
 func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {

@@ -32,28 +32,26 @@ func settle(v reflect.Value, now time.Time) {
 			t.Time = earlier(t.Time, now)
 			return
 		}
-		start, _ := fieldOf(v, "StartTime")
-		if end, ok := fieldOf(v, "EndTime"); ok && start != nil && start.After(now) {
+		start, end := timeOf(v, "StartTime"), timeOf(v, "EndTime")
+		if start != nil && end != nil && start.After(now) {
 			end.Time = end.Add(now.Sub(start.Time))
 		}
 		for i := range v.NumField() {
-			_, deadline := fieldOf(v, v.Type().Field(i).Name)
-			name := v.Type().Field(i).Name
-			if v.Type().Field(i).IsExported() && name != "RetryTime" && name != "LastMeasurementTime" && (name != "EndTime" || !deadline) {
+			f := v.Type().Field(i)
+			if f.IsExported() && f.Name != "RetryTime" && f.Name != "LastMeasurementTime" && (f.Name != "EndTime" || end == nil) {
 				settle(v.Field(i), now)
 			}
 		}
 	}
 }
 
-// fieldOf returns the field of a struct with a name if it is a metav1.Time.
-func fieldOf(v reflect.Value, name string) (*metav1.Time, bool) {
-	f := v.FieldByName(name)
-	if !f.IsValid() || !f.CanAddr() || !f.CanInterface() {
-		return nil, false
+// timeOf returns the field of a struct with a name; nil if it is not a metav1.Time.
+func timeOf(v reflect.Value, name string) *metav1.Time {
+	if f := v.FieldByName(name); f.IsValid() && f.CanInterface() {
+		t, _ := f.Addr().Interface().(*metav1.Time)
+		return t
 	}
-	t, ok := f.Addr().Interface().(*metav1.Time)
-	return t, ok
+	return nil
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -55,9 +54,9 @@ func keysOf(o client.Object) []any {
 }
 
 // Tell sends events about an object, and logs them.
-func Tell(ctx context.Context, recorder events.EventRecorder, about runtime.Object, notices ...Notice) {
+func (a API) Tell(ctx context.Context, about runtime.Object, notices ...Notice) {
 	for _, n := range notices {
 		log.FromContext(ctx).Info("event", "type", n.Type, "reason", n.Reason, "action", n.Action, "message", n.Message)
 	}
-	Send(recorder, about, notices...)
+	a.Send(about, notices...)
 }

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,6 +26,27 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
+
+// API is the access of a controller to the API server.
+type API struct {
+	// Client writes, and reads from the cache.
+	Client client.Client
+	// Live reads from the API server, past the cache.
+	Live     client.Reader
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// WriteStatus writes the status of an object if the object differs from old, and reports whether it did.
+func (a API) WriteStatus(ctx context.Context, old, o client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(old, o) {
+		return false, nil
+	}
+	if err := a.Client.Status().Update(ctx, o); err != nil {
+		return false, fmt.Errorf("writing the status: %w", err)
+	}
+	return true, nil
+}
 
 // writtenAgain is the wait before the next reconcile when another client changed or deleted the object first.
 const writtenAgain = 10 * time.Millisecond
@@ -71,20 +94,20 @@ const keptAgain = 10 * time.Minute
 // Expire deletes an object, with what it owns, because its own spec requests it for the reason why. It keeps the object if it has
 // changed since it was read, or if user is the name of another object of its kind that has it as its baseline. It returns when to
 // look again.
-func Expire(ctx context.Context, c client.Writer, recorder events.EventRecorder, o client.Object, why, user string) (time.Duration, error) {
+func (a API) Expire(ctx context.Context, o client.Object, why, user string) (time.Duration, error) {
 	if user != "" {
-		recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
+		a.Recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
 			"it is not deleted although %s: it is the baseline of %s %s; delete that one first, or give its criteria another baseline",
 			why, kindOf(o), user)
 		return keptAgain, nil
 	}
 	uid, version := o.GetUID(), o.GetResourceVersion()
-	err := c.Delete(With(ctx, "why", why), o, client.Preconditions{UID: &uid, ResourceVersion: &version},
+	err := a.Client.Delete(With(ctx, "why", why), o, client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return 0, fmt.Errorf("deleting it: %w", err)
 	}
-	recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonExpired, "Delete", "deleted with its results: %s", why)
+	a.Recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonExpired, "Delete", "deleted with its results: %s", why)
 	return 0, nil
 }
 
@@ -158,9 +181,9 @@ type Notice struct {
 }
 
 // Send sends events about an object.
-func Send(recorder events.EventRecorder, about runtime.Object, notices ...Notice) {
+func (a API) Send(about runtime.Object, notices ...Notice) {
 	for _, n := range notices {
-		recorder.Eventf(about, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
+		a.Recorder.Eventf(about, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)
 	}
 }
 

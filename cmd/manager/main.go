@@ -164,8 +164,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	limitMemory()
 	var certificate *certwatcher.CertWatcher
 	if o.servingCertDir != "" {
-		certificate, err = servingCertificate(o.servingCertDir)
-		if err != nil {
+		if certificate, err = servingCertificate(o.servingCertDir); err != nil {
 			return err
 		}
 	}
@@ -213,32 +212,34 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	recorder := mgr.GetEventRecorder("tailgate")
-	live := mgr.GetAPIReader()
-	cluster := &observe.Cluster{Cache: mgr.GetClient(), Live: live, Clock: clock.RealClock{}, Tools: all.Registry(), Settings: o.settings.Settings}
+	api := controllers.API{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
+	cluster := &observe.Cluster{Cache: api.Client, Live: api.Live, Clock: api.Clock, Tools: all.Registry(), Settings: o.settings.Settings}
 	reconciler := &benchmark.Reconciler{
-		Client: mgr.GetClient(), Live: live, Cluster: cluster, Results: &evaluate.Store{Live: live},
-		Logs: podLogs(clientset), LogTimeout: logTimeout,
-		Recorder: recorder,
-		Clock:    clock.RealClock{},
-		Settings: o.settings,
-		Activity: metrics.NewActivity(ctrlmetrics.Registry),
+		API: api, Cluster: cluster, Results: &evaluate.Store{Live: api.Live}, Logs: podLogs(clientset), LogTimeout: logTimeout,
+		Settings: o.settings, Activity: metrics.NewActivity(ctrlmetrics.Registry),
 	}
 	ctrlmetrics.Registry.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the benchmark controller: %w", err)
 	}
-	err = (&matrix.Reconciler{
-		Client: mgr.GetClient(), Live: live, Cluster: cluster, Recorder: recorder, Clock: clock.RealClock{},
-		Namespaces: o.settings.Namespaces,
-	}).SetupWithManager(mgr)
-	if err != nil {
+	if err := (&matrix.Reconciler{API: api, Cluster: cluster, Namespaces: o.settings.Namespaces}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the matrix controller: %w", err)
 	}
 	if !o.gates {
 		return nil
 	}
-	return setUpGates(mgr, reconciler, o.settings)
+	gates := &gate.Gates{API: api, Cluster: cluster, Refusals: &gate.Refusals{}}
+	if err := gates.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the gate controller: %w", err)
+	}
+	verifications := &gate.Verifications{
+		API: api, Refusals: gates.Refusals, Results: reconciler.Results, Activity: reconciler.Activity,
+		Image: o.settings.BenchImage, PullPolicy: o.settings.PullPolicy, ServiceAccount: o.settings.ServiceAccount,
+	}
+	if err := verifications.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the verification controller: %w", err)
+	}
+	return nil
 }
 
 // setUpServers serves probes, and metrics and verdicts. The latter have their own client, so that many requests do not delay the
@@ -292,24 +293,6 @@ func limitMemory() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 10 * 9)
 	}
-}
-
-// setUpGates adds the controllers of LatencyGates and LatencyVerifications.
-func setUpGates(mgr ctrl.Manager, r *benchmark.Reconciler, s benchmark.Settings) error {
-	gates := &gate.Gates{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Cluster: r.Cluster, Refusals: &gate.Refusals{}}
-	if err := gates.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("setting up the gate controller: %w", err)
-	}
-	verifications := &gate.Verifications{
-		Refusals: gates.Refusals,
-		Client:   mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
-		Results: r.Results, Activity: r.Activity, Image: s.BenchImage, PullPolicy: s.PullPolicy, ServiceAccount: s.ServiceAccount,
-	}
-	if err := verifications.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("setting up the verification controller: %w", err)
-	}
-	return nil
 }
 
 // verdictQPS is how many requests a second the verdicts may send to the API server.

@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // decideActive chooses the next step of an attempt whose outcome is not known.
@@ -23,11 +24,11 @@ func decideActive(w *world) step {
 	if active.Collected != nil {
 		return decideStore(w)
 	}
-	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p != nil && !w.ours(p) {
+	for _, e := range w.ends() {
+		switch p := e.pod; {
+		case p != nil && !w.ours(p):
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and does not belong to this benchmark", p.Name))
-		}
-		if p != nil && !metav1.IsControlledBy(p, b) {
+		case p != nil && !metav1.IsControlledBy(p, b):
 			return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("another client removed the owner of pod %s, with which it would have been deleted", p.Name))
 		}
 	}
@@ -37,11 +38,8 @@ func decideActive(w *world) step {
 	if lost := lostPod(active, w.server, w.client); lost != "" {
 		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before the run ended", lost))
 	}
-	for _, end := range []struct {
-		pod      *corev1.Pod
-		recorded string
-	}{{w.server, active.ServerPodUID}, {w.client, active.ClientPodUID}} {
-		if end.pod != nil && end.recorded == "" {
+	for _, end := range w.ends() {
+		if end.pod != nil && *end.uid == "" {
 			// A manager that died before it could record the pod may have created it, or another client.
 			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, but the status does not record that the operator created it", end.pod.Name))
 		}
@@ -57,11 +55,8 @@ func decideActive(w *world) step {
 	if s, over := unreachable(w); over {
 		return s
 	}
-	for _, end := range []struct {
-		role string
-		pod  *corev1.Pod
-	}{{v1alpha1.RoleServer, w.server}, {v1alpha1.RoleClient, w.client}} {
-		if end.pod == nil || started(end.pod) {
+	for _, end := range w.ends() {
+		if end.pod == nil || isRunning(end.pod) || pods.Terminated(end.pod) != nil {
 			continue
 		}
 		trouble := pods.StartTrouble(end.pod, w.events[end.pod.UID])
@@ -87,20 +82,13 @@ func decideActive(w *world) step {
 		return startClient(w)
 	}
 	s = step{kind: stepFollow, reason: v1alpha1.ReasonRunning, again: waitAgain, message: "measuring " + round(b)}
-	if left := measuring(w); left > 0 {
-		// Nothing reads the logs of the pods while they measure.
-		s.kind, s.again = stepWatch, min(left, waitAgain)
+	if isRunning(w.client) {
+		// The client measures at least until then, by its node's clock. Nothing reads the logs of the pods meanwhile.
+		if left := pods.AgentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now); left > 0 {
+			s.kind, s.again = stepWatch, min(left, waitAgain)
+		}
 	}
 	return s
-}
-
-// measuring returns the minimum time for which the client still measures, by its node's clock. If that clock is wrong, the operator
-// starts to follow the logs earlier or later.
-func measuring(w *world) time.Duration {
-	if !isRunning(w.client) {
-		return 0
-	}
-	return pods.AgentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now)
 }
 
 // decideStore chooses the next step of an attempt whose result is verified and whose digests are in the status. A ConfigMap with
@@ -113,7 +101,7 @@ func decideStore(w *world) step {
 	return step{kind: stepStore, reason: v1alpha1.ReasonRunning, message: "storing the result"}
 }
 
-// round returns the round, and the variant if there are several, of the active attempt as text.
+// round describes the round, and the variant if there are several, of the active attempt.
 func round(b *v1alpha1.LatencyBenchmark) string {
 	text := fmt.Sprintf("round %d of %d", b.Status.Active.Round, plan.Rounds(b))
 	if len(b.Spec.Variants) > 0 {
@@ -240,13 +228,13 @@ func failure(w *world) (reason, message string) {
 // unreachable ends an attempt whose node is gone or not ready, or came back without its pods, or that takes longer than it may.
 func unreachable(w *world) (step, bool) {
 	b, active := w.benchmark, w.benchmark.Status.Active
-	for _, p := range []*corev1.Pod{w.server, w.client} {
-		switch {
+	for _, e := range w.ends() {
+		switch p := e.pod; {
 		case p == nil:
 		case slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace:
 			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
 		case isLost(p):
-			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot, or did a user change the pod's image?", pods.Node(p), p.Labels[v1alpha1.LabelRole])), true
+			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot, or did a user change the pod's image?", pods.Node(p), e.role)), true
 		}
 	}
 	held, limit := w.now.Sub(active.StartTime.Time), w.deadline()
@@ -273,4 +261,133 @@ func occupied(w *world, used time.Duration) string {
 
 func conclude(reason, message string) step {
 	return step{kind: stepConclude, reason: reason, message: message}
+}
+
+// end is an end of the active attempt: its pod, which is nil if it does not exist, and what the status has about it.
+type end struct {
+	role        string
+	pod         *corev1.Pod
+	uid, device *string
+}
+
+// ends returns the ends of the active attempt.
+func (w *world) ends() []end {
+	active := w.benchmark.Status.Active
+	return []end{
+		{v1alpha1.RoleServer, w.server, &active.ServerPodUID, &active.ServerDevice},
+		{v1alpha1.RoleClient, w.client, &active.ClientPodUID, &active.ClientDevice},
+	}
+}
+
+// lostPod returns the role whose pod existed and does not exist any more.
+func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string {
+	switch {
+	case server == nil || active.ServerPodUID != "" && string(server.UID) != active.ServerPodUID:
+		return v1alpha1.RoleServer
+	case client == nil && active.ClientPodUID != "" || client != nil && active.ClientPodUID != "" && string(client.UID) != active.ClientPodUID:
+		return v1alpha1.RoleClient
+	}
+	return ""
+}
+
+// hasFailed reports whether a pod exists and has failed. The kubelet sets this phase when it knows the cause.
+func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
+
+// endedWell reports whether a pod exists and its container ended successfully. The pod's phase shows it too, but more than
+// a second later: the kubelet writes it when it has cleaned up.
+func endedWell(p *corev1.Pod) bool {
+	if p == nil || hasFailed(p) {
+		return false
+	}
+	end := pods.Terminated(p)
+	return p.Status.Phase == corev1.PodSucceeded || end != nil && end.ExitCode == 0
+}
+
+// isRunning reports whether a pod's container runs.
+func isRunning(p *corev1.Pod) bool {
+	c := pods.AgentOf(p)
+	return c != nil && c.State.Running != nil
+}
+
+// isLost reports whether a node lost a pod's container, for example in a power failure. A kubelet that does not know how a
+// container ended starts it again, whatever the pod's restartPolicy is; a kubelet that finds a container without its sandbox lets
+// the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
+func isLost(p *corev1.Pod) bool {
+	c := pods.AgentOf(p)
+	if c == nil {
+		return false
+	}
+	noSandbox := slices.ContainsFunc(p.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReadyToStartContainers && condition.Status == corev1.ConditionFalse
+	})
+	return startedAgain(p) || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
+}
+
+// startedAgain reports whether a pod's container was started again. Its log, and the program that wrote it, may be those of another image:
+// a user who may update pods can set one, and the kubelet restarts the container whatever the pod's restartPolicy is.
+func startedAgain(p *corev1.Pod) bool {
+	if p == nil {
+		return false
+	}
+	c := pods.AgentOf(p)
+	return c != nil && (c.RestartCount > 0 || c.LastTerminationState.Terminated != nil)
+}
+
+// maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
+const maxSaid = 400
+
+// oneLine shortens a foreign message to one line of at most maxSaid bytes.
+func oneLine(s string) string { return text.OneLine(s, maxSaid) }
+
+func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }
+
+// sinceEnd returns how long ago the operator first saw that a pod of the attempt had ended.
+func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndTime) }
+
+// since returns how long ago something was first seen; 0 if it has not been recorded before.
+func (w *world) since(seen *metav1.MicroTime) time.Duration {
+	if seen == nil {
+		return 0
+	}
+	return w.now.Sub(seen.Time)
+}
+
+// pendingFor returns how long ago a pod of the attempt was created: by the API server's clock, but not before the claim, whose
+// time is from the operator's clock. If the two clocks disagree so that it was created in the future, the claim counts.
+func (w *world) pendingFor(p *corev1.Pod) time.Duration {
+	since := p.CreationTimestamp.Time
+	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) || since.After(w.now) {
+		since = claimed
+	}
+	return w.now.Sub(since)
+}
+
+// holds reports whether a pod belongs to this benchmark and may still have CPUs, devices and an address of its node. A pod that is
+// being deleted has released them when its phase shows that it ended: the kubelet sets the phase after it stopped the sandbox. The
+// object remains for a second more.
+func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
+
+func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
+
+// ours reports whether a pod exists and belongs to this benchmark, and not to another owner that uses its name.
+func (w *world) ours(p *corev1.Pod) bool { return ownsPod(w.benchmark, p) }
+
+// ownsPod reports whether a benchmark may delete a pod and waits for it: the status has its UID, or the benchmark is its owner. Any client
+// that may change the pod can remove the owner.
+func ownsPod(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
+	if p == nil || metav1.IsControlledBy(p, b) {
+		return p != nil
+	}
+	uid := string(p.UID)
+	return b.Status.Active != nil && (b.Status.Active.ServerPodUID == uid || b.Status.Active.ClientPodUID == uid) ||
+		slices.ContainsFunc(b.Status.LeftPods, func(left v1alpha1.LeftPod) bool { return left.UID == uid })
+}
+
+// activeRun returns the run of the active attempt, or an empty run if the plan does not have it.
+func (w *world) activeRun() plan.Run {
+	i := slices.IndexFunc(w.runs, func(run plan.Run) bool { return run.Name == w.benchmark.Status.Active.Run })
+	if i < 0 {
+		return plan.Run{}
+	}
+	return w.runs[i]
 }

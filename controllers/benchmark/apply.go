@@ -1,11 +1,11 @@
 package benchmark
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -42,11 +42,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 	at := state{reason: s.reason, message: s.message, again: s.again}
 	w.note()
 	w.noteMissing(s)
-	for _, p := range w.left {
-		if err := r.deletePod(ctx, b, p); err != nil {
-			at.message += ": " + oneLine(err.Error())
-		}
-	}
+	r.deletePods(ctx, b, &at, w.left...)
 	switch s.kind {
 	case stepReject, stepWait, stepWatch, stepRelease: // Only the conditions change.
 	case stepHold:
@@ -71,12 +67,12 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 			b.Status.StartTime = nil
 		}
 		b.Status.Active, at.continues = nil, true
-	case stepCreateServer:
-		if err := r.createEndpoint(ctx, w, &at, v1alpha1.RoleServer, s.address, &b.Status.Active.ServerPodUID); err != nil {
-			return state{}, err
+	case stepCreateServer, stepCreateClient:
+		e := w.ends()[0]
+		if s.kind == stepCreateClient {
+			e = w.ends()[1]
 		}
-	case stepCreateClient:
-		if err := r.createEndpoint(ctx, w, &at, v1alpha1.RoleClient, s.address, &b.Status.Active.ClientPodUID); err != nil {
+		if err := r.createEndpoint(ctx, w, &at, e, s.address); err != nil {
 			return state{}, err
 		}
 	case stepFollow:
@@ -92,11 +88,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 	case stepConclude:
 		w.fail(&at, s.reason, s.message)
 	case stepRemove:
-		for _, p := range []*corev1.Pod{w.client, w.server} {
-			if err := r.deletePod(ctx, b, p); err != nil {
-				at.message += ": " + oneLine(err.Error())
-			}
-		}
+		r.deletePods(ctx, b, &at, w.client, w.server)
 	case stepExtend:
 		b.Status.ExtendedRounds, at.continues = plan.MaxRounds(b.Spec)-b.Spec.Rounds, true
 	case stepComplete, stepFail:
@@ -113,8 +105,6 @@ func (w *world) note() {
 		if active.EndTime == nil && (w.found || hasEnded(w.server) || hasEnded(w.client)) {
 			active.EndTime = &now
 		}
-		active.ServerDevice = cmp.Or(active.ServerDevice, w.serverDevice)
-		active.ClientDevice = cmp.Or(active.ClientDevice, w.clientDevice)
 		if len(w.notReady) == 0 {
 			active.NotReadyTime = nil
 		} else if active.NotReadyTime == nil {
@@ -153,7 +143,10 @@ func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
 	b.Status.OccupiedSeconds += int64(w.occupation().Seconds())
-	b.Status.Attempts = append(b.Status.Attempts, attemptOf(*b.Status.Active))
+	a := b.Status.Active
+	b.Status.Attempts = append(b.Status.Attempts, v1alpha1.Attempt{
+		Run: a.Run, Attempt: a.Attempt, StartTime: a.StartTime, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome,
+	})
 	b.Status.Active = nil
 }
 
@@ -172,10 +165,6 @@ func (w *world) setOutcome(reason, message string) {
 	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, CompletionTime: metav1.NewMicroTime(w.now)}
 }
 
-func attemptOf(a v1alpha1.ActiveAttempt) v1alpha1.Attempt {
-	return v1alpha1.Attempt{Run: a.Run, Attempt: a.Attempt, StartTime: a.StartTime, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome}
-}
-
 // fail ends the active attempt without a result.
 func (w *world) fail(at *state, reason, message string) {
 	w.setOutcome(reason, message)
@@ -187,23 +176,94 @@ func (w *world) fail(at *state, reason, message string) {
 	}
 }
 
-// createEndpoint creates the pod of a role and the objects that it needs, and records the pod's UID. If an object cannot be
+const (
+	// createTimeout bounds the creation of the objects of an endpoint, so that time is left to write the outcome. A webhook may
+	// take 30 s.
+	createTimeout = 45 * time.Second
+	// longestPause is the longest pause between two attempts to create an object that the API server refuses.
+	longestPause = 30 * time.Second
+)
+
+// refusal is why an object of an attempt cannot be created, as the outcome of the attempt.
+type refusal struct {
+	reason, message string
+	// passing is true if a retry may succeed.
+	passing bool
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func refusef(reason, format string, args ...any) error {
+	return &refusal{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// refusedBy returns the refusal for an error of a create. A denial must not end the reconcile, whatever its code is:
+// the attempt would keep its nodes, and the status would not show why.
+func refusedBy(err error, reason, what, namespace string) error {
+	return &refusal{reason: reason, passing: passing(err), message: fmt.Sprintf(
+		"the API server refuses %s: %s; change the quota, policy, webhook or label of namespace %s that it names, or the benchmark",
+		what, oneLine(err.Error()), namespace)}
+}
+
+// passing reports whether the API server may soon answer otherwise. An error without a status is a connection that failed or
+// took too long.
+func passing(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return true
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
+}
+
+// refusedCreate returns the step of an attempt if the API server refused to create one of its objects, and whether it must wait or
+// end: it waits before the next retry, and ends when the refusals have lasted for the start timeout of a pod.
+func refusedCreate(w *world) (step, bool) {
+	r := w.benchmark.Status.Active.Refused
+	switch {
+	case r == nil:
+		return step{}, false
+	case w.now.Sub(r.StartTime.Time) > w.settings.StartTimeout:
+		return conclude(r.Reason, r.Message), true
+	case w.now.Before(r.RetryTime.Time) && r.RetryTime.Sub(w.now) <= longestPause:
+		return step{kind: stepWatch, reason: r.Reason, message: r.Message, again: r.RetryTime.Sub(w.now)}, true
+	}
+	return step{}, false
+}
+
+// refuse records a refusal that may pass. Each pause is as long as all previous pauses together, up to longestPause.
+func (w *world) refuse(at *state, r *refusal) {
+	active := w.benchmark.Status.Active
+	since := metav1.NewMicroTime(w.now)
+	if active.Refused != nil {
+		since = active.Refused.StartTime
+	}
+	pause := min(max(w.now.Sub(since.Time), lookAgain), longestPause)
+	active.Refused = &v1alpha1.Refusal{Reason: r.reason, Message: r.message, StartTime: since, RetryTime: metav1.NewMicroTime(w.now.Add(pause))}
+	at.reason, at.message, at.again = r.reason, r.message, pause
+}
+
+// createEndpoint creates the pod of an end and the objects that it needs, and records the pod's UID. If an object cannot be
 // created, the attempt ends, at once or after retries.
-func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, role, serverAddress string, uid *string) error {
+func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, e end, serverAddress string) error {
 	limited, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	err := r.ensureNetwork(limited, w)
-	if err == nil && role == v1alpha1.RoleServer {
+	if err == nil && e.role == v1alpha1.RoleServer {
 		err = r.ensureSecret(limited, w.benchmark)
 	}
 	if err == nil {
-		*uid, err = r.createPod(limited, w, role, serverAddress)
+		*e.uid, err = r.createPod(limited, w, e.role, serverAddress)
 	}
-	refused := (*refusal)(nil)
+	var refused *refusal
 	switch {
 	case err == nil:
 		w.benchmark.Status.Active.Refused = nil
-		r.made.add(types.UID(*uid))
+		r.made.add(types.UID(*e.uid))
 	case !errors.As(err, &refused):
 		return err
 	case refused.passing:
@@ -343,12 +403,16 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	}
 }
 
-// deletePod deletes a pod that belongs to the benchmark, unless it is being deleted.
-func (r *Reconciler) deletePod(ctx context.Context, b *v1alpha1.LatencyBenchmark, p *corev1.Pod) error {
-	if !ownsPod(b, p) {
-		return nil
+// deletePods deletes the pods that belong to the benchmark, unless they are being deleted.
+func (r *Reconciler) deletePods(ctx context.Context, b *v1alpha1.LatencyBenchmark, at *state, all ...*corev1.Pod) {
+	for _, p := range all {
+		if !ownsPod(b, p) {
+			continue
+		}
+		if err := controllers.Delete(ctx, r.Client, p); err != nil {
+			at.message += ": " + oneLine(err.Error())
+		}
 	}
-	return controllers.Delete(ctx, r.Client, p)
 }
 
 func clientKey(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

@@ -77,10 +77,11 @@ func TestOrphanedPod(t *testing.T) {
 	}
 	foreign := makePod(w.benchmark, v1alpha1.RoleClient, stranger)
 	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.server, foreign).Build()
-	r := &Reconciler{Client: api}
+	r := &Reconciler{API: controllers.API{Client: api}}
 	for pod, stays := range map[*corev1.Pod]bool{w.server: false, foreign: true} {
-		if err := r.deletePod(t.Context(), w.benchmark, pod); err != nil {
-			t.Fatal(err)
+		var at state
+		if r.deletePods(t.Context(), w.benchmark, &at, pod); at.message != "" {
+			t.Fatal(at.message)
 		}
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{}); (err == nil) != stays {
 			t.Errorf("pod %s: %v", pod.Name, err)

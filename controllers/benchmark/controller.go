@@ -33,8 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,19 +77,13 @@ type LogReader func(ctx context.Context, pod types.NamespacedName, follow bool) 
 
 // Reconciler reconciles LatencyBenchmarks.
 type Reconciler struct {
-	// Client writes. Only two things are read from its cache: the nodes, whose changes wake the controller anyway, and other
-	// benchmarks and their pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
+	// API reads only two things from the cache: the nodes, whose changes wake the controller anyway, and other benchmarks and their
+	// pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
+	controllers.API
 	// Logs opens pod logs.
 	Logs LogReader
 	// LogTimeout bounds the time to read a pod's log that is not followed.
 	LogTimeout time.Duration
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
 	// Cluster reads what the checks before a measurement need, and has the drivers of the tools.
 	Cluster *observe.Cluster
 	// Results reads and judges stored results.
@@ -100,12 +92,13 @@ type Reconciler struct {
 	Settings Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
-	// made are the pods that managers created; the zero value is ready to use.
-	made madePods
+	// made are the pods that this manager created, or that a manager created according to a status. Labels and owner references prove
+	// nothing: any user who may create pods can write them.
+	made podSet
 	// taken are the ConfigMaps of results that were verified and are not stored yet, by the names of the benchmarks.
 	taken sync.Map
-	// followed are the pods whose logs are or were followed, and written are those whose logs have results; their zero values are
-	// ready to use. wake receives the benchmarks whose pods both have results.
+	// followed are the pods whose logs are or were followed, and written are those whose logs have results. wake receives the benchmarks
+	// whose pods both have results.
 	followed, written podSet
 	wake              chan event.GenericEvent
 	// claiming is held while nodes are claimed: otherwise two workers at once would both find them free.
@@ -251,37 +244,34 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool { return !b.Finished() })
 	})
-	comparedWith := func(ctx context.Context, baseline client.MatchingFields) []reconcile.Request {
-		return controllers.Requests[*v1alpha1.LatencyBenchmark](ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, nil, baseline)
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexBaseline, baselineKeys); err != nil {
+		return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 	}
-	for field, names := range baselineIndices {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, field, names); err != nil {
-			return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
-		}
+	comparedWith := func(ctx context.Context, baseline string) []reconcile.Request {
+		return controllers.Requests[*v1alpha1.LatencyBenchmark](ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, nil, client.MatchingFields{indexBaseline: baseline})
 	}
 	r.wake = make(chan event.GenericEvent)
 	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return comparedWith(ctx, client.MatchingFields{indexBaselineGate: o.(*v1alpha1.LatencyVerification).Spec.GateName})
+		return comparedWith(ctx, baselineGate(o.(*v1alpha1.LatencyVerification).Spec.GateName))
 	})
 	ofBaseline := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return comparedWith(ctx, client.MatchingFields{indexBaseline: client.ObjectKeyFromObject(o).String()})
+		return comparedWith(ctx, baselineBenchmark(o.GetNamespace(), o.GetName()))
 	})
-	ofResult := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+	ofConfigMap := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		requests := comparedWith(ctx, baselineExport(o.GetNamespace(), o.GetName()))
 		name := o.GetLabels()[v1alpha1.LabelBenchmark]
 		if name == "" {
-			return nil
-		}
-		own := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}
-		requests := comparedWith(ctx, client.MatchingFields{indexBaseline: own.String()})
-		// While an attempt is active, it is this controller that stores its result.
-		b := &v1alpha1.LatencyBenchmark{}
-		if err := mgr.GetClient().Get(ctx, own.NamespacedName, b); err == nil && b.Status.Active != nil {
 			return requests
 		}
-		return append(requests, own)
-	})
-	ofExport := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return comparedWith(ctx, client.MatchingFields{indexBaselineExport: client.ObjectKeyFromObject(o).String()})
+		// It is a result.
+		requests = append(requests, comparedWith(ctx, baselineBenchmark(o.GetNamespace(), name))...)
+		own := types.NamespacedName{Namespace: o.GetNamespace(), Name: name}
+		// While an attempt is active, it is this controller that stores its result.
+		b := &v1alpha1.LatencyBenchmark{}
+		if err := mgr.GetClient().Get(ctx, own, b); err == nil && b.Status.Active != nil {
+			return requests
+		}
+		return append(requests, reconcile.Request{NamespacedName: own})
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.LatencyBenchmark{}, builder.WithPredicates(requests)).
@@ -298,8 +288,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyBenchmark{}, handler.EnqueueRequestsFromMapFunc(baselines),
 			builder.WithPredicates(controllers.NotCreated, baselineChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
-		Watches(&corev1.ConfigMap{}, ofResult, builder.OnlyMetadata).
-		Watches(&corev1.ConfigMap{}, ofExport, builder.OnlyMetadata).
+		Watches(&corev1.ConfigMap{}, ofConfigMap, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(controllers.NodeChanges)).
 		// Other workers go on while one waits for an answer, and world.unseen keeps a benchmark from overtaking an older one.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -324,37 +313,30 @@ var acceptances = controllers.Updates(func(before, after *v1alpha1.LatencyVerifi
 	return after.Status.Accepted != nil && (before.Status.Accepted == nil || before.Status.Accepted.Benchmark != after.Status.Accepted.Benchmark)
 })
 
-const (
-	// indexBaseline finds benchmarks by their baseline, as namespace/name.
-	indexBaseline = "baseline"
-	// indexBaselineGate finds benchmarks by the name of the LatencyGate whose accepted result is their baseline.
-	indexBaselineGate = "baselineGate"
-	// indexBaselineExport finds benchmarks by the ConfigMap of the export that is their baseline, as namespace/name.
-	indexBaselineExport = "baselineExport"
-)
+// indexBaseline finds benchmarks by their baseline.
+const indexBaseline = "baseline"
 
-// baselineIndices are the values of the indices for a benchmark.
-var baselineIndices = map[string]client.IndexerFunc{
-	indexBaseline: func(o client.Object) []string {
-		b := o.(*v1alpha1.LatencyBenchmark)
-		if name := b.Spec.Criteria.BaselineBenchmark(); name != "" {
-			return []string{types.NamespacedName{Namespace: b.Namespace, Name: name}.String()}
-		}
-		if v := b.Status.Verdict; v != nil && v.Baseline != nil {
-			return []string{types.NamespacedName{Namespace: v.Baseline.Namespace, Name: v.Baseline.Benchmark}.String()}
-		}
-		return nil
-	},
-	indexBaselineGate: func(o client.Object) []string {
-		if accepted := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineAccepted(); accepted != nil {
-			return []string{accepted.GateName}
-		}
-		return nil
-	},
-	indexBaselineExport: func(o client.Object) []string {
-		if export := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineExport(); export != nil {
-			return []string{types.NamespacedName{Namespace: o.GetNamespace(), Name: export.ConfigMapName}.String()}
-		}
-		return nil
-	},
+// The values of the index: a benchmark or the ConfigMap of an export, as namespace/name, and the LatencyGate whose accepted result is the
+// baseline.
+func baselineBenchmark(namespace, name string) string {
+	return "LatencyBenchmark " + namespace + "/" + name
+}
+func baselineExport(namespace, name string) string { return "ConfigMap " + namespace + "/" + name }
+func baselineGate(name string) string              { return "LatencyGate " + name }
+
+// baselineKeys returns the values of the index for a benchmark.
+func baselineKeys(o client.Object) (keys []string) {
+	b := o.(*v1alpha1.LatencyBenchmark)
+	if name := b.Spec.Criteria.BaselineBenchmark(); name != "" {
+		keys = append(keys, baselineBenchmark(b.Namespace, name))
+	} else if v := b.Status.Verdict; v != nil && v.Baseline != nil {
+		keys = append(keys, baselineBenchmark(v.Baseline.Namespace, v.Baseline.Benchmark))
+	}
+	if accepted := b.Spec.Criteria.BaselineAccepted(); accepted != nil {
+		keys = append(keys, baselineGate(accepted.GateName))
+	}
+	if export := b.Spec.Criteria.BaselineExport(); export != nil {
+		keys = append(keys, baselineExport(b.Namespace, export.ConfigMapName))
+	}
+	return keys
 }

@@ -36,7 +36,7 @@ func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (
 	if why == "" {
 		return again, nil
 	}
-	return controllers.Expire(ctx, r.Client, r.Recorder, b.DeepCopy(), why, user)
+	return r.Expire(ctx, b.DeepCopy(), why, user)
 }
 
 // limited reports whether a benchmark may have to be deleted at some time: it is finished, its spec limits how long it is kept,

@@ -2,6 +2,7 @@ package benchmark
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,8 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
 	// The reconcile changes the original object.
 	benchmark := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.benchmark.Namespace, Name: w.benchmark.Name}}
-	for _, p := range []*corev1.Pod{w.server, w.client} {
+	for _, e := range w.ends() {
+		p := e.pod
 		if r.followed.has(p.UID) {
 			continue
 		}
@@ -39,7 +41,7 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 			defer cancel()
 			if !r.hasResult(ctx, p) {
 				// The next reconcile follows it again.
-				r.followed.forget(p.UID)
+				r.followed.uids.Delete(p.UID)
 				return
 			}
 			r.written.add(p.UID)
@@ -71,7 +73,43 @@ func (r *Reconciler) haveResults(server, client *corev1.Pod) bool {
 
 // forget removes pods that are gone, or that no attempt uses any more.
 func (r *Reconciler) forget(uids ...types.UID) {
-	for _, set := range []*podSet{&r.made.podSet, &r.followed, &r.written} {
-		set.forget(uids...)
+	for _, set := range []*podSet{&r.made, &r.followed, &r.written} {
+		for _, uid := range uids {
+			set.uids.Delete(uid)
+		}
+	}
+}
+
+// podSet is a set of UIDs of pods. The zero value is ready to use.
+type podSet struct{ uids sync.Map }
+
+func (m *podSet) add(uids ...types.UID) {
+	for _, uid := range uids {
+		if uid != "" {
+			m.uids.Store(uid, true)
+		}
+	}
+}
+
+func (m *podSet) has(uid types.UID) bool {
+	_, found := m.uids.Load(uid)
+	return found
+}
+
+// gone forgets a pod that was deleted, and reports whether a manager had created it: only then may a node have become free. Other users
+// can create and delete pods with the operator's labels at any rate.
+func (r *Reconciler) gone(uid types.UID) bool {
+	made := r.made.has(uid)
+	r.forget(uid)
+	return made
+}
+
+// adopt records in the status the pods of the active attempt that this manager created, if it could not write the status after that.
+func (r *Reconciler) adopt(w *world) {
+	for _, e := range w.ends() {
+		r.made.add(types.UID(*e.uid))
+		if *e.uid == "" && e.pod != nil && r.made.has(e.pod.UID) && w.benchmark.Status.Active.Outcome == nil {
+			*e.uid = string(e.pod.UID)
+		}
 	}
 }

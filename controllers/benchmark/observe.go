@@ -57,9 +57,6 @@ type world struct {
 	attempt string
 	// server and client are the pods of the active attempt; nil if they do not exist.
 	server, client *corev1.Pod
-	// serverDevice and clientDevice are the PCI addresses of the devices that the pods have by claims of Dynamic Resource
-	// Allocation. The claim of a pod is deleted when the pod has ended: only an address that was recorded before counts.
-	serverDevice, clientDevice string
 	// listening is the address of a server that measures a named interface of its host, which only the server knows; unheard
 	// is the reason why it is not known yet.
 	listening, unheard string
@@ -267,15 +264,20 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 			}
 		}
 	}
-	if active.ServerDevice == "" {
-		if w.serverDevice, err = r.claimedDevice(ctx, w, w.server); err != nil {
-			return err
+	for _, e := range w.ends() {
+		if *e.device == "" {
+			if *e.device, err = r.claimedDevice(ctx, w, e.pod); err != nil {
+				return err
+			}
 		}
-	}
-	if active.ClientDevice == "" {
-		if w.clientDevice, err = r.claimedDevice(ctx, w, w.client); err != nil {
-			return err
+		if e.pod == nil || e.pod.Status.Phase != corev1.PodPending || w.pendingFor(e.pod) < quietStart {
+			continue
 		}
+		list := &corev1.EventList{}
+		if err := r.Live.List(ctx, list, client.InNamespace(e.pod.Namespace), client.MatchingFields{"involvedObject.uid": string(e.pod.UID), "type": corev1.EventTypeWarning}); err != nil {
+			return fmt.Errorf("listing events of pod %s: %w", e.pod.Name, err)
+		}
+		w.events[e.pod.UID] = list.Items
 	}
 	if _, taken := r.taken.Load(clientKey(b)); active.Collected != nil && active.Outcome == nil && !taken {
 		cm, err := observe.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, active.Collected.ConfigMap)
@@ -284,26 +286,16 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		}
 		w.kept = keptBy(cm, *active.Collected)
 	}
-	for _, p := range []*corev1.Pod{w.server, w.client} {
-		if p == nil || p.Status.Phase != corev1.PodPending || w.pendingFor(p) < quietStart {
-			continue
-		}
-		list := &corev1.EventList{}
-		if err := r.Live.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingFields{"involvedObject.uid": string(p.UID), "type": corev1.EventTypeWarning}); err != nil {
-			return fmt.Errorf("listing events of pod %s: %w", p.Name, err)
-		}
-		w.events[p.UID] = list.Items
-	}
 	w.notReady = notReady(active.Pair, nodes)
 	w.unplugged = unplugged(w, nodes)
-	r.made.adopt(active, w.server, w.client)
+	r.adopt(w)
 	w.found = r.haveResults(w.server, w.client)
 	w.listening, w.unheard = r.listening(ctx, w)
 	return nil
 }
 
 // claimedDevice returns the PCI address of the device that the ResourceClaim of a pod of the attempt has for the variant's network; empty
-// if the pod has ended or its device is not from a claim.
+// if its device is not from a claim, or if the pod has ended: its claim is then deleted, and only an address that was recorded before counts.
 func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod) (string, error) {
 	network := w.activeRun().Variant.Network
 	if p == nil || network == nil || hasEnded(p) {

@@ -111,7 +111,7 @@ func TestReleaseWithoutTheNextRun(t *testing.T) {
 			return c.Get(ctx, key, o, options...)
 		},
 	})
-	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}, Results: &evaluate.Store{Live: api}, Recorder: events.NewFakeRecorder(10)}
+	r := &Reconciler{API: controllers.API{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(10)}, Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}, Results: &evaluate.Store{Live: api}}
 	key := clientKey(w.benchmark)
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, forbidden) {
 		t.Errorf("got %v, want %v", err, forbidden)
@@ -143,7 +143,7 @@ func TestOnlyLiveListsHavePages(t *testing.T) {
 			},
 		})
 	}
-	r := &Reconciler{Client: reader(false), Live: reader(true)}
+	r := &Reconciler{API: controllers.API{Client: reader(false), Live: reader(true)}}
 	w.benchmark.Status.Active = nil
 	if err := r.observeQueue(t.Context(), r.Client, observe.Whole, w); err != nil {
 		t.Error(err)
@@ -157,7 +157,7 @@ func TestOnlyLiveListsHavePages(t *testing.T) {
 func TestReconcileGoesOn(t *testing.T) {
 	w := makeWorld(active(time.Minute), withServer(refused("Evicted", "the node had no memory left")))
 	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(w.benchmark).WithObjects(w.benchmark, w.server).Build()
-	r := &Reconciler{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}, Results: &evaluate.Store{Live: api}, Recorder: events.NewFakeRecorder(10)}
+	r := &Reconciler{API: controllers.API{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(10)}, Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: all.Registry()}, Results: &evaluate.Store{Live: api}}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: clientKey(w.benchmark)}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // denied returns the error of the API server when a webhook denies a request with a code.
@@ -50,14 +51,14 @@ func TestRefusedPods(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(active(0))
-			r := &Reconciler{Client: interceptor.NewClient(nil, interceptor.Funcs{
+			r := &Reconciler{API: controllers.API{Client: interceptor.NewClient(nil, interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 					if _, ok := o.(*corev1.Secret); ok {
 						return nil
 					}
 					return c.err
 				},
-			})}
+			})}}
 			s := step{kind: stepCreateServer}
 			if _, err := r.apply(context.Background(), w, s); err != nil {
 				t.Fatalf("the reconcile fails before it reports: %v", err)
@@ -95,19 +96,18 @@ func TestRefuse(t *testing.T) {
 
 // A pod that this manager created is adopted even if the status could not be written after that; another pod is not.
 func TestAdopt(t *testing.T) {
-	made := &madePods{}
-	made.add("uid-server")
+	r := &Reconciler{}
+	r.made.add("uid-server")
 	w := makeWorld(active(0), withServer(running), withClient(running))
 	status := w.benchmark.Status.Active
 	status.ServerPodUID, status.ClientPodUID = "", ""
-	made.adopt(status, w.server, w.client)
+	r.adopt(w)
 	if status.ServerPodUID != "uid-server" || status.ClientPodUID != "" {
 		t.Errorf("adopted %q, %q", status.ServerPodUID, status.ClientPodUID)
 	}
-	made.forget("uid-server")
-	if made.has("uid-server") {
+	r.forget("uid-server")
+	if r.made.has("uid-server") {
 		t.Error("nothing is forgotten")
 	}
-	var none *corev1.Pod
-	made.adopt(&v1alpha1.ActiveAttempt{}, none, none)
+	r.adopt(makeWorld(active(0)))
 }

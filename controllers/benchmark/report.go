@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -95,15 +94,12 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	standing.Publish(&b.Status.Conditions, b.Generation, r.Clock.Now(), standing.OfMeasurement(b))
 	summary.Bound(&b.Status)
-	if equality.Semantic.DeepEqual(old.Status, b.Status) {
-		return nil
-	}
-	if err := r.Client.Status().Update(ctx, b); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+	if written, err := r.WriteStatus(ctx, old, b); err != nil || !written {
+		return err
 	}
 	r.Activity.Observe(old, b)
 	logNodes(ctx, old.Status.Active, b.Status.Active)
-	controllers.Tell(ctx, r.Recorder, b, noticesOf(old, b)...)
+	r.Tell(ctx, b, noticesOf(old, b)...)
 	return nil
 }
 
@@ -196,14 +192,16 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	var out []controllers.Notice
 	for _, a := range metrics.NewAttempts(old, b) {
+		n := controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)}
 		switch a.Outcome.Reason {
 		case v1alpha1.OutcomeMeasured:
-			out = append(out, controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)})
+			n.Message = fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)
 		case v1alpha1.OutcomeSuspended:
-			out = append(out, controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Suspend", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+			n.Action = "Suspend"
 		default:
-			out = append(out, controllers.Notice{Type: corev1.EventTypeWarning, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)})
+			n.Type = corev1.EventTypeWarning
 		}
+		out = append(out, n)
 	}
 	if before, now := collected(old), collected(b); before.SHA256 != "" && now.SHA256 != "" && before.Run == now.Run && before.ConfigMap != now.ConfigMap {
 		out = append(out, controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.OutcomeNameTaken, Action: "Store", Message: fmt.Sprintf(

@@ -54,12 +54,6 @@ func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
 	return keptWhole
 }
 
-// resultName returns a new name for the ConfigMap of a run's result. Its random part is not known before it is in the status, so
-// that no user can create another object of that name in advance.
-func resultName(run string) string {
-	return run + "-" + randomPart()
-}
-
 // cannotCollect records why the result cannot be collected now, and ends the attempt after peerGrace.
 func (w *world) cannotCollect(at *state, err error) {
 	if w.sinceEnd() > peerGrace {
@@ -69,14 +63,14 @@ func (w *world) cannotCollect(at *state, err error) {
 	at.message, at.again = "the result cannot be read yet: "+oneLine(err.Error()), lookAgain
 }
 
-// randomPart returns a part of a name that cannot be known in advance.
+// randomPart returns a part of a name that cannot be known in advance: no user can create another object of that name.
 func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 
 // collect verifies the results of both ends and records their digests. A defect of a result is an outcome, not an error;
 // an error may not occur again in another reconcile.
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	active := w.benchmark.Status.Active
-	name := resultName(active.Run)
+	name := active.Run + "-" + randomPart()
 	stored, cm, err := r.verified(ctx, w, name, true)
 	if err != nil {
 		return w.unusable(err)
@@ -97,7 +91,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 		w.measured()
 	case keptOther:
 		err = fmt.Errorf("ConfigMap %s exists with other content", active.Collected.ConfigMap)
-		active.Collected.ConfigMap = resultName(active.Run)
+		active.Collected.ConfigMap = active.Run + "-" + randomPart()
 	case keptAbsent:
 		err = r.createResult(ctx, w)
 	}
@@ -118,10 +112,8 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
 // createResult creates the ConfigMap of the collected result. A manager that did not collect it, or tried before, reads the results again.
 func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	collected := w.benchmark.Status.Active.Collected
-	var cm *corev1.ConfigMap
-	if taken, ok := r.taken.LoadAndDelete(clientKey(w.benchmark)); ok {
-		cm = taken.(*corev1.ConfigMap)
-	}
+	taken, _ := r.taken.LoadAndDelete(clientKey(w.benchmark))
+	cm, _ := taken.(*corev1.ConfigMap)
 	var err error
 	if cm == nil || cm.Name != collected.ConfigMap || result.Verify(cm, *collected) != nil {
 		if cm, err = r.readCollected(ctx, w); err != nil || cm == nil {
@@ -172,23 +164,10 @@ func (w *world) measured() {
 // them with their ConfigMap, which is not created yet.
 func (r *Reconciler) verified(ctx context.Context, w *world, name string, isNew bool) (result.Stored, *corev1.ConfigMap, error) {
 	fail := func(err error) (result.Stored, *corev1.ConfigMap, error) { return result.Stored{}, nil, err }
-	client, clientErr := r.takeResult(ctx, w, w.client, v1alpha1.RoleClient)
-	server, serverErr := r.takeResult(ctx, w, w.server, v1alpha1.RoleServer)
+	client, clientSeen, clientErr := r.takeEnd(ctx, w, w.ends()[1])
+	server, serverSeen, serverErr := r.takeEnd(ctx, w, w.ends()[0])
 	if err := errors.Join(clientErr, serverErr); err != nil {
 		return fail(err)
-	}
-	clientSeen, clientErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleClient}), w.client)
-	serverSeen, serverErr := pods.Seen(w.endpoint(plan.Task{Role: v1alpha1.RoleServer}), w.server)
-	if err := errors.Join(clientErr, serverErr); err != nil {
-		return fail(err)
-	}
-	clientSeen.ClaimedDevice, serverSeen.ClaimedDevice = w.benchmark.Status.Active.ClientDevice, w.benchmark.Status.Active.ServerDevice
-	for pod, seen := range map[*corev1.Pod]*result.Seen{w.client: &clientSeen, w.server: &serverSeen} {
-		node := corev1.Node{}
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &node); err != nil && !apierrors.IsNotFound(err) {
-			return fail(fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err))
-		}
-		seen.NodeBootID = node.Status.NodeInfo.BootID
 	}
 	stored, err := result.NewStored(client, server, clientSeen, serverSeen)
 	if err != nil {
@@ -221,6 +200,24 @@ func (w *world) unusable(err error) error {
 		return err
 	}
 	return nil
+}
+
+// takeEnd reads the result of an end, and what the API server and the node say about its pod.
+func (r *Reconciler) takeEnd(ctx context.Context, w *world, e end) (result.Framed, result.Seen, error) {
+	framed, err := r.takeResult(ctx, w, e.pod, e.role)
+	if err != nil {
+		return framed, result.Seen{}, err
+	}
+	seen, err := pods.Seen(w.endpoint(plan.Task{Role: e.role}), e.pod)
+	if err != nil {
+		return framed, seen, err
+	}
+	node := corev1.Node{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: e.pod.Spec.NodeName}, &node); err != nil && !apierrors.IsNotFound(err) {
+		return framed, seen, fmt.Errorf("reading node %s: %w", e.pod.Spec.NodeName, err)
+	}
+	seen.ClaimedDevice, seen.NodeBootID = *e.device, node.Status.NodeInfo.BootID
+	return framed, seen, nil
 }
 
 // takeResult reads the framed result from a pod's log and checks that it belongs to the active run.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -208,7 +209,7 @@ func TestCreateResultVerifiesWhatIsStored(t *testing.T) {
 					return nil
 				},
 			})
-			r := &Reconciler{Client: api, LogTimeout: time.Minute, Logs: logs(written)}
+			r := &Reconciler{API: controllers.API{Client: api}, LogTimeout: time.Minute, Logs: logs(written)}
 			if err := r.collect(t.Context(), w); err != nil || w.benchmark.Status.Active.Outcome != nil {
 				t.Fatalf("%v, %+v", err, w.benchmark.Status.Active.Outcome)
 			}

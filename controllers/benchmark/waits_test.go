@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -53,7 +54,7 @@ func TestWaitingReadsTheCache(t *testing.T) {
 			})
 			clock := clocktesting.NewFakePassiveClock(noon)
 			tools := tool.Registry{v1alpha1.ToolSockperf: fakeDriver{}}
-			r := &Reconciler{Client: cache, Live: live, Clock: clock, Settings: Settings{MaxAttempts: 3},
+			r := &Reconciler{API: controllers.API{Client: cache, Live: live, Clock: clock}, Settings: Settings{MaxAttempts: 3},
 				Cluster: &observe.Cluster{Cache: cache, Live: live, Clock: clock, Tools: tools}}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: clientKey(b)})
 			if asked != c.live || (err != nil) != c.live {

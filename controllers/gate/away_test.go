@@ -88,7 +88,7 @@ func TestTurnOfANodeThatWentDown(t *testing.T) {
 
 func TestNoTurnWhileMarksFail(t *testing.T) {
 	v := makeVerification("a")
-	setMarkSetback(v, v1alpha1.MarkTaint, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"})
+	v.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
 	l := makeLineup(makeGate(), v, makeVerification("b"))
 	l.fired = ago(30 * time.Minute)
 	for _, d := range choose(l).due {
@@ -102,7 +102,7 @@ func TestMarksOfANewNodeAreTriedAtOnce(t *testing.T) {
 	// the same state, another Node object
 	w := makeWorld()
 	unverified(v1alpha1.ReasonNewNode)(w.verification)
-	setMarkSetback(w.verification, v1alpha1.MarkTaint, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, RetryTime: metav1.Time{Time: noon.Add(50 * time.Second)}})
+	w.verification.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, RetryTime: metav1.Time{Time: noon.Add(50 * time.Second)}}}}
 	w.node.UID = types.UID("new")
 	old := w.verification.DeepCopy()
 	v := old.DeepCopy()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // The budget follows the number of nodes, goes with the option, and leaves the budget of another owner alone.
@@ -22,7 +23,7 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).Build()
-	r := &Gates{Client: api, Live: api}
+	r := &Gates{API: controllers.API{Client: api, Live: api}}
 	gate := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "gate"}, Spec: v1alpha1.LatencyGateSpec{Namespace: "gates"}}
 	key := client.ObjectKey{Namespace: "gates", Name: "tailgate-hold-g"}
 	// step reconciles the gate with a number of nodes, and returns the minimum and how unhealthy pods are evicted.

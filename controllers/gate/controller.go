@@ -31,12 +31,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,17 +52,10 @@ import (
 
 // Gates reconciles LatencyGates.
 type Gates struct {
-	// Client writes, and lists from the cache.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	controllers.API
 	// Cluster reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
 	Cluster *observe.Cluster
-	// Refusals are those that the controller of the verifications met; nil if it shares none.
+	// Refusals are those that the controller of the verifications met.
 	Refusals *Refusals
 
 	suppliers suppliers
@@ -108,15 +100,12 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	again, err := r.unsettled(ctx, all)
+	again, err := r.observeSettling(ctx, all)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	next, memberErr := again, error(nil)
-	if all.settlesNever = all.never(); all.settlesNever == "" {
-		next, memberErr = r.members(ctx, all)
-		next = controllers.Soonest(next, again)
-	}
+	next, memberErr := r.members(ctx, all)
+	next = controllers.Soonest(next, again)
 	chosen := r.place(ctx, all)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
@@ -141,13 +130,12 @@ type survey struct {
 	taken map[string][]string
 	// away is the number of verified nodes that are not ready.
 	away int32
-	// settlesNever is why the gate, which is new, holds no node back; see never.
-	settlesNever string
 	// invalid is the error in the schedule; empty if there is none.
 	invalid string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
 	refused string
-	// unsettled is condition Operational if the gate could never verify its nodes; nil if there is no known reason.
+	// unsettled is condition Operational if the gate could never verify its nodes; nil if there is no known reason. A gate that is fresh then
+	// holds no node back.
 	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string
@@ -259,11 +247,9 @@ func refusal(all ...error) string {
 // memory: what stands in a gate's status about it cannot be stored in the verification.
 type Refusals struct{ byName sync.Map }
 
-// note records the outcome of writing the status of a verification.
-func (r *Refusals) note(name string, err error) {
-	if text := refusal(err); r == nil {
-		return
-	} else if text != "" {
+// set records the outcome of writing the status of a verification.
+func (r *Refusals) set(name string, err error) {
+	if text := refusal(err); text != "" {
 		r.byName.Store(name, text)
 	} else {
 		r.byName.Delete(name)
@@ -273,9 +259,6 @@ func (r *Refusals) note(name string, err error) {
 // first returns the first error about the verifications; empty if there is none.
 func (r *Refusals) first(verifications []*v1alpha1.LatencyVerification) string {
 	for _, v := range verifications {
-		if r == nil {
-			break
-		}
 		if text, ok := r.byName.Load(v.Name); ok {
 			return text.(string)
 		}
@@ -305,7 +288,7 @@ func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyG
 // and when to continue. A gate that could never verify nodes does not begin to hold them back.
 func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 	var first error
-	if s.unsettled != nil && len(s.lineup.verifications)+len(s.retained)+len(s.leaving) == 0 {
+	if s.unsettled != nil && s.fresh() {
 		return 0, nil
 	}
 	for i, node := range s.missing {
@@ -338,9 +321,7 @@ func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
 		}
 	}
 	for _, turn := range chosen.due {
-		v := turn.verification.DeepCopy()
-		status, err := due(v, s.gate.Spec.Schedule, s.lineup.now)
-		if err := r.writeStatus(ctx, v, status, err); err != nil && first == nil {
+		if err := r.take(ctx, turn.verification.DeepCopy(), due(s.gate.Spec.Schedule)); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -352,15 +333,21 @@ func conflict(v *v1alpha1.LatencyVerification) error {
 	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
 }
 
-// writeStatus writes the status after an event, unless there is an error.
-func (r *Gates) writeStatus(ctx context.Context, v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, err error) error {
+// due is the step of a node that is due by the schedule.
+func due(schedule string) step {
+	return step{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "the schedule is due for the node, " + schedule}
+}
+
+// take writes the status of a node after a step.
+func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s step) error {
+	status, err := s.apply(v, v.Status, r.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
 	}
 	old := v.DeepCopy()
 	v.Status = status
-	if err := r.Client.Status().Update(ctx, v); err != nil {
-		return fmt.Errorf("writing the status of %s: %w", v.Name, err)
+	if _, err := r.WriteStatus(ctx, old, v); err != nil {
+		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
 	}
 	logState(controllers.With(ctx, "node", v.Spec.NodeName), old, v)
 	return nil
@@ -383,13 +370,10 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	case apierrors.IsAlreadyExists(err):
 		// Another client created it, or a manager that died before it could record it: the number is taken.
 		v.Status.Number = number
-		if err := r.writeStatus(ctx, v, v.Status, nil); err != nil {
-			return err
-		}
-		return conflict(v)
-	case err != nil:
-		status, err := refused(v, fmt.Sprintf("LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err), r.Clock.Now())
-		return r.writeStatus(ctx, v, status, err)
+		return cmp.Or(r.Client.Status().Update(ctx, v), conflict(v))
+	case err != nil: // The node keeps its state, and its place in the queue.
+		return r.take(ctx, v, step{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: fmt.Sprintf(
+			"LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err)})
 	}
 	// The digest is of the spec as the API server returned it, with its defaults.
 	digest, err := specDigest(b.Spec)
@@ -397,11 +381,14 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 		return err
 	}
 	v.Status.Number = number
-	status, err := begun(v, v1alpha1.VerificationBenchmark{
-		Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
-		StartTime: metav1.Time{Time: r.Clock.Now()},
+	err = r.take(ctx, v, step{
+		event: eventStarted, reason: v1alpha1.ReasonMeasuring,
+		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.peer, v.Status.Verified().Message),
+		benchmark: &v1alpha1.VerificationBenchmark{
+			Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
+			StartTime: metav1.Time{Time: r.Clock.Now()},
+		},
 	})
-	err = r.writeStatus(ctx, v, status, err)
 	if apierrors.IsConflict(err) {
 		// No status names it. Later, it would have pods.
 		err = errors.Join(err, controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)))
@@ -412,14 +399,11 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 // report writes the status, once, if it changed. Events follow the write.
 func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error {
 	g.Status.ObservedGeneration = g.Generation
-	if equality.Semantic.DeepEqual(old.Status, g.Status) {
-		return nil
+	written, err := r.WriteStatus(ctx, old, g)
+	if written {
+		r.Tell(ctx, g, gateNotices(old, g)...)
 	}
-	if err := r.Client.Status().Update(ctx, g); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	controllers.Tell(ctx, r.Recorder, g, gateNotices(old, g)...)
-	return nil
+	return err
 }
 
 // finalize removes the gate's finalizer when its nodes are released, which the controller of the verifications does. Until then, the
@@ -440,16 +424,15 @@ func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 		g.SetCondition(leaving(left))
 		return r.report(ctx, old, g)
 	}
-	if !controllerutil.ContainsFinalizer(g, v1alpha1.FinalizerNode) {
-		return nil
-	}
 	return patchFinalizer(ctx, r.Client, g, controllerutil.RemoveFinalizer)
 }
 
-// patchFinalizer adds or removes the finalizer of an object.
+// patchFinalizer adds or removes the finalizer of an object, unless that is done.
 func patchFinalizer(ctx context.Context, c client.Client, o client.Object, change func(client.Object, string) bool) error {
 	before := o.DeepCopyObject().(client.Object)
-	change(o, v1alpha1.FinalizerNode)
+	if !change(o, v1alpha1.FinalizerNode) {
+		return nil
+	}
 	if err := c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patching the finalizer: %w", err)
 	}
@@ -463,14 +446,14 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return controllers.Requests[*v1alpha1.LatencyGate](ctx, mgr.GetClient(), &v1alpha1.LatencyGateList{}, nil)
 	}
-	ofVerification := gathered(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*v1alpha1.LatencyVerification).Spec.GateName}}}
+	gateNamed := func(name string) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+	}
+	ofVerification := gathered(func(_ context.Context, o client.Object) []reconcile.Request {
+		return gateNamed(o.(*v1alpha1.LatencyVerification).Spec.GateName)
 	})
 	ofBenchmark := gathered(func(_ context.Context, o client.Object) []reconcile.Request {
-		if name := o.GetLabels()[v1alpha1.LabelGate]; name != "" {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
-		}
-		return nil
+		return gateNamed(o.GetLabels()[v1alpha1.LabelGate])
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("latencygate").
@@ -495,6 +478,43 @@ func gathered(requests func(context.Context, client.Object) []reconcile.Request)
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
 	}
+}
+
+// heldUp returns why a benchmark does not start, or waits for another attempt; empty if it waits only for its turn, or runs.
+func heldUp(b *v1alpha1.LatencyBenchmark) string {
+	if b.Finished() {
+		return ""
+	}
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionFalse && b.Status.Active == nil {
+		return c.Reason + ": " + c.Message
+	}
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
+	if c == nil || slices.Contains([]string{v1alpha1.ReasonQueued, v1alpha1.ReasonStarting, v1alpha1.ReasonRunning, v1alpha1.ReasonEnding}, c.Reason) {
+		return ""
+	}
+	return c.Reason + ": " + c.Message
+}
+
+// heldUpChanges passes the changes of a benchmark that change whether and why it is held up.
+var heldUpChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return heldUp(before) != heldUp(after) })
+
+// observeHeldUp reads from the cache which benchmarks of the gate are held up.
+func (r *Gates) observeHeldUp(ctx context.Context, s *survey, measuring []v1alpha1.LatencyVerification) error {
+	s.heldUp = map[string]string{}
+	for i := range measuring {
+		v := &measuring[i]
+		if v.Spec.GateName != s.gate.Name || v.Status.Benchmark == nil {
+			continue
+		}
+		b := &v1alpha1.LatencyBenchmark{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.gate.Spec.Namespace, Name: v.Status.Benchmark.Name}, b); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("getting LatencyBenchmark %s: %w", v.Status.Benchmark.Name, err)
+		}
+		if why := heldUp(b); why != "" {
+			s.heldUp[v.Spec.NodeName] = why
+		}
+	}
+	return nil
 }
 
 // gateChanges passes changes of a gate's spec, deletion and finalizers.

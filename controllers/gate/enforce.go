@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,16 +51,11 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 
 // noteSetbacks writes the setbacks of marks and hold pod, if they changed, and sends events about those of the Node.
 func (r *Verifications) noteSetbacks(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
-	if equality.Semantic.DeepEqual(before.Status, v.Status) {
-		return nil
+	written, err := r.WriteStatus(ctx, before, v)
+	if written && node != nil {
+		r.Tell(ctx, node, markNotices(before, v)...)
 	}
-	if err := r.Client.Status().Update(ctx, v); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	if node != nil {
-		controllers.Tell(ctx, r.Recorder, node, markNotices(before, v)...)
-	}
-	return nil
+	return err
 }
 
 // publishes reports whether this verification may write the marks on the Node: its gate owns the node, or no gate does. In

@@ -48,7 +48,7 @@ type world struct {
 	baselineTrouble string
 }
 
-// step is the step that decide chose, and why.
+// step is the step that decide chose, or that the gate takes, and why.
 type step struct {
 	// event is what happened to the node.
 	event nodeEvent
@@ -58,8 +58,9 @@ type step struct {
 	changed []v1alpha1.IdentityChange
 	// outcome is the outcome of the current benchmark; empty if it has none and does not count.
 	outcome v1alpha1.VerdictOutcome
-	// suspect is the peer with which the node failed, for eventOtherPeer.
-	suspect string
+	// suspect is the peer with which the node failed, for eventOtherPeer, and benchmark the one that was created, for eventStarted.
+	suspect   string
+	benchmark *v1alpha1.VerificationBenchmark
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }
@@ -433,4 +434,31 @@ func measuredAgain(w *world, reason, message string) step {
 		return step{event: eventDiscarded, reason: reason, message: message + "; it is measured again"}
 	}
 	return step{event: eventUndecided, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: annotation " + v1alpha1.AnnotationVerify}
+}
+
+// clusterFaults are the outcomes of attempts that say nothing about the latency of a node: the cluster did not let the pods start, or
+// removed them.
+var clusterFaults = []string{
+	v1alpha1.OutcomeEvicted, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomePodLost, v1alpha1.OutcomePodRefused, v1alpha1.OutcomeNetworkRefused,
+	v1alpha1.OutcomeStoreRefused, v1alpha1.OutcomeUnschedulable, v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeUnexpectedAdmission,
+	v1alpha1.OutcomeAdmissionRejected, v1alpha1.OutcomeDevicePluginUnavailable, v1alpha1.OutcomeStartTimeout,
+}
+
+// benchmarkFailed returns the step of a node whose benchmark failed: it is measured again, after a pause, if the cluster is the cause.
+// A user who deletes pods can choose the results that are completed, so that a benchmark that already had results and lost
+// a pod is repeated at most maxDiscarded times.
+func benchmarkFailed(w *world) step {
+	b := w.benchmark
+	message := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message
+	fault := ""
+	if n := len(b.Status.Attempts); n > 0 {
+		fault = b.Status.Attempts[n-1].Outcome.Reason
+	}
+	setback := w.verification.Status.Setback
+	chosen := fault == v1alpha1.OutcomePodLost && len(b.Status.Stored) > 0 && setback != nil && setback.Count >= maxDiscarded
+	if !slices.Contains(clusterFaults, fault) || chosen {
+		return inconclusive(v1alpha1.ReasonBenchmarkFailed, message)
+	}
+	return step{event: eventHeldUp, reason: v1alpha1.ReasonEnvironmentFailed, message: fmt.Sprintf(
+		"LatencyBenchmark %s with peer %s failed because of the cluster: %s", b.Name, w.verification.Status.Benchmark.Peer, message)}
 }

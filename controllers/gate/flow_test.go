@@ -548,7 +548,8 @@ func TestNext(t *testing.T) {
 		}
 	})
 	t.Run("a node that is due by the schedule is not verified any more", func(t *testing.T) {
-		got, err := due(makeVerification("a"), "@daily", noon)
+		v := makeVerification("a")
+		got, err := due("@daily").apply(v, v.Status, noon)
 		if err != nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.LastTransitionTime.Time.Equal(noon) || got.Accepted == nil {
 			t.Errorf("%+v", got)
 		}

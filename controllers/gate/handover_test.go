@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // A node that one gate gives up has the marks of the gate that owns it then, which hold it back until that gate has verified it, or
@@ -62,7 +63,7 @@ func TestMarksAfterAGate(t *testing.T) {
 				builder = builder.WithObjects(c.other)
 			}
 			node := makeNode("a", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(noon) })
-			p, err := (&Verifications{Live: builder.Build()}).afterwards(t.Context(), makeVerification("a"), node, []v1alpha1.LatencyGate{c.gate})
+			p, err := (&Verifications{API: controllers.API{Live: builder.Build()}}).afterwards(t.Context(), makeVerification("a"), node, []v1alpha1.LatencyGate{c.gate})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,16 +3,17 @@ package gate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -147,48 +148,46 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		v.Status.HoldPod = new(made.(v1alpha1.HoldPod))
 	}
 	if !asked {
-		ours := ownsHoldPod(v, pod)
+		if ownsHoldPod(v, pod) {
+			err = controllers.Delete(ctx, r.Client, pod)
+		}
 		r.held.Delete(v.Name)
 		v.Status.HoldPod, v.Status.HoldPodSetback = nil, nil
-		if ours {
-			return 0, controllers.Delete(ctx, r.Client, pod)
-		}
-		return 0, nil
+		return 0, err
 	}
 	again := ofNode.left(v.Status.HoldPodSetback, w.now)
-	// A refusal is retried after at most a minute, because a node that changed must be held back.
-	refused := func(what string, err error) error {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) && pod != nil {
-			return err
-		}
-		v.Status.HoldPodSetback = markSetback(v.Status.HoldPodSetback, v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s cannot be %s: %v", want.Namespace, want.Name, what, err), w.now)
+	rest := func(p pauses, reason, format string, args ...any) {
+		message := fmt.Sprintf("pod %s/%s "+format, append([]any{want.Namespace, want.Name}, args...)...)
+		v.Status.HoldPodSetback = p.setback(v.Status.HoldPodSetback, reason, message, w.now)
 		again = ofNode.left(v.Status.HoldPodSetback, w.now)
-		return nil
 	}
-	rest := func(reason, message string) {
-		v.Status.HoldPodSetback = ofNode.setback(v.Status.HoldPodSetback, reason, message, w.now)
-		again = ofNode.left(v.Status.HoldPodSetback, w.now)
+	// A refusal is retried after at most a minute, because a node that changed must be held back.
+	refused := func(what string, err error) (time.Duration, error) {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) && pod != nil {
+			return again, err
+		}
+		rest(ofMark, v1alpha1.ReasonHoldPodRefused, "cannot be %s: %v", what, err)
+		return again, nil
 	}
 	switch {
 	case pod == nil && (again > 0 || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.
 	case pod == nil:
 		// Its condition is set when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
-			err = refused("created", err)
-			return again, err
+			return refused("created", err)
 		}
 		v.Status.HoldPod = &v1alpha1.HoldPod{UID: string(want.UID), Image: want.Spec.Containers[0].Image}
 		r.held.Store(v.Name, *v.Status.HoldPod)
 	case !ownsHoldPod(v, pod):
 		if again == 0 {
-			rest(v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("pod %s/%s exists and does not belong to this gate; delete it", pod.Namespace, pod.Name))
+			rest(ofNode, v1alpha1.ReasonHoldPodRefused, "exists and does not belong to this gate; delete it")
 		}
 	case !pod.DeletionTimestamp.IsZero():
 	case pods.Ended(pod):
-		rest(v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("pod %s/%s ended: %s %s", pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message))
+		rest(ofNode, v1alpha1.ReasonHoldPodEnded, "ended: %s %s", pod.Status.Reason, pod.Status.Message)
 		return again, controllers.Delete(ctx, r.Client, pod)
 	case forged(v, pod, want) != "":
-		rest(v1alpha1.ReasonHoldPodReplaced, fmt.Sprintf("pod %s/%s was deleted: %s", pod.Namespace, pod.Name, forged(v, pod, want)))
+		rest(ofNode, v1alpha1.ReasonHoldPodReplaced, "was deleted: %s", forged(v, pod, want))
 		return again, controllers.Delete(ctx, r.Client, pod)
 	case again > 0 && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
 	case !slices.Equal(probes(pod), probes(want)):
@@ -199,13 +198,11 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 			err = r.holdCondition(ctx, pod, w.gate, v)
 		}
 		if err = cmp.Or(controllers.Delete(ctx, r.Client, pod), err); err != nil {
-			err = refused("deleted", err)
+			return refused("deleted", err)
 		}
-		return again, err
 	default:
 		if err := r.holdCondition(ctx, pod, w.gate, v); err != nil {
-			err = refused("changed", err)
-			return again, err
+			return refused("changed", err)
 		}
 		return settle(pod, v, w.now), nil
 	}
@@ -241,11 +238,10 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 	case v.Status.State == v1alpha1.VerificationMeasuring:
 		reason = string(v1alpha1.VerificationUnverified)
 	}
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.NodeConditionVerified })
-	now := metav1.Time{Time: r.Clock.Now()}
-	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: now}
+	old := pod.DeepCopy()
+	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: r.Clock.Now()}}
 	from := ""
-	if i >= 0 {
+	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type }); i >= 0 {
 		before := pod.Status.Conditions[i]
 		from = fmt.Sprint(before.Status, " ", before.Reason)
 		if before.Status == status && before.Reason == reason {
@@ -254,15 +250,69 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 		if before.Status == status {
 			condition.LastTransitionTime = before.LastTransitionTime
 		}
+		pod.Status.Conditions[i] = condition
+	} else {
+		pod.Status.Conditions = append(pod.Status.Conditions, condition)
 	}
-	data, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
-	if err != nil {
-		return fmt.Errorf("encoding a condition: %w", err)
-	}
-	err = r.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data))
-	if client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Status().Patch(ctx, pod, client.StrategicMergeFrom(old)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting the condition of pod %s: %w", pod.Name, err)
 	}
 	log.FromContext(ctx).Info("condition of the hold pod", "object", pod.Namespace+"/"+pod.Name, "from", from, "to", fmt.Sprint(status, " ", reason))
 	return nil
+}
+
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;create;update;delete
+
+// budgetOf returns the PodDisruptionBudget over the hold pods of a gate with a number of nodes. Its minimum is a number, because the
+// disruption controller computes every other limit from the scale of the pods' controllers, and a LatencyVerification has none.
+func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudget {
+	owner := metav1.NewControllerRef(gate, v1alpha1.GroupVersion.WithKind("LatencyGate"))
+	owner.BlockOwnerDeletion = nil // to block the deletion of a gate would need one more right
+	least := int32(0)
+	if hold := gate.Spec.Enforcement.HoldPod; hold != nil && hold.Budget != nil {
+		least = max(int32(nodes)-hold.Budget.MaxUnavailable, 0)
+	}
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: gate.Spec.Namespace, Name: "tailgate-hold-" + gate.Name,
+			Labels:          map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate, v1alpha1.LabelGate: gate.Name},
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(least)),
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelHold: "true", v1alpha1.LabelGate: gate.Name}},
+			// A node that is not verified may be drained in order to repair it.
+			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
+		},
+	}
+}
+
+// budget creates, updates or deletes the budget of a gate.
+func (r *Gates) budget(ctx context.Context, s *survey) error {
+	asked := s.gate.Spec.Enforcement.HoldPod != nil && s.gate.Spec.Enforcement.HoldPod.Budget != nil
+	if _, none := r.unbudgeted.Load(s.gate.UID); none && !asked {
+		return nil
+	}
+	want := budgetOf(s.gate, len(s.lineup.verifications))
+	found, err := observe.Get[policyv1.PodDisruptionBudget](ctx, r.Live, want.Namespace, want.Name)
+	switch ours := found != nil && metav1.IsControlledBy(found, s.gate); {
+	case apierrors.IsForbidden(err) && !asked:
+		err = nil // A manager of named namespaces has made none elsewhere.
+	case err != nil:
+	case !asked && ours:
+		err = controllers.Delete(ctx, r.Client, found)
+	case !asked:
+	case found == nil:
+		err = r.Client.Create(ctx, want)
+	case !ours:
+		err = fmt.Errorf("PodDisruptionBudget %s/%s exists and does not belong to this gate; delete it", found.Namespace, found.Name)
+	case !equality.Semantic.DeepEqual(found.Spec, want.Spec):
+		found.Spec = want.Spec
+		err = r.Client.Update(ctx, found)
+	}
+	r.unbudgeted.Delete(s.gate.UID)
+	if err == nil && !asked {
+		r.unbudgeted.Store(s.gate.UID, true)
+	}
+	return err
 }

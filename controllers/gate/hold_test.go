@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -76,7 +77,7 @@ func hold(t *testing.T, changes ...func(*holding)) *holding {
 // manager returns the manager, which is another one after restart.
 func (h *holding) manager() *Verifications {
 	if h.verifications == nil {
-		h.verifications = &Verifications{Clock: h.clock, Image: "bench"}
+		h.verifications = &Verifications{API: controllers.API{Clock: h.clock}, Image: "bench"}
 	}
 	h.verifications.Client, h.verifications.Live = h.api, h.api
 	return h.verifications

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -32,35 +31,40 @@ const (
 // look again, or a conflict.
 func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) (time.Duration, error) {
 	now := r.Clock.Now()
-	b := publisher{client: r.Client, live: r.Live, p: p, now: metav1.Time{Time: now}}
+	b := publisher{API: r.API, p: p, now: metav1.Time{Time: now}}
 	for _, m := range marks {
 		if last := setbackOf(v, m); ofMark.left(last, now) == 0 {
 			b.marks = append(b.marks, m)
 		}
 	}
 	conflict := b.publish(ctx, node)
-	b.tell(ctx, r.Recorder, node, v)
+	b.tell(ctx, node, v)
 	var again time.Duration
+	var setbacks []v1alpha1.MarkSetback
 	for _, m := range marks {
 		err, tried := b.outcomes[m]
-		last := setbackOf(v, m)
+		last, what := setbackOf(v, m), strings.ToLower(string(m))
 		var next *v1alpha1.Setback
+		fails := func(reason, format string, args ...any) {
+			next = ofMark.setback(last, reason, fmt.Sprintf(format, args...), now)
+		}
 		switch undone := tried && err == nil && r.contests.wrote(node.UID, m, p.value(m), now); {
 		case errors.Is(err, errDropped):
-			next = markSetback(last, v1alpha1.ReasonNodeWriteDropped, fmt.Sprintf("%s of node %s: %v", strings.ToLower(string(m)), node.Name, err), now)
+			fails(v1alpha1.ReasonNodeWriteDropped, "%s of node %s: %v", what, node.Name, err)
 		case err != nil:
-			next = markSetback(last, v1alpha1.ReasonNodeRefused, fmt.Sprintf("the API server refuses to change the %s of node %s: %v", strings.ToLower(string(m)), node.Name, err), now)
+			fails(v1alpha1.ReasonNodeRefused, "the API server refuses to change the %s of node %s: %v", what, node.Name, err)
 		case undone, tried && last != nil && last.Reason == v1alpha1.ReasonNodeContested:
-			next = markSetback(last, v1alpha1.ReasonNodeContested, fmt.Sprintf(
-				"another client, %s, repeatedly changes the %s of node %s back; configure it to leave %s alone", otherManager(node, m), strings.ToLower(string(m)), node.Name, markNames[m]), now)
+			fails(v1alpha1.ReasonNodeContested, "another client, %s, repeatedly changes the %s of node %s back; configure it to leave %s alone",
+				otherManager(node, m), what, node.Name, markNames[m])
 		case !tried && last != nil && (!p.has(node, m) || last.Reason == v1alpha1.ReasonNodeContested && now.Sub(last.RetryTime.Time) < contestWindow):
 			next = last
 		}
-		setMarkSetback(v, m, next)
 		if next != nil {
+			setbacks = append(setbacks, v1alpha1.MarkSetback{Mark: m, Setback: *next})
 			again = controllers.Soonest(again, cmp.Or(ofMark.left(next, now), contestWindow))
 		}
 	}
+	v.Status.MarkSetbacks = setbacks
 	return again, conflict
 }
 
@@ -72,7 +76,7 @@ var markNames = map[v1alpha1.NodeMark]string{
 }
 
 // tell logs the marks that were written to a Node, given as it was before, and says on the Node when it is held back or released.
-func (b *publisher) tell(ctx context.Context, recorder events.EventRecorder, node *corev1.Node, v *v1alpha1.LatencyVerification) {
+func (b *publisher) tell(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification) {
 	before, verified, failed := marksOf(node), v.Status.Verified(), false
 	for _, m := range marks {
 		err, tried := b.outcomes[m]
@@ -92,7 +96,7 @@ func (b *publisher) tell(ctx context.Context, recorder events.EventRecorder, nod
 		notice.Type, notice.Reason, notice.Action = corev1.EventTypeWarning, v1alpha1.ReasonNodeHeld, "Hold"
 		notice.Message = fmt.Sprintf("held back by LatencyGate %s until its latency is verified: %s", v.Spec.GateName, verified.Message)
 	}
-	controllers.Tell(ctx, recorder, node, notice)
+	b.Tell(ctx, node, notice)
 }
 
 // marksOf returns the marks that a Node has.
@@ -112,26 +116,6 @@ func setbackOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha
 		}
 	}
 	return nil
-}
-
-// setMarkSetback sets the setback of a mark, or removes it.
-func setMarkSetback(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark, to *v1alpha1.Setback) {
-	all := slices.DeleteFunc(slices.Clone(v.Status.MarkSetbacks), func(s v1alpha1.MarkSetback) bool { return s.Mark == mark })
-	if to != nil {
-		all = append(all, v1alpha1.MarkSetback{Mark: mark, Setback: *to})
-	}
-	v.Status.MarkSetbacks = all[:len(all):len(all)]
-	if len(all) == 0 {
-		v.Status.MarkSetbacks = nil
-	}
-}
-
-// markSetback returns the setback of a mark after one more failure; last is the previous one, or nil. Another reason begins again.
-func markSetback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
-	if last != nil && last.Reason != reason {
-		last = nil
-	}
-	return ofMark.setback(last, reason, message, now)
 }
 
 // retryMarks lets the marks, and the hold pod, that must change now be tried at once.

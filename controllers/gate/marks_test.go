@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 // taintedGate asks for condition, label and taint.
@@ -119,7 +120,7 @@ func TestMarksAreIndependent(t *testing.T) {
 			api := makeNodeAPI(t, says(makeNode("a"), free))
 			api.refuses, api.drops = c.refuses, c.drops
 			clock := clocktesting.NewFakePassiveClock(noon)
-			r := &Verifications{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}
+			r := &Verifications{API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
 			v := makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))
 			for try, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 				again, err := r.mark(t.Context(), api.node(t), v, held)
@@ -169,7 +170,7 @@ func TestContest(t *testing.T) {
 			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:taints":{}}}`)}, Time: at(0)}}
 	}), free))
 	clock := clocktesting.NewFakePassiveClock(noon)
-	r := &Verifications{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}
+	r := &Verifications{API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
 	v := makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))
 	writes := 0
 	api.refuses = func(string) error { writes++; return nil }

@@ -123,18 +123,3 @@ func unmarked(node *corev1.Node) *corev1.Node {
 	})
 	return node
 }
-
-// introduced reports whether the gate has no verification yet, and all its nodes were there before it.
-func (s *survey) introduced() bool {
-	joined := func(n *corev1.Node) bool { return !older(n, s.gate) }
-	return len(s.missing) > 0 && len(s.lineup.verifications)+len(s.retained) == 0 && !slices.ContainsFunc(s.missing, joined)
-}
-
-// never returns why a gate that is introduced to nodes in use can never settle; empty if it can. Such a gate does not hold them back: it
-// would take them out of service for nothing. Nodes that join later are held back.
-func (s *survey) never() string {
-	if !s.introduced() {
-		return ""
-	}
-	return s.foresee().Never
-}

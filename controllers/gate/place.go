@@ -21,32 +21,29 @@ const (
 	shortageFor = 5 * time.Minute
 )
 
-// shortages has the nodes that were found without room, by gate. It is only in memory: a manager that starts looks again.
+// shortages has the nodes that were found without room. It is only in memory: a manager that starts looks again.
 type shortages struct {
 	sync.Mutex
-	found map[string]map[shortageOf]shortage
+	found map[shortageOf]shortage
 }
 
-// shortageOf is a node and the role of the pod for which it has no room, and shortage is the reason, and until when it is known.
+// shortageOf is a gate, a node and the role of the pod for which it has no room, and shortage is the reason, and until when it is known.
 type (
-	shortageOf struct{ node, role string }
+	shortageOf struct{ gate, node, role string }
 	shortage   struct {
 		why   string
 		until time.Time
 	}
 )
 
-// note records that a node has no room.
-func (k *shortages) note(gate string, of shortageOf, why string, now time.Time) {
+// add records that a node has no room.
+func (k *shortages) add(of shortageOf, why string, now time.Time) {
 	k.Lock()
 	defer k.Unlock()
 	if k.found == nil {
-		k.found = map[string]map[shortageOf]shortage{}
+		k.found = map[shortageOf]shortage{}
 	}
-	if k.found[gate] == nil {
-		k.found[gate] = map[shortageOf]shortage{}
-	}
-	k.found[gate][of] = shortage{why, now.Add(shortageFor)}
+	k.found[of] = shortage{why, now.Add(shortageFor)}
 }
 
 // known fills in what is known of a lineup's nodes, and returns the time until the first of that is looked at again.
@@ -55,12 +52,14 @@ func (k *shortages) known(l *lineup) time.Duration {
 	defer k.Unlock()
 	l.full, l.unplaced = map[string]string{}, map[string]string{}
 	var again time.Duration
-	found := k.found[l.gate.Name]
-	maps.DeleteFunc(found, func(_ shortageOf, at shortage) bool {
+	maps.DeleteFunc(k.found, func(_ shortageOf, at shortage) bool {
 		return !at.until.After(l.now) || at.until.After(l.now.Add(shortageFor))
 	})
 	due := l.outdated(l.fired)
-	for of, at := range found {
+	for of, at := range k.found {
+		if of.gate != l.gate.Name {
+			continue
+		}
 		isDue := slices.ContainsFunc(due, func(v *v1alpha1.LatencyVerification) bool { return v.Spec.NodeName == of.node })
 		switch {
 		case of.role == v1alpha1.RoleServer:
@@ -101,9 +100,9 @@ func (r *Gates) place(ctx context.Context, s *survey) choice {
 			case why == "":
 				continue
 			case server && l.full[pair.peer] == "":
-				r.shortages.note(s.gate.Name, shortageOf{pair.peer, v1alpha1.RoleServer}, why, l.now)
+				r.shortages.add(shortageOf{s.gate.Name, pair.peer, v1alpha1.RoleServer}, why, l.now)
 			case !server && i >= len(chosen.starts):
-				r.shortages.note(s.gate.Name, shortageOf{of[0], v1alpha1.RoleClient}, why, l.now)
+				r.shortages.add(shortageOf{s.gate.Name, of[0], v1alpha1.RoleClient}, why, l.now)
 			default:
 				continue
 			}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
@@ -159,8 +160,7 @@ func (p publication) holdsBack() bool {
 
 // publisher writes the marks of one Node.
 type publisher struct {
-	client client.Client
-	live   client.Reader
+	controllers.API
 	// marks are the marks that it may write, and p is what they should be.
 	marks []v1alpha1.NodeMark
 	p     publication
@@ -260,7 +260,7 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 			return fmt.Errorf("encoding label and taint: %w", err)
 		}
 		written = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
-		return b.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), fieldManager)
+		return b.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), fieldManager)
 	}
 	if !b.p.holdsBack() {
 		return written, write()
@@ -269,7 +269,7 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 		err := write()
 		if apierrors.IsConflict(err) {
 			fresh := &corev1.Node{}
-			if getErr := b.live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
+			if getErr := b.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
 				return getErr
 			}
 			current = fresh
@@ -310,7 +310,7 @@ func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, ver
 		return node, fmt.Errorf("encoding a condition: %w", err)
 	}
 	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
-	err = b.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data), fieldManager)
+	err = b.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data), fieldManager)
 	if conflict := b.record(v1alpha1.MarkCondition, written, err); conflict != nil || err != nil {
 		return node, conflict
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 )
 
 func TestPublicationOf(t *testing.T) {
@@ -102,7 +103,7 @@ func TestPublishOrder(t *testing.T) {
 					return note(name, o, patch)
 				},
 			})
-			b := publisher{client: api, live: api, marks: marks, p: c.then, now: metav1.Time{Time: noon}}
+			b := publisher{API: controllers.API{Client: api, Live: api}, marks: marks, p: c.then, now: metav1.Time{Time: noon}}
 			if err := b.publish(t.Context(), node); err != nil {
 				t.Fatal(err)
 			}

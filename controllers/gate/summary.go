@@ -124,8 +124,6 @@ func operational(s *survey, chosen choice) metav1.Condition {
 	troubled := setbacks(slices.Concat(s.lineup.verifications, s.retained))
 	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.unmeasurable, chosen.overlong
 	switch {
-	case s.settlesNever != "":
-		return no(v1alpha1.ReasonCannotSettle, "none of the %d nodes can be measured, so that the gate does not hold them back; %s", len(s.missing), text.Shorten(s.settlesNever, 1024))
 	case s.invalid != "":
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
 	case s.unsettled != nil:

@@ -52,11 +52,11 @@ func TestSummarize(t *testing.T) {
 		"a mark is refused": {[]v1alpha1.VerificationState{waiting, waiting}, func(s *survey) {
 			s.gate.Spec.Suspend = true
 			troubled(v1alpha1.ReasonBenchmarkRefused, false)(s)
-			setMarkSetback(s.lineup.verifications[1], v1alpha1.MarkTaint, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"})
+			s.lineup.verifications[1].Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"}}}
 		}, "False NodeRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
 		"a mark of a retained node is refused": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
 			z := makeVerification("z")
-			setMarkSetback(z, v1alpha1.MarkLabel, &v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"})
+			z.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkLabel, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
 			s.retained = []*v1alpha1.LatencyVerification{z}
 		}, "False NodeContested", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
 		"a verified node is away": {[]v1alpha1.VerificationState{verified, verified}, func(s *survey) {

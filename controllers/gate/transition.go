@@ -18,8 +18,7 @@ import (
 )
 
 // All changes of the status of a LatencyVerification, except for its hold pod, are in this file, and pure: next is for the steps
-// that decide chose; begun, due and refused are for the actions of the gate. The table transitions lists the fields that an event
-// changes.
+// that decide chose, and apply for those of the gate. The table transitions lists the fields that an event changes.
 
 // nodeEvent is what happened to a node.
 type nodeEvent string
@@ -119,24 +118,13 @@ var transitions = []transition{
 		resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 }
 
-// happening is an event with its details.
-type happening struct {
-	event           nodeEvent
-	reason, message string
-	now             time.Time
-	// changed, suspect and benchmark are values that the event sets.
-	changed   []v1alpha1.IdentityChange
-	suspect   string
-	benchmark *v1alpha1.VerificationBenchmark
-}
-
-// apply returns the status after an event. It returns an error if the event cannot happen in the state.
-func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus) (v1alpha1.LatencyVerificationStatus, error) {
-	t := h.event.transition()
+// apply returns the status after the event of a step. It returns an error if the event cannot happen in the state.
+func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
+	t := s.event.transition()
 	if t == nil || t.from != nil && !slices.Contains(t.from, status.State) {
-		return status, fmt.Errorf("event %s cannot happen to a node in state %s", h.event, status.State)
+		return status, fmt.Errorf("event %s cannot happen to a node in state %s", s.event, status.State)
 	}
-	h.count(&status, t.counts)
+	s.count(&status, t.counts, now)
 	for _, f := range t.resets {
 		f.reset(&status)
 	}
@@ -144,7 +132,7 @@ func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.Latenc
 		return status, nil
 	}
 	if status.State != t.to || status.LastTransitionTime == nil {
-		status.LastTransitionTime = &metav1.Time{Time: h.now}
+		status.LastTransitionTime = &metav1.Time{Time: now}
 	}
 	status.State = t.to
 	verified := metav1.ConditionUnknown
@@ -156,11 +144,11 @@ func (h happening) apply(v *v1alpha1.LatencyVerification, status v1alpha1.Latenc
 	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationInconclusive:
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: h.now},
-		Reason: h.reason, Message: text.Shorten(h.message, maxMessage),
+		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: now},
+		Reason: s.reason, Message: text.Shorten(s.message, maxMessage),
 	})
 	status.ObservedGeneration = v.Generation
-	standing.Publish(&status.Conditions, v.Generation, h.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
+	standing.Publish(&status.Conditions, v.Generation, now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
 	return status, nil
 }
 
@@ -187,19 +175,19 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 }
 
 // count increments a field, or sets it.
-func (h happening) count(status *v1alpha1.LatencyVerificationStatus, f statusField) {
+func (s step) count(status *v1alpha1.LatencyVerificationStatus, f statusField, now time.Time) {
 	switch f {
 	case fieldAcceptRefused, fieldAsFound, fieldAll: // No event counts them.
 	case fieldBenchmark:
-		status.Benchmark = h.benchmark
+		status.Benchmark = s.benchmark
 	case fieldDiscarded:
 		status.Discarded++
 	case fieldSuspectPeer:
-		status.SuspectPeer = h.suspect
+		status.SuspectPeer = s.suspect
 	case fieldChanged:
-		status.Changed, status.AsFound = h.changed, status.AsFound && len(h.changed) == 0
+		status.Changed, status.AsFound = s.changed, status.AsFound && len(s.changed) == 0
 	case fieldSetback:
-		status.Setback = ofNode.setback(status.Setback, h.reason, h.message, h.now)
+		status.Setback = ofNode.setback(status.Setback, s.reason, s.message, now)
 		if b := status.Benchmark; b != nil {
 			if status.Setback.StartTime == nil {
 				status.Setback.StartTime = &b.StartTime
@@ -260,7 +248,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 		w.remember(&status, status.Accepted.Peer)
 		w.extend(&status)
 	}
-	status, err := happening{event: s.event, reason: s.reason, message: s.message, now: w.now, changed: s.changed, suspect: s.suspect}.apply(w.verification, status)
+	status, err := s.apply(w.verification, status, w.now)
 	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.event != eventFailed && status.FailConfirmed || s.event == eventFailed && w.verification.Status.SuspectPeer != "")
 	if s.event.begins() {
 		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && older(w.node, w.gate)
@@ -328,22 +316,6 @@ func (w *world) noteDeletion(status *v1alpha1.LatencyVerificationStatus) {
 	})
 }
 
-// begun returns the status of a node whose benchmark was created.
-func begun(v *v1alpha1.LatencyVerification, b v1alpha1.VerificationBenchmark) (v1alpha1.LatencyVerificationStatus, error) {
-	return happening{event: eventStarted, reason: v1alpha1.ReasonMeasuring, now: b.StartTime.Time, benchmark: &b,
-		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, b.Peer, v.Status.Verified().Message)}.apply(v, v.Status)
-}
-
-// due returns the status of a node that is due by the schedule.
-func due(v *v1alpha1.LatencyVerification, schedule string, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
-	return happening{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "the schedule is due for the node, " + schedule, now: now}.apply(v, v.Status)
-}
-
-// refused returns the status of a node whose benchmark could not be created. The node keeps its state, and its place in the queue.
-func refused(v *v1alpha1.LatencyVerification, message string, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
-	return happening{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: message, now: now}.apply(v, v.Status)
-}
-
 const (
 	// maxMessage is the maximum length of a message in a status, and maxName of a benchmark's name.
 	maxMessage, maxName = 1024, 253
@@ -362,10 +334,11 @@ var (
 	ofMark = pauses{time.Second, time.Minute}
 )
 
-// setback returns the setback after one more failure; last is the previous one, or nil.
+// setback returns the setback after one more failure; last is the previous one, or nil. For what holds a node back, another reason begins
+// again.
 func (p pauses) setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
 	next := &v1alpha1.Setback{}
-	if last != nil {
+	if last != nil && (p != ofMark || last.Reason == reason) {
 		next = last.DeepCopy()
 	}
 	rest := min(p.first<<min(next.Count, 10), p.longest)
@@ -386,7 +359,8 @@ func (p pauses) left(last *v1alpha1.Setback, now time.Time) time.Duration {
 // dismissed returns the status of a node whose gate was deleted; the accepted results are kept for a while.
 func (w *world) dismissed(after time.Duration) (v1alpha1.LatencyVerificationStatus, error) {
 	v := w.verification
-	status, err := happening{event: eventDismissed, reason: v1alpha1.ReasonGateDeleted, message: fmt.Sprintf("LatencyGate %s was deleted", v.Spec.GateName), now: w.now}.apply(v, *v.Status.DeepCopy())
+	s := step{event: eventDismissed, reason: v1alpha1.ReasonGateDeleted, message: fmt.Sprintf("LatencyGate %s was deleted", v.Spec.GateName)}
+	status, err := s.apply(v, *v.Status.DeepCopy(), w.now)
 	status.Retained = w.retained(v1alpha1.ReasonGateDeleted, after,
 		"LatencyGate %s was deleted; the accepted results are kept for a gate of this name until %s; to forget them: kubectl delete latencyverifications.tailgate.dev %s", v.Spec.GateName)
 	return status, err

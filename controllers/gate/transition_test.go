@@ -54,11 +54,11 @@ func TestTransitions(t *testing.T) {
 		seen[tr.event] = true
 		for _, state := range allStates {
 			before := full(state)
-			h := happening{
-				event: tr.event, reason: "Because", message: "it happened", now: noon, suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}},
+			s := step{
+				event: tr.event, reason: "Because", message: "it happened", suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}},
 				benchmark: &v1alpha1.VerificationBenchmark{Name: "up-a-5", Peer: "e"},
 			}
-			got, err := h.apply(before, *before.Status.DeepCopy())
+			got, err := s.apply(before, *before.Status.DeepCopy(), noon)
 			if allowed := tr.from == nil || slices.Contains(tr.from, state); (err == nil) != allowed {
 				t.Errorf("%s in state %s: error %v", tr.event, state, err)
 			}
@@ -114,7 +114,7 @@ func TestConditionVerified(t *testing.T) {
 	} {
 		now := func(step int) metav1.Time { return metav1.Time{Time: noon.Add(time.Duration(step) * time.Minute)} }
 		reason := fmt.Sprintf("Reason%d", i)
-		status, err := happening{event: c.event, reason: reason, message: "why", now: now(i).Time}.apply(v, v.Status)
+		status, err := step{event: c.event, reason: reason, message: "why"}.apply(v, v.Status, now(i).Time)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,9 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,14 +39,7 @@ type Results interface {
 
 // Verifications reconciles LatencyVerifications.
 type Verifications struct {
-	// Client writes, and lists from the cache.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	controllers.API
 	// Results reads the rounds of finished benchmarks.
 	Results Results
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
@@ -59,7 +50,7 @@ type Verifications struct {
 	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
 	ServiceAccount string
 
-	// Refusals tells the controller of the gates which statuses cannot be written; nil tells nothing.
+	// Refusals tells the controller of the gates which statuses cannot be written.
 	Refusals *Refusals
 
 	contests contests
@@ -120,7 +111,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	retryMarks(v, publicationOf(world.gate, old), publicationOf(world.gate, v), world.now)
 	err = r.report(ctx, old, v, s)
-	r.Refusals.note(v.Name, err)
+	r.Refusals.set(v.Name, err)
 	if err != nil {
 		return controllers.Written(0, cmp.Or(r.holdAnyway(ctx, world, v, err), err))
 	}
@@ -285,13 +276,11 @@ func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, 
 
 // report writes the status, once, if it changed, then sends events and removes the annotation that the step processed.
 func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVerification, s step) error {
-	if !equality.Semantic.DeepEqual(old.Status, v.Status) {
-		if err := r.Client.Status().Update(ctx, v); err != nil {
-			return fmt.Errorf("writing the status: %w", err)
-		}
+	if _, err := r.WriteStatus(ctx, old, v); err != nil {
+		return err
 	}
 	logState(ctx, old, v)
-	controllers.Send(r.Recorder, v, notices(old, v, s)...)
+	r.Send(v, notices(old, v, s)...)
 	consumed := consumed(s)
 	if consumed == "" {
 		return nil
@@ -406,26 +395,16 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 // sameNode reports whether a node is unchanged as far as it matters to a gate: its identity, whether it can be measured, and the
 // marks on it.
 func sameNode(a, b *corev1.Node) bool {
-	conditions := func(n *corev1.Node) [3]corev1.NodeCondition {
-		var all [3]corev1.NodeCondition
-		for _, c := range n.Status.Conditions {
-			kept := corev1.NodeCondition{Status: c.Status, Reason: c.Reason, Message: c.Message}
-			switch c.Type {
-			case corev1.NodeReady:
-				all[0].Status = c.Status
-			case v1alpha1.NodeConditionVerified:
-				all[1] = kept
-			case v1alpha1.NodeConditionRegressed:
-				all[2] = kept
+	conditions := func(n *corev1.Node) [3][3]string {
+		var all [3][3]string
+		for i, kind := range []corev1.NodeConditionType{corev1.NodeReady, v1alpha1.NodeConditionVerified, v1alpha1.NodeConditionRegressed} {
+			if c := nodeCondition(n, kind); c != nil {
+				all[i] = [3]string{string(c.Status), c.Reason, c.Message}
 			}
 		}
 		return all
 	}
-	info := func(n *corev1.Node) [6]string {
-		i := n.Status.NodeInfo
-		return [6]string{i.BootID, i.KernelVersion, i.KubeletVersion, i.ContainerRuntimeVersion, i.OSImage, i.SystemUUID}
-	}
-	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && info(a) == info(b) &&
+	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Status.NodeInfo, b.Status.NodeInfo) &&
 		conditions(a) == conditions(b) && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)

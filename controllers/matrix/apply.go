@@ -48,13 +48,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 	for _, number := range s.release {
 		w.release(number)
 	}
-	for _, number := range s.end {
-		if err := r.withdraw(ctx, w, number, v1alpha1.ReasonNodeGone, w.whyGone(number)); err != nil {
-			return 0, err
-		}
-	}
-	for _, number := range s.postpone {
-		if err := r.withdraw(ctx, w, number, v1alpha1.ReasonPairPostponed, w.postponed(number)); err != nil {
+	for _, number := range slices.Concat(s.end, s.postpone) {
+		if err := r.withdraw(ctx, w, number); err != nil {
 			return 0, err
 		}
 	}
@@ -109,16 +104,18 @@ func (w *world) leave(number int32) {
 	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
 }
 
-// postponed returns the message about a pair that gets a new benchmark when its turn comes again.
-func (w *world) postponed(number int32) string {
-	return fmt.Sprintf("%s is measured after the others, from its first round: %s", w.matrix.PairName(number), messageOf(w.child(number).Status.Conditions, v1alpha1.ConditionAccepted))
-}
-
 // withdraw takes its place from a pair and deletes its benchmark, unless that has changed since it was observed, because it may just
-// have started.
-func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32, reason, message string) error {
-	notice := controllers.Notice{Type: corev1.EventTypeWarning, Reason: reason, Action: "Postpone", Message: message}
-	if child := w.child(number); child != nil {
+// have started. A pair whose nodes exist gets a new benchmark when its turn comes again.
+func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error {
+	child := w.child(number)
+	notice := controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonNodeGone, Action: "Postpone"}
+	if gone, _ := w.goneOf(number); gone != "" {
+		notice.Message = w.whyGone(number)
+	} else {
+		notice.Reason, notice.Message = v1alpha1.ReasonPairPostponed, fmt.Sprintf("%s is measured after the others, from its first round: %s",
+			w.matrix.PairName(number), messageOf(child.Status.Conditions, v1alpha1.ConditionAccepted))
+	}
+	if child != nil {
 		err := r.Client.Delete(ctx, child.DeepCopy(), client.Preconditions{UID: &child.UID, ResourceVersion: &child.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting %s: %w", child.Name, err)
@@ -145,8 +142,8 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 		w.blocked[running.Number] = blocker{v1alpha1.ReasonBenchmarkRefused, fmt.Sprintf("the API server refuses LatencyBenchmark %s: %v", child.Name, err)}
 		return nil
 	}
-	if why, ok := w.obstacle(running.Number, child); ok {
-		w.blocked[running.Number] = why
+	if why := w.obstacle(running.Number, child); why != nil {
+		w.blocked[running.Number] = *why
 		return nil
 	}
 	if running.UID != "" && running.UID != string(child.UID) {
@@ -160,20 +157,20 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 	return nil
 }
 
-// obstacle returns why a benchmark with the name of a pair's benchmark cannot be used for the pair, and whether there is a reason.
-func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) (blocker, bool) {
+// obstacle returns why a benchmark with the name of a pair's benchmark cannot be used for the pair; nil if it can.
+func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) *blocker {
 	owner := metav1.GetControllerOf(child)
 	switch {
 	case !child.DeletionTimestamp.IsZero(), owner != nil && owner.Kind == kind && owner.Name == w.matrix.Name && owner.UID != w.matrix.UID:
-		return blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s still exists", child.Name)}, true
+		return &blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s still exists", child.Name)}
 	case !metav1.IsControlledBy(child, w.matrix):
-		return blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
-			"LatencyBenchmark %s exists and does not belong to this matrix; delete it, or give the matrix another name", child.Name)}, true
+		return &blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
+			"LatencyBenchmark %s exists and does not belong to this matrix; delete it, or give the matrix another name", child.Name)}
 	case !w.measures(number, child):
-		return blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
-			"LatencyBenchmark %s does not measure its pair as the template says: another client created it; delete it", child.Name)}, true
+		return &blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
+			"LatencyBenchmark %s does not measure its pair as the template says: another client created it; delete it", child.Name)}
 	}
-	return blocker{}, false
+	return nil
 }
 
 // measures reports whether a benchmark measures a pair as the template says. Its owner does not show that, because any author can write it;
@@ -183,13 +180,11 @@ func (w *world) measures(number int32, child *v1alpha1.LatencyBenchmark) bool {
 	if len(ranges(&want)) > 0 {
 		want = w.makeChild(number).Spec
 	}
-	for _, end := range []struct {
-		placement *v1alpha1.EndpointPlacement
-		node      string
-	}{{got.Placement.Client, p.ClientNode}, {got.Placement.Server, p.ServerNode}} {
-		if end.placement == nil || end.placement.NodeName != end.node {
-			return false
-		}
+	on := func(placed *v1alpha1.EndpointPlacement, node string) bool {
+		return placed != nil && placed.NodeName == node
+	}
+	if !on(got.Placement.Client, p.ClientNode) || !on(got.Placement.Server, p.ServerNode) {
+		return false
 	}
 	got.Placement.Client, got.Placement.Server = want.Placement.Client, want.Placement.Server
 	got.Criteria, got.Priority, got.Suspend = want.Criteria, want.Priority, want.Suspend
@@ -205,14 +200,12 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 		return fmt.Errorf("getting the benchmark of pair %d: %w", number, err)
 	}
 	w.children[number-1] = nil
-	if err == nil {
-		if _, ok := w.obstacle(number, child); !ok {
-			running.UID = string(child.UID)
-			w.children[number-1] = child
+	if err == nil && w.obstacle(number, child) == nil {
+		running.UID = string(child.UID)
+		w.children[number-1] = child
+		if child.Finished() {
+			return nil
 		}
-	}
-	if w.child(number) != nil && child.Finished() {
-		return nil
 	}
 	m.Status.Running = append(m.Status.Running, running)
 	slices.SortFunc(m.Status.Running, func(x, y v1alpha1.RunningPair) int { return cmp.Compare(x.Number, y.Number) })
@@ -232,11 +225,10 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	if err != nil {
 		return fmt.Errorf("getting the benchmark of pair %d: %w", number, err)
 	}
-	if _, ok := w.obstacle(number, child); ok {
+	if w.obstacle(number, child) != nil {
 		return nil
 	}
-	w.children[number-1] = child
-	if w.upToDate(number) {
+	if w.children[number-1] = child; w.upToDate(number) {
 		return nil
 	}
 	child.Spec.Criteria, child.Spec.Priority, child.Spec.Suspend = w.criteria(number).DeepCopy(), w.matrix.Spec.Template.Spec.Priority, w.matrix.Spec.Suspend

@@ -110,9 +110,8 @@ func TestObstacle(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(withChild(1, c.change))
-			why, found := w.obstacle(1, w.child(1))
-			if found != (c.want != "") || why.reason != c.want {
-				t.Errorf("%t %+v, want %q", found, why, c.want)
+			if why := w.obstacle(1, w.child(1)); (why != nil) != (c.want != "") || why != nil && why.reason != c.want {
+				t.Errorf("%+v, want %q", why, c.want)
 			}
 		})
 	}

@@ -19,13 +19,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,16 +39,10 @@ import (
 
 // Reconciler reconciles LatencyMatrices.
 type Reconciler struct {
-	// Client writes. Benchmarks, nodes and other matrices are read from its cache.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live client.Reader
+	// API reads benchmarks, nodes and other matrices from the cache.
+	controllers.API
 	// Cluster reads what the checks before the acceptance need.
 	Cluster *observe.Cluster
-	// Recorder emits events.
-	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
 	// Namespaces are those whose matrices are measured.
 	Namespaces controllers.Named
 }
@@ -97,6 +90,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	expires, err := r.expire(ctx, m)
 	return controllers.Written(controllers.Soonest(again, expires), err)
+}
+
+// expire deletes a finished matrix when its spec.ttlSecondsAfterFinished has passed, unless another matrix has it as its baseline.
+// It returns when to look again.
+func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (time.Duration, error) {
+	if !m.Finished() {
+		return 0, nil
+	}
+	why, again := controllers.Overdue(m.Spec.TTLSecondsAfterFinished, m.CreationTimestamp, m.Status.CompletionTime, r.Clock.Now())
+	if why == "" {
+		return again, nil
+	}
+	list := &v1alpha1.LatencyMatrixList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("listing the matrices beside it: %w", err)
+	}
+	user := ""
+	for i := range list.Items {
+		if o := &list.Items[i]; o.DeletionTimestamp.IsZero() && baselineOf(o) == m.Name {
+			user = o.Name
+		}
+	}
+	return r.Expire(ctx, m.DeepCopy(), why, user)
 }
 
 // SetupWithManager registers the controller. A matrix is reconciled when it or the benchmark of a pair changes, while it is not

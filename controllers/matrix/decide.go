@@ -48,10 +48,11 @@ const (
 
 // decide chooses the next steps. It is pure.
 func decide(w *world) steps {
-	if !accepted(w.matrix) && w.matrix.Spec.Suspend {
+	switch {
+	case accepted(w.matrix):
+	case w.matrix.Spec.Suspend:
 		return steps{}
-	}
-	if !accepted(w.matrix) {
+	default:
 		nodes, rejection := preflight.AcceptMatrix(w.accepted, w.matrix.Spec)
 		if rejection != nil {
 			return steps{rejection: rejection, again: waitAgain}
@@ -78,10 +79,9 @@ func decide(w *world) steps {
 	}
 	s.update = w.outdated
 	for _, missing := range w.matrix.Status.MissingNodes {
-		if missing.Gone {
-			continue
+		if !missing.Gone {
+			s.again = controllers.Soonest(s.again, missing.StartTime.Add(goneAfter).Sub(w.now))
 		}
-		s.again = controllers.Soonest(s.again, missing.StartTime.Add(goneAfter).Sub(w.now))
 	}
 	if w.matrix.Spec.Suspend {
 		// Pairs that have a place keep it.
@@ -194,16 +194,11 @@ func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	criteria := *own
 	criteria.JudgedTogether = int32(len(w.pairs))
 	if w.baseline != "" {
-		criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: w.baselineName(number)}}}
+		name, ok := w.baselines[w.pair(number)]
+		if !ok {
+			name = w.baseline + "-p0" // No benchmark of a pair has this name.
+		}
+		criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}}}
 	}
 	return &criteria
-}
-
-// baselineName returns the name of the benchmark with which a pair is compared. If the baseline does not have the pair, it is
-// a name that no benchmark of a pair ever has.
-func (w *world) baselineName(number int32) string {
-	if name, ok := w.baselines[w.pair(number)]; ok {
-		return name
-	}
-	return w.baseline + "-p0"
 }

@@ -256,13 +256,9 @@ func baselineOf(m *v1alpha1.LatencyMatrix) string {
 	return m.Spec.Template.Spec.Criteria.BaselineMatrix()
 }
 
-// child returns the benchmark of a pair; nil if it has none.
 func (w *world) child(number int32) *v1alpha1.LatencyBenchmark { return w.children[number-1] }
 
-// pair returns the pair with a number.
 func (w *world) pair(number int32) v1alpha1.Pair { return w.pairs[number-1] }
 
 // parallel returns the number of pairs that may run at once.
-func (w *world) parallel() int {
-	return plan.Parallel(w.matrix.Spec, len(w.matrix.Status.Nodes))
-}
+func (w *world) parallel() int { return plan.Parallel(w.matrix.Spec, len(w.matrix.Status.Nodes)) }

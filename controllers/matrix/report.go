@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,15 +37,12 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	}
 	w.judge()
 	standing.Publish(&m.Status.Conditions, m.Generation, w.now, standing.OfMeasurement(m.Overview()))
-	if equality.Semantic.DeepEqual(old.Status, m.Status) {
-		return nil
+	written, err := r.WriteStatus(ctx, old, m)
+	if written {
+		r.Tell(ctx, m, append(w.notices, controllers.ConditionNotices(old.Status.Conditions, m.Status.Conditions,
+			v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)...)
 	}
-	if err := r.Client.Status().Update(ctx, m); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	controllers.Tell(ctx, r.Recorder, m, append(w.notices,
-		controllers.ConditionNotices(old.Status.Conditions, m.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)...)
-	return nil
+	return err
 }
 
 // setConditions sets the conditions Accepted and Succeeded.
@@ -94,20 +90,12 @@ func (w *world) count(old *v1alpha1.LatencyMatrix) {
 	}
 	// Do not summarize thousands of results each time that one more run is stored.
 	if accepted(old) && (w.released || before.Complete != status.Counts.Complete || before.Failed != status.Counts.Failed) {
-		computed := summary.SummarizePairs(w.measured())
+		measured := slices.DeleteFunc(slices.Clone(w.children), func(child *v1alpha1.LatencyBenchmark) bool {
+			return child == nil || child.Succeeded() != metav1.ConditionTrue
+		})
+		computed := summary.SummarizePairs(measured)
 		status.Slowest, status.Cells, status.Summary = computed.Slowest, computed.Cells, computed.Headline
 	}
-}
-
-// measured returns the benchmarks of the pairs whose runs were all measured.
-func (w *world) measured() []*v1alpha1.LatencyBenchmark {
-	var all []*v1alpha1.LatencyBenchmark
-	for _, child := range w.children {
-		if child != nil && meta.IsStatusConditionTrue(child.Status.Conditions, v1alpha1.ConditionSucceeded) {
-			all = append(all, child)
-		}
-	}
-	return all
 }
 
 // progress counts the runs of all pairs. The time that is left assumes that as many pairs run at once as may.
@@ -191,7 +179,6 @@ func (w *world) firstFailure() string {
 // running returns reason and message for a matrix that is not finished: a benchmark that cannot be created comes first, then
 // whether a pair is being measured.
 func (w *world) running() (reason, message string) {
-	counts := w.matrix.Status.Counts
 	var measuring, starting, queued, troubles []string
 	reasons := map[string]bool{}
 	for _, r := range w.matrix.Status.Running {
@@ -212,7 +199,7 @@ func (w *world) running() (reason, message string) {
 			measuring = append(measuring, name)
 		}
 	}
-	parts := []string{fmt.Sprintf("%d of %d pairs done", counts.Done(), counts.Total)}
+	parts := []string{fmt.Sprintf("%d of %d pairs done", w.matrix.Status.Counts.Done(), w.matrix.Status.Counts.Total)}
 	for _, group := range []struct {
 		verb, reason string
 		names        []string
@@ -233,14 +220,10 @@ func (w *world) running() (reason, message string) {
 		v1alpha1.OutcomeNameTaken, v1alpha1.ReasonBenchmarkRefused, v1alpha1.ReasonRunning, v1alpha1.ReasonStarting, v1alpha1.ReasonQueued, v1alpha1.ReasonNotAccepted,
 	} {
 		if reasons[candidate] {
-			reason = candidate
-			break
+			return candidate, strings.Join(parts, "; ")
 		}
 	}
-	if reason == "" {
-		reason = v1alpha1.ReasonQueued
-	}
-	return reason, strings.Join(parts, "; ")
+	return v1alpha1.ReasonQueued, strings.Join(parts, "; ")
 }
 
 // messageOf returns the message of a condition; empty if there is none.

@@ -109,7 +109,7 @@ func TestPairsReleasedAtOnceHaveAnEventEach(t *testing.T) {
 	if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{Client: c, Recorder: broadcaster.NewRecorder(scheme, "tailgate")}
+	r := &Reconciler{API: controllers.API{Client: c, Recorder: broadcaster.NewRecorder(scheme, "tailgate")}}
 	if err := r.report(t.Context(), makeWorld().matrix, w); err != nil {
 		t.Fatal(err)
 	}

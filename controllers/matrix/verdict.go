@@ -67,13 +67,9 @@ func (w *world) judge() {
 
 // judged returns the benchmarks of the pairs whose verdict is on the present rules.
 func (w *world) judged() []*v1alpha1.LatencyBenchmark {
-	outdated := map[int32]bool{}
-	for _, number := range w.outdated {
-		outdated[number] = true
-	}
 	var all []*v1alpha1.LatencyBenchmark
 	for i, child := range w.children {
-		if child == nil || child.Status.Verdict == nil || outdated[int32(i+1)] {
+		if _, outdated := slices.BinarySearch(w.outdated, int32(i+1)); child == nil || child.Status.Verdict == nil || outdated {
 			continue
 		}
 		c := meta.FindStatusCondition(child.Status.Conditions, v1alpha1.ConditionPassed)

@@ -59,41 +59,45 @@ func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	if cm == nil {
 		return judge.Results{Trouble: &verdict.Blocker{Reason: v1alpha1.ReasonBaselineMissing, Message: noExport(named.ConfigMapName)}}, nil
 	}
-	results, trouble := judge.Results{}, (*verdict.Blocker)(nil)
-	refuse := func(reason, format string, args ...any) error {
-		trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
-		return errRefused
-	}
+	results := judge.Results{}
 	err = export.ReadConfigMap(ctx, cm, named.SHA256, func(of *v1alpha1.LatencyBenchmark) error {
 		results.Collection = rounds.NewUnmerged(of.Spec)
-		return unlike(b, of, refuse)
+		return unlike(b, of)
 	}, func(run result.Stored) error {
 		if !hasEvidence(run.Client) || !hasEvidence(run.Server) {
 			return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: run %s has no evidence of where it was measured, %s", fieldExport, run.Client.Run, onlyDescribed)
 		}
 		return results.Add(run)
 	})
+	var refused refusal
 	switch {
 	case err == nil:
 		return results, nil
+	case errors.As(err, &refused):
 	case errors.Is(err, export.ErrDigest):
-		_ = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
+		refused = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
 			fieldExportSum, cm.Name, oneLine(err))
-	case !errors.Is(err, errRefused):
-		_ = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
+	default:
+		refused = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
 			fieldExportName, cm.Name, oneLine(err))
 	}
-	return judge.Results{Trouble: trouble}, nil
+	return judge.Results{Trouble: new(verdict.Blocker(refused))}, nil
 }
 
-// errRefused is returned for an export with which a benchmark cannot be compared.
-var errRefused = errors.New("refused")
+// refusal is why a benchmark cannot be compared with an export.
+type refusal verdict.Blocker
+
+func (r refusal) Error() string { return r.Message }
+
+func refuse(reason, format string, args ...any) refusal {
+	return refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
 
 // onlyDescribed ends the message about an export without evidence.
 const onlyDescribed = "so that it can only be described; name an export of a benchmark, or one of tailgate-agent bare"
 
 // unlike refuses an exported benchmark with which a benchmark cannot be compared, by their specs and the list of its runs.
-func unlike(b, exported *v1alpha1.LatencyBenchmark, refuse func(reason, format string, args ...any) error) error {
+func unlike(b, exported *v1alpha1.LatencyBenchmark) error {
 	missing, stored := plan.RoundNumbers(exported), exported.Status.Stored
 	planned := len(missing)
 	for _, s := range stored {

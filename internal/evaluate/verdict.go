@@ -46,11 +46,11 @@ func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	if err != nil || stands(b.Status.Verdict, digest, baseline) {
 		return err
 	}
-	judgement, err := s.judgement(ctx, b, baseline)
+	judged, _, err := s.judge(ctx, b, baseline)
 	if err != nil {
 		return err
 	}
-	b.Status.Verdict = judgement.status
+	b.Status.Verdict = judged
 	b.Status.Verdict.Inputs, b.Status.Verdict.Baseline = digest, baseline.settled()
 	return nil
 }
@@ -229,41 +229,30 @@ func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseli
 	return own + "." + other, err
 }
 
-// judgement is a verdict, and whether more rounds may change it.
-type judgement struct {
-	status    *v1alpha1.Verdict
-	mayDecide bool
-}
-
-// judgement reads the results of both sides and judges them. Defects of the results are in the verdict; an error may
-// not occur again in another reconcile.
-func (s *Store) judgement(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judgement, error) {
+// judge reads the results of both sides and judges them. It returns whether more rounds may decide. Defects of the results are in the
+// verdict; an error may not occur again in another reconcile.
+func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judged *v1alpha1.Verdict, more bool, err error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	candidate, err := s.candidateResults(ctx, b)
-	if errors.Is(err, result.ErrCorrupt) {
-		return judgement{status: unreadable(err)}, nil
-	}
-	if err != nil {
-		return judgement{}, err
-	}
 	var before *judge.Results
-	if baseline != nil {
-		results, err := s.baselineResults(ctx, b, baseline)
-		if errors.Is(err, result.ErrCorrupt) {
-			return judgement{status: unreadable(err)}, nil
+	if err == nil && baseline != nil {
+		before = &judge.Results{}
+		if *before, err = s.baselineResults(ctx, b, baseline); err == nil {
+			before.Reference = baseline.reference(b, candidate.Collection)
 		}
-		if err != nil {
-			return judgement{}, err
-		}
-		results.Reference = baseline.reference(b, candidate.Collection)
-		before = &results
+	}
+	switch {
+	case errors.Is(err, result.ErrCorrupt):
+		return unreadable(err), false, nil
+	case err != nil:
+		return nil, false, err
 	}
 	j, err := judge.Evaluate(*b.Spec.Criteria, candidate, before)
 	if err != nil {
-		return judgement{status: unreadable(err)}, nil
+		return unreadable(err), false, nil
 	}
-	return judgement{j.Status(), j.MoreRoundsMayDecide}, nil
+	return j.Status(), j.MoreRoundsMayDecide, nil
 }
 
 // unreadable returns the verdict on results or rules that this operator cannot judge.
@@ -338,11 +327,11 @@ func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (st
 	if err != nil {
 		return "", err
 	}
-	j, err := s.judgement(ctx, b, baseline)
-	if err != nil || !j.mayDecide {
+	judged, more, err := s.judge(ctx, b, baseline)
+	if err != nil || !more {
 		return "", err
 	}
-	return j.status.Message, nil
+	return judged.Message, nil
 }
 
 // Measured returns the rounds of a finished benchmark that the relative rules of criteria, which need not be its own, compare, and the boot

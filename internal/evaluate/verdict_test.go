@@ -138,8 +138,8 @@ func judgedBy(t *testing.T, r *Store, b *v1alpha1.LatencyBenchmark, criteria *v1
 	if err != nil {
 		return nil, err
 	}
-	j, err := r.judgement(t.Context(), with, baseline)
-	return j.status, err
+	judged, _, err := r.judge(t.Context(), with, baseline)
+	return judged, err
 }
 
 // few returns cells with samples of 5 µs.

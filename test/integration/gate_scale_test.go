@@ -226,11 +226,10 @@ func (w *World) countWrites(ctx SpecContext, results gate.Results) *tally {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	counted := &tally{Client: mgr.GetClient(), writes: map[string]int{}}
-	Expect((&gate.Gates{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}).SetupWithManager(mgr)).To(Succeed())
-	Expect((&gate.Verifications{
-		Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock,
-		Results: results,
-	}).SetupWithManager(mgr)).To(Succeed())
+	api := controllers.API{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}
+	refusals := &gate.Refusals{}
+	Expect((&gate.Gates{API: api, Refusals: refusals}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&gate.Verifications{API: api, Refusals: refusals, Results: results}).SetupWithManager(mgr)).To(Succeed())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {

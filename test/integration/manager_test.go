@@ -222,26 +222,19 @@ func (w *World) Start(dies ...death) *Manager {
 	if w.Logs == nil {
 		w.Logs = w.Kubelet.Logs
 	}
-	live := mgr.GetAPIReader()
-	cluster := &observe.Cluster{Cache: m.client, Live: live, Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings.Settings}
+	api := controllers.API{Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}
+	cluster := &observe.Cluster{Cache: m.client, Live: api.Live, Clock: w.Clock, Tools: all.Registry(), Settings: w.Settings.Settings}
 	reconciler := &benchmark.Reconciler{
-		Client: m.client, Live: live, Cluster: cluster, Results: &evaluate.Store{Live: live}, Logs: w.Logs, LogTimeout: cmp.Or(w.LogTimeout, 20*time.Second), Recorder: mgr.GetEventRecorder("tailgate"),
-		Clock: w.Clock, Settings: w.Settings, Activity: metrics.NewActivity(m.Metrics),
+		API: api, Cluster: cluster, Results: &evaluate.Store{Live: api.Live}, Logs: w.Logs, LogTimeout: cmp.Or(w.LogTimeout, 20*time.Second),
+		Settings: w.Settings, Activity: metrics.NewActivity(m.Metrics),
 	}
 	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
-	Expect((&matrix.Reconciler{
-		Client: m.client, Live: live, Cluster: cluster, Recorder: mgr.GetEventRecorder("tailgate"),
-		Clock: w.Clock, Namespaces: w.Settings.Namespaces,
-	}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&matrix.Reconciler{API: api, Cluster: cluster, Namespaces: w.Settings.Namespaces}).SetupWithManager(mgr)).To(Succeed())
 	refusals := &gate.Refusals{}
-	Expect((&gate.Gates{
-		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
-		Cluster: cluster,
-	}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&gate.Gates{API: api, Cluster: cluster, Refusals: refusals}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
-		Client: m.client, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock, Refusals: refusals,
-		Results: reconciler.Results, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
+		API: api, Refusals: refusals, Results: reconciler.Results, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	kmm "github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // suppliersFor is how long the Modules and DaemonSets that were read count, because a gate may be reconciled twice a second.
@@ -29,26 +31,49 @@ type suppliers struct {
 	all  []preflight.Supplier
 }
 
-// unsettled records why the gate could never verify its nodes, and returns when to look again.
-func (r *Gates) unsettled(ctx context.Context, s *survey) (time.Duration, error) {
-	if preflight.HeldBy(s.gate) == nil && !preflight.MeasuresCordoned(s.gate) {
-		return 0, nil
+// observeSettling records why the gate could never verify its nodes, and returns when to look again.
+func (r *Gates) observeSettling(ctx context.Context, s *survey) (time.Duration, error) {
+	if preflight.HeldBy(s.gate) != nil || preflight.MeasuresCordoned(s.gate) {
+		all, err := r.suppliers.get(ctx, r.Live, s.lineup.now)
+		if err != nil {
+			return 0, err
+		}
+		nodes := append([]*corev1.Node{}, s.missing...)
+		for _, v := range s.lineup.verifications {
+			nodes = append(nodes, s.lineup.nodes[v.Spec.NodeName])
+		}
+		if reason, message := preflight.Unsettled(s.gate, nodes, all); reason != "" {
+			s.cannotSettle(reason, message)
+			return suppliersFor, nil
+		}
 	}
-	all, err := r.suppliers.get(ctx, r.Live, s.lineup.now)
-	if err != nil {
-		return 0, err
+	s.observeIntroduction()
+	return 0, nil
+}
+
+// observeIntroduction records why a gate that is introduced to nodes could never measure one of them.
+func (s *survey) observeIntroduction() {
+	if !s.introduced() {
+		return
 	}
-	nodes := append([]*corev1.Node{}, s.missing...)
-	for _, v := range s.lineup.verifications {
-		nodes = append(nodes, s.lineup.nodes[v.Spec.NodeName])
+	if why := s.foresee().Never; why != "" {
+		s.cannotSettle(v1alpha1.ReasonCannotSettle, fmt.Sprintf(
+			"none of the %d nodes can be measured, so that the gate does not hold them back; %s", len(s.missing), text.Shorten(why, 1024)))
 	}
-	reason, message := preflight.Unsettled(s.gate, nodes, all)
-	if reason == "" {
-		return 0, nil
-	}
-	condition := v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message)
-	s.unsettled = &condition
-	return suppliersFor, nil
+}
+
+func (s *survey) cannotSettle(reason, message string) {
+	s.unsettled = new(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message))
+}
+
+// fresh reports whether the gate has no verification yet.
+func (s *survey) fresh() bool { return len(s.lineup.verifications)+len(s.retained)+len(s.leaving) == 0 }
+
+// introduced reports whether the gate has no verification yet, and all its nodes were there before it. If such a gate can measure none of
+// them, it does not hold them back: it would take them out of service for nothing. Nodes that join later are held back.
+func (s *survey) introduced() bool {
+	joined := func(n *corev1.Node) bool { return !older(n, s.gate) }
+	return len(s.missing) > 0 && s.fresh() && !slices.ContainsFunc(s.missing, joined)
 }
 
 // get reads the suppliers, unless they were read a moment ago. A kind that the cluster does not have, or that the manager may not list,

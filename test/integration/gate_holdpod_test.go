@@ -1,0 +1,159 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var _ = Describe("A gate", func() {
+	It("keeps a budget over the hold pods, which follows the number of nodes, and leaves that of another owner alone", func(ctx SpecContext) {
+		w := NewGateWorld(ctx, "c")
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{Budget: &v1alpha1.GateBudget{}}
+		}))
+		budget := &policyv1.PodDisruptionBudget{}
+		name := client.ObjectKey{Namespace: w.Namespace, Name: "tailgate-hold-" + g.Name}
+		least := func() string {
+			if err := k8s.Get(ctx, name, budget); err != nil {
+				return string(apierrors.ReasonForError(err))
+			}
+			return fmt.Sprintf("%s %s", budget.Spec.MinAvailable, *budget.Spec.UnhealthyPodEvictionPolicy)
+		}
+		By("one of three nodes may be drained")
+		Eventually(least).Should(Equal("2 AlwaysAllow"))
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func(g Gomega) {
+			held := &corev1.PodList{}
+			g.Expect(k8s.List(ctx, held, client.InNamespace(w.Namespace), client.MatchingLabelsSelector{Selector: selector})).To(Succeed())
+			g.Expect(held.Items).To(HaveLen(3))
+		}).Should(Succeed())
+		By("a node leaves")
+		w.ChangeNode(ctx, w.Namespace+"-c", func(n *corev1.Node) { delete(n.Labels, gateLabel) })
+		Eventually(least).Should(Equal("1 AlwaysAllow"))
+
+		change := func(budget *v1alpha1.GateBudget) {
+			GinkgoHelper()
+			Eventually(func() error {
+				if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
+					return err
+				}
+				g.Spec.Enforcement.HoldPod.Budget = budget
+				return k8s.Update(ctx, g)
+			}).Should(Succeed())
+		}
+		By("the option is taken back")
+		change(nil)
+		Eventually(least).Should(Equal("NotFound"))
+		By("another owner has a budget of this name")
+		other := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+		other.Spec.MinAvailable, other.Spec.UnhealthyPodEvictionPolicy = new(intstr.FromInt32(7)), new(policyv1.IfHealthyBudget)
+		Expect(k8s.Create(ctx, other)).To(Succeed())
+		change(&v1alpha1.GateBudget{MaxUnavailable: 2})
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(ContainSubstring("exists and does not belong to this gate; delete it"))
+		Expect(least()).To(Equal("7 IfHealthyBudget"))
+		Expect(k8s.Delete(ctx, other)).To(Succeed())
+		Eventually(least).WithTimeout(time.Minute).Should(Equal("0 AlwaysAllow"))
+	})
+
+	It("runs hold pods that are Ready only on verified nodes", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod, s.Suspend = &v1alpha1.GateHoldPod{}, true }))
+		holdPod := func() *corev1.Pod {
+			GinkgoHelper()
+			list := &corev1.PodList{}
+			Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelHold: "true", v1alpha1.LabelNode: w.A})).To(Succeed())
+			if len(list.Items) == 0 {
+				return nil
+			}
+			return &list.Items[0]
+		}
+		says := func() string {
+			pod := holdPod()
+			if pod == nil {
+				return "not found"
+			}
+			for _, c := range pod.Status.Conditions {
+				if c.Type == v1alpha1.NodeConditionVerified {
+					return fmt.Sprintf("%s %s", c.Status, c.Reason)
+				}
+			}
+			return ""
+		}
+		change := func(what func(*v1alpha1.LatencyGateSpec)) {
+			GinkgoHelper()
+			Edit(ctx, g, func(g *v1alpha1.LatencyGate) { what(&g.Spec) })
+		}
+		Eventually(says).Should(Equal("False Unverified"))
+		pod := holdPod()
+		Expect(pod.Spec.NodeName).To(Equal(w.A))
+		Expect(pod.Spec.ReadinessGates).To(Equal([]corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}}))
+		change(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = false })
+		Eventually(says).Should(Equal("True Verified"))
+		probe := func() []string {
+			current := holdPod()
+			if current == nil {
+				return nil
+			}
+			return current.Spec.Containers[0].ReadinessProbe.Exec.Command[1:]
+		}
+		Expect(probe()).To(Equal([]string{"verified", "BootID=boot-1 of " + w.A, "Kernel=6.1.0"}), "it compares what the container sees with what was verified")
+		By("an upgrade")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(probe).Should(Equal([]string{"verified", "BootID=boot of 6.2.0 of " + w.A, "Kernel=6.2.0"}))
+		Eventually(says).Should(Equal("True Verified"))
+		By("a pod that is rejected, as under DiskPressure, again and again: each rest is twice as long")
+		ends := func() types.UID {
+			GinkgoHelper()
+			var uid types.UID
+			Eventually(func() error {
+				pod := holdPod()
+				if pod == nil || !pod.DeletionTimestamp.IsZero() {
+					return errors.New("there is none")
+				}
+				uid = pod.UID
+				pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "the node had DiskPressure"
+				return k8s.Status().Update(ctx, pod)
+			}).Should(Succeed())
+			return uid
+		}
+		w.Clock.Stop()
+		for count := int32(1); count <= 3; count++ {
+			ends()
+			Eventually(func() string {
+				if s := w.Verification(ctx, w.A).Status.HoldPodSetback; s != nil {
+					return fmt.Sprintf("%s %d", s.Reason, s.Count)
+				}
+				return ""
+			}).Should(Equal(fmt.Sprintf("HoldPodEnded %d", count)))
+			Eventually(holdPod).Should(BeNil())
+			// Times in a status have a resolution of a second.
+			rest := 10 * time.Second << (count - 1)
+			w.Look(ctx, w.A, rest-2*time.Second)
+			Expect(holdPod()).To(BeNil())
+			w.Pass(ctx, w.A, 2*time.Second)
+			Eventually(says).Should(Equal("True Verified"))
+		}
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(MatchRegexp("^False HoldPodEnded: 1 nodes: pod .* ended: Evicted the node had DiskPressure"))
+		Expect(w.Says(ctx, w.A)).To(Equal(isVerified))
+		By("a gate that does not ask for it any more")
+		change(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement = v1alpha1.Enforcement{} })
+		Eventually(says).Should(ContainSubstring("not found"))
+		w.Expect(ctx, w.A, "Verified Passed: True - -")
+	})
+})

@@ -1,0 +1,431 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// writes returns a death at a write of a verb to a matching object.
+func writes(verb string, of func(client.Object) bool) death {
+	return func(v string, object client.Object) bool { return v == verb && of(object) }
+}
+
+// inState returns a death at the status write that sets a node's state.
+func inState(state v1alpha1.VerificationState) death {
+	return writes("status", func(o client.Object) bool {
+		v, ok := o.(*v1alpha1.LatencyVerification)
+		return ok && v.Status.State == state
+	})
+}
+
+var _ = Describe("A gate, sabotaged,", func() {
+	isNode := func(o client.Object) bool { _, ok := o.(*corev1.Node); return ok }
+	isBenchmark := func(o client.Object) bool { _, ok := o.(*v1alpha1.LatencyBenchmark); return ok }
+	isGate := func(o client.Object) bool { _, ok := o.(*v1alpha1.LatencyGate); return ok }
+	isVerification := func(o client.Object) bool { _, ok := o.(*v1alpha1.LatencyVerification); return ok }
+
+	DescribeTable("verifies all nodes after the next manager starts, and none before, when the first one died",
+		func(ctx SpecContext, dies death) {
+			w := NewGateWorld(ctx)
+			first := w.Start(dies)
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+			says := w.Says(ctx, w.A)
+			Expect(strings.Contains(says, ": True") && !strings.HasPrefix(says, "Verified")).To(BeFalse(), says)
+			Expect(strings.HasPrefix(says, "Verified")).To(Equal(len(w.History(ctx, w.A)) == 1), "nothing is verified that was not measured")
+			w.Start()
+			w.Expect(ctx, w.A, isVerified, w.Benchmark(w.A, 1))
+			Expect(w.History(ctx, w.A)).To(HaveLen(1))
+			Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(HaveLen(1), "the benchmark of which no status knew is deleted")
+		},
+		Entry("adding the finalizer", writes("patch", isGate)),
+		Entry("creating a verification", writes("create", isVerification)),
+		Entry("noting that a node is unverified", inState(v1alpha1.VerificationUnverified)),
+		Entry("labelling and tainting a node", writes("patch", isNode)),
+		Entry("setting a node's condition", writes("status", isNode)),
+		Entry("creating a benchmark", writes("create", isBenchmark)),
+		Entry("noting that a node is measured", inState(v1alpha1.VerificationMeasuring)),
+		Entry("storing a result", stores),
+		Entry("noting that a node is verified", inState(v1alpha1.VerificationVerified)),
+		Entry("saying so on the node", func() death {
+			verified := false
+			return func(verb string, o client.Object) bool {
+				if v, ok := o.(*v1alpha1.LatencyVerification); ok && v.Status.State == v1alpha1.VerificationVerified {
+					verified = true
+				}
+				return verified && verb == "status" && isNode(o)
+			}
+		}()),
+		Entry("writing its summary", writes("status", isGate)),
+	)
+
+	DescribeTable("never lets a slow node in, when its manager dies",
+		func(ctx SpecContext, dies death) {
+			w := NewGateWorld(ctx)
+			var armed atomic.Bool
+			first := w.Start(func(verb string, o client.Object) bool { return armed.Load() && dies(verb, o) })
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+			w.Expect(ctx, w.A, isVerified)
+			w.SlowNode(w.A)
+			letIn := w.LetIn(ctx, w.A)
+			armed.Store(true)
+			w.Upgrade(ctx, w.A, "6.2.0")
+			Eventually(first.client.dead.Load).Should(BeTrue())
+			first.Stop()
+			w.Start()
+			w.Expect(ctx, w.A, "Failed Fail"+heldBack, w.Benchmark(w.A, 2))
+			Expect(letIn()).To(BeEmpty())
+			Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		},
+		Entry("noting that it has changed", inState(v1alpha1.VerificationUnverified)),
+		Entry("labelling and tainting it", writes("patch", isNode)),
+		Entry("setting its condition", writes("status", isNode)),
+		Entry("creating its benchmark", writes("create", isBenchmark)),
+		Entry("noting that it is measured", inState(v1alpha1.VerificationMeasuring)),
+		Entry("storing a result", stores),
+		Entry("judging", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Verdict != nil })),
+		Entry("noting that it failed", inState(v1alpha1.VerificationFailed)),
+		Entry("saying so on the node", func() death {
+			failed := false
+			return func(verb string, o client.Object) bool {
+				if v, ok := o.(*v1alpha1.LatencyVerification); ok && v.Status.State == v1alpha1.VerificationFailed {
+					failed = true
+				}
+				return failed && verb == "status" && isNode(o)
+			}
+		}()),
+	)
+
+	// measuring waits until a node's benchmark measures. Pause keeps it in this state.
+	measuring := func(ctx SpecContext, w *World, node string) {
+		GinkgoHelper()
+		Eventually(func() string { return w.Says(ctx, node) }).Should(HavePrefix("Measuring"))
+	}
+
+	It("measures again, at most three times, when a user deletes or edits its benchmark", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		w.SlowNode(w.A)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		By("a deletion")
+		measuring(ctx, w, w.A)
+		Expect(k8s.Delete(ctx, w.Benchmark(w.A, 2))).To(Succeed())
+		By("rules that are loosened, so that it passes")
+		Eventually(func() error {
+			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 3)), &v1alpha1.LatencyBenchmark{})
+		}).Should(Succeed())
+		setCriteria(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{under("1s")}}
+		})
+		By("a deletion again")
+		Eventually(func() error {
+			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 4)), &v1alpha1.LatencyBenchmark{})
+		}).Should(Succeed())
+		measuring(ctx, w, w.A)
+		Expect(w.Verification(ctx, w.A).Status.Discarded).To(BeEquivalentTo(2))
+		Expect(k8s.Delete(ctx, w.Benchmark(w.A, 4))).To(Succeed())
+		w.Expect(ctx, w.A, "Inconclusive BenchmarkDeleted"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Pass Passed"}))
+		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1"))
+	})
+
+	It("neither waits for nor uses a benchmark of a user with the name of its next one", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.SlowNode(w.A)
+		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(6).Rule(under("1s")).Free()
+		w.Create(ctx, forged)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{under("8us")} }))
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Fail Fail"}))
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged.Obj()), &v1alpha1.LatencyBenchmark{})).To(Succeed(), "it is not the gate's to delete")
+	})
+
+	It("compares with nothing when a user deletes or edits an accepted result", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		accepted := Get(ctx, w.Benchmark(w.A, 1))
+		stored := configMaps(ctx, accepted)
+		Expect(k8s.Delete(ctx, &stored[0])).To(Succeed())
+		Expect(k8s.Create(ctx, remade(stored[0], flipBit))).To(Succeed())
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("stored results of LatencyBenchmark " + accepted.Name))
+		Expect(w.Says(ctx, w.A)).To(Equal(isVerified), "for what it was verified for")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Inconclusive BaselineResultsMissing"+heldBack)
+
+		By("a benchmark that is deleted")
+		Expect(k8s.Delete(ctx, accepted)).To(Succeed())
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("was deleted"))
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
+		By("an acceptance by hand")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 3).Name)
+		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
+		Eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(BeEmpty())
+	})
+
+	DescribeTable("never lets a slow node in when a stored result is, during the measurement,",
+		func(ctx SpecContext, says string, sabotage func(ctx SpecContext, stored, fast corev1.ConfigMap)) {
+			w := NewGateWorld(ctx)
+			w.Start()
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+			w.Expect(ctx, w.A, isVerified)
+			fast := configMaps(ctx, w.Benchmark(w.A, 1))[0]
+			w.SlowNode(w.A)
+			letIn := w.LetIn(ctx, w.A)
+			wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r3")
+			w.Upgrade(ctx, w.A, "6.2.0")
+			wait()
+			stored := configMaps(ctx, w.Benchmark(w.A, 2))
+			Expect(stored).To(HaveLen(2))
+			sabotage(ctx, stored[0], fast)
+			goOn()
+			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			Expect(letIn()).To(BeEmpty())
+			Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		},
+		Entry("deleted, and so measured again", "Failed Fail", func(ctx SpecContext, stored, _ corev1.ConfigMap) {
+			Expect(k8s.Delete(ctx, &stored)).To(Succeed())
+		}),
+		Entry("edited, and so measured again", "Failed Fail", func(ctx SpecContext, stored, _ corev1.ConfigMap) {
+			Expect(k8s.Delete(ctx, &stored)).To(Succeed())
+			Expect(k8s.Create(ctx, remade(stored, flipBit))).To(Succeed())
+		}),
+		Entry("replaced by one of the same run, faster and whole, and so measured again", "Failed Fail", func(ctx SpecContext, stored, fast corev1.ConfigMap) {
+			Expect(k8s.Delete(ctx, &stored)).To(Succeed())
+			Expect(k8s.Create(ctx, remade(stored, func(cm *corev1.ConfigMap) {
+				cm.BinaryData[result.KeyClient] = ofRun(fast.BinaryData[result.KeyClient], stored.Labels[v1alpha1.LabelRun])
+				cm.BinaryData[result.KeyServer] = ofRun(fast.BinaryData[result.KeyServer], stored.Labels[v1alpha1.LabelRun])
+			}))).To(Succeed())
+		}),
+	)
+
+	It("compares with nothing when a user deletes an accepted result and creates its benchmark again", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		w.SlowNode(w.A)
+		again := Get(ctx, w.Benchmark(w.A, 1))
+		Expect(k8s.Delete(ctx, again)).To(Succeed())
+		// There is no garbage collector here.
+		Expect(k8s.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: again.Name})).To(Succeed())
+		// A benchmark as slow as the node is now, with all copyable fields of the gate's benchmark.
+		again.ResourceVersion, again.UID, again.Status = "", "", v1alpha1.LatencyBenchmarkStatus{}
+		again.Spec.Criteria.Rules = []v1alpha1.Rule{under("1s")}
+		Expect(k8s.Create(ctx, again.DeepCopy())).To(Succeed())
+		Eventually(func() bool {
+			return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(again), &v1alpha1.LatencyBenchmark{}))
+		}).Should(BeTrue(), "the gate deletes what belongs to it and is not needed")
+		again.OwnerReferences = nil
+		Expect(k8s.Create(ctx, again)).To(Succeed())
+		ExpectPassed(ctx, again, "^True Pass")
+		trouble := func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }
+		// A benchmark of a user does not make the gate look again.
+		Eventually(trouble).Should(ContainSubstring("was deleted"))
+		// Only the absolute rule, which this gate no longer has, would detect that the node is slow.
+		Edit(ctx, g, func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")} })
+		Eventually(trouble).Should(ContainSubstring("deleted and created again"))
+		letIn := w.LetIn(ctx, w.A)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(again.Name + ", does not exist: another one has its name"))
+		Expect(letIn()).To(BeEmpty())
+	})
+
+	It("judges no percentile that has too few samples", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		letIn := w.LetIn(ctx, w.A)
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP999, MaxLatency: metav1.Duration{Duration: time.Second}}}
+		}))
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("samples"))
+		Expect(letIn()).To(BeEmpty())
+	})
+
+	It("verifies no node with a slow peer when there is no other peer", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.SlowNode(w.B)
+		w.Start()
+		letIn := []func() []string{w.LetIn(ctx, w.A), w.LetIn(ctx, w.B)}
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed"))
+		// The node that was measured first has failed, so the other has no peer.
+		failed, waits := w.A, w.B
+		if w.Verification(ctx, w.B).Status.State == v1alpha1.VerificationFailed {
+			failed, waits = waits, failed
+		}
+		w.Expect(ctx, failed, "Failed Fail"+heldBack)
+		w.Expect(ctx, waits, "Unverified NewNode"+heldBack)
+		w.Stays(ctx, failed, "Failed Fail"+heldBack)
+		w.Stays(ctx, waits, "Unverified NewNode"+heldBack)
+		for i := range letIn {
+			Expect(letIn[i]()).To(BeEmpty())
+		}
+	})
+
+	It("holds back a node that was deleted and created again while it was measured", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r5")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		wait()
+		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
+		w.SlowNode(w.A)
+		w.AddGateNode(ctx, w.A)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		letIn := w.LetIn(ctx, w.A)
+		goOn()
+		old := w.Benchmark(w.A, 2)
+		Expect(client.IgnoreNotFound(k8s.Delete(ctx, old))).To(Succeed())
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack, old)
+		Expect(letIn()).To(BeEmpty())
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+	})
+
+	DescribeTable("never lets a slow node in, when the clock jumps",
+		func(ctx SpecContext, jump time.Duration) {
+			w := NewGateWorld(ctx)
+			w.Start()
+			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = "@daily" }))
+			w.Expect(ctx, w.A, isVerified)
+			w.SlowNode(w.A)
+			letIn := w.LetIn(ctx, w.A)
+			wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r3")
+			w.Upgrade(ctx, w.A, "6.2.0")
+			wait()
+			w.Clock.ahead.Store(int64(jump))
+			Wake(ctx, w.Benchmark(w.A, 2))
+			if jump > 0 {
+				// The attempt appears to have taken a year and is repeated. The next attempt is measured.
+				Eventually(func() bool {
+					active := Get(ctx, w.Benchmark(w.A, 2)).Status.Active
+					return active != nil && active.Outcome != nil
+				}).Should(BeTrue())
+			}
+			goOn()
+			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			By("the clock set right")
+			w.Clock.ahead.Store(0)
+			w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+			Eventually(func() []string { return w.History(ctx, w.A) }).Should(HaveLen(3))
+			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			Expect(letIn()).To(BeEmpty())
+		},
+		Entry("a year forwards", 365*24*time.Hour),
+		Entry("a year backwards", -365*24*time.Hour),
+	)
+
+	It("does not compare firmware variants", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		firmware := func(variant string) func(*result.Document) {
+			return func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = variant }
+		}
+		w.Kubelet.Agents(firmware("full-feature"))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.IgnoreDifferences = []string{"kernel.*"} }))
+		w.Expect(ctx, w.A, isVerified)
+		w.Kubelet.Agents(firmware("ultra-low-latency"))
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(`nic.firmware-variant "full-feature", then "ultra-low-latency"`))
+	})
+
+	It("measures a node again that changes while it is measured", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		measuring(ctx, w, w.A)
+		w.Upgrade(ctx, w.A, "6.3.0")
+		Eventually(func() string {
+			w.collectGarbage(ctx, w.Benchmark(w.A, 2))
+			return w.Accepted(ctx, w.A)
+		}).Should(Equal("-3 since -1"))
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
+		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
+	})
+
+	// TAILGATE_OUTAGE is the duration of the outage. The shorter default finds the same errors.
+	It("holds nodes back while the API server does not answer, and continues afterwards", func(ctx SpecContext) {
+		outage := 3 * time.Second
+		if text := os.Getenv("TAILGATE_OUTAGE"); text != "" {
+			var err error
+			outage, err = time.ParseDuration(text)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		measuring(ctx, w, w.A)
+		w.Outage.Store(true)
+		letIn := w.LetIn(ctx, w.A)
+		w.Upgrade(ctx, w.A, "6.3.0")
+		time.Sleep(outage)
+		Expect(letIn()).To(BeEmpty())
+		Expect(w.Says(ctx, w.A)).To(HaveSuffix(heldBack))
+		w.Outage.Store(false)
+		began := time.Now()
+		Eventually(func() string {
+			w.collectGarbage(ctx, w.Benchmark(w.A, 2))
+			return w.Accepted(ctx, w.A)
+		}).WithTimeout(3*time.Minute + 2*outage).Should(Equal("-3 since -1"))
+		w.Expect(ctx, w.A, isVerified)
+		AddReportEntry(fmt.Sprintf("verified %s after an outage of %s", time.Since(began).Round(time.Second), outage))
+		Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
+	})
+
+	It("waits for a node that is not ready, and continues when it is", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		ready := func(status corev1.ConditionStatus) {
+			w.ChangeNodeStatus(ctx, w.B, func(n *corev1.Node) {
+				for i := range n.Status.Conditions {
+					if n.Status.Conditions[i].Type == corev1.NodeReady {
+						n.Status.Conditions[i].Status = status
+					}
+				}
+			})
+		}
+		ready(corev1.ConditionFalse)
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		lines := func() []string {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			var all []string
+			for _, line := range g.Status.NotVerified {
+				all = append(all, line.Message)
+			}
+			return all
+		}
+		Eventually(lines).Should(ConsistOf(HavePrefix("no other node with which it can be measured is usable now; "+w.B+": the node is not ready"), HavePrefix("the node is not ready")))
+		ready(corev1.ConditionTrue)
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+	})
+})

@@ -1,0 +1,303 @@
+package integration
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+var _ = Describe("A gate", func() {
+	It("holds back none of the nodes that it finds if it can measure none, and says so", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		}
+		node := func(name string) *corev1.Node {
+			n := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
+			return n
+		}
+		created := node(w.B).CreationTimestamp.Time
+		Eventually(time.Now).Should(BeTemporally(">", created.Add(time.Second))) // Times of creation are in whole seconds.
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(And(HavePrefix("False CannotSettle: none of the 2 nodes can be measured"), ContainSubstring("tainted with gpu")))
+		list := &v1alpha1.LatencyVerificationList{}
+		Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name})).To(Succeed())
+		Expect(list.Items).To(BeEmpty())
+		for _, name := range []string{w.A, w.B} {
+			Expect(node(name).Labels).NotTo(HaveKey(v1alpha1.NodeLabelVerified))
+		}
+		By("it measures them when it can")
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
+		}
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
+	})
+
+	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 2 nodes are verified"))
+		first := Get(ctx, w.Benchmark(w.A, 1))
+		Expect(first.Spec.Criteria.Rules).To(HaveLen(1), "there was nothing to compare with")
+		Expect(*first.Status.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
+
+		By("an upgrade of a node")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2 nodes are not verified: " + w.A))
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
+		second := Get(ctx, w.Benchmark(w.A, 2))
+		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
+		Expect(second.Spec.Rounds).To(Equal(first.Spec.Rounds/2), "the first session of a reference has twice as many rounds")
+		Expect(second.Spec.Criteria.Baseline.Accepted.GateName).To(Equal(g.Name))
+		Expect(second.Status.Verdict.Baseline.Benchmark).To(Equal(first.Name))
+		Expect(second.Spec.Criteria.IgnoreDifferences).To(BeEmpty(), "the peer is the same")
+		status := w.Verification(ctx, w.A).Status
+		Expect(status.Verified().Reason).To(Equal(v1alpha1.ReasonProvisional))
+		Expect(status.Verified().Message).To(ContainSubstring("its reference is one boot"))
+		Expect(second.Status.Verdict.Rules[1].Message).To(ContainSubstring("of 1 boots, which differ by SD"))
+		Expect(status.Reference).To(HaveLen(2))
+		Expect(status.Recent[1].Change).To(Equal(`Kernel was "6.1.0" and is "6.2.0"`))
+		Eventually(func() int32 {
+			current := &v1alpha1.LatencyGate{}
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), current)).To(Succeed())
+			return current.Status.Spread[0].Differences
+		}).Should(BeEquivalentTo(1))
+		Expect(status.Identity).To(HaveKeyWithValue("Kernel", "6.2.0"))
+		Expect(status.Accepted.Identity).To(Equal(status.Identity))
+		Expect(w.Benchmarks(ctx, w.B)).To(ConsistOf("-1"), "the other node was left alone")
+
+		By("looks at what has not changed: the controllers write nothing")
+		version := w.Verification(ctx, w.A).ResourceVersion
+		w.Stays(ctx, w.A, isVerified)
+		Expect(w.Verification(ctx, w.A).ResourceVersion).To(Equal(version))
+	})
+
+	DescribeTable("on nodes with two threads on each core",
+		func(ctx SpecContext, fullPCPUsOnly bool, cpus int32, says, line string) {
+			w := NewGateWorld(ctx)
+			w.Kubelet.Threads(fullPCPUsOnly)
+			w.Start()
+			w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Placement.CPUs = cpus }))
+			w.Expect(ctx, w.A, says)
+			w.Expect(ctx, w.B, says)
+			b := Get(ctx, w.Benchmark(w.A, 1))
+			if line == "" {
+				Expect(b.Status.Endpoints).To(BeEmpty())
+				Expect(condition(ctx, b, v1alpha1.ConditionSucceeded)).To(ContainSubstring("set placement.cpus to a multiple of the CPUs of a core"))
+				return
+			}
+			for _, e := range b.Status.Endpoints {
+				Expect(e.Proof).To(ContainElement(And(HaveField("Check", v1alpha1.ProofSMTSiblings), WithTransform(func(l v1alpha1.ProofLine) string {
+					return fmt.Sprintf("%s: %s", l.State, l.Found)
+				}, Equal(line)))))
+			}
+		},
+		Entry("releases a node whose pods get whole cores, with full-pcpus-only", true, int32(0), isVerified, "Proved: its own: core of CPUs 1,5"),
+		Entry("releases a node whose pods get whole cores, without full-pcpus-only", false, int32(0), isVerified, "Proved: its own: core of CPUs 1,5"),
+		Entry("holds back a node whose pods share a core", false, int32(1), "Inconclusive Inconclusive"+heldBack, "Failed: other containers may run there: core of CPUs 1,5"),
+		Entry("holds back a node whose kubelet rejects the pods", true, int32(1), "Inconclusive BenchmarkFailed"+heldBack, ""),
+	)
+
+	It("marks a node before it measures it, and again when a user removes the marks", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true }))
+		w.Expect(ctx, w.A, "Unverified NewNode"+heldBack)
+		Expect(w.Kubelet.Created()).To(BeEmpty())
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			delete(n.Labels, v1alpha1.NodeLabelVerified)
+		})
+		w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) {
+			for i := range n.Status.Conditions {
+				n.Status.Conditions[i].Status = corev1.ConditionTrue
+			}
+		})
+		w.Expect(ctx, w.A, "Unverified NewNode"+heldBack)
+		n := &corev1.Node{}
+		Expect(k8s.Get(ctx, types.NamespacedName{Name: w.A}, n)).To(Succeed())
+		Expect(n.Spec.Taints).To(HaveLen(2), "those of others stay")
+		Expect(n.Status.Conditions).To(HaveLen(3), "Ready, LatencyVerified and LatencyRegressed")
+	})
+
+	It("holds back a node that failed until it changes, a user requests a measurement, or a user accepts a result", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		manager := w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+		w.SlowNode(w.A)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(MatchRegexp(`with peer %s, and there is no other to show which of them is slow: p90 .*10.\d+µs`, w.B))
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed: " + w.A))
+
+		By("another manager")
+		manager.Stop()
+		w.Start()
+		w.Stays(ctx, w.A, "Failed Fail"+heldBack)
+		By("acceptances that cannot be")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 1).Name)
+		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("before it changed")))
+		for _, name := range []string{"", "perf/up", "100%", "nonsense!"} {
+			w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, name)
+			Eventually(func() *v1alpha1.AcceptRefusal { return w.Verification(ctx, w.A).Status.AcceptRefused }).Should(HaveValue(And(
+				HaveField("Benchmark", name), HaveField("Message", ContainSubstring("not among")))))
+			Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
+		}
+		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("not among")))
+		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + heldBack))
+
+		By("a request, of which the cause is not cured")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+		Eventually(func() []string { return w.History(ctx, w.A) }).Should(Equal([]string{"-3 Fail Fail", "-2 Fail Fail", "-1 Pass Passed"}))
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		By("an acceptance by hand")
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 3).Name)
+		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-3 since -3"))
+		Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
+
+		By("a request when the cause is cured, in the new epoch")
+		w.Kubelet.Agents(nil)
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "please")
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-4 since -3"))
+		w.Expect(ctx, w.A, isVerified)
+		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-2", "-3", "-4"), "the history is three long")
+		By("looks at a benchmark whose baseline the history has deleted: its verdict stays")
+		w.Patiently(ctx, w.Benchmark(w.A, 2), func() any { return condition(ctx, w.Benchmark(w.A, 2), v1alpha1.ConditionPassed) }, HavePrefix("False Fail"))
+	})
+
+	It("holds back a node with an Inconclusive verdict, and does not measure it again", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{undecided}
+			s.MaxUnverified = new(int32(1))
+		}))
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Inconclusive Inconclusive"}))
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("p99 needs 10000 to be judged"))
+		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
+		w.Stays(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+	})
+
+	It("asks a user to accept a baseline when it has no rule for the first result", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")} }))
+		w.Expect(ctx, w.A, "Inconclusive NothingToCompare"+heldBack)
+		name := w.Benchmark(w.A, 1).Name
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("kubectl annotate latencyverifications.tailgate.dev %s tailgate.dev/accept=%s", v1alpha1.VerificationName(w.Namespace, w.A), name))
+		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, name)
+		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, isVerified)
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
+	})
+
+	It("does not let small losses add up", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		w.Expect(ctx, w.A, isVerified)
+		// 3 % more each time is within the tolerance of 10 % and what two boots may differ; 6 % in all is not, although it is within the
+		// tolerance, and further from it than 3 % is from the last accepted result.
+		w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
+			switch b.Name {
+			case w.Benchmark(w.A, 2).Name:
+				return 10_300
+			case w.Benchmark(w.A, 3).Name:
+				return 10_800
+			}
+			return 10_000
+		})
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
+		w.Upgrade(ctx, w.A, "6.3.0")
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("of 2 boots, which differ by SD"))
+		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
+	})
+
+	It("distinguishes a slow node from its peer when all are new", func(ctx SpecContext) {
+		w := NewGateWorld(ctx, "c")
+		c := w.Namespace + "-c"
+		w.SlowNode(w.B)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		// Node a is measured with b, the slow node, first, and then with c.
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, c, isVerified)
+		w.Expect(ctx, w.B, "Failed Fail"+heldBack)
+		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Pass Passed", "-1 Fail SecondPeer"}))
+		Expect(w.Verification(ctx, w.A).Status.Accepted.Peer).To(Equal(c))
+		Expect(w.History(ctx, w.B)).To(Equal([]string{"-2 Fail Fail", "-1 Fail SecondPeer"}))
+	})
+
+	It("is the baseline of any benchmark of the node, and neither a later acceptance nor a deletion changes the verdict", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(within("10%")).AgainstGate(w.Namespace))
+		By("no result yet, or one")
+		w.Expect(ctx, w.A, isVerified)
+		ExpectPassed(ctx, b, `^True Pass: .*over 6\+12 rounds`)
+		first := Get(ctx, w.Benchmark(w.A, 1))
+		baseline := &v1alpha1.VerdictBaseline{Gate: w.Namespace, Namespace: w.Namespace, Benchmark: first.Name, UID: string(first.UID)}
+		settled := And(HaveField("Status.Verdict.Baseline", Equal(baseline)), HaveField("Status.Verdict.Outcome", v1alpha1.VerdictPass))
+		Expect(Get(ctx, b)).To(settled)
+		By("another acceptance")
+		w.Upgrade(ctx, w.A, "6.2.0")
+		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
+		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
+		By("the deletion of the baseline, and another benchmark of its name")
+		Expect(k8s.Delete(ctx, first)).To(Succeed())
+		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
+		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(6).On(w.A, w.B).Suspended())
+		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
+		By("other criteria, which need the baseline")
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{within("20%")} })
+		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*"+first.Name+", does not exist")
+		By("a node of which nothing was accepted, and a gate that there is not")
+		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
+		ExpectPassed(ctx, reverse, "^Unknown BaselineMissing: .*LatencyGate "+w.Namespace+", has no accepted result of the client's node")
+	})
+
+	It("names the reason why it cannot work", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = "0 0 31 2 *" }))
+		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False ScheduleInvalid: spec.schedule"))
+		lost := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Namespace, s.NodeSelector.MatchLabels = "there-is-none", map[string]string{gateLabel: "lost"}
+		})
+		lost.Name = w.Namespace + "-lost"
+		for _, name := range []string{"x", "y"} {
+			n := MakeNode(w.Namespace + "-" + name)
+			n.Labels[gateLabel] = "lost"
+			w.AddNode(ctx, n)
+		}
+		refused := w.Gate(ctx, lost)
+		Eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionOperational) }).Should(MatchRegexp(`^False BenchmarkRefused: \d nodes: .*"there-is-none" not found`))
+	})
+})
