@@ -112,7 +112,8 @@ struct tag_key {
 // tag_of returns the tag of a message: SipHash-1-3 of its number. The peer knows the tags of all earlier messages, from which it could
 // compute the key of a mixer such as splitmix64, or the state of a xorshift generator.
 static inline uint64_t tag_of(const struct tag_key *key, uint64_t seq) {
-	uint64_t v0 = key->k0 ^ 0x736f6d6570736575, v1 = key->k1 ^ 0x646f72616e646f6d, v2 = key->k0 ^ 0x6c7967656e657261, v3 = key->k1 ^ 0x7465646279746573;
+	uint64_t v0 = key->k0 ^ 0x736f6d6570736575, v1 = key->k1 ^ 0x646f72616e646f6d;
+	uint64_t v2 = key->k0 ^ 0x6c7967656e657261, v3 = key->k1 ^ 0x7465646279746573;
 #define ROTATE(x, by) ((x) << (by) | (x) >> (64 - (by)))
 #define ROUND                                                   \
 	v0 += v1, v1 = ROTATE(v1, 13) ^ v0, v0 = ROTATE(v0, 32),    \
