@@ -15,7 +15,7 @@ func TestThreatsAreTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := regexp.MustCompile(`(?m)^\| (.*) \| .* \| (.*) \|$`)
-	named := regexp.MustCompile("`((?:cmd|internal|controllers|test)[a-z/]*)` ((?:(?:Test[A-Za-z]+|\"[^\"]+\")(?:, )?)+)")
+	named := regexp.MustCompile("`((?:cmd|internal|controllers|test|bench-image)[a-z0-9/]*)` ((?:(?:Test[A-Za-z]+|\"[^\"]+\")(?:, )?)+)")
 	found := 0
 	for _, r := range row.FindAllStringSubmatch(string(page), -1) {
 		attack, tests := r[1], r[2]

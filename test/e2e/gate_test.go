@@ -113,6 +113,7 @@ const (
 type nodeVersion struct {
 	at              time.Time
 	number, publish string
+	node            *corev1.Node
 }
 
 // watchNode watches every version of a Node from now on. versions ends that, and returns them.
@@ -131,7 +132,7 @@ func watchNode(ctx context.Context, node string) (versions func() []nodeVersion)
 			if !ok {
 				return
 			}
-			all = append(all, nodeVersion{time.Now(), n.ResourceVersion, publishedOn(n)})
+			all = append(all, nodeVersion{time.Now(), n.ResourceVersion, publishedOn(n), n})
 			if n.Annotations[key] == last {
 				found <- all
 				return

@@ -164,7 +164,7 @@ static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	*seq = get_seq(c->in, c->size, next - 1);
 	if (*seq == 0)
 		return true; // sent while the path was tried
-	if (*seq >= next || next - *seq > c->window.length) {
+	if (*seq >= next || next - *seq > c->window.length || !has_tag(c->in, c->size, &c->key, *seq)) {
 		c->strays++;
 		return true;
 	}
@@ -195,8 +195,14 @@ static void lose(struct cell *c, uint64_t should) {
 
 // in_step checks that a stream returns the bytes that were sent.
 static void in_step(const struct cell *c, uint64_t seq) {
-	if (c->in[0] != (unsigned char)seq)
+	if (c->in[0] != (unsigned char)seq || !has_tag(c->in, c->size, &c->key, seq))
 		die(EXIT_SYSTEM, "the server sent back something else than message %llu", (unsigned long long)seq);
+}
+
+// prepare writes a message. It takes some ns, so it precedes the reading of the clock from which the message counts.
+static inline void prepare(struct cell *c, uint64_t seq) {
+	put_seq(c->out, c->size, seq);
+	put_tag(c->out, c->size, &c->key, seq);
 }
 
 void closed_loop(struct cell *c) {
@@ -209,7 +215,7 @@ void closed_loop(struct cell *c) {
 	if (c->spin)
 		learn_polls(c, POLLS_A_LOOK);
 	for (uint64_t seq = 1;; seq++) {
-		put_seq(c->out, c->size, seq);
+		prepare(c, seq);
 		size_t done = 0, have = 0;
 		uint64_t got = seq;
 		*slot(c, seq) = begin; // in flight; the time is in start
@@ -333,6 +339,7 @@ void open_loop(struct cell *c) {
 	// woken is the number of the message for whose time a timer woke this end last.
 	uint64_t next = 1, oldest = 1, last = ticks(), send_began = 0, woken = 0;
 	size_t done = 0, have = 0;
+	prepare(c, next);
 	while (next <= total || oldest < next) {
 		uint64_t now = ticks();
 		bool waiting_for_room = false;
@@ -342,7 +349,6 @@ void open_loop(struct cell *c) {
 			begin_measuring(c, due(&plan, warm_count + 1), warm_count + 1);
 		if (next <= total && (now >= due(&plan, next) || done > 0) && next - oldest < c->window.length) {
 			if (done == 0) {
-				put_seq(c->out, c->size, next);
 				now = send_began = ticks();
 				// A message that was due while the client did not poll is late by that gap.
 				if (c->spin) {
@@ -361,7 +367,7 @@ void open_loop(struct cell *c) {
 				sent_at(c, now, gone);
 				last = gone > last ? gone : last;
 				done = 0;
-				next++;
+				prepare(c, ++next);
 			}
 		}
 		if (oldest == next && (c->spin || (next <= total && now >= due(&plan, next)))) {

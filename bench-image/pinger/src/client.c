@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "cell.h"
@@ -298,6 +299,8 @@ static void reset_cell(const struct client_options *o, size_t size, double rate,
 	cell.control = l;
 	cell.protocol = o->protocol;
 	cell.size = size;
+	if (getrandom(&cell.key, sizeof cell.key, 0) != sizeof cell.key)
+		die(EXIT_SYSTEM, "there are no random numbers");
 	cell.rate = rate;
 	cell.spin = o->spin;
 	cell.duration = to_ticks(o->duration);

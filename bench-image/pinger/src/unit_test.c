@@ -234,6 +234,27 @@ static void test_numbers(void) {
 	}
 }
 
+// test_tags compares a tag with that of another implementation: openssl mac -macopt c-rounds:1 -macopt d-rounds:3 SIPHASH.
+static void test_tags(void) {
+	const struct tag_key key = {0x0706050403020100, 0x0f0e0d0c0b0a0908}, other = {key.k0, key.k1 ^ 1};
+	CHECK(tag_of(&key, 0x0706050403020100) == 0x369095118d299a8e, "%llx", LL(tag_of(&key, 0x0706050403020100)));
+	unsigned char message[65] = {0};
+	for (size_t size = 1; size <= 64; size++) {
+		memset(message, 0xaa, sizeof message);
+		put_seq(message, size, 7);
+		put_tag(message, size, &key, 7);
+		bool tagged = size >= 16;
+		CHECK(message[size] == 0xaa && (!tagged || get_seq(message, size, 7) == 7), "%zu bytes are written beyond their end, or have no number", size);
+		CHECK(has_tag(message, size, &key, 7) && has_tag(message, size, &other, 7) != tagged && has_tag(message, size, &key, 8) != tagged,
+		      "%zu bytes: the tag is missing, or that of another", size);
+		for (size_t i = size - 8; tagged && i < size; i++) {
+			message[i] ^= 1;
+			CHECK(!has_tag(message, size, &key, 7), "%zu bytes: byte %zu is not compared", size, i);
+			message[i] ^= 1;
+		}
+	}
+}
+
 static void test_reservoir(void) {
 	enum { N = 5 * MOST_KEPT };
 	static struct reservoir r;
@@ -437,6 +458,7 @@ int main(int argc, char **argv) {
 	test_range();
 	test_conversion();
 	test_numbers();
+	test_tags();
 	test_reservoir();
 	test_gaps();
 	test_attribution();

@@ -3,8 +3,8 @@
 // It differs from the other tools as follows: it counts every sample in a histogram of its own, so its memory does not
 // grow with time; at a rate each round trip is measured from the time the message should have been sent, so a stall of
 // any part shows in all messages that it delays, except that a client that sleeps may be woken up to 100 µs late; a
-// lost datagram is counted and the measurement continues; the server authenticates its client by a token; one port is
-// enough, for control and messages; and the result states what interrupted either end, and when.
+// lost datagram is counted and the measurement continues; the server authenticates its client by a token and cannot
+// answer early; one port is enough, for control and messages; and the result states what interrupted either end, and when.
 //
 // Limits that show in the results:
 //   - In a closed loop (no rate) a stall is one slow sample, as with all tools.
