@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -70,6 +71,9 @@ func (e *exporter) print(ctx context.Context, args []string, stdout, stderr io.W
 	if problems := validation.IsDNS1123Subdomain(e.configMap); len(problems) > 0 {
 		return fmt.Errorf("--configmap: %q: %s", e.configMap, problems[0])
 	}
+	if strings.HasPrefix(args[0], imported.Published+"/") {
+		return fmt.Errorf("--configmap: nothing proves %s, so that no benchmark can be compared with it; export a benchmark, or a result of tailgate-agent bare", args[0])
+	}
 	m, err := e.loadWhole(ctx, args[0])
 	if err != nil {
 		return err
@@ -80,6 +84,9 @@ func (e *exporter) print(ctx context.Context, args []string, stdout, stderr io.W
 	cm, sum, err := export.ConfigMap(m, e.configMap)
 	if err != nil {
 		return fmt.Errorf("--configmap: %w", err)
+	}
+	if trouble := evaluate.Exported(ctx, m.Object, cm, sum).Trouble; trouble != nil {
+		return fmt.Errorf("--configmap: no benchmark can be compared with %s: %s", args[0], trouble.Message)
 	}
 	text, err := result.EncodeJSON(cm)
 	if err := emit(stdout, text, err); err != nil {

@@ -53,18 +53,24 @@ func noExport(name string) string {
 // exportResults returns the results of an export, or the reason why a benchmark cannot be compared with it.
 func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, named *v1alpha1.ExportedBaseline) (judge.Results, error) {
 	cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, named.ConfigMapName)
-	if err != nil {
+	switch {
+	case err != nil:
 		return judge.Results{}, err
-	}
-	if cm == nil {
+	case cm == nil:
 		return judge.Results{Trouble: &verdict.Blocker{Reason: v1alpha1.ReasonBaselineMissing, Message: noExport(named.ConfigMapName)}}, nil
 	}
+	return Exported(ctx, b, cm, named.SHA256), nil
+}
+
+// Exported returns the results of the export with this digest, in hexadecimal, in a ConfigMap, or the reason why a benchmark cannot be
+// compared with it.
+func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.ConfigMap, sha256 string) judge.Results {
 	results, trouble := judge.Results{}, (*verdict.Blocker)(nil)
 	refuse := func(reason, format string, args ...any) error {
 		trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
 		return errRefused
 	}
-	err = export.ReadConfigMap(ctx, cm, named.SHA256, func(of *v1alpha1.LatencyBenchmark) error {
+	err := export.ReadConfigMap(ctx, cm, sha256, func(of *v1alpha1.LatencyBenchmark) error {
 		results.Collection = rounds.NewUnmerged(of.Spec)
 		return unlike(b, of, refuse)
 	}, func(run result.Stored) error {
@@ -75,7 +81,7 @@ func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	})
 	switch {
 	case err == nil:
-		return results, nil
+		return results
 	case errors.Is(err, export.ErrDigest):
 		_ = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
 			fieldExportSum, cm.Name, oneLine(err))
@@ -83,7 +89,7 @@ func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 		_ = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
 			fieldExportName, cm.Name, oneLine(err))
 	}
-	return judge.Results{Trouble: trouble}, nil
+	return judge.Results{Trouble: trouble}
 }
 
 // errRefused is returned for an export with which a benchmark cannot be compared.
