@@ -38,6 +38,12 @@ func newExport(c *cluster) *cobra.Command {
 		Args:              takes("the names of LatencyBenchmarks", 1, 1000),
 		ValidArgsFunction: c.completeResults(1000, benchmarks, matrices),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				if strings.HasPrefix(arg, imported.Published+"/") {
+					return fmt.Errorf("%s is part of this command and needs no export: name it in place of one; "+
+						"nothing proves it, so that it cannot be a criteria.baseline", arg)
+				}
+			}
 			if e.configMap != "" {
 				return e.print(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
@@ -71,9 +77,6 @@ func (e *exporter) print(ctx context.Context, args []string, stdout, stderr io.W
 	if problems := validation.IsDNS1123Subdomain(e.configMap); len(problems) > 0 {
 		return fmt.Errorf("--configmap: %q: %s", e.configMap, problems[0])
 	}
-	if strings.HasPrefix(args[0], imported.Published+"/") {
-		return fmt.Errorf("--configmap: nothing proves %s, so that no benchmark can be compared with it; export a benchmark, or a result of tailgate-agent bare", args[0])
-	}
 	m, err := e.loadWhole(ctx, args[0])
 	if err != nil {
 		return err
@@ -103,9 +106,6 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 	var all []export.Benchmark
 	var names []string
 	for _, arg := range args {
-		if strings.HasPrefix(arg, imported.Published+"/") {
-			return fmt.Errorf("%s is part of this command and needs no export: name it in place of one", arg)
-		}
 		m, err := e.loadWhole(ctx, arg)
 		if err != nil {
 			return err

@@ -197,7 +197,7 @@ func TestExportRefuses(t *testing.T) {
 		},
 		"a ConfigMap without evidence": {args: []string{"export", results, "--configmap", "x"}, want: []string{"run sweep-r1 has no evidence", "name an export of a benchmark"}},
 		"a ConfigMap of a published result": {
-			args: []string{"export", "published/ember-onload", "--configmap", "x"}, want: []string{"nothing proves published/ember-onload", "export a benchmark"},
+			args: []string{"export", "published/ember-onload", "--configmap", "x"}, want: []string{"published/ember-onload is part of this command", "cannot be a criteria.baseline"},
 		},
 		"a ConfigMap of a damaged export":    {args: []string{"export", damaged, "--configmap", "x"}, want: []string{"damaged export"}},
 		"a gate that there is not, exported": {args: []string{"gate", filepath.Join(results, "gate")}, want: []string{"gate"}, code: 3},

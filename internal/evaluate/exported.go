@@ -13,7 +13,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/judge"
-	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -50,29 +49,22 @@ func noExport(name string) string {
 	return fmt.Sprintf("%s: ConfigMap %s does not exist in this namespace; create it with kubectl tailgate export --configmap", fieldExportName, name)
 }
 
-// exportResults returns the results of an export, or the reason why a benchmark cannot be compared with it.
-func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, named *v1alpha1.ExportedBaseline) (judge.Results, error) {
-	cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, named.ConfigMapName)
-	switch {
-	case err != nil:
-		return judge.Results{}, err
-	case cm == nil:
-		return judge.Results{Trouble: &verdict.Blocker{Reason: v1alpha1.ReasonBaselineMissing, Message: noExport(named.ConfigMapName)}}, nil
-	}
-	return Exported(ctx, b, cm, named.SHA256), nil
+// refusal is the reason why a benchmark cannot be compared with an export.
+type refusal struct{ verdict.Blocker }
+
+func (r *refusal) Error() string { return r.Message }
+
+func refuse(reason, format string, args ...any) *refusal {
+	return &refusal{verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
 // Exported returns the results of the export with this digest, in hexadecimal, in a ConfigMap, or the reason why a benchmark cannot be
 // compared with it.
 func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.ConfigMap, sha256 string) judge.Results {
-	results, trouble := judge.Results{}, (*verdict.Blocker)(nil)
-	refuse := func(reason, format string, args ...any) error {
-		trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
-		return errRefused
-	}
+	results, refused := judge.Results{}, (*refusal)(nil)
 	err := export.ReadConfigMap(ctx, cm, sha256, func(of *v1alpha1.LatencyBenchmark) error {
 		results.Collection = rounds.NewUnmerged(of.Spec)
-		return unlike(b, of, refuse)
+		return unlike(b, of)
 	}, func(run result.Stored) error {
 		if !hasEvidence(run.Client) || !hasEvidence(run.Server) {
 			return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: run %s has no evidence of where it was measured, %s", fieldExport, run.Client.Run, onlyDescribed)
@@ -82,24 +74,22 @@ func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.Conf
 	switch {
 	case err == nil:
 		return results
+	case errors.As(err, &refused):
 	case errors.Is(err, export.ErrDigest):
-		_ = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
+		refused = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
 			fieldExportSum, cm.Name, oneLine(err))
-	case !errors.Is(err, errRefused):
-		_ = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
+	default:
+		refused = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
 			fieldExportName, cm.Name, oneLine(err))
 	}
-	return judge.Results{Trouble: trouble}
+	return judge.Results{Trouble: &refused.Blocker}
 }
-
-// errRefused is returned for an export with which a benchmark cannot be compared.
-var errRefused = errors.New("refused")
 
 // onlyDescribed ends the message about an export without evidence.
 const onlyDescribed = "so that it can only be described; name an export of a benchmark, or one of tailgate-agent bare"
 
 // unlike refuses an exported benchmark with which a benchmark cannot be compared, by their specs and the list of its runs.
-func unlike(b, exported *v1alpha1.LatencyBenchmark, refuse func(reason, format string, args ...any) error) error {
+func unlike(b, exported *v1alpha1.LatencyBenchmark) error {
 	missing, stored := plan.RoundNumbers(exported), exported.Status.Stored
 	planned := len(missing)
 	for _, s := range stored {
