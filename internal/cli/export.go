@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -37,6 +38,12 @@ func newExport(c *cluster) *cobra.Command {
 		Args:              takes("the names of LatencyBenchmarks", 1, 1000),
 		ValidArgsFunction: c.completeResults(1000, benchmarks, matrices),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				if strings.HasPrefix(arg, imported.Published+"/") {
+					return fmt.Errorf("%s is part of this command and needs no export: name it in place of one; "+
+						"nothing proves it, so that it cannot be a criteria.baseline", arg)
+				}
+			}
 			if e.configMap != "" {
 				return e.print(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
@@ -81,6 +88,9 @@ func (e *exporter) print(ctx context.Context, args []string, stdout, stderr io.W
 	if err != nil {
 		return fmt.Errorf("--configmap: %w", err)
 	}
+	if trouble := evaluate.Exported(ctx, m.Object, cm, sum).Trouble; trouble != nil {
+		return fmt.Errorf("--configmap: no benchmark can be compared with %s: %s", args[0], trouble.Message)
+	}
 	text, err := result.EncodeJSON(cm)
 	if err := emit(stdout, text, err); err != nil {
 		return err
@@ -96,9 +106,6 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 	var all []export.Benchmark
 	var names []string
 	for _, arg := range args {
-		if strings.HasPrefix(arg, imported.Published+"/") {
-			return fmt.Errorf("%s is part of this command and needs no export: name it in place of one", arg)
-		}
 		m, err := e.loadWhole(ctx, arg)
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
@@ -112,10 +113,25 @@ func refused(t *testing.T, args []string, wantCode int, want []string) {
 	}
 }
 
+// complete makes the benchmark of a cluster one that others can be compared with: its end has been reached, and its run has evidence.
+func complete(t *testing.T, s *apiServer) {
+	t.Helper()
+	b := s.benchmarks[sweep]
+	b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonComplete, LastTransitionTime: metav1.Now()}}
+	cm, stored := storedRun(t, "sweep-r1", func(e *result.Evidence) {
+		e.Kernel, e.Paths = "6.1.0", []result.Path{{Cell: "tcp-1"}, {Cell: "tcp-64"}}
+	})
+	s.configMaps[types.NamespacedName{Namespace: "perf", Name: cm.Name}], b.Status.Stored = cm, []v1alpha1.StoredResult{stored}
+}
+
 // The digest of an export is the same in a ConfigMap, whether that is made from the cluster or from the directory.
 func TestExportToConfigMap(t *testing.T) {
-	results := exportSweep(t)
-	kubeconfig := newCluster(t).serve(t)
+	s := newCluster(t)
+	complete(t, s)
+	kubeconfig, results := s.serve(t), filepath.Join(t.TempDir(), "results")
+	if code, _, stderr := run("export", "sweep", "-o", results, "--kubeconfig", kubeconfig); code != 0 {
+		t.Fatal(stderr)
+	}
 	manifest, err := os.ReadFile(filepath.Join(results, "sweep", "manifest.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +192,15 @@ func TestExportRefuses(t *testing.T) {
 		"a ConfigMap of two":                          {args: []string{"export", "sweep", "sweep", "--configmap", "x"}, want: []string{"--configmap", "one LatencyBenchmark"}},
 		"a ConfigMap and a directory":                 {args: []string{"export", "sweep", "--configmap", "x", "-o", exists + "/new"}, want: []string{"configmap", "output"}},
 		"a ConfigMap of another name":                 {args: []string{"export", "sweep", "--configmap", "X_Y"}, want: []string{"--configmap", `"X_Y"`}},
-		"a ConfigMap of a damaged export":             {args: []string{"export", damaged, "--configmap", "x"}, want: []string{"damaged export"}},
-		"a gate that there is not, exported":          {args: []string{"gate", filepath.Join(results, "gate")}, want: []string{"gate"}, code: 3},
+		"a ConfigMap of a benchmark that is not complete": {
+			args: []string{"export", "sweep", "--configmap", "x"}, want: []string{"no benchmark can be compared with sweep", `condition Succeeded ""`, "export a benchmark that is complete"},
+		},
+		"a ConfigMap without evidence": {args: []string{"export", results, "--configmap", "x"}, want: []string{"run sweep-r1 has no evidence", "name an export of a benchmark"}},
+		"a ConfigMap of a published result": {
+			args: []string{"export", "published/ember-onload", "--configmap", "x"}, want: []string{"published/ember-onload is part of this command", "cannot be a criteria.baseline"},
+		},
+		"a ConfigMap of a damaged export":    {args: []string{"export", damaged, "--configmap", "x"}, want: []string{"damaged export"}},
+		"a gate that there is not, exported": {args: []string{"gate", filepath.Join(results, "gate")}, want: []string{"gate"}, code: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, append(c.args, "--kubeconfig", kubeconfig), max(1, c.code), c.want)

@@ -13,7 +13,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/judge"
-	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -50,17 +49,11 @@ func noExport(name string) string {
 	return fmt.Sprintf("%s: ConfigMap %s does not exist in this namespace; create it with kubectl tailgate export --configmap", fieldExportName, name)
 }
 
-// exportResults returns the results of an export, or the reason why a benchmark cannot be compared with it.
-func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, named *v1alpha1.ExportedBaseline) (judge.Results, error) {
-	cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, named.ConfigMapName)
-	if err != nil {
-		return judge.Results{}, err
-	}
-	if cm == nil {
-		return judge.Results{Trouble: &verdict.Blocker{Reason: v1alpha1.ReasonBaselineMissing, Message: noExport(named.ConfigMapName)}}, nil
-	}
+// Exported returns the results of the export with this digest, in hexadecimal, in a ConfigMap, or the reason why a benchmark cannot be
+// compared with it.
+func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.ConfigMap, sha256 string) judge.Results {
 	results := judge.Results{}
-	err = export.ReadConfigMap(ctx, cm, named.SHA256, func(of *v1alpha1.LatencyBenchmark) error {
+	err := export.ReadConfigMap(ctx, cm, sha256, func(of *v1alpha1.LatencyBenchmark) error {
 		results.Collection = rounds.NewUnmerged(of.Spec)
 		return unlike(b, of)
 	}, func(run result.Stored) error {
@@ -72,7 +65,7 @@ func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 	var refused refusal
 	switch {
 	case err == nil:
-		return results, nil
+		return results
 	case errors.As(err, &refused):
 	case errors.Is(err, export.ErrDigest):
 		refused = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
@@ -81,7 +74,7 @@ func (s *Store) exportResults(ctx context.Context, b *v1alpha1.LatencyBenchmark,
 		refused = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
 			fieldExportName, cm.Name, oneLine(err))
 	}
-	return judge.Results{Trouble: new(verdict.Blocker(refused))}, nil
+	return judge.Results{Trouble: new(verdict.Blocker(refused))}
 }
 
 // refusal is why a benchmark cannot be compared with an export.

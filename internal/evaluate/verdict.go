@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -287,18 +288,25 @@ func (s *Store) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchma
 
 // baselineResults returns the results of a baseline, or the reason why it has none.
 func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (judge.Results, error) {
-	if c.export != nil && c.missing == "" {
-		return s.exportResults(ctx, b, c.export)
+	baseline, missing := c.benchmark, c.missing
+	if c.export != nil && missing == "" {
+		cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, c.export.ConfigMapName)
+		if err != nil {
+			return judge.Results{}, err
+		}
+		if cm != nil {
+			return Exported(ctx, b, cm, c.export.SHA256), nil
+		}
+		missing = noExport(c.export.ConfigMapName)
 	}
-	baseline := c.benchmark
 	results := judge.Results{}
 	trouble := func(reason, format string, args ...any) (judge.Results, error) {
 		results.Trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
 		return results, nil
 	}
 	switch {
-	case c.missing != "":
-		return trouble(v1alpha1.ReasonBaselineMissing, "%s", c.missing)
+	case missing != "":
+		return trouble(v1alpha1.ReasonBaselineMissing, "%s", missing)
 	case baseline.Succeeded() == metav1.ConditionFalse:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, failed", baseline.Name)
 	case baseline.Succeeded() != metav1.ConditionTrue:
