@@ -1,18 +1,19 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Criteria are the conditions that a benchmark's results must meet. The rules may change after the measurement: the stored
 // results are then judged again.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxIncreaseMessages) && !has(r.maxDecrease))",message="baseline: maxIncrease, maxIncreaseMessages and maxDecrease compare with a baseline; name one by benchmarkRef, variant, accepted or export, or use maxLatency, maxMessages and minBitsPerSecond"
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant, accepted or export, or use max and min"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: applies only to a baseline; remove it, or set baseline"
 type Criteria struct {
 	// rules are the limits, 1 to 32; each applies to all cells that it selects. The verdict is Fail if a rule fails, Pass if all
@@ -23,7 +24,7 @@ type Criteria struct {
 	// +kubebuilder:validation:MaxItems=32
 	Rules []Rule `json:"rules"`
 
-	// baseline is what maxIncrease, maxIncreaseMessages and maxDecrease compare with.
+	// baseline is what maxIncrease and maxDecrease compare with.
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 
@@ -82,71 +83,97 @@ const (
 	MetricThroughput Metric = "throughput"
 )
 
-// Percentage is a number of percent with its sign.
-// +kubebuilder:validation:MaxLength=9
-type Percentage string
-
-// Thousandths returns the number of thousandths of a percent.
-func (p Percentage) Thousandths() (int64, error) {
-	percent, err := resource.ParseQuantity(strings.TrimSuffix(string(p), "%"))
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a percentage: %w", p, err)
-	}
-	return percent.MilliValue(), nil
+// Limit is a text or a whole number, whose unit depends on the field and the metric.
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=24
+type Limit struct {
+	// Text is the limit as the user wrote it; empty if there is none.
+	Text string `json:"-"`
+	// Number means that the user wrote a number, not a text: 5, not "5".
+	Number bool `json:"-"`
 }
 
-// Rule is a limit for one metric, absolute or against the baseline. Exactly one limit is set, of those that the metric
-// allows: latencies maxLatency or maxIncrease, lost maxMessages or maxIncreaseMessages, throughput minBitsPerSecond or
-// maxDecrease. A value that equals the limit is within it.
+// MarshalJSON returns the limit as it was written.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	if l.Number {
+		return []byte(l.Text), nil
+	}
+	return json.Marshal(l.Text)
+}
+
+// UnmarshalJSON reads a text, or else a number; the API refuses anything else.
+func (l *Limit) UnmarshalJSON(raw []byte) error {
+	*l = Limit{}
+	if err := json.Unmarshal(raw, &l.Text); err != nil {
+		*l = Limit{Text: string(raw), Number: true}
+	}
+	return nil
+}
+
+// Duration returns the limit of a latency.
+func (l Limit) Duration() (time.Duration, error) { return time.ParseDuration(l.Text) }
+
+// Whole returns the limit in messages or in bits per second.
+func (l Limit) Whole() (int64, error) {
+	q, err := resource.ParseQuantity(l.Text)
+	if n, whole := q.AsInt64(); err == nil && whole {
+		return n, nil
+	}
+	return 0, fmt.Errorf("%q is not a whole number", l.Text)
+}
+
+// Thousandths returns the limit in thousandths of a percent.
+func (l Limit) Thousandths() (int64, error) {
+	percent, isPercent := strings.CutSuffix(l.Text, "%")
+	q, err := resource.ParseQuantity(percent)
+	if err != nil || !isPercent {
+		return 0, fmt.Errorf("%q is not a percentage", l.Text)
+	}
+	return q.MilliValue(), nil
+}
+
+// Rule is a limit for one metric, absolute or against the baseline. Exactly one limit is set, of those that the metric allows: latencies and lost
+// max or maxIncrease, throughput min or maxDecrease. A value that equals the limit is within it.
 //
 // A rule applies to every cell that it selects: latencies for cells that answer, throughput for streams, lost for both.
 // A rule that selects no cell is Inconclusive.
 //
 // +kubebuilder:validation:XValidation:rule="self.metric != 'max'",message="metric: max is a single sample of each round and cannot be judged; use p99.999 or a lower percentile"
-// +kubebuilder:validation:XValidation:rule="[has(self.maxLatency), has(self.maxMessages), has(self.minBitsPerSecond), has(self.maxIncrease), has(self.maxIncreaseMessages), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of maxLatency, maxMessages, minBitsPerSecond, maxIncrease, maxIncreaseMessages and maxDecrease; write a separate rule for each limit"
-// +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? has(self.minBitsPerSecond) || has(self.maxDecrease) : self.metric == 'lost' ? has(self.maxMessages) || has(self.maxIncreaseMessages) : has(self.maxLatency) || has(self.maxIncrease)",message="throughput takes minBitsPerSecond or maxDecrease, lost takes maxMessages or maxIncreaseMessages, every other metric maxLatency or maxIncrease"
+// +kubebuilder:validation:XValidation:rule="[has(self.max), has(self.min), has(self.maxIncrease), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of max, min, maxIncrease and maxDecrease; write a separate rule for each limit"
+// +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? !has(self.max) && !has(self.maxIncrease) : !has(self.min) && !has(self.maxDecrease)",message="throughput takes min or maxDecrease, such as min: 9G or maxDecrease: 5%; lost takes max or maxIncrease, such as max: 0; every other metric takes max or maxIncrease, such as max: 10us or maxIncrease: 5%"
+// +kubebuilder:validation:XValidation:rule="self.metric in ['lost', 'throughput'] || !has(self.max) || type(self.max) == string && self.max.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ns|us|µs|μs|ms|s|m))+$') && duration(self.max) >= duration('1ns') && duration(self.max) <= duration('60s')",fieldPath=".max",messageExpression="'\"' + string(self.max) + '\"' + (string(self.max).matches('^[1-9][0-9.]*$') ? ' has no unit; write ' + string(self.max) + 'us' : ' is not a duration from 1ns to 60s; write one, such as 10us or 1.75ms')",message="must be a duration from 1ns to 60s, such as 10us or 1.75ms"
+// +kubebuilder:validation:XValidation:rule="self.metric != 'lost' || !has(self.max) || string(self.max).matches('^[0-9]{1,12}$')",fieldPath=".max",messageExpression="'\"' + string(self.max) + '\" is not a number of messages from 0 to 999999999999; write a number, such as 5'",message="must be a number of messages from 0 to 999999999999, such as 5"
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || string(self.min).matches('^[0-9]{1,15}([.][0-9]{1,12})?[kMGT]?$') && quantity(string(self.min)).isInteger() && quantity(string(self.min)).compareTo(quantity('1')) >= 0 && quantity(string(self.min)).compareTo(quantity('999999999999999')) <= 0",fieldPath=".min",messageExpression="'\"' + string(self.min) + '\" is not a number of bits per second from 1 to 999999999999999; write a number with k, M, G or T, such as 9G or 2.5G'",message="must be a number of bits per second from 1 to 999999999999999, such as 9G"
+// +kubebuilder:validation:XValidation:rule="self.metric == 'lost' || !has(self.maxIncrease) || type(self.maxIncrease) == string && self.maxIncrease.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",fieldPath=".maxIncrease",messageExpression="'\"' + string(self.maxIncrease) + '\"' + (string(self.maxIncrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxIncrease) + '%' : ' is not a percentage below 10000% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage below 10000% with at most three decimals, such as 5% or 2.5%"
+// +kubebuilder:validation:XValidation:rule="self.metric != 'lost' || !has(self.maxIncrease) || string(self.maxIncrease).matches('^[0-9]{1,12}$')",fieldPath=".maxIncrease",messageExpression="'\"' + string(self.maxIncrease) + '\" is not a number of messages from 0 to 999999999999; write a number, such as 5'",message="must be a number of messages from 0 to 999999999999, such as 5"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxDecrease) || type(self.maxDecrease) == string && self.maxDecrease.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$')",fieldPath=".maxDecrease",messageExpression="'\"' + string(self.maxDecrease) + '\"' + (string(self.maxDecrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxDecrease) + '%' : ' is not a percentage below 100% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage below 100% with at most three decimals, such as 5% or 2.5%"
 type Rule struct {
 	// metric is the metric of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
 	// +required
 	Metric Metric `json:"metric"`
 
-	// maxLatency is the highest latency that the median round may have, of the benchmark's latencyType (HalfRTT or
-	// RTT): 1ns to 60s, such as 2us or 1.75ms. For a Pass, at most one round in ten may have a higher one: none of 6 to 9 rounds, two of 20.
+	// max is the highest value. Of a latency, it is a duration from 1ns to 60s with its unit, such as 2us or 1.75ms: the highest of the
+	// benchmark's latencyType (HalfRTT or RTT) that the median round may have; for a Pass, at most one round in ten may have a higher one: none
+	// of 6 to 9 rounds, two of 20. Of lost, it is the highest number of messages that any round may lose, 0 to 999999999999.
 	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=24
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ns|us|µs|μs|ms|s|m))+$') && duration(self) >= duration('1ns') && duration(self) <= duration('60s')",message="must be a duration from 1ns to 60s, such as 2us or 1.75ms"
-	MaxLatency metav1.Duration `json:"maxLatency,omitzero"`
+	Max Limit `json:"max,omitzero"`
 
-	// maxMessages is the highest number of messages that any round may lose.
+	// min is the lowest throughput that the median round may have, in bits per second: a quantity from 1 to 999999999999999 such as 9G,
+	// 2.5G or 9000000000.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=999999999999
-	MaxMessages *int64 `json:"maxMessages,omitempty"`
+	Min Limit `json:"min,omitzero"`
 
-	// minBitsPerSecond is the lowest throughput that the median round may have, such as 9000000000 for 9 Gb/s.
+	// maxIncrease is how much higher than the baseline a value may be. Of a latency, it is a percentage below 10000% with at most three
+	// decimals, such as 5% or 2.5%; for a Pass, at most one round in ten more than in the baseline may be slower than that. Of lost, it is how
+	// many more messages a round may lose, 0 to 999999999999.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=999999999999999
-	MinBitsPerSecond int64 `json:"minBitsPerSecond,omitempty"`
-
-	// maxIncrease is how much higher than the baseline a latency may be: a percentage below 10000% with at most three
-	// decimals, such as 5% or 2.5%. For a Pass, at most one round in ten more than in the baseline may be slower than that.
-	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",message="must be a percentage with at most three decimals below 10000%, such as 5% or 2.5%"
-	MaxIncrease Percentage `json:"maxIncrease,omitempty"`
-
-	// maxIncreaseMessages is how many more messages than the baseline a round may lose.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=999999999999
-	MaxIncreaseMessages *int64 `json:"maxIncreaseMessages,omitempty"`
+	MaxIncrease Limit `json:"maxIncrease,omitzero"`
 
 	// maxDecrease is how much lower than the baseline a throughput may be: a percentage below 100% with at most three
 	// decimals, such as 5%.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$')",message="must be a percentage with at most three decimals below 100%, such as 5% or 2.5%"
-	MaxDecrease Percentage `json:"maxDecrease,omitempty"`
+	MaxDecrease Limit `json:"maxDecrease,omitzero"`
 
 	// variants selects cells of these variants; absent: all.
 	// +optional
@@ -194,7 +221,7 @@ type Rule struct {
 
 // Compares reports whether the limit is relative to the baseline.
 func (r *Rule) Compares() bool {
-	return r.MaxIncrease != "" || r.MaxIncreaseMessages != nil || r.MaxDecrease != ""
+	return r.MaxIncrease.Text != "" || r.MaxDecrease.Text != ""
 }
 
 // Baseline names results to compare with.
@@ -458,9 +485,8 @@ type RuleVerdict struct {
 	// baselineRounds is the number of rounds compared with.
 	// +optional
 	BaselineRounds int32 `json:"baselineRounds,omitempty"`
-	// estimate is the value that is compared with the limit, as a decimal number: with maxIncrease and maxDecrease, the median
-	// of the ratios of all candidate rounds to all baseline rounds; with maxIncreaseMessages, the median of their differences;
-	// otherwise the value of the median round. Absent if unbounded.
+	// estimate is the value that is compared with the limit, as a decimal number: with maxIncrease and maxDecrease, the median of the ratios of
+	// all candidate rounds to all baseline rounds, and for lost of their differences; otherwise the value of the median round. Absent if unbounded.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`

@@ -3,17 +3,15 @@ package gate
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 func TestBenchmarkOf(t *testing.T) {
-	increase, limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"}, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}}
+	increase, limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}}, v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "20us"}}
 	against := func(name, uid string) *v1alpha1.Baseline {
 		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}, UID: uid}}
 	}
@@ -33,7 +31,7 @@ func TestBenchmarkOf(t *testing.T) {
 			&v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit, increase}, Baseline: own, IgnoreDifferences: []string{"node"}}},
 		"nothing to compare with": {nil, nothing, "b", &v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}},
 		"nothing at all to hold to": {func(g *v1alpha1.LatencyGate) {
-			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{increase, {Metric: "throughput", MaxDecrease: "1%"}}
+			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{increase, {Metric: "throughput", MaxDecrease: v1alpha1.Limit{Text: "1%"}}}
 		}, nothing, "b", nil},
 		"a baseline of its own": {func(g *v1alpha1.LatencyGate) {
 			g.Spec.Template.Spec.Criteria.Baseline = against("golden", "uid-golden")
@@ -149,7 +147,7 @@ func TestSpecDigest(t *testing.T) {
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true }); got == made {
 		t.Error("a benchmark that was suspended goes unseen")
 	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].MaxLatency.Duration = time.Second }); got == made {
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].Max.Text = "1s" }); got == made {
 		t.Error("a rule that was loosened goes unseen")
 	}
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Accepted.GateName = "slow" }); got == made {

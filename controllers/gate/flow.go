@@ -255,7 +255,7 @@ func measuring(w *world) step {
 	case b.Spec.Criteria == nil:
 		return step{
 			event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonNothingToCompare,
-			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with maxLatency, maxMessages or minBitsPerSecond; check LatencyBenchmark %s and accept it: kubectl annotate latencyverifications.tailgate.dev %s %s=%s",
+			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with max or min; check LatencyBenchmark %s and accept it: kubectl annotate latencyverifications.tailgate.dev %s %s=%s",
 				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
 		}
 	}

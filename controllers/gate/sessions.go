@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,7 +64,7 @@ func toleranceOf(c *v1alpha1.Criteria, key string) stats.Tolerance {
 		if !strings.HasSuffix(key, "/"+string(r.Metric)) {
 			continue
 		}
-		if thousandths, err := (r.MaxIncrease + r.MaxDecrease).Thousandths(); err == nil && (smallest == 0 || stats.Tolerance(thousandths) < smallest) {
+		if thousandths, err := cmp.Or(r.MaxIncrease, r.MaxDecrease).Thousandths(); err == nil && (smallest == 0 || stats.Tolerance(thousandths) < smallest) {
 			smallest = stats.Tolerance(thousandths)
 		}
 	}

@@ -45,8 +45,8 @@ func makeGate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}}}},
 				Criteria: &v1alpha1.Criteria{
 					Rules: []v1alpha1.Rule{
-						{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 20 * time.Microsecond}},
-						{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"},
+						{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "20us"}},
+						{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}},
 					},
 					Baseline:          &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
 					IgnoreDifferences: []string{"kernel.*"},

@@ -31,8 +31,8 @@ func TestMakeChild(t *testing.T) {
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	child.Spec.Criteria.Rules[0].MaxLatency.Duration = 9 * time.Microsecond
-	if w.matrix.Spec.Template.Spec.Criteria.Rules[0].MaxLatency.Duration != 2*time.Microsecond {
+	child.Spec.Criteria.Rules[0].Max.Text = "9us"
+	if w.matrix.Spec.Template.Spec.Criteria.Rules[0].Max.Text != "2µs" {
 		t.Error("the gate is shared with the parent")
 	}
 }

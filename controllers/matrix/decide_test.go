@@ -90,7 +90,7 @@ func priority(n int32) func(*world) {
 }
 
 func ownGate(b *v1alpha1.LatencyBenchmark) {
-	b.Spec.Criteria.Rules[0].MaxLatency.Duration = 9 * time.Microsecond
+	b.Spec.Criteria.Rules[0].Max.Text = "9us"
 }
 
 func TestDecideAcceptance(t *testing.T) {

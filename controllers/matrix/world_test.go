@@ -124,7 +124,7 @@ func addresses(blocks int) func(*world) { return func(w *world) { w.blocks = blo
 // withGate adds a rule that p99 stays below a limit.
 func withGate(limit time.Duration) func(*world) {
 	return func(w *world) {
-		w.matrix.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: limit}}}}
+		w.matrix.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: limit.String()}}}}
 	}
 }
 

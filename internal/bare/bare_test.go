@@ -22,7 +22,7 @@ const given = `{"apiVersion":"tailgate.dev/v1alpha1","kind":"LatencyBenchmark","
 "spec":{"tool":"pinger","rounds":2,"latencyType":"HalfRTT","network":{"type":"VF","vf":{"resourceName":"amd.com/sf_vf","networkRef":{"name":"vf"}}},
 "workload":{"protocols":["TCP"],"messageSizes":[64],"duration":"1s","warmup":"1s","wait":"Block","muxer":"None"},
 "placement":{"memory":"512Mi","numaPolicy":"Preferred","client":{"nodeName":"a"},"server":{"nodeName":"b"}},
-"criteria":{"rules":[{"metric":"p50","maxLatency":"1ms"}]}},
+"criteria":{"rules":[{"metric":"p50","max":"1ms"}]}},
 "status":{"observedGeneration":1}}`
 
 // with returns the file with a variant.

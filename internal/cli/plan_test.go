@@ -65,7 +65,7 @@ spec:
   - {name: pod}
   - {name: vf, wait: Spin, network: {type: VF, vf: {networkRef: {name: sf-vf}, resourceName: tailgate.test/sf_vf}}}
   maxRounds: 6
-  criteria: {rules: [{metric: p50, maxLatency: 2us}]}
+  criteria: {rules: [{metric: p50, max: 2us}]}
 `
 
 // mesh is all pairs of four nodes, two pairs at the same time.
@@ -173,7 +173,7 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 			stdout: "perf/x: pinger, HalfRTT\nclient on node-d, server on node-c\n" + runs + "it exists, and 1 of 4 runs are measured\n" + says,
 		},
 		"conditions that only the operator knows": {
-			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "  maxRounds: 6\n  criteria: {rules: [{metric: p99, maxLatency: 2us}]}\n", "", 1),
+			file:   strings.Replace(strings.Replace(compared, "{name: pod}", "{name: pod, network: {type: Host}, capture: Server}", 1), "  maxRounds: 6\n  criteria: {rules: [{metric: p99, max: 2us}]}\n", "", 1),
 			stdout: "variant pod needs an operator with --allow-host-network\nvariant pod needs an operator with --allow-packet-capture\n",
 		},
 	}
@@ -279,7 +279,7 @@ func TestPlanRefuses(t *testing.T) {
 		"nodes that are no YAML":     {file: compared, nodes: "a: [", want: []string{"reading", "yaml"}},
 		"an unknown field":           {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"unknown fields: spec.round"}},
 		"a value out of range":       {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), nodes: "-", want: []string{"spec.rounds", "200"}},
-		"a rule that is broken":      {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"maxLatency: Invalid value: \"2h\": must be a duration"}},
+		"a rule that is broken":      {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"max: Invalid value: \"2h\" is not a duration"}},
 		"a value that comes twice":   {file: strings.Replace(compared, "[64, 1024]", "[64, 64]", 1), nodes: "-", want: []string{"spec.workload.messageSizes[1]", "Duplicate value"}},
 		"refused by the API server":  {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), want: []string{"applying LatencyBenchmark perf/x", "spec.rounds"}},
 		"nodes that may not be read": {

@@ -50,7 +50,7 @@ func succeeded(status metav1.ConditionStatus, reason, message string) func(*v1al
 
 // Each case begins without the benchmark; the test updates its status as the operator would.
 func TestRun(t *testing.T) {
-	const gate = "  criteria: {rules: [{metric: p99, maxLatency: 2us}]}\n"
+	const gate = "  criteria: {rules: [{metric: p99, max: 2us}]}\n"
 	running := func(b *v1alpha1.LatencyBenchmark) {
 		succeeded(metav1.ConditionUnknown, v1alpha1.ReasonRunning, "measuring round 1 of 1")(b)
 		b.Status.Active = &v1alpha1.ActiveAttempt{Run: "sweep-r1", Round: 1, Attempt: 1}

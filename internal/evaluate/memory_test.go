@@ -324,7 +324,7 @@ func judgeTheLargest(t *testing.T) {
 	}
 	v, err := judgedBy(t, r, b, &v1alpha1.Criteria{
 		Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
-		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
+		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}},
 	})
 	if err != nil {
 		t.Fatal(err)

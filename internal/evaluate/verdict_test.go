@@ -100,7 +100,7 @@ func TestBaselineDeleted(t *testing.T) {
 			kube := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(before("uid-1")).Build()
 			r := &Store{Live: kube}
 			b := makeBenchmark()
-			b.Spec.Rounds, b.Spec.Criteria = 0, &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "10%"}}, Baseline: c.baseline}
+			b.Spec.Rounds, b.Spec.Criteria = 0, &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "10%"}}}, Baseline: c.baseline}
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
 			b.Status.Verdict = &v1alpha1.Verdict{Outcome: c.outcome}
 			if c.baseline == accepted {
@@ -216,7 +216,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 				t.Helper()
 				v, err := judgedBy(t, r, after, &v1alpha1.Criteria{
 					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
-					Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}},
+					Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -242,7 +242,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 func TestSummarizeAfterJudge(t *testing.T) {
 	b, content := small(t, "x")
 	r := &Store{Live: &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: content}}
-	limit := &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+	limit := &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "1s"}}}}
 	for range 2 {
 		if v, err := judgedBy(t, r, b, limit); err != nil || v.Outcome != v1alpha1.VerdictPass {
 			t.Fatalf("%+v, %v", v, err)

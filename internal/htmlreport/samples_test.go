@@ -281,8 +281,8 @@ func shortSample(t *testing.T) []export.Benchmark {
 func sweepSample(t *testing.T) []export.Benchmark {
 	b := sample(t, "experiments/pingpong-sweep.yaml")
 	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{
-		{Metric: v1alpha1.MetricP50, MaxIncrease: "5%", Variants: []string{"vf"}},
-		{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf"}},
+		{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"vf"}},
+		{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"vf"}},
 	}, Baseline: &v1alpha1.Baseline{Variant: "pod"}}
 	r := rand.New(rand.NewPCG(2, 2))
 	return []export.Benchmark{judged(t, measured(b, func(run plan.Run, c *result.Cell) {
@@ -342,8 +342,8 @@ func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchm
 	b.Spec.Rounds, b.Spec.Workload.Protocols = 10, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}}
 	b.Spec.Criteria.Rules = []v1alpha1.Rule{
-		{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 40 * time.Microsecond}}, {Metric: v1alpha1.MetricP50, MaxIncrease: "10%", Variants: []string{"spin"}},
-		{Metric: v1alpha1.MetricP99, MaxIncrease: "10%", Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, MaxMessages: new(int64(500))},
+		{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "40us"}}, {Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "10%"}, Variants: []string{"spin"}},
+		{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}, Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "500"}},
 	}
 	r := rand.New(rand.NewPCG(5, 5))
 	out := measured(b, func(run plan.Run, c *result.Cell) {

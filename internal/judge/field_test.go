@@ -18,7 +18,7 @@ func TestField(t *testing.T) {
 		in := verdict.Input{
 			Criteria: v1alpha1.Criteria{
 				Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
-				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.Metric(c.Arguments["metric"]), MaxIncrease: v1alpha1.Percentage(c.Arguments["limit"])}},
+				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.Metric(c.Arguments["metric"]), MaxIncrease: v1alpha1.Limit{Text: c.Arguments["limit"]}}},
 			},
 			Baseline: []verdict.Cell{netperfRounds(t, c.Arguments["before"])}, Candidate: []verdict.Cell{netperfRounds(t, c.Arguments["after"])},
 		}

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -41,8 +38,8 @@ func six(t *testing.T, s v1alpha1.LatencyBenchmarkSpec, name string, of map[stri
 
 func TestGate(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
-	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
-	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 5500 * time.Nanosecond}}
+	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
+	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "5500ns"}}
 	against := func(ignore ...string) v1alpha1.Criteria {
 		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}, IgnoreDifferences: ignore}
 	}
@@ -156,7 +153,7 @@ func check(t *testing.T, criteria v1alpha1.Criteria, candidate Results, baseline
 // TestGateAgainstAVariant compares variant b with variant a of the same rounds.
 func TestGateAgainstAVariant(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
-	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
+	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
 	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}
 	ofB := func(change func(*result.Stored)) func(*result.Stored) {
@@ -304,7 +301,7 @@ func TestGateBetweenNetworks(t *testing.T) {
 			}
 			results := six(t, s, "x", map[string]result.Histogram{"a": quick, "b": quick}, change)
 			criteria := v1alpha1.Criteria{
-				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "5%", Variants: []string{"b"}}},
+				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"b"}}},
 				Baseline: &v1alpha1.Baseline{Variant: "a"},
 			}
 			if c.differs == "" {
@@ -330,7 +327,7 @@ func TestGateBetweenNetworks(t *testing.T) {
 
 func TestGateErrors(t *testing.T) {
 	fine := six(t, spec(), "x", map[string]result.Histogram{"default": histogram(t, 1000, 0, 1000)})
-	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: "much"}}}
+	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "much"}}}}
 	if _, err := Evaluate(criteria, fine, nil); err == nil || errors.Is(err, result.ErrCorrupt) {
 		t.Errorf("a rule that cannot be read: %v", err)
 	}

@@ -427,7 +427,7 @@ func TestAccept(t *testing.T) {
 		"a rule that too few rounds cannot decide": {
 			change: []func(*Observed){func(o *Observed) {
 				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.MaxRounds = 3, 5
-				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, Max: v1alpha1.Limit{Text: "1s"}}}}
 			}},
 			wantReason:  v1alpha1.ReasonRuleUndecidable,
 			wantMessage: []string{"spec.criteria.rules: rule mean max 1s can neither pass nor fail with 5 rounds; set maxRounds to at least 6"},
@@ -435,7 +435,7 @@ func TestAccept(t *testing.T) {
 		"a rule that the rounds can decide": {
 			change: []func(*Observed){func(o *Observed) {
 				o.Benchmark.Spec.Rounds = 1
-				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, Max: v1alpha1.Limit{Text: "1s"}}}}
 			}},
 			want: "a b",
 		},

@@ -133,7 +133,7 @@ func TestGenericReadinessBeforeTheOperator(t *testing.T) {
 	template := map[string]any{"spec": map[string]any{
 		"tool": "pinger", "workload": map[string]any{"protocols": []any{"TCP"}, "messageSizes": []any{int64(64)}, "duration": "1s"},
 		"placement": map[string]any{"client": map[string]any{}, "server": map[string]any{}},
-		"criteria":  map[string]any{"rules": []any{map[string]any{"metric": "p50", "maxLatency": "5ms"}}},
+		"criteria":  map[string]any{"rules": []any{map[string]any{"metric": "p50", "max": "5ms"}}},
 	}}
 	nodes := map[string]any{"matchLabels": map[string]any{"a": "b"}}
 	for kind, spec := range map[string]any{

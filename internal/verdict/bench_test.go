@@ -14,7 +14,7 @@ func BenchmarkJudge(b *testing.B) {
 	metrics := []v1alpha1.Metric{"min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "stddev"}
 	var rules []v1alpha1.Rule
 	for _, m := range metrics {
-		rules = append(rules, v1alpha1.Rule{Metric: m, MaxIncrease: "5%"})
+		rules = append(rules, v1alpha1.Rule{Metric: m, MaxIncrease: v1alpha1.Limit{Text: "5%"}})
 	}
 	for _, rounds := range []int{10, 20} {
 		for _, step := range []int64{1, 2} {

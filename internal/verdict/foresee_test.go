@@ -3,18 +3,15 @@ package verdict
 import (
 	"strings"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // What a plan foresees is what the verdict then shows: a rule that it refuses decides nothing, and one that it does not refuse can pass and fail.
 func TestForesee(t *testing.T) {
-	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}
-	tolerance := v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}
-	elsewhere := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: limit.MaxLatency, Cells: []string{"udp-64"}}
+	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "2us"}}
+	tolerance := v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
+	elsewhere := v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: limit.Max, Cells: []string{"udp-64"}}
 	variant := func(rules ...v1alpha1.Rule) v1alpha1.Criteria {
 		return v1alpha1.Criteria{Rules: rules, Baseline: &v1alpha1.Baseline{Variant: "base"}}
 	}

@@ -133,7 +133,7 @@ func TestPublishedVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		baseline, candidate []publishedRound
 		step                int64
-		tolerance           v1alpha1.Percentage
+		tolerance           string
 		want                string
 	}{
 		"Onload turned on":                       {off, on, 1000, "10%", undecided},
@@ -144,7 +144,7 @@ func TestPublishedVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var rules []v1alpha1.Rule
 			for _, m := range metrics {
-				rules = append(rules, v1alpha1.Rule{Metric: m, MaxIncrease: c.tolerance})
+				rules = append(rules, v1alpha1.Rule{Metric: m, MaxIncrease: v1alpha1.Limit{Text: c.tolerance}})
 			}
 			j, err := Judge(Input{Criteria: against(rules...), Candidate: []Cell{publishedCell(c.candidate, c.step)}, Baseline: []Cell{publishedCell(c.baseline, c.step)}})
 			if err != nil {

@@ -20,8 +20,8 @@ func TestReference(t *testing.T) {
 		return values
 	}
 	measured := func(sd float64) stats.Between { return stats.Between{SD: sd, Differences: 56, Sessions: 1, Share: 1} }
-	p99, slower := v1alpha1.MetricP99, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
-	throughput, lower := v1alpha1.MetricThroughput, v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}
+	p99, slower := v1alpha1.MetricP99, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
+	throughput, lower := v1alpha1.MetricThroughput, v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}
 	for name, c := range map[string]struct {
 		rule    v1alpha1.Rule
 		factor  float64
@@ -47,7 +47,7 @@ func TestReference(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			metric := p99
-			if c.rule.MaxDecrease != "" {
+			if c.rule.MaxDecrease.Text != "" {
 				metric = throughput
 			}
 			in := Input{Criteria: against(c.rule), Rounds: 6, MaxRounds: 20}
@@ -92,7 +92,7 @@ func TestWarmUpIsLeftOut(t *testing.T) {
 	} {
 		baseline := cell(p99, usual...)
 		baseline.References = map[v1alpha1.Metric]Reference{p99: {Rounds: reference, Between: stats.Between{Sessions: 1}, LeaveOut: c.leaveOut}}
-		rule := v1alpha1.Rule{Metric: p99, MaxIncrease: "5%"}
+		rule := v1alpha1.Rule{Metric: p99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
 		j, err := Judge(Input{Criteria: against(rule), Rounds: 12, Candidate: []Cell{cell(p99, c.rounds...)}, Baseline: []Cell{baseline}})
 		if err != nil {
 			t.Fatal(err)

@@ -1,12 +1,11 @@
 package verdict
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -17,9 +16,9 @@ import (
 type rule struct {
 	v1alpha1.Rule
 	kind kind
-	// limit is the limit of an absolute rule, in ns, bit/s or messages, or maxIncreaseMessages of lost.
+	// limit is the limit of an absolute rule, in ns, bit/s or messages, or maxIncrease of lost.
 	limit int64
-	// tolerance is the tolerance of a rule with maxIncrease or maxDecrease in percent.
+	// tolerance is maxIncrease of a latency, or maxDecrease of a throughput.
 	tolerance stats.Tolerance
 	// percentile is the percentile of the metric; nil if the metric is not a percentile.
 	percentile *stats.Percentile
@@ -43,42 +42,29 @@ var otherLatencies = []v1alpha1.Metric{v1alpha1.MetricMin, v1alpha1.MetricMean, 
 // parseRule parses a rule. The API has validated the ranges of its limits.
 func parseRule(r v1alpha1.Rule) (rule, error) {
 	out := rule{Rule: r}
-	limits, err := 0, error(nil)
-	is := func(takes bool, kind kind) {
-		limits, out.kind = limits+1, kind
-		if !takes {
-			err = errors.New("throughput takes minBitsPerSecond or maxDecrease, lost takes maxMessages or maxIncreaseMessages, a latency maxLatency or maxIncrease")
-		}
-	}
-	percentile, isPercentile := stats.Named(string(r.Metric))
-	if isPercentile {
+	percentile, latency := stats.Named(string(r.Metric))
+	if latency {
 		out.percentile = &percentile
 	}
+	latency = latency || slices.Contains(otherLatencies, r.Metric)
 	lost, throughput := r.Metric == v1alpha1.MetricLost, r.Metric == v1alpha1.MetricThroughput
-	latency := isPercentile || slices.Contains(otherLatencies, r.Metric)
-	if r.MaxLatency.Duration != 0 {
-		is(latency, absolute)
-		out.limit = r.MaxLatency.Nanoseconds()
-	}
-	if r.MaxMessages != nil {
-		is(lost, absolute)
-		out.limit = *r.MaxMessages
-	}
-	if r.MinBitsPerSecond != 0 {
-		is(throughput, absolute)
-		out.limit = r.MinBitsPerSecond
-	}
-	if r.MaxIncreaseMessages != nil {
-		is(lost, byDifference)
-		out.limit = *r.MaxIncreaseMessages
-	}
-	if r.MaxIncrease != "" || r.MaxDecrease != "" {
-		is(r.MaxDecrease == "" && latency || r.MaxIncrease == "" && throughput, byRatio)
-		thousandths, wrong := (r.MaxIncrease + r.MaxDecrease).Thousandths()
-		out.tolerance, err = stats.Tolerance(thousandths), cmp.Or(err, wrong)
-	}
-	if limits != 1 {
-		err = errors.New("give exactly one of maxLatency, maxMessages, minBitsPerSecond, maxIncrease, maxIncreaseMessages and maxDecrease")
+	given := slices.DeleteFunc([]v1alpha1.Limit{r.Max, r.Min, r.MaxIncrease, r.MaxDecrease}, func(l v1alpha1.Limit) bool { return l.Text == "" })
+	err := errors.New("throughput takes min or maxDecrease, lost and latencies take max or maxIncrease; give exactly one")
+	switch {
+	case len(given) != 1:
+	case r.Max.Text != "" && latency:
+		var limit time.Duration
+		limit, err = r.Max.Duration()
+		out.limit = limit.Nanoseconds()
+	case r.Max.Text != "" && lost, r.Min.Text != "" && throughput:
+		out.limit, err = given[0].Whole()
+	case r.MaxIncrease.Text != "" && lost:
+		out.kind = byDifference
+		out.limit, err = r.MaxIncrease.Whole()
+	case r.MaxIncrease.Text != "" && latency, r.MaxDecrease.Text != "" && throughput:
+		var thousandths int64
+		thousandths, err = given[0].Thousandths()
+		out.kind, out.tolerance = byRatio, stats.Tolerance(thousandths)
 	}
 	if err != nil {
 		return rule{}, fmt.Errorf("rule on %s: %w", r.Metric, err)
@@ -109,21 +95,19 @@ func among[T comparable](selector []T, value T) bool {
 	return len(selector) == 0 || slices.Contains(selector, value)
 }
 
-// text returns the kind of the limit, and the limit with its unit.
+// text returns the name of the limit, and the limit with its unit.
 func (r rule) text() (name, limit string) {
 	switch {
-	case r.MaxLatency.Duration != 0:
-		return "max", r.MaxLatency.Duration.String()
-	case r.MaxMessages != nil:
-		return "max", strconv.FormatInt(*r.MaxMessages, 10)
-	case r.MinBitsPerSecond != 0:
-		return "min", stats.FormatBitRate(r.MinBitsPerSecond)
-	case r.MaxIncreaseMessages != nil:
-		return "maxIncrease", strconv.FormatInt(*r.MaxIncreaseMessages, 10)
-	case r.MaxIncrease != "":
-		return "maxIncrease", string(r.MaxIncrease)
+	case r.Min.Text != "":
+		return "min", stats.FormatBitRate(r.limit)
+	case r.MaxIncrease.Text != "":
+		return "maxIncrease", r.MaxIncrease.Text
+	case r.MaxDecrease.Text != "":
+		return "maxDecrease", r.MaxDecrease.Text
+	case r.Metric == v1alpha1.MetricLost:
+		return "max", r.Max.Text
 	}
-	return "maxDecrease", string(r.MaxDecrease)
+	return "max", time.Duration(r.limit).String()
 }
 
 // String returns the rule in a line, such as p99 max 2µs of variants vf-onload, messageSizes 64 256.

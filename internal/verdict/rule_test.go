@@ -3,9 +3,6 @@ package verdict
 import (
 	"strings"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -15,30 +12,30 @@ func TestParseRule(t *testing.T) {
 		rule v1alpha1.Rule
 		ok   bool
 	}{
-		"a latency at most":                     {v1alpha1.Rule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
-		"a latency against a baseline":          {v1alpha1.Rule{Metric: "p99.999", MaxIncrease: "5%"}, true},
-		"min":                                   {v1alpha1.Rule{Metric: "min", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, true},
-		"mean":                                  {v1alpha1.Rule{Metric: "mean", MaxIncrease: "0%"}, true},
-		"stddev":                                {v1alpha1.Rule{Metric: "stddev", MaxIncrease: "50%"}, true},
-		"lost at most":                          {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0))}, true},
-		"lost against a baseline":               {v1alpha1.Rule{Metric: "lost", MaxIncreaseMessages: new(int64(10))}, true},
-		"throughput at least":                   {v1alpha1.Rule{Metric: "throughput", MinBitsPerSecond: 9_000_000_000}, true},
-		"throughput against a baseline":         {v1alpha1.Rule{Metric: "throughput", MaxDecrease: "5%"}, true},
-		"max is never judged":                   {v1alpha1.Rule{Metric: "max", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"an unknown metric":                     {v1alpha1.Rule{Metric: "p42", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"no metric":                             {v1alpha1.Rule{MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
+		"a latency at most":                     {v1alpha1.Rule{Metric: "p99", Max: v1alpha1.Limit{Text: "2us"}}, true},
+		"a latency against a baseline":          {v1alpha1.Rule{Metric: "p99.999", MaxIncrease: v1alpha1.Limit{Text: "5%"}}, true},
+		"min":                                   {v1alpha1.Rule{Metric: "min", Max: v1alpha1.Limit{Text: "2us"}}, true},
+		"mean":                                  {v1alpha1.Rule{Metric: "mean", MaxIncrease: v1alpha1.Limit{Text: "0%"}}, true},
+		"stddev":                                {v1alpha1.Rule{Metric: "stddev", MaxIncrease: v1alpha1.Limit{Text: "50%"}}, true},
+		"lost at most":                          {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}}, true},
+		"lost against a baseline":               {v1alpha1.Rule{Metric: "lost", MaxIncrease: v1alpha1.Limit{Text: "10"}}, true},
+		"throughput at least":                   {v1alpha1.Rule{Metric: "throughput", Min: v1alpha1.Limit{Text: "9G"}}, true},
+		"throughput against a baseline":         {v1alpha1.Rule{Metric: "throughput", MaxDecrease: v1alpha1.Limit{Text: "5%"}}, true},
+		"max is never judged":                   {v1alpha1.Rule{Metric: "max", Max: v1alpha1.Limit{Text: "2us"}}, false},
+		"an unknown metric":                     {v1alpha1.Rule{Metric: "p42", Max: v1alpha1.Limit{Text: "2us"}}, false},
+		"no metric":                             {v1alpha1.Rule{Max: v1alpha1.Limit{Text: "2us"}}, false},
 		"no limit":                              {v1alpha1.Rule{Metric: "p99"}, false},
-		"two limits":                            {v1alpha1.Rule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}, MaxIncrease: "5%"}, false},
-		"a latency as a throughput":             {v1alpha1.Rule{Metric: "p99", MinBitsPerSecond: 9_000_000_000}, false},
-		"a latency that may decrease":           {v1alpha1.Rule{Metric: "p99", MaxDecrease: "5%"}, false},
-		"a latency as a number of messages":     {v1alpha1.Rule{Metric: "p99", MaxMessages: new(int64(5))}, false},
-		"an increase of latency in nanoseconds": {v1alpha1.Rule{Metric: "p99", MaxIncrease: "100us"}, false},
-		"lost in time":                          {v1alpha1.Rule{Metric: "lost", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"lost in percent":                       {v1alpha1.Rule{Metric: "lost", MaxIncrease: "5%"}, false},
-		"throughput at most":                    {v1alpha1.Rule{Metric: "throughput", MaxMessages: new(int64(9))}, false},
-		"throughput that may increase":          {v1alpha1.Rule{Metric: "throughput", MaxIncrease: "5%"}, false},
-		"a throughput in time":                  {v1alpha1.Rule{Metric: "throughput", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, false},
-		"a percentage that is not a number":     {v1alpha1.Rule{Metric: "p99", MaxIncrease: "much%"}, false},
+		"two limits":                            {v1alpha1.Rule{Metric: "p99", Max: v1alpha1.Limit{Text: "2us"}, MaxIncrease: v1alpha1.Limit{Text: "5%"}}, false},
+		"a latency as a throughput":             {v1alpha1.Rule{Metric: "p99", Min: v1alpha1.Limit{Text: "9G"}}, false},
+		"a latency that may decrease":           {v1alpha1.Rule{Metric: "p99", MaxDecrease: v1alpha1.Limit{Text: "5%"}}, false},
+		"a latency as a number of messages":     {v1alpha1.Rule{Metric: "p99", Max: v1alpha1.Limit{Text: "5"}}, false},
+		"an increase of latency in nanoseconds": {v1alpha1.Rule{Metric: "p99", MaxIncrease: v1alpha1.Limit{Text: "100us"}}, false},
+		"lost in time":                          {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "2us"}}, false},
+		"lost in percent":                       {v1alpha1.Rule{Metric: "lost", MaxIncrease: v1alpha1.Limit{Text: "5%"}}, false},
+		"throughput at most":                    {v1alpha1.Rule{Metric: "throughput", Max: v1alpha1.Limit{Text: "9"}}, false},
+		"throughput that may increase":          {v1alpha1.Rule{Metric: "throughput", MaxIncrease: v1alpha1.Limit{Text: "5%"}}, false},
+		"a throughput in time":                  {v1alpha1.Rule{Metric: "throughput", Max: v1alpha1.Limit{Text: "2us"}}, false},
+		"a percentage that is not a number":     {v1alpha1.Rule{Metric: "p99", MaxIncrease: v1alpha1.Limit{Text: "much%"}}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -67,19 +64,19 @@ func TestSelects(t *testing.T) {
 		baseline string
 		want     string
 	}{
-		"a latency of every cell that answers":        {v1alpha1.Rule{Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}, "", "tcp-64 udp-64-at-23000"},
-		"throughput of every stream":                  {v1alpha1.Rule{Metric: "throughput", MinBitsPerSecond: 1}, "", "tcp-stream-65536"},
-		"lost of every cell":                          {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0))}, "", "tcp-64 udp-64-at-23000 tcp-stream-65536"},
-		"of a variant":                                {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "", "udp-64-at-23000 tcp-stream-65536"},
-		"of a protocol":                               {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Protocols: []v1alpha1.Protocol{"TCP"}}, "", "tcp-64 tcp-stream-65536"},
-		"of a size":                                   {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{64}}, "", "tcp-64 udp-64-at-23000"},
-		"of a rate":                                   {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
-		"of a name":                                   {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Cells: []string{"tcp-64"}}, "", "tcp-64"},
-		"all selectors must agree":                    {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
-		"not the baseline":                            {v1alpha1.Rule{Metric: "lost", MaxIncreaseMessages: new(int64(0))}, "host", "tcp-64"},
-		"an absolute limit of the baseline":           {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
-		"nothing has this size":                       {v1alpha1.Rule{Metric: "lost", MaxMessages: new(int64(0)), MessageSizes: []int32{65}}, "", ""},
-		"a latency of a stream, which there never is": {v1alpha1.Rule{Metric: "p50", MaxLatency: metav1.Duration{Duration: time.Second}, Cells: []string{"tcp-stream-65536"}}, "", ""},
+		"a latency of every cell that answers":        {v1alpha1.Rule{Metric: "p99", Max: v1alpha1.Limit{Text: "2us"}}, "", "tcp-64 udp-64-at-23000"},
+		"throughput of every stream":                  {v1alpha1.Rule{Metric: "throughput", Min: v1alpha1.Limit{Text: "1"}}, "", "tcp-stream-65536"},
+		"lost of every cell":                          {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}}, "", "tcp-64 udp-64-at-23000 tcp-stream-65536"},
+		"of a variant":                                {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, Variants: []string{"host"}}, "", "udp-64-at-23000 tcp-stream-65536"},
+		"of a protocol":                               {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, Protocols: []v1alpha1.Protocol{"TCP"}}, "", "tcp-64 tcp-stream-65536"},
+		"of a size":                                   {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, MessageSizes: []int32{64}}, "", "tcp-64 udp-64-at-23000"},
+		"of a rate":                                   {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, RatesPerSecond: []int32{23_000}}, "", "udp-64-at-23000"},
+		"of a name":                                   {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, Cells: []string{"tcp-64"}}, "", "tcp-64"},
+		"all selectors must agree":                    {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, Variants: []string{"host"}, MessageSizes: []int32{64}}, "", "udp-64-at-23000"},
+		"not the baseline":                            {v1alpha1.Rule{Metric: "lost", MaxIncrease: v1alpha1.Limit{Text: "0"}}, "host", "tcp-64"},
+		"an absolute limit of the baseline":           {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, Variants: []string{"host"}}, "host", "udp-64-at-23000 tcp-stream-65536"},
+		"nothing has this size":                       {v1alpha1.Rule{Metric: "lost", Max: v1alpha1.Limit{Text: "0"}, MessageSizes: []int32{65}}, "", ""},
+		"a latency of a stream, which there never is": {v1alpha1.Rule{Metric: "p50", Max: v1alpha1.Limit{Text: "1s"}, Cells: []string{"tcp-stream-65536"}}, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -102,11 +99,11 @@ func TestSelects(t *testing.T) {
 
 func TestRuleText(t *testing.T) {
 	cases := map[string]v1alpha1.Rule{
-		"p99 max 2µs": {Metric: "p99", MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
-		"throughput min 9.00Gb/s of protocols TCP UDP": {Metric: "throughput", MinBitsPerSecond: 9_000_000_000, Protocols: []v1alpha1.Protocol{"TCP", "UDP"}},
-		"lost maxIncrease 0 of ratesPerSecond 23000":   {Metric: "lost", MaxIncreaseMessages: new(int64(0)), RatesPerSecond: []int32{23_000}},
+		"p99 max 2µs": {Metric: "p99", Max: v1alpha1.Limit{Text: "2us"}},
+		"throughput min 9.00Gb/s of protocols TCP UDP": {Metric: "throughput", Min: v1alpha1.Limit{Text: "9G"}, Protocols: []v1alpha1.Protocol{"TCP", "UDP"}},
+		"lost maxIncrease 0 of ratesPerSecond 23000":   {Metric: "lost", MaxIncrease: v1alpha1.Limit{Text: "0"}, RatesPerSecond: []int32{23_000}},
 		"throughput maxDecrease 5% of variants a, cells b c d e and 2 more": {
-			Metric: "throughput", MaxDecrease: "5%", Variants: []string{"a"}, Cells: []string{"b", "c", "d", "e", "f", "g"}},
+			Metric: "throughput", MaxDecrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"a"}, Cells: []string{"b", "c", "d", "e", "f", "g"}},
 	}
 	for want, r := range cases {
 		parsed, err := parseRule(r)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/test/golden"
@@ -220,7 +218,7 @@ func looks(t *testing.T, d design, in Input, rounds func(cells []Cell, from []Ce
 func simulate(t *testing.T, seed uint64, draws, cells int, d design, baseline, candidate arm, truth float64) outcomes {
 	t.Helper()
 	random := newRandom(seed)
-	in := Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "10%"})}
+	in := Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}})}
 	for i := range cells {
 		name := fmt.Sprint(i)
 		in.Baseline = append(in.Baseline, cell(v1alpha1.MetricP99, make([]int64, max(d.baseline, d.last))...).named("base", name))
@@ -447,7 +445,7 @@ func TestWhatBreaksIt(t *testing.T) {
 func TestErrorRatesOfLevels(t *testing.T) {
 	judged := func(seed uint64, draw arm, limit float64) outcomes {
 		random := newRandom(seed)
-		in := Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Duration(limit)}})}
+		in := Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: time.Duration(limit).String()}})}
 		o := outcomes{all: levelDraws}
 		for range levelDraws {
 			in.Candidate = []Cell{cell(v1alpha1.MetricP99, draw(random, centerNs, 20)...)}

@@ -6,10 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -96,8 +94,8 @@ const (
 
 func TestJudge(t *testing.T) {
 	p99 := v1alpha1.MetricP99
-	fivePercent := v1alpha1.Rule{Metric: p99, MaxIncrease: "5%"}
-	fourMicros := v1alpha1.Rule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}
+	fivePercent := v1alpha1.Rule{Metric: p99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
+	fourMicros := v1alpha1.Rule{Metric: p99, Max: v1alpha1.Limit{Text: "4us"}}
 	lost, throughput := v1alpha1.MetricLost, v1alpha1.MetricThroughput
 	manyCells := func(n int, metric v1alpha1.Metric, values ...int64) []Cell {
 		var out []Cell
@@ -123,7 +121,7 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, around(3000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "equal to the baseline", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, 3600, 3600, 3600, 3600, 3600)}, base: []Cell{cell(p99, 3600, 3600, 3600, 3600, 3600)}},
-		{name: "slower, and yet within the tolerance", criteria: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "slower, and yet within the tolerance", criteria: against(v1alpha1.Rule{Metric: p99, MaxIncrease: v1alpha1.Limit{Text: "20%"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "an increase beyond the tolerance", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, around(4000, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...)}},
@@ -145,11 +143,11 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).sampled(9_999)}},
 		{name: "just enough samples", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...).sampled(10_000)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a wide tolerance needs fewer samples", criteria: against(v1alpha1.Rule{Metric: p99, MaxIncrease: "20%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a wide tolerance needs fewer samples", criteria: against(v1alpha1.Rule{Metric: p99, MaxIncrease: v1alpha1.Limit{Text: "20%"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 10)...).sampled(2_500)}, base: []Cell{cell(p99, around(3600, 10)...)}},
-		{name: "a mean needs no samples beyond", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a mean needs no samples beyond", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: v1alpha1.Limit{Text: "5%"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).sampled(10)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
-		{name: "a mean without the lost messages says so", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "a mean without the lost messages says so", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: v1alpha1.Limit{Text: "5%"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...).with(lost, 3)}, base: []Cell{cell(v1alpha1.MetricMean, around(3600, 10)...)}},
 		{name: "whole microseconds hide the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonStepTooCoarse,
 			cells: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}, base: []Cell{cell(p99, 7000, 7000, 7000, 7000, 7000).stepped(1000)}},
@@ -182,13 +180,13 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "a baseline of another cell", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNoBaseline,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(p99, around(3600, 10)...).named("vf-onload", "udp-64")}},
-		{name: "the tool does not tell the metric", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP9999, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
+		{name: "the tool does not tell the metric", criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP9999, Max: v1alpha1.Limit{Text: "4us"}}), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}},
 		{name: "the baseline does not tell the metric", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99, around(3600, 10)...)}, base: []Cell{cell(v1alpha1.MetricP50, around(3600, 10)...)}},
 		{name: "no rounds at all", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonNotMeasured,
 			cells: []Cell{cell(p99)}},
-		{name: "a rule that selects nothing", criteria: against(v1alpha1.Rule{Metric: p99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}, Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
+		{name: "a rule that selects nothing", criteria: against(v1alpha1.Rule{Metric: p99, Max: v1alpha1.Limit{Text: "4us"}, Variants: []string{"pf-onload"}, MessageSizes: []int32{1, 2, 3, 4, 5, 6}}),
 			outcome: inconclusive, reason: v1alpha1.ReasonNoCells, cells: []Cell{cell(p99, around(3600, 10)...)}},
 
 		{name: "within an absolute limit", criteria: against(fourMicros), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
@@ -215,7 +213,7 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, append(around(3600, 18), 9000, 9100)...)}, base: []Cell{cell(p99, append(around(3600, 18), 9000, 9100)...)}},
 		{name: "rounds that differ by more than the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooNoisy, more: true,
 			cells: []Cell{cell(p99, 3600, 4300, 3100, 3900, 3500, 4000)}, base: []Cell{cell(p99, 3700, 4200, 3000, 3800, 3600, 4100)}},
-		{name: "throughput that breaks down in one round of six", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
+		{name: "throughput that breaks down in one round of six", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
 			cells: []Cell{cell(throughput, append(around(9_400_000_000, 5), 100_000_000)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 12)...).streaming()}},
 		{name: "beyond an absolute limit", criteria: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(p99, around(4400, 6)...)}},
@@ -237,40 +235,40 @@ func TestJudge(t *testing.T) {
 		{name: "better than a baseline that was lost", criteria: against(fivePercent), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(p99, around(3600, 6)...)}, base: []Cell{cell(p99, slices.Repeat([]int64{stats.Infinite}, 6)...)}},
 
-		{name: "nothing lost", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "nothing lost", criteria: against(v1alpha1.Rule{Metric: lost, Max: v1alpha1.Limit{Text: "0"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 0, 0)}},
-		{name: "one round of ten lost a thousand", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "one round of ten lost a thousand", criteria: against(v1alpha1.Rule{Metric: lost, Max: v1alpha1.Limit{Text: "0"}}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 1000, 0, 0, 0, 0, 0)}},
-		{name: "one round of ten lost one more than allowed", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(5))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "one round of ten lost one more than allowed", criteria: against(v1alpha1.Rule{Metric: lost, Max: v1alpha1.Limit{Text: "5"}}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0)}},
-		{name: "every round lost some", criteria: against(v1alpha1.Rule{Metric: lost, MaxMessages: new(int64(0))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "every round lost some", criteria: against(v1alpha1.Rule{Metric: lost, Max: v1alpha1.Limit{Text: "0"}}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 1, 2, 1, 3, 1, 2)}},
-		{name: "no message lost, and none in the baseline", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(0))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no message lost, and none in the baseline", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncrease: v1alpha1.Limit{Text: "0"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 0, 0, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0)}},
-		{name: "messages lost in two of ten rounds, and none in the baseline", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
+		{name: "messages lost in two of ten rounds, and none in the baseline", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncrease: v1alpha1.Limit{Text: "10"}}), outcome: inconclusive, reason: v1alpha1.ReasonWorstRoundBeyondLimit,
 			cells: []Cell{cell(lost, 0, 700, 0, 0, 0, 0, 0, 800, 0, 0)}, base: []Cell{cell(lost, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)}},
-		{name: "no more lost than the baseline and the limit", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "no more lost than the baseline and the limit", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncrease: v1alpha1.Limit{Text: "10"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(lost, 12, 14, 9, 11, 13)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "more lost than the baseline and the limit", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "more lost than the baseline and the limit", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncrease: v1alpha1.Limit{Text: "10"}}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(lost, 32, 34, 29, 31, 33)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
-		{name: "lost about as many more as allowed", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncreaseMessages: new(int64(10))}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
+		{name: "lost about as many more as allowed", criteria: against(v1alpha1.Rule{Metric: lost, MaxIncrease: v1alpha1.Limit{Text: "10"}}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds, more: true,
 			cells: []Cell{cell(lost, 22, 17, 19, 21, 18)}, base: []Cell{cell(lost, 10, 12, 14, 9, 11)}},
 
-		{name: "throughput above an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput above an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, Min: v1alpha1.Limit{Text: "9G"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 6)...).streaming()}},
-		{name: "throughput below an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "throughput below an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, Min: v1alpha1.Limit{Text: "9G"}}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(throughput, around(8_000_000_000, 6)...).streaming()}},
-		{name: "throughput at an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, MinBitsPerSecond: 9_000_000_000}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
+		{name: "throughput at an absolute limit", criteria: against(v1alpha1.Rule{Metric: throughput, Min: v1alpha1.Limit{Text: "9G"}}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
 			cells: []Cell{cell(throughput, around(9_080_000_000, 10)...).streaming()}},
-		{name: "throughput within the tolerance", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput within the tolerance", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput gained", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+		{name: "throughput gained", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
 			cells: []Cell{cell(throughput, around(20_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput lost", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
+		{name: "throughput lost", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
 			cells: []Cell{cell(throughput, around(8_000_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "throughput about as much lower as the tolerance", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
+		{name: "throughput about as much lower as the tolerance", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}), outcome: inconclusive, reason: v1alpha1.ReasonLimitInsideBounds,
 			cells: []Cell{cell(throughput, around(8_990_000_000, 10)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 10)...).streaming()}},
-		{name: "no throughput on either side", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: "5%"}), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
+		{name: "no throughput on either side", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}), outcome: inconclusive, reason: v1alpha1.ReasonUndefinedRatio,
 			cells: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}, base: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}},
 
 		{name: "a variant against another", outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
@@ -339,9 +337,9 @@ func checkLimits(t *testing.T, v *v1alpha1.Verdict) {
 
 func TestStatus(t *testing.T) {
 	criteria := against(
-		v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%", Variants: []string{"vf-onload"}},
-		v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}},
-		v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(3))})
+		v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"vf-onload"}},
+		v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "2us"}},
+		v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxIncrease: v1alpha1.Limit{Text: "3"}})
 	candidate := cell(v1alpha1.MetricP99, 3700, 3720, 3740, 3760, 3780, 3790).inHalves().with(v1alpha1.MetricLost, 4)
 	baseline := cell(v1alpha1.MetricP99, 3600, 3620, 3640, 3660, 3680, 3690).inHalves().with(v1alpha1.MetricLost, 2)
 	j, err := Judge(Input{Criteria: criteria, Candidate: []Cell{candidate}, Baseline: []Cell{baseline}, Rounds: 6, MaxRounds: 20})
@@ -372,7 +370,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestNote(t *testing.T) {
-	j, err := Judge(Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 2 * time.Microsecond}}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
+	j, err := Judge(Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "2us"}}), Candidate: []Cell{cell(v1alpha1.MetricP99, around(1800, 5)...)}, Note: "on a simulated NIC"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,14 +403,14 @@ func TestShownBounds(t *testing.T) {
 		halfRTT bool
 		want    [2]float64
 	}{
-		"an upper limit":                  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, false, [2]float64{6000, 15_000}},
-		"an upper limit, of half trips":   {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Millisecond}}, true, [2]float64{3000, 7500}},
-		"a lower limit":                   {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 1_000_000_000}, false, [2]float64{6000, 15_000}},
-		"an increase":                     {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, false, ratios},
-		"an increase, of half trips":      {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, true, ratios},
-		"a decrease":                      {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: "5%"}, false, ratios},
-		"an increase of lost messages":    {v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxIncreaseMessages: new(int64(5))}, false, of(stats.Differences(observed(baseline), observed(candidate), 127, 127))},
-		"an upper limit of lost messages": {v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxMessages: new(int64(5))}, false, [2]float64{6000, 15_000}},
+		"an upper limit":                  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "1ms"}}, false, [2]float64{6000, 15_000}},
+		"an upper limit, of half trips":   {v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "1ms"}}, true, [2]float64{3000, 7500}},
+		"a lower limit":                   {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, Min: v1alpha1.Limit{Text: "1G"}}, false, [2]float64{6000, 15_000}},
+		"an increase":                     {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}, false, ratios},
+		"an increase, of half trips":      {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}, true, ratios},
+		"a decrease":                      {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}, false, ratios},
+		"an increase of lost messages":    {v1alpha1.Rule{Metric: v1alpha1.MetricLost, MaxIncrease: v1alpha1.Limit{Text: "5"}}, false, of(stats.Differences(observed(baseline), observed(candidate), 127, 127))},
+		"an upper limit of lost messages": {v1alpha1.Rule{Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "5"}}, false, [2]float64{6000, 15_000}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -445,7 +443,7 @@ func TestNothingJudged(t *testing.T) {
 
 // TestMoreRounds checks when more rounds are worth measuring: if only rounds are missing.
 func TestMoreRounds(t *testing.T) {
-	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
+	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
 	undecided, base := cell(v1alpha1.MetricP99, around(3730, 10)...), cell(v1alpha1.MetricP99, around(3600, 10)...)
 	good, bad := cell(v1alpha1.MetricP99, around(3600, 10)...), cell(v1alpha1.MetricP99, around(7200, 10)...)
 	blocked := good.blocked("NotAccelerated", "not accelerated")
@@ -500,9 +498,9 @@ func TestNeedsRounds(t *testing.T) {
 		rule  v1alpha1.Rule
 		shift float64
 	}{
-		"a ratio that passes": {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.03},
-		"a ratio that fails":  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}, 1.07},
-		"a level that fails":  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 19500 * time.Nanosecond}}, 1},
+		"a ratio that passes": {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}, 1.03},
+		"a ratio that fails":  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}, 1.07},
+		"a level that fails":  {v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "19500ns"}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forecasts, decided, quarter := 0, 0, 0
@@ -531,7 +529,7 @@ func TestNeedsRounds(t *testing.T) {
 }
 
 func TestWorst(t *testing.T) {
-	criteria := against(v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MinBitsPerSecond: 9_000_000_000})
+	criteria := against(v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, Min: v1alpha1.Limit{Text: "9G"}})
 	slow := cell(v1alpha1.MetricThroughput, around(8_000_000_000, 10)...).streaming()
 	slower := cell(v1alpha1.MetricThroughput, around(7_000_000_000, 10)...).streaming()
 	slower.Variant = "host"
@@ -552,7 +550,7 @@ func TestFewestSamples(t *testing.T) {
 	for i := range 6 {
 		c := cell(v1alpha1.MetricP99, around(3600, 6)...)
 		c.Rounds[i].Samples = 100
-		j, err := Judge(Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}), Candidate: []Cell{c}})
+		j, err := Judge(Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "4us"}}), Candidate: []Cell{c}})
 		if err != nil || j.Rules[0].Comparisons[0].Reason != v1alpha1.ReasonTooFewSamples {
 			t.Errorf("round %d: %v, %v", i, j.Status(), err)
 		}
@@ -561,8 +559,8 @@ func TestFewestSamples(t *testing.T) {
 
 // A verdict states a probability only where it holds: for absolute limits and for variants that were measured in turns.
 func TestWrongOneIn(t *testing.T) {
-	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 4 * time.Microsecond}}
-	tolerance := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: "5%"}
+	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "4us"}}
+	tolerance := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
 	variant := v1alpha1.Criteria{Rules: []v1alpha1.Rule{tolerance}, Baseline: &v1alpha1.Baseline{Variant: "base"}}
 	for name, c := range map[string]struct {
 		criteria    v1alpha1.Criteria

@@ -60,17 +60,14 @@ const dummy = `package judge
 
 import (
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 func TestDummy(t *testing.T) {
-	for limit, want := range map[time.Duration]v1alpha1.VerdictOutcome{time.Second: v1alpha1.VerdictPass, time.Microsecond: v1alpha1.VerdictFail} {
-		rule := v1alpha1.Rule{Metric: v1alpha1.MetricDummy, MaxLatency: metav1.Duration{Duration: limit}}
+	for limit, want := range map[string]v1alpha1.VerdictOutcome{"1s": v1alpha1.VerdictPass, "1us": v1alpha1.VerdictFail} {
+		rule := v1alpha1.Rule{Metric: v1alpha1.MetricDummy, Max: v1alpha1.Limit{Text: limit}}
 		of := map[string]result.Histogram{"default": histogram(t, 10_000, 0, 1000)}
 		j, err := Evaluate(v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}}, six(t, spec(), "x", of), nil)
 		if err != nil || j.Outcome != want {

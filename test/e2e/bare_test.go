@@ -101,7 +101,7 @@ func measureHosts(ctx context.Context, b *v1alpha1.LatencyBenchmark) string {
 
 var _ = Describe("A baseline of another environment", Label("measurement"), needs("two more hosts on its machine"), func() {
 	It("is an export of another cluster, or of two hosts without Kubernetes", func(ctx context.Context) {
-		tolerant := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: "9999%"}
+		tolerant := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "9999%"}}
 		there, b := benchmark("there", rounds5), benchmark("parity", rounds5, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{tolerant}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "there"}}}}
 		})

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -166,7 +165,7 @@ func newTrial(ctx context.Context, fault faults.Fault, s strike) *trial {
 		if faults.Find(fault, faults.Judging).Never == "" {
 			// A verdict needs at least six rounds. It must be Fail, so that a Pass can only be a mistake.
 			s.Rounds = 6
-			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Nanosecond}}}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "1ns"}}}}
 		}
 	})...)
 	create(ctx, t.x)
@@ -413,7 +412,7 @@ func (t *trial) judge(ctx context.Context, s strike) {
 	GinkgoHelper()
 	By(faults.Find(t.fault, faults.Judging).Name())
 	s.begin(ctx, t, faults.Judging)
-	setRules(ctx, t.x, v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: 2 * time.Nanosecond}})
+	setRules(ctx, t.x, v1alpha1.Rule{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "2ns"}})
 	Eventually(passed).WithArguments(ctx, t.x).WithTimeout(soon).Should(And(
 		HaveField("ObservedGeneration", BeEquivalentTo(2)), HaveField("Reason", v1alpha1.ReasonFail)))
 	s.heal(ctx, faults.Judging)

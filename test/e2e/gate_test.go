@@ -39,7 +39,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 		s.Rounds, s.Workload.Duration.Duration = 6, 500*time.Millisecond
 		s.Placement.Client, s.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 		s.Criteria = &v1alpha1.Criteria{
-			Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: 20 * time.Millisecond}}, {Metric: v1alpha1.MetricMin, MaxIncrease: "100%"}},
+			Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: v1alpha1.Limit{Text: "20ms"}}, {Metric: v1alpha1.MetricMin, MaxIncrease: v1alpha1.Limit{Text: "100%"}}},
 			Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
 		}
 	})
@@ -361,7 +361,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		By("too few samples")
 		Eventually(func() error {
 			Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
-			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP99999, MaxLatency: metav1.Duration{Duration: time.Second}}}
+			g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP99999, Max: v1alpha1.Limit{Text: "1s"}}}
 			return kube.Update(ctx, g)
 		}).WithTimeout(soon).Should(Succeed())
 		verifyAgain(ctx, here.Client)
@@ -459,7 +459,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		By("a limit that no network meets")
 		Eventually(func() error {
 			Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
-			g.Spec.Template.Spec.Criteria.Rules[0].MaxLatency = metav1.Duration{Duration: time.Nanosecond}
+			g.Spec.Template.Spec.Criteria.Rules[0].Max.Text = "1ns"
 			return kube.Update(ctx, g)
 		}).WithTimeout(soon).Should(Succeed())
 		verifyAgain(ctx, away)

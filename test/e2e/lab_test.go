@@ -31,8 +31,8 @@ func labGate() *v1alpha1.LatencyGate {
 	s := &g.Spec.Template.Spec
 	s.Placement.Server = hostname("node-b")
 	wholeCores(s)
-	s.Criteria.Rules[0].MaxLatency.Duration = 10 * time.Second // The first result needs a rule without a baseline.
-	s.Criteria.Rules[1].MaxIncrease = maxIncrease
+	s.Criteria.Rules[0].Max.Text = "10s" // The first result needs a rule without a baseline.
+	s.Criteria.Rules[1].MaxIncrease.Text = maxIncrease
 	s.Criteria.IgnoreDifferences = []string{"kernel.*"}
 	return g
 }

@@ -38,7 +38,7 @@ func short(s *v1alpha1.LatencyBenchmarkSpec) {
 // slowest adds a rule that any measurement with a proved placement passes, and as many rounds as a verdict needs.
 func slowest(s *v1alpha1.LatencyBenchmarkSpec) {
 	s.Rounds = 6
-	s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: metav1.Duration{Duration: time.Second}}}}
+	s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: v1alpha1.Limit{Text: "1s"}}}}
 }
 
 // single changes a benchmark to one round, which is enough to see why nothing is concluded.
@@ -359,7 +359,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		}
 		against := func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria = &v1alpha1.Criteria{
-				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxIncrease: "1000%", Variants: []string{"vf"}}},
+				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxIncrease: v1alpha1.Limit{Text: "1000%"}, Variants: []string{"vf"}}},
 				Baseline: &v1alpha1.Baseline{Variant: "host"},
 			}
 		}

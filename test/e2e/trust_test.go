@@ -44,7 +44,7 @@ var _ = Describe("A gate's nodes stay held, whatever", Label("gate"), needs("adm
 		g := latencyGate()
 		g.Spec.Template.Spec.Criteria.Baseline = nil
 		g.Spec.Template.Spec.Criteria.Rules = g.Spec.Template.Spec.Criteria.Rules[:1]
-		g.Spec.Template.Spec.Criteria.Rules[0].MaxLatency.Duration = time.Nanosecond
+		g.Spec.Template.Spec.Criteria.Rules[0].Max.Text = "1ns"
 		g.Spec.Template.Spec.Workload.Duration.Duration = 5 * time.Second
 		Expect(kube.Create(ctx, g)).To(Succeed())
 		node := here.Client

@@ -25,10 +25,10 @@ var _ = Describe("A verdict", Label("measurement"), func() {
 		fast := benchmark("fast", overVFs)
 		create(ctx, fast)
 		least := *eventuallyCompletes(ctx, fast).Status.Results[0].MinNanoseconds
-		limit := metav1.Duration{Duration: time.Duration(least) * 3 / 2}
+		limit := v1alpha1.Limit{Text: (time.Duration(least) * 3 / 2).String()}
 		b := benchmark("sometimes-slow", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Rounds, s.MaxRounds = 6, 12
-			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxLatency: limit}}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: limit}}}
 		})
 		DeferCleanup(func() error { return localcluster.RestoreCable(options) })
 		create(ctx, b)
@@ -60,7 +60,7 @@ var _ = Describe("A verdict", Label("measurement"), func() {
 		example := readme.Steps[slices.IndexFunc(readme.Steps, func(s docs.Step) bool { return s.File == "pod-and-vf.yaml" })].Text
 		Expect(example).To(ContainSubstring("try 1us, which fails"))
 		b := &unstructured.Unstructured{}
-		Expect(yaml.Unmarshal([]byte(strings.Replace(example, "maxLatency: 5ms", "maxLatency: 1us", 1)), b)).To(Succeed())
+		Expect(yaml.Unmarshal([]byte(strings.Replace(example, "max: 5ms", "max: 1us", 1)), b)).To(Succeed())
 		b.SetNamespace(namespace)
 		Expect(kube.Create(ctx, b)).To(Succeed())
 		of := benchmark(b.GetName())

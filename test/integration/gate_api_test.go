@@ -31,7 +31,7 @@ spec:
     spec:
       tool: sockperf
       placement: {client: {}, server: {}}
-      criteria: {rules: [{metric: p99, maxLatency: 5us}]}
+      criteria: {rules: [{metric: p99, max: 5us}]}
 `), &object.Object)).To(Succeed())
 		object.SetName(name)
 		fields := object.Object["spec"].(map[string]any)
@@ -84,9 +84,9 @@ spec:
 		Entry("no room for node among the differences", "small", "{}", differences+"]}", "template.spec.criteria.ignoreDifferences", "at most 31"),
 		Entry("no room for a toleration", "small", "{}", tolerations+"]}", "template.spec.pods.tolerations", "at most 15"),
 		Entry("a variant with a long name", "small", "{}", "variants: [{name: seventeen-letters}]", "template.spec.variants", "at most 16"),
-		Entry("a label that the operator writes", "small", "template: {metadata: {labels: {tailgate.dev/gate: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, maxLatency: 5us}]}}}", "{}", "spec.template.metadata.labels", "the operator's own"),
-		Entry("a label that no object can have", "small", "template: {metadata: {labels: {team: 'a b'}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, maxLatency: 5us}]}}}", "{}", "spec.template.metadata.labels.team", "should match"),
-		Entry("an annotation of the operator", "small", "template: {metadata: {annotations: {tailgate.dev/accept: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, maxLatency: 5us}]}}}", "{}", "spec.template.metadata.annotations", "the operator's own"),
+		Entry("a label that the operator writes", "small", "template: {metadata: {labels: {tailgate.dev/gate: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, max: 5us}]}}}", "{}", "spec.template.metadata.labels", "the operator's own"),
+		Entry("a label that no object can have", "small", "template: {metadata: {labels: {team: 'a b'}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, max: 5us}]}}}", "{}", "spec.template.metadata.labels.team", "should match"),
+		Entry("an annotation of the operator", "small", "template: {metadata: {annotations: {tailgate.dev/accept: x}}, spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p99, max: 5us}]}}}", "{}", "spec.template.metadata.annotations", "the operator's own"),
 		Entry("a template that no benchmark could have", "small", "{}", "{tool: netperf, highestPercentile: p99.9}", "spec.template", "netperf reports only"),
 		Entry("an unknown key of the identity", "small", "identity: {keys: [Colour]}", "{}", "spec.identity.keys[0]", "supported values"),
 		Entry("a time zone without a schedule", "small", "timeZone: Europe/Zurich", "{}", "timeZone", "applies only to a schedule"),

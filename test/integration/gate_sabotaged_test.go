@@ -256,7 +256,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Start()
 		letIn := w.LetIn(ctx, w.A)
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP999, MaxLatency: metav1.Duration{Duration: time.Second}}}
+			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP999, Max: v1alpha1.Limit{Text: "1s"}}}
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("samples"))

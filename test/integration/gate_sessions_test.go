@@ -152,8 +152,8 @@ var _ = Describe("A gate of a fleet with sessions", func() {
 		w.manyNodes(ctx, size, name, func(*corev1.Node) {})
 		fakeRuns(ctx, w.Namespace, fleet.finish)
 		w.countWrites(ctx, fleet)
-		limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxLatency: metav1.Duration{Duration: time.Millisecond}}
-		increase := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: "5%"}
+		limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "1ms"}}
+		increase := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
 		began := time.Now()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.MaxParallel, s.HistoryLimit = new(intstr.FromInt32(100)), 1

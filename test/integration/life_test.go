@@ -163,7 +163,7 @@ var _ = Describe("A finished benchmark", func() {
 		w.Start()
 		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").On(w.A, w.B).TTL(3600))
 		free := w.Create(ctx, MakeBenchmark(w.Namespace, "free").On(w.A, w.B).TTL(3600))
-		after := w.Create(ctx, MakeBenchmark(w.Namespace, "after").On(w.A, w.B).Rule(v1alpha1.Rule{Metric: "p50", MaxIncrease: "5%"}).Against("before"))
+		after := w.Create(ctx, MakeBenchmark(w.Namespace, "after").On(w.A, w.B).Rule(v1alpha1.Rule{Metric: "p50", MaxIncrease: v1alpha1.Limit{Text: "5%"}}).Against("before"))
 		for _, b := range []*v1alpha1.LatencyBenchmark{before, free, after} {
 			ExpectSucceeded(ctx, b, "^True Complete")
 		}

@@ -676,7 +676,7 @@ var _ = Describe("The API of a matrix", func() {
 		Expect(unstructured.SetNestedMap(object.Object, status, "status")).To(Succeed())
 		Expect(k8s.Status().Update(ctx, object)).To(Succeed())
 
-		criteria := map[string]any{"rules": []any{map[string]any{"metric": "p99", "maxLatency": "2us"}}}
+		criteria := map[string]any{"rules": []any{map[string]any{"metric": "p99", "max": "2us"}}}
 		change := func(value any, path ...string) error {
 			changed := object.DeepCopy()
 			Expect(unstructured.SetNestedField(changed.Object, value, path...)).To(Succeed())

@@ -68,7 +68,7 @@ spec:
   tool: pinger
   workload: {protocols: [TCP], messageSizes: [64], duration: 500ms}
   placement: {client: {nodeName: nosuch}, server: {nodeName: node-b}}
-  criteria: {rules: [{metric: p50, maxLatency: 5ms}]}
+  criteria: {rules: [{metric: p50, max: 5ms}]}
 ---
 apiVersion: tailgate.dev/v1alpha1
 kind: LatencyGate
@@ -81,7 +81,7 @@ spec:
       tool: pinger
       workload: {protocols: [TCP], messageSizes: [64], duration: 500ms}
       placement: {client: {}, server: {}}
-      criteria: {rules: [{metric: p50, maxLatency: 5ms}]}
+      criteria: {rules: [{metric: p50, max: 5ms}]}
 `
 
 var _ = Describe("Generic readiness", func() {

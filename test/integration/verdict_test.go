@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -22,20 +21,16 @@ import (
 // of 5.5 µs and a p90 of 5.9 µs, unless a spec makes them slower.
 
 // undecided is a rule that the agents of the tests never give enough samples for, and more rounds do not help.
-var undecided = v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: time.Second}}
+var undecided = v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "1s"}}
 
 // under returns a rule that limits p90 to an absolute value.
 func under(limit string) v1alpha1.Rule {
-	duration, err := time.ParseDuration(limit)
-	if err != nil {
-		panic(err) // of a spec that is wrong
-	}
-	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxLatency: metav1.Duration{Duration: duration}}
+	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, Max: v1alpha1.Limit{Text: limit}}
 }
 
 // within returns a rule that limits the increase of p90 over its baseline.
-func within(tolerance v1alpha1.Percentage) v1alpha1.Rule {
-	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxIncrease: tolerance}
+func within(tolerance string) v1alpha1.Rule {
+	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxIncrease: v1alpha1.Limit{Text: tolerance}}
 }
 
 // slower returns a change for Kubelet.Agents that doubles the round trips of some runs.
@@ -295,7 +290,7 @@ var _ = Describe("A verdict", func() {
 
 	It("that more rounds could not decide requests no rounds", func(ctx SpecContext) {
 		w.Start()
-		p99 := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxLatency: metav1.Duration{Duration: 6 * time.Microsecond}}
+		p99 := v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "6us"}}
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B).Rule(p99).MaxRounds(6))
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
 		ExpectPassed(ctx, b, "^Unknown Inconclusive: .*has 2000 samples and p99 needs 10000 to be judged; measure longer")

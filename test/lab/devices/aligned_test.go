@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
@@ -139,7 +137,7 @@ func (p *pair) judged(t *testing.T, m measurement, want v1alpha1.VerdictOutcome,
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := judge.Evaluate(v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}}}}, judge.Results{Collection: c}, nil)
+	j, err := judge.Evaluate(v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, Max: v1alpha1.Limit{Text: "10s"}}}}, judge.Results{Collection: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,13 +24,13 @@ const variantKernel, variantOnload = "kernel", "onload"
 // rules pass with any latency, because latencies on an emulated machine are not meaningful. A mean needs no minimum number of
 // samples; a busy machine takes few.
 var rules = []v1alpha1.Rule{
-	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantKernel}},
-	{Metric: v1alpha1.MetricMean, MaxLatency: metav1.Duration{Duration: 10 * time.Second}, Variants: []string{variantOnload}},
+	{Metric: v1alpha1.MetricMean, Max: v1alpha1.Limit{Text: "10s"}, Variants: []string{variantKernel}},
+	{Metric: v1alpha1.MetricMean, Max: v1alpha1.Limit{Text: "10s"}, Variants: []string{variantOnload}},
 }
 
 // compared are the criteria for the benchmark after the upgrade, which a LatencyGate compares with the accepted benchmark.
 var compared = v1alpha1.Criteria{
-	Rules:    append(slices.Clone(rules), v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: "9999%", Variants: []string{variantOnload}}),
+	Rules:    append(slices.Clone(rules), v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: v1alpha1.Limit{Text: "9999%"}, Variants: []string{variantOnload}}),
 	Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "accepted"}}},
 	// The addresses without acceleration are on another interface.
 	IgnoreDifferences: []string{"nic.*", "numa.*"},
