@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -106,6 +107,63 @@ var _ = Describe("A LatencyGate on full nodes", Label("gate"), needs("nodes to f
 			Expect(turns).To(HaveLen(int(measurements)), "once for each measurement")
 		}
 	})
+
+	It("holds an upgraded node, and measures it in the place of placeholders, or with room", Label("upgrade"), func(ctx context.Context) {
+		nodes := []string{here.Client, here.Server}
+		labelNodes(ctx, gated, "")
+		g := latencyGate()
+		g.Spec.Template.Spec.Criteria.Baseline = nil
+		g.Spec.Template.Spec.Criteria.Rules = g.Spec.Template.Spec.Criteria.Rules[:1]
+		Expect(kube.Create(ctx, g)).To(Succeed())
+		for _, node := range nodes {
+			eventuallyConcludes(ctx, node, v1alpha1.VerificationVerified)
+		}
+		vf := corev1.ResourceName(here.VF.ResourceName)
+		vfs, cpus := allocatable(ctx, here.Client, vf), allocatable(ctx, here.Client, corev1.ResourceCPU)
+		peer, letIn := watchNode(ctx, here.Server), watchLetIn(ctx, here.Client)
+
+		By("placeholders take all CPUs and VFs of both nodes")
+		reserve(ctx, fmt.Sprintf("{cpu: %q, memory: 512Mi, %s: %d}", fmt.Sprint(cpus), vf, vfs))
+		before := placeholders(ctx)
+		boot := upgrade(ctx)
+		first := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
+		Expect(first.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityBootID), boot))
+		for _, uid := range before {
+			Expect(preempted(ctx)).To(ContainElement(uid))
+		}
+		Eventually(placeholders).WithArguments(ctx).WithTimeout(time.Minute).
+			Should(And(HaveLen(2), Not(ContainElement(BeElementOf(before)))), "they are created again")
+		Expect(kube.Delete(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "placeholder"}})).To(Succeed())
+		Eventually(placeholders).WithArguments(ctx).WithTimeout(time.Minute).Should(BeEmpty())
+
+		By("pods of others take them")
+		for _, node := range nodes {
+			tenant(ctx, node, vfs, cpus)
+		}
+		boot = upgrade(ctx)
+		var waiting []metav1.Condition
+		Eventually(func() []metav1.Condition {
+			if v := verification(ctx, here.Client); v.Status.Benchmark != nil {
+				waiting = get(ctx, benchmark(v.Status.Benchmark.Name)).Status.Conditions
+			}
+			return waiting
+		}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(ContainElement(HaveField("Message", ContainSubstring("tenant-"))))
+		for _, c := range waiting {
+			AddReportEntry(fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+		}
+		Consistently(published).WithArguments(ctx, here.Client).WithTimeout(10 * time.Second).Should(Equal(heldBack))
+		for _, node := range nodes {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-" + node}}
+			Expect(kube.Delete(ctx, pod)).To(Succeed())
+			eventuallyGone(ctx, pod)
+		}
+		second := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationVerified)
+		Expect(second.Status.Accepted.Identity).To(HaveKeyWithValue(string(v1alpha1.IdentityBootID), boot))
+		Expect(letIn()).To(HaveLen(2), "once for each upgrade")
+		for _, v := range peer() {
+			Expect(v.publish).To(Equal(isVerified), "the peer, version %s", v.number)
+		}
+	})
 })
 
 // schedule changes the schedule of a gate.
@@ -121,6 +179,30 @@ func schedule(ctx context.Context, g *v1alpha1.LatencyGate, to string) {
 		Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
 		return g.Status.ObservedGeneration
 	}).WithTimeout(soon).Should(BeNumerically(">=", want), "until then, a turn of the earlier schedule may begin")
+}
+
+// placeholders returns the UIDs of the running placeholders.
+func placeholders(ctx context.Context) (all []types.UID) {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(kube.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{"app": "tailgate-placeholder"})).To(Succeed())
+	for _, p := range list.Items {
+		if p.Status.Phase == corev1.PodRunning {
+			all = append(all, p.UID)
+		}
+	}
+	return all
+}
+
+// preempted returns the UIDs of the pods of the suite's namespace that the scheduler evicted for others.
+func preempted(ctx context.Context) (all []types.UID) {
+	GinkgoHelper()
+	list := &corev1.EventList{}
+	Expect(kube.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{"reason": "Preempted"})).To(Succeed())
+	for _, e := range list.Items {
+		all = append(all, e.InvolvedObject.UID)
+	}
+	return all
 }
 
 // reserve applies the sample reserve.yaml, in the suite's namespace and with other limits, until the spec ends. It waits for a
