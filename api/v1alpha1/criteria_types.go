@@ -369,6 +369,8 @@ const (
 	ReasonTooNoisy = "TooNoisy"
 	// ReasonSlowRounds surfaces when the typical round is within the limit, but more than one round in ten is beyond it.
 	ReasonSlowRounds = "SlowRounds"
+	// ReasonRoundsDrift surfaces when only the correlation of successive rounds prevents a decision: they show less than independent ones.
+	ReasonRoundsDrift = "RoundsDrift"
 	// ReasonUndefinedRatio surfaces when most ratios are 0 to 0, or of two percentiles that fall among the lost messages.
 	ReasonUndefinedRatio = "UndefinedRatio"
 	// ReasonStepTooCoarse surfaces when the resolution of the tool is so low that no number of rounds could decide.

@@ -39,6 +39,8 @@ type plan struct {
 	// warm is how much slower the first rounds of each session are, and warmRounds their number.
 	warm       float64
 	warmRounds int
+	// memory is the correlation of each round with the one before.
+	memory float64
 	// leftIn compares the warm-up, too, although it was found.
 	leftIn bool
 }
@@ -57,9 +59,19 @@ type tally struct {
 }
 
 func draw(random *rand.Rand, level float64, n int) []stats.Observation {
-	all := make([]stats.Observation, n)
+	return remembering(random, level, 0, n)
+}
+
+// remembering is draw with a correlation of each round with the one before.
+func remembering(random *rand.Rand, level, correlation float64, n int) []stats.Observation {
+	all, x := make([]stats.Observation, n), 0.
 	for i := range all {
-		all[i] = stats.Exact(int64(math.Round(center * math.Exp(level+sdRound*random.NormFloat64()))))
+		if z := random.NormFloat64(); i == 0 {
+			x = z
+		} else {
+			x = correlation*x + math.Sqrt(1-correlation*correlation)*z
+		}
+		all[i] = stats.Exact(int64(math.Round(center * math.Exp(level+sdRound*x))))
 	}
 	return all
 }
@@ -76,7 +88,12 @@ func judged(r Reference, rounds []stats.Observation, tolerance float64) (outcome
 	half := between.Half(stats.Tolerance(math.Round(tolerance*1e5)), eachSide)
 	for _, n := range []int{6 + r.LeaveOut, 20} {
 		k := stats.MannWhitney(len(reference), n-r.LeaveOut, eachSide)
-		b = stats.Ratios(reference, rounds[r.LeaveOut:n], k, k).Widen(half)
+		series := [][]float64{stats.Values(rounds[r.LeaveOut:n]), stats.Values(reference)}
+		if between.Sessions > 1 {
+			series = series[:1]
+		}
+		_, factor := stats.Memory(n-r.LeaveOut, series...)
+		b = stats.Ratios(reference, rounds[r.LeaveOut:n], k, k).Widen(factor, half)
 		switch {
 		case b.Upper <= 1+tolerance:
 			return v1alpha1.VerdictPass, b, n
@@ -113,7 +130,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 			}
 		}
 		measure := func(level float64) []stats.Observation {
-			rounds := draw(random, level, 20)
+			rounds := remembering(random, level, p.memory, 20)
 			for j := range p.warmRounds {
 				rounds[j] = stats.Exact(int64(float64(rounds[j].Value) * (1 + p.warm)))
 			}
@@ -225,6 +242,8 @@ func TestFleets(t *testing.T) {
 		{"20 nodes, boots 2 %", plan{nodes: 20, gates: small, tolerance: 0.05, sd: equal(0.02)}, 5, 0.5},
 		{"20 nodes, boots of a third 3 %, of others 1 %", plan{nodes: 20, gates: small, tolerance: 0.05, sd: func(i int) float64 { return 0.01 + 0.02*float64(i%3/2) }}, 5, 100},
 		{"8 nodes, boots 2 %", plan{nodes: 8, gates: 50, tolerance: 0.05, sd: equal(0.02)}, 5, 100},
+		{"20 nodes, boots 1 %, rounds correlate by 0.6", plan{nodes: 20, gates: small, tolerance: 0.05, sd: equal(0.01), memory: 0.6}, 5, 0.5},
+		{"20 nodes, boots 1 %, rounds correlate by 0.8", plan{nodes: 20, gates: small, tolerance: 0.05, sd: equal(0.01), memory: 0.8}, 10, 0.5},
 		{"3 nodes, boots 2 %", plan{nodes: 3, gates: 130, tolerance: 0.05, sd: equal(0.02)}, 0, 100},
 	} {
 		all := simulate(c.p, 12, 1)

@@ -51,12 +51,13 @@ func (b Between) Half(t Tolerance, eachSide OneIn) float64 {
 	return QuantileT(eachSide, degrees) * sigma * math.Sqrt(b.Share)
 }
 
-// Widen returns the bounds of a ratio with a half width added to each side, in quadrature: the two causes are independent.
-func (b Bounds) Widen(half float64) Bounds {
-	if half == 0 || b.Estimate == 0 || math.IsInf(b.Estimate, 0) || math.IsNaN(b.Estimate) {
+// Widen returns bounds farther from the estimate by a factor, and with a half width added to each side, in quadrature: the two causes are
+// independent. The factor and the half width are of natural logarithms.
+func (b Bounds) Widen(factor, half float64) Bounds {
+	if factor == 1 && half == 0 || b.Estimate == 0 || math.IsInf(b.Estimate, 0) || math.IsNaN(b.Estimate) {
 		return b
 	}
-	away := func(bound float64) float64 { return math.Hypot(math.Log(bound/b.Estimate), half) }
+	away := func(bound float64) float64 { return math.Hypot(factor*math.Log(bound/b.Estimate), half) }
 	b.Lower, b.Upper = b.Estimate/math.Exp(away(b.Lower)), b.Estimate*math.Exp(away(b.Upper))
 	return b
 }

@@ -42,7 +42,7 @@ func TestBetween(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			b := Ratios(reference, c.candidate, k, k).Widen(c.half)
+			b := Ratios(reference, c.candidate, k, k).Widen(1, c.half)
 			for i, v := range []float64{b.Estimate, b.Lower, b.Upper} {
 				if want := []float64{c.estimate, c.lower, c.upper}[i]; v != want && math.Abs(v-want) > 0.00011 {
 					t.Errorf("%v, want %.4f [%.4f, %.4f]", b, c.estimate, c.lower, c.upper)

@@ -41,14 +41,15 @@ type Comparison struct {
 }
 
 // compare evaluates one rule for one cell, up to the conclusion, which depends on all comparisons: it gathers the numbers, and looks for
-// reasons against a conclusion. The outcome is empty if there is none.
-func compare(r rule, candidate Cell, baseline *Cell) Comparison {
+// reasons against a conclusion. The outcome is empty if there is none. inTurns is true if both were measured in turns.
+func compare(r rule, candidate Cell, baseline *Cell, inTurns bool) Comparison {
 	c := Comparison{
 		Variant: candidate.Variant, Cell: candidate.Name, rule: r, halfRTT: candidate.HalfRTT,
 		Bounds: stats.Bounds{Estimate: math.NaN(), Lower: math.Inf(-1), Upper: math.Inf(1)},
 	}
 	e, missing := gather(r, candidate, baseline)
 	if missing == nil && !e.tooFewToShow() {
+		e.inTurns = inTurns
 		e.count()
 		c.fill(e)
 	}
@@ -100,6 +101,12 @@ type evidence struct {
 	// logarithms, that it adds to the interval; 0 if there is none.
 	between stats.Between
 	half    float64
+	// inTurns is true if round i of the candidate and of the baseline were measured one after the other.
+	inTurns bool
+	// correlation is that of each round with the one before, estimated only if the rest decides, and factor by how much the interval is wider
+	// for it. remembers is true if only that prevents a decision.
+	correlation, factor float64
+	remembers           bool
 	// k is the number of comparisons that may lie on the wrong side; -1 if there are too few rounds.
 	k      int
 	tally  stats.Tally
@@ -167,15 +174,19 @@ func (e *evidence) count() {
 	e.k = null.Most(stats.EachSide)
 	e.tally = e.tallyOf(e.baseline)
 	e.within, e.beyond = e.tally.Passes(e.k), null.OneIn(e.tally.All-e.tally.Surely)
+	e.bounds = e.interval(e.k)
+	e.widen(null)
+}
+
+// interval returns the interval of the compared value with at most k comparisons on the wrong side, if rounds are independent.
+func (e *evidence) interval(k int) stats.Bounds {
 	switch e.rule.kind {
 	case byDifference:
-		e.bounds = stats.Differences(e.baseline, e.candidate, e.k, e.k)
+		return stats.Differences(e.baseline, e.candidate, k, k)
 	case byRatio:
-		e.bounds = stats.Ratios(e.baseline, e.candidate, e.k, e.k)
-	default:
-		e.bounds = stats.Level(e.candidate, e.k, e.k)
+		return stats.Ratios(e.baseline, e.candidate, k, k)
 	}
-	e.widen(null)
+	return stats.Level(e.candidate, k, k)
 }
 
 // tallyOf counts the comparisons with some rounds of the baseline.
@@ -261,6 +272,9 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	case e.k < 0:
 		c.NeedsRounds = e.rule.fewestRounds(stats.EachSide)
 		unsure(v1alpha1.ReasonTooFewRounds, "too few rounds; the rule needs at least %s", e.rule.rounds(c.NeedsRounds))
+	case e.remembers:
+		unsure(v1alpha1.ReasonRoundsDrift, "%s %s would be decided if rounds were independent, but each resembles the one before (correlation %.2f), "+
+			"so that the interval is %.1f times as wide; find out what drifts on the nodes, or set a larger maxRounds", name, limit, e.correlation, e.factor)
 	case e.within && e.rule.Metric == v1alpha1.MetricLost:
 		if worst, allowed := e.worstLost(); worst > allowed {
 			unsure(v1alpha1.ReasonWorstRoundBeyondLimit, "most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed)

@@ -16,22 +16,48 @@ type Reference struct {
 	LeaveOut int
 }
 
-// widen adds the difference between sessions to the interval. A comparison passes or fails only if the whole interval is on one side of the
-// limit; how certain a Fail is follows from the most confident such interval.
+// widen adds the difference between sessions to the interval. A comparison passes or fails only if the whole interval, and one that is wider
+// for the correlation of successive rounds, is on one side of the limit; how certain a Fail is follows from the most confident such interval.
 func (e *evidence) widen(null stats.Null) {
-	if e.rule.kind != byRatio || e.between.Share == 0 {
+	beyond := e.beyond >= stats.EachSide
+	if e.rule.kind == byRatio && e.between.Share > 0 {
+		e.half = e.between.Half(e.rule.tolerance, stats.EachSide)
+		e.bounds = e.bounds.Widen(1, e.half)
+		in, out := e.clear(e.bounds)
+		e.within, beyond = e.within && in, beyond && out
+	}
+	decides := e.k >= 0 && (e.within || beyond)
+	if e.factor = 1; decides && e.rule.Metric != v1alpha1.MetricLost {
+		e.correlation, e.factor = stats.Memory(len(e.candidate), e.inOrder()...)
+	}
+	if e.half == 0 && e.factor == 1 {
 		return
 	}
-	e.half = e.between.Half(e.rule.tolerance, stats.EachSide)
-	e.bounds = e.bounds.Widen(e.half)
-	within, _ := e.clear(e.bounds)
-	e.within = e.within && within
+	in, _ := e.clear(e.interval(e.k).Widen(e.factor, e.half))
+	e.within = e.within && in
 	surely := e.tally.All - e.tally.Surely
 	e.beyond = null.OneIn(surely + sort.Search(max(len(null)-surely, 0), func(more int) bool {
 		k := surely + more
-		_, beyond := e.clear(stats.Ratios(e.baseline, e.candidate, k, k).Widen(e.between.Half(e.rule.tolerance, null[k])))
-		return beyond
+		_, out := e.clear(e.interval(k).Widen(e.factor, e.between.Half(e.rule.tolerance, null[k])))
+		return out
 	}))
+	e.remembers = decides && !e.within && e.beyond < stats.EachSide
+}
+
+// inOrder returns the compared values in the order of time: the ratios of rounds that were measured in turns, which share what drifts, or
+// the rounds of each side, unless they are of several sessions.
+func (e *evidence) inOrder() [][]float64 {
+	candidate, baseline := stats.Values(e.candidate), stats.Values(e.baseline)
+	switch {
+	case e.rule.kind == absolute || e.between.Sessions > 1:
+		return [][]float64{candidate}
+	case !e.inTurns || len(baseline) != len(candidate):
+		return [][]float64{candidate, baseline}
+	}
+	for i := range candidate {
+		candidate[i] /= baseline[i]
+	}
+	return [][]float64{candidate}
 }
 
 // clear reports whether an interval of a ratio is wholly within the limit, or wholly beyond it.
@@ -50,7 +76,7 @@ func (e *evidence) attainable(alpha stats.OneIn) (within, beyond bool) {
 		return true, true
 	}
 	at := e.bounds.Estimate
-	return e.clear(stats.Bounds{Estimate: at, Lower: at, Upper: at}.Widen(e.between.Half(e.rule.tolerance, alpha)))
+	return e.clear(stats.Bounds{Estimate: at, Lower: at, Upper: at}.Widen(1, e.between.Half(e.rule.tolerance, alpha)))
 }
 
 // sessions describes the sessions of the baseline; empty for one session of the same boot, or a baseline without a reference.

@@ -108,6 +108,17 @@ func remembering(correlation, deviation float64) arm {
 	}
 }
 
+// stepping draws rounds of which the first differ from the rest by a factor.
+func stepping(first int, factor, deviation float64) arm {
+	return func(random *rand.Rand, center float64, n int) []int64 {
+		out := independent(shapes[0], deviation)(random, center, n)
+		for i := range out[:min(first, n)] {
+			out[i] = int64(math.Round(factor * float64(out[i])))
+		}
+		return out
+	}
+}
+
 // mixed draws rounds of which a share is slower by a factor.
 func mixed(deviation, share, factor float64) arm {
 	return func(random *rand.Rand, center float64, n int) []int64 {
@@ -420,12 +431,12 @@ func TestWhatBreaksIt(t *testing.T) {
 	both := func(name string, a arm, least, most float64) broken { return broken{name, a, a, least, most} }
 	rows := []broken{
 		both("10 sessions of 1 round a side, SD of a session 5 %", sharing(1, 0.05, 0.02), 1, mostAtLimit),
-		both("5 sessions of 2 rounds a side, SD of a session 5 %", sharing(2, 0.05, 0.02), 4, 12),
+		both("5 sessions of 2 rounds a side, SD of a session 5 %", sharing(2, 0.05, 0.02), 1, mostAtLimit),
 		both("1 session of 10 rounds a side, SD of a session 2 %", sharing(10, 0.02, 0.02), 15, 35),
 		both("1 session of 10 rounds a side, SD of a session 5 %", sharing(10, 0.05, 0.02), 30, 50),
-		both("each round correlates with the one before by 0.3, SD 5 %", remembering(0.3, 0.05), 3, 10),
-		both("each round correlates with the one before by 0.6, SD 5 %", remembering(0.6, 0.05), 10, 22),
-		both("each round correlates with the one before by 0.8, SD 5 %", remembering(0.8, 0.05), 18, 35),
+		both("each round correlates with the one before by 0.3, SD 5 %", remembering(0.3, 0.05), 2, mostAtLimit),
+		both("each round correlates with the one before by 0.6, SD 5 %", remembering(0.6, 0.05), 4, 11),
+		both("each round correlates with the one before by 0.8, SD 5 %", remembering(0.8, 0.05), 8, 18),
 		{"independent, SD 1 % in the baseline and 10 % in the candidate", independent(shapes[0], 0.01), independent(shapes[0], 0.10), 1, 8},
 	}
 	lines := each(t, rows, func(t *testing.T, seed uint64, b broken) string {
@@ -438,6 +449,42 @@ func TestWhatBreaksIt(t *testing.T) {
 		return fmt.Sprintf("| %s | %.1f / %.1f | %.0f / %.1f |", b.name, at.passes(), at.fails(), same.passes(), same.fails())
 	})
 	table(t, "error-rates-broken.md", "TestWhatBreaksIt", "| 10+10 rounds are | truly +10 %: Pass / Fail | no change: Pass / Fail |", lines)
+}
+
+// TestMemory checks what the estimated correlation of successive rounds is worth over both looks: how often a candidate at the tolerance
+// passes, and that unchanged quiet rounds still pass.
+func TestMemory(t *testing.T) {
+	type remembered struct {
+		name string
+		draw arm
+		// most is the largest share that passes at the tolerance in each design, and least the smallest that passes unchanged, in percent.
+		most, least [2]float64
+	}
+	correlated := func(r float64, most, least [2]float64) remembered {
+		return remembered{fmt.Sprintf("each round correlates with the one before by %g, SD 5 %%", r), remembering(r, 0.05), most, least}
+	}
+	rows := []remembered{
+		correlated(0, [2]float64{4, 4}, [2]float64{99, 98}),
+		correlated(0.3, [2]float64{8, 7}, [2]float64{95, 91}),
+		correlated(0.6, [2]float64{15, 13}, [2]float64{84, 80}),
+		correlated(0.8, [2]float64{24, 23}, [2]float64{79, 74}),
+		{"the first 6 rounds of both sides are 5 % faster, SD 1 %", stepping(6, 0.95, 0.01), [2]float64{4, mostAtLimit}, [2]float64{99, 99}},
+		{"the first 6 rounds of both sides are 5 % slower, SD 1 %", stepping(6, 1.05, 0.01), [2]float64{4, 4}, [2]float64{99, 99}},
+	}
+	lines := each(t, rows, func(t *testing.T, seed uint64, r remembered) string {
+		line := "| " + r.name
+		for i, d := range []design{twoVariants, against12} {
+			at := simulate(t, seed, otherDraws, 1, d, r.draw, r.draw, tolerance)
+			same := simulate(t, seed+1, otherDraws, 1, d, r.draw, r.draw, 1)
+			if at.passes() > r.most[i] || same.passes() < r.least[i] {
+				t.Errorf("%s, at the tolerance %s, no change %s", d, at, same)
+			}
+			line += fmt.Sprintf(" | %.1f / %.1f | %s", at.passes(), at.fails(), same)
+		}
+		return line + " |"
+	})
+	table(t, "error-rates-memory.md", "TestMemory", fmt.Sprintf("| rounds | %s: truly +10 %%: Pass / Fail | no change: Pass / Fail (rounds) | "+
+		"%s: truly +10 %%: Pass / Fail | no change |", twoVariants, against12), lines)
 }
 
 // TestErrorRatesOfLevels checks what absolute limits promise: if the true median of the rounds is the limit, they pass, and fail, with a

@@ -12,7 +12,7 @@
 // significance must be r times 1 in 40, so that the probability of any wrong Fail is at most 1 in 40 a look, and a change of all
 // comparisons needs no more rounds than a change of one. The data are judged at most twice, after spec.rounds and after spec.maxRounds:
 // 1 in 20 on each side. testdata/error-rates.md shows the results of a simulation of this code, and what invalidates them: rounds
-// that are not independent of each other.
+// that are not independent of each other. An estimate of the correlation of successive rounds limits that, and does not remove it.
 //
 // The package does not decide whether a result may be compared at all. The caller derives that from the evidence and passes
 // it in as Blockers; with a Blocker, nothing passes and nothing fails.
@@ -142,7 +142,7 @@ func Judge(in Input) (Judgement, error) {
 	var all []Comparison
 	for i, r := range rules {
 		for _, c := range selected[i] {
-			all = append(all, compare(r, c, baselines.of(c)))
+			all = append(all, compare(r, c, baselines.of(c), baselines.variant != ""))
 		}
 	}
 	beyond := make([]stats.OneIn, len(all))

@@ -213,6 +213,14 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(p99, append(around(3600, 18), 9000, 9100)...)}, base: []Cell{cell(p99, append(around(3600, 18), 9000, 9100)...)}},
 		{name: "rounds that differ by more than the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonTooNoisy, more: true,
 			cells: []Cell{cell(p99, 3600, 4300, 3100, 3900, 3500, 4000)}, base: []Cell{cell(p99, 3700, 4200, 3000, 3800, 3600, 4100)}},
+		{name: "a first part that is faster than the rest, which is near the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonRoundsDrift, more: true,
+			cells: []Cell{cell(p99, slices.Concat(slices.Repeat([]int64{3600}, 6), slices.Repeat([]int64{3760}, 6))...)}, base: []Cell{cell(p99, slices.Repeat([]int64{3600}, 12)...)}},
+		{name: "a first part that is slower than the rest, which is near the tolerance", criteria: against(fivePercent), outcome: inconclusive, reason: v1alpha1.ReasonRoundsDrift, more: true,
+			cells: []Cell{cell(p99, slices.Concat(slices.Repeat([]int64{4000}, 6), slices.Repeat([]int64{3810}, 6))...)}, base: []Cell{cell(p99, slices.Repeat([]int64{3600}, 12)...)}},
+		{name: "rounds that drift far within the tolerance", criteria: against(v1alpha1.Rule{Metric: p99, MaxIncrease: v1alpha1.Limit{Text: "20%"}}), outcome: pass, reason: v1alpha1.ReasonWithinLimit,
+			cells: []Cell{cell(p99, slices.Concat(slices.Repeat([]int64{3600}, 6), slices.Repeat([]int64{3760}, 6))...)}, base: []Cell{cell(p99, slices.Repeat([]int64{3600}, 12)...)}},
+		{name: "rounds that drift beneath an absolute limit", criteria: against(fourMicros), outcome: inconclusive, reason: v1alpha1.ReasonRoundsDrift, more: true,
+			cells: []Cell{cell(p99, slices.Concat(slices.Repeat([]int64{3700}, 6), slices.Repeat([]int64{3980}, 6))...)}},
 		{name: "throughput that breaks down in one round of six", criteria: against(v1alpha1.Rule{Metric: throughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}), outcome: inconclusive, reason: v1alpha1.ReasonSlowRounds, more: true,
 			cells: []Cell{cell(throughput, append(around(9_400_000_000, 5), 100_000_000)...).streaming()}, base: []Cell{cell(throughput, around(9_400_000_000, 12)...).streaming()}},
 		{name: "beyond an absolute limit", criteria: against(fourMicros), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
@@ -366,6 +374,26 @@ func TestStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, j.Status()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDrift: the status has the reason and the remedy, and rounds that were measured in turns and drift together do not drift.
+func TestDrift(t *testing.T) {
+	rising := slices.Concat(slices.Repeat([]int64{3600}, 6), slices.Repeat([]int64{3760}, 6))
+	in := Input{Criteria: against(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}), Candidate: []Cell{cell(v1alpha1.MetricP99, rising...)},
+		Baseline: []Cell{cell(v1alpha1.MetricP99, slices.Repeat([]int64{3600}, 12)...)}, Rounds: 12, MaxRounds: 20}
+	j, err := Judge(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := j.Status().Rules[0]
+	if want := "each resembles the one before (correlation 0.6"; got.Reason != v1alpha1.ReasonRoundsDrift || !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "a larger maxRounds") {
+		t.Errorf("%s: %s, without %q", got.Reason, got.Message, want)
+	}
+	in.Criteria.Baseline = &v1alpha1.Baseline{Variant: "base"}
+	in.Candidate = append(in.Candidate, cell(v1alpha1.MetricP99, rising...).named("base", in.Candidate[0].Name))
+	if j, err = Judge(in); err != nil || j.Outcome != pass {
+		t.Errorf("both drift together: %v, %v", j.Rules, err)
 	}
 }
 

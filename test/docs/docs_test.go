@@ -269,7 +269,7 @@ func TestErrorRates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"error-rates.md", "error-rates-mixtures.md", "error-rates-levels.md", "error-rates-stalls.md", "error-rates-cells.md", "error-rates-broken.md"} {
+	for _, file := range []string{"error-rates.md", "error-rates-mixtures.md", "error-rates-levels.md", "error-rates-stalls.md", "error-rates-cells.md", "error-rates-broken.md", "error-rates-memory.md"} {
 		simulated, err := os.ReadFile(filepath.Join(root, "internal", "verdict", "testdata", file))
 		if err != nil {
 			t.Fatal(err)
