@@ -124,7 +124,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	_, device, _ := h.device(chosenInterface(a.Task.Interface, a.PodIP).Name, allocatedDevices(environ))
-	cpus = h.order(cpus, h.deviceNUMANode(device))
+	cpus = h.order(cpus, h.number(filepath.Join(device, "numa_node")))
 	toolCPUs := 1
 	for _, c := range a.Task.Cells {
 		if a.Task.Role == v1alpha1.RoleClient {

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/capture"
@@ -24,14 +22,7 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 	if !e.Task.Capture || cell.Stream {
 		return nil, nil
 	}
-	server, err := netip.ParseAddrPort(connection.LocalAddr().String())
-	if err != nil {
-		return nil, fmt.Errorf("reading the server's address: %w", err)
-	}
-	client, err := netip.ParseAddrPort(connection.RemoteAddr().String())
-	if err != nil {
-		return nil, fmt.Errorf("reading the client's address: %w", err)
-	}
+	server, client := connection.LocalAddr().(*net.TCPAddr).AddrPort(), connection.RemoteAddr().(*net.TCPAddr).AddrPort()
 	traffic := capture.Traffic{
 		Server: server.Addr(), Client: client.Addr(), Protocol: cell.Protocol, ExceptPort: plan.ControlPort,
 		MessageSize: int(cell.MessageSize), OpenLoop: cell.OpenLoop(), Warmup: cell.Warmup,
@@ -40,6 +31,7 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 		traffic.Preamble = capture.PingerPreamble
 	}
 	c := &capturing{cell: cell.Name, recorder: result.NewRecorder()}
+	var err error
 	if c.running, err = capture.Open(e.iface.Name, traffic, c.recorder.Record); err != nil {
 		return nil, fail(v1alpha1.OutcomeAgentFailed, "%v", err)
 	}

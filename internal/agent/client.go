@@ -104,14 +104,10 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	own, ok := l.conn.LocalAddr().(*net.TCPAddr)
-	switch {
-	case !ok:
-		err = fmt.Errorf("local address %v is not TCP's", l.conn.LocalAddr())
-	case local != nil:
+	if local != nil {
 		err = leavesBy(e.iface, local, server)
-	default:
-		local = own.IP
+	} else {
+		local = l.conn.LocalAddr().(*net.TCPAddr).IP
 		e.iface, err = interfaceOf(local)
 	}
 	if err != nil {

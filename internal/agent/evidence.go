@@ -155,14 +155,6 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
 }
 
-// deviceNUMANode returns the NUMA node of a device, given by its folder; unknown if there is no folder.
-func (h host) deviceNUMANode(dir string) int32 {
-	if dir == "" {
-		return unknown
-	}
-	return h.number(filepath.Join(dir, "numa_node"))
-}
-
 // allocatedDevices returns the variables in which device plugins and drivers list the container's devices. Names may
 // contain hyphens, so the environment is read as a block and never through a shell; each plugin has its own prefix after
 // PCIDEVICE_. Each variable has a companion whose name ends in _INFO, with the same data in JSON, which is left out.
@@ -216,7 +208,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	}
 	var dir string
 	e.PCIAddress, dir, e.PCISource = h.device(iface.Name, devices)
-	e.DeviceNUMANode = h.deviceNUMANode(dir)
+	e.DeviceNUMANode = h.number(filepath.Join(dir, "numa_node"))
 	if addresses, err := iface.Addrs(); err == nil {
 		for _, a := range addresses {
 			e.Addresses = append(e.Addresses, a.String())
@@ -224,7 +216,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	}
 	f := h.facts(measuringCPU, own, iface, environ)
 	if addresses := pciAddresses(devices); h.borrowed && len(addresses) == 1 {
-		if node := h.deviceNUMANode("sys/bus/pci/devices/" + addresses[0]); node >= 0 {
+		if node := h.number(filepath.Join("sys/bus/pci/devices/"+addresses[0], "numa_node")); node >= 0 {
 			f.set("numa.borrowed", strconv.Itoa(int(node)))
 		}
 	}

@@ -162,28 +162,14 @@ func (o Observed) withCPUs(n v1alpha1.EndpointCPUs) Observed {
 	return o
 }
 
-// placementPath returns the path of a placement field for a role: the role's own field if that sets a value, or the common one.
-func placementPath(own bool, role, field string) string {
-	if own {
+// placementPath returns the path of cpus or memory for a role: the role's own field if the spec sets that, or the common one.
+func placementPath(o Observed, role, field string) string {
+	p := o.Benchmark.Spec.Placement
+	own := map[string]*v1alpha1.EndpointPlacement{v1alpha1.RoleClient: p.Client, v1alpha1.RoleServer: p.Server}[role]
+	if own != nil && (field == "cpus" && own.CPUs != 0 || field == "memory" && own.Memory != nil) {
 		return "spec.placement." + role + "." + field
 	}
 	return "spec.placement." + field
-}
-
-func cpusPath(o Observed, role string) string {
-	return placementPath(endpointOf(o, role).CPUs != 0, role, "cpus")
-}
-
-func memoryPath(o Observed, role string) string {
-	return placementPath(endpointOf(o, role).Memory != nil, role, "memory")
-}
-
-func endpointOf(o Observed, role string) *v1alpha1.EndpointPlacement {
-	placement := o.Benchmark.Spec.Placement
-	if role == v1alpha1.RoleClient {
-		return cmp.Or(placement.Client, &v1alpha1.EndpointPlacement{})
-	}
-	return cmp.Or(placement.Server, &v1alpha1.EndpointPlacement{})
 }
 
 // checkSpec runs the checks that do not consider nodes.
@@ -354,7 +340,7 @@ func toolMemory(o Observed) *Rejection {
 		if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
 			return rejectf(v1alpha1.ReasonInsufficientMemory,
 				"%s: %s keeps every sample and may need %dMi for %s, but the client gets %s; request that much, or measure more rounds of a shorter duration",
-				memoryPath(o, v1alpha1.RoleClient), o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
+				placementPath(o, v1alpha1.RoleClient, "memory"), o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
 		}
 		return nil
 	})
@@ -364,7 +350,7 @@ func toolCPUs(o Observed) *Rejection {
 	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
 		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
 			return rejectf(v1alpha1.ReasonInsufficientCPU, "%s: %s needs %d CPUs at the client's end, and %d requested; request more",
-				cpusPath(o, v1alpha1.RoleClient), o.Benchmark.Spec.Tool, need, cpus)
+				placementPath(o, v1alpha1.RoleClient, "cpus"), o.Benchmark.Spec.Tool, need, cpus)
 		}
 		return nil
 	})

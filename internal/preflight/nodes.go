@@ -256,7 +256,7 @@ func newChoice(o Observed, role string) *choice {
 	c.filters = append(c.filters,
 		filter{v1alpha1.ReasonNodeBusy, c.busy, c.busyCure},
 		filter{v1alpha1.ReasonTopologyInsufficient, c.misaligned, func(*corev1.Node, []*corev1.Node) string {
-			return "free whole CPUs and a device of one NUMA node, request fewer in " + cpusPath(o, role) + ", or set spec.placement.numaPolicy: Preferred"
+			return "free whole CPUs and a device of one NUMA node, request fewer in " + placementPath(o, role, "cpus") + ", or set spec.placement.numaPolicy: Preferred"
 		}})
 	return c
 }
@@ -317,11 +317,11 @@ func asks(o Observed, role string) []ask {
 	cpus := o.leastCPUs().Of(role)
 	list := []ask{
 		{
-			name: corev1.ResourceCPU, amount: int64(cpus) * 1000, path: cpusPath(o, role), reason: v1alpha1.ReasonInsufficientCPU,
+			name: corev1.ResourceCPU, amount: int64(cpus) * 1000, path: placementPath(o, role, "cpus"), reason: v1alpha1.ReasonInsufficientCPU,
 			lacks: fewer(cpus, "whole CPUs"), lacksFree: fewer(cpus, "free CPUs"),
 		},
 		{
-			name: corev1.ResourceMemory, amount: memory.Value(), path: memoryPath(o, role), reason: v1alpha1.ReasonInsufficientMemory,
+			name: corev1.ResourceMemory, amount: memory.Value(), path: placementPath(o, role, "memory"), reason: v1alpha1.ReasonInsufficientMemory,
 			lacks: "less than " + memory.String() + " of memory", lacksFree: "less than " + memory.String() + " of free memory",
 		},
 	}

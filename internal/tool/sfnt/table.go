@@ -152,9 +152,12 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	return cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
 }
 
-// Figures returns the clock's rate and the header's lines about acceleration.
-func (h Header) Figures() []tool.Figure {
+// Figures returns the numbers of a row by their names, the clock's rate, and the header's lines about acceleration.
+func (h Header) Figures(names []string, row ...int64) []tool.Figure {
 	var out []tool.Figure
+	for i, name := range names {
+		out = append(out, tool.Figure{Name: name, Value: strconv.FormatInt(row[i], 10)})
+	}
 	for _, e := range h {
 		switch {
 		case e.Key == "tsc_hz", e.Key == "onload_version", strings.HasPrefix(e.Key, "EF_"),

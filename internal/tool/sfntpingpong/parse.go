@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -141,17 +140,10 @@ func figures(h sfnt.Header, r Row, fullRTT bool) []tool.Figure {
 	if fullRTT {
 		unit = " (ns, RTT)"
 	}
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	out := []tool.Figure{
-		{Name: "mean" + unit, Value: number(r.Mean)},
-		{Name: "min" + unit, Value: number(r.Min)},
-		{Name: "median" + unit, Value: number(r.Median)},
-		{Name: "max" + unit, Value: number(r.Max)},
-		{Name: "percentile " + h.Value("percentile") + unit, Value: number(r.Percentile)},
-		{Name: "stddev" + unit, Value: number(r.StdDev)},
-		{Name: "iterations", Value: number(r.Iterations)},
+	names := []string{
+		"mean" + unit, "min" + unit, "median" + unit, "max" + unit, "percentile " + h.Value("percentile") + unit, "stddev" + unit, "iterations",
 	}
-	return append(out, h.Figures()...)
+	return h.Figures(names, r.Mean, r.Min, r.Median, r.Max, r.Percentile, r.StdDev, r.Iterations)
 }
 
 // causes returns the causes that only this tool has, or that have a different meaning for it.

@@ -3,7 +3,7 @@ package sfntstream
 import (
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -98,14 +98,11 @@ func figures(t sfnt.Table, r row) []tool.Figure {
 		"sendjit mean (ns)", "sendjit min (ns)", "sendjit max (ns)", "behind",
 		"n_gaps", "n_drops", "n_ooo",
 	}
-	var out []tool.Figure
-	for i, name := range names {
-		out = append(out, tool.Figure{Name: name, Value: strconv.FormatInt(r[i], 10)})
-	}
+	out := t.Figures(names, r...)
 	if v := t.Value("return_latency"); v != "" {
-		out = append(out, tool.Figure{Name: "return_latency (ns, half RTT when idle)", Value: v})
+		out = slices.Insert(out, len(names), tool.Figure{Name: "return_latency (ns, half RTT when idle)", Value: v})
 	}
-	return append(out, t.Figures()...)
+	return out
 }
 
 func warnings(r row, every, late int64) []string {
