@@ -288,12 +288,12 @@ func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudg
 }
 
 // budget creates, updates or deletes the budget of a gate.
-func (r *Gates) budget(ctx context.Context, s *survey) error {
+func (r *Gates) budget(ctx context.Context, s *snapshot) error {
 	asked := s.gate.Spec.Enforcement.HoldPod != nil && s.gate.Spec.Enforcement.HoldPod.Budget != nil
 	if _, none := r.unbudgeted.Load(s.gate.UID); none && !asked {
 		return nil
 	}
-	want := budgetOf(s.gate, len(s.lineup.verifications))
+	want := budgetOf(s.gate, len(s.verifications))
 	found, err := observe.Get[policyv1.PodDisruptionBudget](ctx, r.Live, want.Namespace, want.Name)
 	switch ours := found != nil && metav1.IsControlledBy(found, s.gate); {
 	case apierrors.IsForbidden(err) && !asked:

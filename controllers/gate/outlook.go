@@ -40,8 +40,7 @@ func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.Late
 		g.CreationTimestamp = metav1.Time{Time: now}
 		gates = append(gates, *g)
 	}
-	s := &survey{gate: g, taken: map[string][]string{}}
-	s.lineup = lineup{now: now, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{}}
+	s := newSnapshot(g, now)
 	s.assign(gates, nodes, verifications)
 	out := s.foresee()
 	if out.Never != "" && s.introduced() {
@@ -50,18 +49,18 @@ func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.Late
 	return out
 }
 
-// foresee lets the gate measure its nodes, wave after wave, in a copy of the lineup in which no mark has to be written.
-func (s *survey) foresee() Outlook {
+// foresee lets the gate measure its nodes, wave after wave, in a copy in which no mark has to be written.
+func (s *snapshot) foresee() Outlook {
 	var out Outlook
-	l := s.lineup
+	l := *s
 	l.gate = s.gate.DeepCopy()
 	l.gate.Spec.Suspend, l.gate.Spec.Enforcement.Mode, l.measuring = false, v1alpha1.EnforcementNone, 0
 	l.fired = time.Time{}
-	l.nodes, l.standing, l.verifications = map[string]*corev1.Node{}, map[string]v1alpha1.VerificationState{}, nil
-	for name, node := range s.lineup.nodes {
-		l.nodes[name], l.standing[name] = unmarked(node), s.lineup.standing[name]
+	l.nodes, l.states, l.verifications = map[string]*corev1.Node{}, map[string]v1alpha1.VerificationState{}, nil
+	for name, node := range s.nodes {
+		l.nodes[name], l.states[name] = unmarked(node), s.states[name]
 	}
-	all := slices.Clone(s.lineup.verifications)
+	all := slices.Clone(s.verifications)
 	for _, node := range s.missing {
 		v := &v1alpha1.LatencyVerification{Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name}}
 		v.Status.AsFound = older(node, s.gate)
@@ -88,7 +87,7 @@ func (s *survey) foresee() Outlook {
 	}
 	for {
 		l.busy = map[string]bool{}
-		c := choose(l)
+		c := choose(&l)
 		if len(c.starts) == 0 {
 			for _, name := range out.Nodes {
 				if why := c.waiting[name]; why != "" {
@@ -107,7 +106,7 @@ func (s *survey) foresee() Outlook {
 		for _, begun := range c.starts {
 			name := begun.verification.Spec.NodeName
 			wave = append(wave, v1alpha1.Pair{ClientNode: name, ServerNode: begun.peer})
-			begun.verification.Status.State, l.standing[name] = v1alpha1.VerificationVerified, v1alpha1.VerificationVerified
+			begun.verification.Status.State, l.states[name] = v1alpha1.VerificationVerified, v1alpha1.VerificationVerified
 		}
 		out.Waves = append(out.Waves, wave)
 	}

@@ -32,15 +32,15 @@ type suppliers struct {
 }
 
 // observeSettling records why the gate could never verify its nodes, and returns when to look again.
-func (r *Gates) observeSettling(ctx context.Context, s *survey) (time.Duration, error) {
+func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {
 	if preflight.HeldBy(s.gate) != nil || preflight.MeasuresCordoned(s.gate) {
-		all, err := r.suppliers.get(ctx, r.Live, s.lineup.now)
+		all, err := r.suppliers.get(ctx, r.Live, s.now)
 		if err != nil {
 			return 0, err
 		}
 		nodes := append([]*corev1.Node{}, s.missing...)
-		for _, v := range s.lineup.verifications {
-			nodes = append(nodes, s.lineup.nodes[v.Spec.NodeName])
+		for _, v := range s.verifications {
+			nodes = append(nodes, s.nodes[v.Spec.NodeName])
 		}
 		if reason, message := preflight.Unsettled(s.gate, nodes, all); reason != "" {
 			s.cannotSettle(reason, message)
@@ -52,7 +52,7 @@ func (r *Gates) observeSettling(ctx context.Context, s *survey) (time.Duration, 
 }
 
 // observeIntroduction records why a gate that is introduced to nodes could never measure one of them.
-func (s *survey) observeIntroduction() {
+func (s *snapshot) observeIntroduction() {
 	if !s.introduced() {
 		return
 	}
@@ -62,16 +62,16 @@ func (s *survey) observeIntroduction() {
 	}
 }
 
-func (s *survey) cannotSettle(reason, message string) {
+func (s *snapshot) cannotSettle(reason, message string) {
 	s.unsettled = new(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message))
 }
 
 // fresh reports whether the gate has no verification yet.
-func (s *survey) fresh() bool { return len(s.lineup.verifications)+len(s.retained)+len(s.leaving) == 0 }
+func (s *snapshot) fresh() bool { return len(s.verifications)+len(s.retained)+len(s.leaving) == 0 }
 
 // introduced reports whether the gate has no verification yet, and all its nodes were there before it. If such a gate can measure none of
 // them, it does not hold them back: it would take them out of service for nothing. Nodes that join later are held back.
-func (s *survey) introduced() bool {
+func (s *snapshot) introduced() bool {
 	joined := func(n *corev1.Node) bool { return !older(n, s.gate) }
 	return len(s.missing) > 0 && s.fresh() && !slices.ContainsFunc(s.missing, joined)
 }

@@ -233,7 +233,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 			return fmt.Errorf("listing peers: %w", err)
 		}
 	}
-	own, standing := map[string]bool{}, standings(verifications.Items)
+	own, standing := map[string]bool{}, statesOf(verifications.Items)
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
