@@ -55,8 +55,8 @@ func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-// goesWith returns the owner reference of an object that is deleted with its verification.
-func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
+// ownedBy returns the owner reference of an object that is deleted with its verification.
+func ownedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
@@ -84,7 +84,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: gate.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
-			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{goesWith(v)},
+			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{ownedBy(v)},
 		}),
 		Spec: spec,
 	}

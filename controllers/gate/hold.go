@@ -43,7 +43,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: holdPodName(gate.Name, v.Spec.NodeName),
-			Labels: labels, OwnerReferences: []metav1.OwnerReference{goesWith(v)},
+			Labels: labels, OwnerReferences: []metav1.OwnerReference{ownedBy(v)},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,

@@ -151,7 +151,7 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 // unfit returns why an unverified node cannot be measured, independent of other nodes.
 func (s *snapshot) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) obstacle {
 	node := s.nodes[v.Spec.NodeName]
-	if node == nil || string(node.UID) != v.Status.NodeUID || foreign(v, s.gate) {
+	if node == nil || string(node.UID) != v.Status.NodeUID || ofEarlierGate(v, s.gate) {
 		return obstacle{message: "the node has just changed"}
 	}
 	current, absent := asked.Present(&v.Status, node, s.now)

@@ -73,7 +73,7 @@ func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerificatio
 	if why := identity.NotReady(node); why != "" {
 		line.State, line.Message = v1alpha1.VerificationUnverified, why
 		s.away++
-	} else if current, _ := asked.Present(&v.Status, node, s.now); foreign(v, s.gate) || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, current)) > 0 {
+	} else if current, _ := asked.Present(&v.Status, node, s.now); ofEarlierGate(v, s.gate) || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, current)) > 0 {
 		line.State, line.Message = v1alpha1.VerificationUnverified, "the node has just changed"
 	}
 }

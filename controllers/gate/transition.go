@@ -218,7 +218,7 @@ func (e nodeEvent) begins() bool {
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	status.BaselineTrouble, status.Retained, status.GateUID = w.baselineTrouble, w.retention(), string(w.gate.UID)
-	w.noteDeletion(&status)
+	w.setDeletable(&status)
 	if s.event == eventNotAccepted {
 		status.AcceptRefused = &v1alpha1.AcceptRefusal{
 			Benchmark: text.Shorten(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
@@ -303,8 +303,8 @@ func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
 	meta.SetStatusCondition(&status.Conditions, c)
 }
 
-// noteDeletion says in the status that a requested deletion waits for the node to pass.
-func (w *world) noteDeletion(status *v1alpha1.LatencyVerificationStatus) {
+// setDeletable says in the status that a requested deletion waits for the node to pass.
+func (w *world) setDeletable(status *v1alpha1.LatencyVerificationStatus) {
 	if w.verification.DeletionTimestamp.IsZero() {
 		return
 	}

@@ -87,7 +87,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	switch {
 	case !v.DeletionTimestamp.IsZero() && !world.keepsFail():
 		return controllers.Written(r.finalize(ctx, v, world.node, gates))
-	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.foreign() && world.disowned():
+	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.ofEarlierGate() && world.disowned():
 		return controllers.Written(r.dismiss(ctx, world, v, gates))
 	case !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) && v.DeletionTimestamp.IsZero():
 		return controllers.Written(time.Millisecond, patchFinalizer(ctx, r.Client, v, controllerutil.AddFinalizer))
@@ -178,7 +178,7 @@ func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVer
 	return node, gates.Items, nil
 }
 
-// gateOf returns the gate of a verification, by its name; nil if it is gone. See foreign for a gate that was created again.
+// gateOf returns the gate of a verification, by its name; nil if it is gone. See ofEarlierGate for a gate that was created again.
 func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	i := slices.IndexFunc(gates, func(g v1alpha1.LatencyGate) bool { return g.Name == v.Spec.GateName })
 	if i < 0 {
