@@ -156,7 +156,7 @@ func startClient(w *world) step {
 	if w.pendingFor(w.server) > w.settings.StartTimeout {
 		return conclude(v1alpha1.OutcomeNetworkFailed, missing)
 	}
-	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: hearAgain}
+	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: lookSoon}
 }
 
 // serverAddress returns the server's address on the measured network, or "" and a message about what is missing.
@@ -164,7 +164,7 @@ func (w *world) serverAddress() (address, missing string) {
 	if v := w.activeRun().Variant; v.Network.Interface() == "" {
 		return pods.Address(w.benchmark, v, w.server)
 	}
-	return w.listening, w.unheard
+	return w.listening, w.noAddress
 }
 
 // ended chooses the next step of an attempt in which a pod has ended, successfully or not; it returns false if none has.

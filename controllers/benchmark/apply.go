@@ -40,8 +40,8 @@ type state struct {
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error) {
 	b := w.benchmark
 	at := state{reason: s.reason, message: s.message, again: s.again}
-	w.note()
-	w.noteMissing(s)
+	w.recordSeen()
+	w.recordMissingPlugin(s)
 	r.deletePods(ctx, b, &at, w.left...)
 	switch s.kind {
 	case stepReject, stepWait, stepWatch, stepRelease: // Only the conditions change.
@@ -98,8 +98,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 	return at, nil
 }
 
-// note records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.
-func (w *world) note() {
+// recordSeen records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.
+func (w *world) recordSeen() {
 	now := metav1.NewMicroTime(w.now)
 	if active := w.benchmark.Status.Active; active != nil {
 		if active.EndTime == nil && (w.found || hasEnded(w.server) || hasEnded(w.client)) {
@@ -115,9 +115,9 @@ func (w *world) note() {
 	setLeft(w.benchmark, w.left)
 }
 
-// noteMissing records since when a device plugin that the next run needs has not run. The time starts with the first step that
+// recordMissingPlugin records since when a device plugin that the next run needs has not run. The time starts with the first step that
 // reports this, and is cleared when the run's result is taken, the benchmark is suspended, or something else is wrong.
-func (w *world) noteMissing(s step) {
+func (w *world) recordMissingPlugin(s step) {
 	status := &w.benchmark.Status
 	switch {
 	case s.reason == v1alpha1.ReasonDevicePluginUnavailable:

@@ -61,9 +61,9 @@ const (
 	quietStart = 3 * time.Second
 	// lookAgain is the interval at which state that no watch reports is read again.
 	lookAgain = 2 * time.Second
-	// hearAgain is the interval at which the operator looks for the address of a server that has just started, or waits for an older
+	// lookSoon is the interval at which the operator looks for the address of a server that has just started, or waits for an older
 	// benchmark that no worker has looked at.
-	hearAgain = 500 * time.Millisecond
+	lookSoon = 500 * time.Millisecond
 	// waitAgain is the fallback interval for a benchmark that waits or is rejected; watches should wake it earlier.
 	waitAgain = 10 * time.Second
 	// retryAfter is the pause between a failed attempt and the next one, multiplied by the number of failed attempts: a

@@ -47,7 +47,7 @@ func decideIdle(w *world) step {
 	if used := time.Duration(b.Status.OccupiedSeconds) * time.Second; w.settings.MaxOccupation > 0 && used >= w.settings.MaxOccupation {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: occupied(w, used)}
 	}
-	for _, f := range w.foreign {
+	for _, f := range w.blocking {
 		if f.stuck {
 			// A rejected benchmark does not compete for the other node meanwhile.
 			return step{kind: stepReject, reason: v1alpha1.ReasonPodStuck, again: waitAgain, message: fmt.Sprintf(
@@ -74,13 +74,13 @@ func decideIdle(w *world) step {
 		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair, cpus: preflight.CPUs(w.accepted)}
 	}
 	if accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); w.unseen != "" && accepted != nil && w.now.Sub(accepted.LastTransitionTime.Time) < unseenGrace {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older, and the operator has not processed it yet", again: hearAgain}
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older, and the operator has not processed it yet", again: lookSoon}
 	}
 	if ok, blocker := queue.Admit(queue.EntryOf(b), w.others); !ok {
 		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + blocker, again: waitAgain}
 	}
-	if len(w.foreign) > 0 {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.foreign[0].name + " still exists", again: lookAgain}
+	if len(w.blocking) > 0 {
+		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.blocking[0].name + " still exists", again: lookAgain}
 	}
 	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt, taken: next.taken != nil}
 }
