@@ -248,7 +248,7 @@ func ofNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKin
 		}, selector)
 		switch {
 		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-			c.absent.note(kind, c.Clock.Now())
+			c.absent.add(kind, c.Clock.Now())
 			return nil, nil
 		case err != nil:
 			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
@@ -275,7 +275,7 @@ func (c *Cluster) readDrivers(ctx context.Context, o *preflight.Observed) error 
 	classes := &resourcev1.DeviceClassList{}
 	switch err := c.Live.List(ctx, classes); {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		c.absent.note(kind, c.Clock.Now())
+		c.absent.add(kind, c.Clock.Now())
 		return nil
 	case err != nil:
 		return fmt.Errorf("listing device classes: %w", err)
@@ -362,4 +362,4 @@ func (a *absentKinds) known(kind schema.GroupVersionKind, now time.Time) bool {
 	return found && now.Sub(since.(time.Time)) < absentFor
 }
 
-func (a *absentKinds) note(kind schema.GroupVersionKind, now time.Time) { a.since.Store(kind, now) }
+func (a *absentKinds) add(kind schema.GroupVersionKind, now time.Time) { a.since.Store(kind, now) }

@@ -164,7 +164,7 @@ func (c *Collection) Add(run result.Stored) error {
 	c.Runs++
 	v.Runs++
 	c.Simulated = c.Simulated || result.SameKernel(run.Client.Evidence, run.Server.Evidence)
-	c.note(run)
+	c.addReports(run)
 	c.compareFrequency(run)
 	v.prove(c.Spec, run)
 	for _, cell := range v.Cells {

@@ -65,8 +65,8 @@ func (c *Collection) ToolWarnings() string {
 	return strings.Join(told, "; ")
 }
 
-// note records what a run reports besides its measurements.
-func (c *Collection) note(run result.Stored) {
+// addReports records what a run reports besides its measurements.
+func (c *Collection) addReports(run result.Stored) {
 	for _, cell := range run.Client.Cells {
 		for _, said := range cell.Warnings {
 			c.tools.add(said, run.Client.Run+", "+cell.Name)
