@@ -102,7 +102,6 @@ func slimMeta(o metav1.Object) {
 	}
 }
 
-// length returns the number of bytes of all keys and values.
 func length(texts map[string]string) int {
 	sum := 0
 	for key, value := range texts {

@@ -147,7 +147,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // byDigest matches a reference of an image by its digest.
 var byDigest = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)
 
-// list returns the elements of a list that is separated by commas.
 func list(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })
 }
@@ -206,7 +205,6 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// setUpControllers adds the controllers and their metrics.
 func setUpControllers(mgr ctrl.Manager, o options) error {
 	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {

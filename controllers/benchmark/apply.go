@@ -129,7 +129,6 @@ func (w *world) recordMissingPlugin(s step) {
 	}
 }
 
-// setLeft records the pods of earlier attempts that have not ended.
 func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 	b.Status.LeftPods = nil
 	for _, p := range left {
@@ -160,7 +159,6 @@ func (w *world) occupation() time.Duration {
 	return min(held, w.deadline()+removeTimeout)
 }
 
-// setOutcome records how the active attempt ended.
 func (w *world) setOutcome(reason, message string) {
 	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, CompletionTime: metav1.NewMicroTime(w.now)}
 }
@@ -346,7 +344,6 @@ func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v
 	return foreign.Parent(config), nil
 }
 
-// createPod creates a pod of the active attempt and returns its UID.
 func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddress string) (string, error) {
 	b, active, run := w.benchmark, w.benchmark.Status.Active, w.activeRun()
 	env, err := r.settings(ctx, w)
@@ -385,7 +382,6 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	return string(pod.UID), nil
 }
 
-// endpoint returns the endpoint of the active run with this task.
 func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	active := w.benchmark.Status.Active
 	node := active.Pair.ClientNode

@@ -26,11 +26,8 @@ import (
 
 // world is the input of decide.
 type world struct {
-	// now is the time of the observation.
-	now time.Time
-	// settings are the settings of the operator.
-	settings Settings
-	// benchmark is the object as it was read.
+	now       time.Time
+	settings  Settings
 	benchmark *v1alpha1.LatencyBenchmark
 	// driver is the driver of its tool; nil if this operator does not know the tool.
 	driver tool.Driver
@@ -229,7 +226,6 @@ func (w *world) looksCloser() bool {
 	return turn && len(w.blocking) == 0
 }
 
-// left reads the pods of a benchmark's earlier attempts that have not ended yet.
 func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]*corev1.Pod, error) {
 	var all []*corev1.Pod
 	for _, recorded := range b.Status.LeftPods {

@@ -40,13 +40,11 @@ func holdPodName(gate, node string) string {
 	return baseName(gate, node, maxPodName-len(suffix)) + suffix
 }
 
-// benchmarkName returns the name of a node's benchmark with a number.
 func benchmarkName(gate, node string, number int64) string {
 	suffix := fmt.Sprintf("-%d", number)
 	return baseName(gate, node, maxBenchmarkName-len(suffix)) + suffix
 }
 
-// labelsOf returns the labels of all objects in the gate's namespace that belong to a gate's node.
 func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,

@@ -21,7 +21,6 @@ import (
 
 // world is the input of decide: one node of one gate.
 type world struct {
-	// now is the time of the observation.
 	now time.Time
 	// gate and verification are the objects as they were read.
 	gate         *v1alpha1.LatencyGate

@@ -91,7 +91,6 @@ func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev
 	return probe
 }
 
-// probes returns the command of a hold pod's probe.
 func probes(pod *corev1.Pod) []string {
 	if len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].ReadinessProbe == nil || pod.Spec.Containers[0].ReadinessProbe.Exec == nil {
 		return nil

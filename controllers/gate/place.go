@@ -36,7 +36,6 @@ type (
 	}
 )
 
-// add records that a node has no room.
 func (k *shortages) add(of shortageOf, why string, now time.Time) {
 	k.Lock()
 	defer k.Unlock()

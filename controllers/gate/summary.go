@@ -78,7 +78,6 @@ func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerificatio
 	}
 }
 
-// count counts the nodes by state.
 func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
 	c := v1alpha1.NodeCounts{Total: int32(len(lines))}
 	for _, line := range lines {
@@ -98,7 +97,6 @@ func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
 	return c
 }
 
-// severity orders the states by how much they need attention.
 var severity = map[v1alpha1.VerificationState]int{
 	v1alpha1.VerificationFailed: 1, v1alpha1.VerificationInconclusive: 2, v1alpha1.VerificationMeasuring: 3, v1alpha1.VerificationUnverified: 4,
 }

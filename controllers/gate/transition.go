@@ -55,7 +55,6 @@ const (
 	eventAccepted  nodeEvent = "AcceptedByHand"
 )
 
-// transition is the effect of an event on a status.
 type transition struct {
 	event nodeEvent
 	// when says in words when the event happens.
@@ -174,7 +173,6 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	}
 }
 
-// count increments a field, or sets it.
 func (s step) count(status *v1alpha1.LatencyVerificationStatus, f statusField, now time.Time) {
 	switch f {
 	case fieldAcceptRefused, fieldAsFound, fieldAll: // No event counts them.
@@ -199,7 +197,6 @@ func (s step) count(status *v1alpha1.LatencyVerificationStatus, f statusField, n
 	}
 }
 
-// transition returns the effect of an event on a status; nil if it has none.
 func (e nodeEvent) transition() *transition {
 	for i := range transitions {
 		if transitions[i].event == e {

@@ -225,7 +225,6 @@ func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha
 	return nil
 }
 
-// observePeers determines whether there is another peer, and what the gate knows of its other nodes.
 func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	nodes, verifications := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{nodes, verifications} {

@@ -58,7 +58,6 @@ type version struct {
 
 func versionOf(o metav1.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
-// size returns the number of rounds of cells of the plan.
 func (c *collection) size() int {
 	n := 0
 	for _, v := range c.rounds.Variants {
@@ -138,7 +137,6 @@ func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged
 	return own.rounds, kept, nil
 }
 
-// read reads one stored result into a collection.
 func (s *Store) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, into *collection, named v1alpha1.StoredResult) error {
 	cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, named.ConfigMap)
 	if err != nil {

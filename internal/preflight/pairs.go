@@ -133,7 +133,6 @@ func (e *endpoint) all(o Observed, c *choice) ([]candidate, *Rejection) {
 	return nil, e.rejection(c)
 }
 
-// leftOut explains why other nodes are not included.
 func leftOut(e *endpoint) string {
 	if reasons := e.reasons(); reasons != "" {
 		return ", or make the others available: " + reasons
