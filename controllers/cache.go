@@ -134,7 +134,7 @@ func keepOurLabels(o metav1.Object) {
 	o.SetLabels(kept)
 }
 
-// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels. Of ConfigMaps, only metadata is watched.
+// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels.
 func slimAny(o metav1.Object) {
 	slimMeta(o)
 	o.SetAnnotations(nil)

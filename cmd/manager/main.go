@@ -210,7 +210,9 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	api := controllers.API{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
+	api := controllers.API{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+	}
 	cluster := &observe.Cluster{Cache: api.Client, Live: api.Live, Clock: api.Clock, Tools: all.Registry(), Settings: o.settings.Settings}
 	reconciler := &benchmark.Reconciler{
 		API: api, Cluster: cluster, Results: &evaluate.Store{Live: api.Live}, Logs: podLogs(clientset), LogTimeout: logTimeout,

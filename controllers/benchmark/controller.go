@@ -247,7 +247,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 	}
 	comparedWith := func(ctx context.Context, baseline string) []reconcile.Request {
-		return controllers.Requests[*v1alpha1.LatencyBenchmark](ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, nil, client.MatchingFields{indexBaseline: baseline})
+		return controllers.Requests[*v1alpha1.LatencyBenchmark](ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, nil,
+			client.MatchingFields{indexBaseline: baseline})
 	}
 	r.wake = make(chan event.GenericEvent)
 	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {

@@ -270,7 +270,8 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 			continue
 		}
 		list := &corev1.EventList{}
-		if err := r.Live.List(ctx, list, client.InNamespace(e.pod.Namespace), client.MatchingFields{"involvedObject.uid": string(e.pod.UID), "type": corev1.EventTypeWarning}); err != nil {
+		warnings := client.MatchingFields{"involvedObject.uid": string(e.pod.UID), "type": corev1.EventTypeWarning}
+		if err := r.Live.List(ctx, list, client.InNamespace(e.pod.Namespace), warnings); err != nil {
 			return fmt.Errorf("listing events of pod %s: %w", e.pod.Name, err)
 		}
 		w.events[e.pod.UID] = list.Items

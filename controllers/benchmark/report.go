@@ -187,7 +187,10 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	var out []controllers.Notice
 	for _, a := range metrics.NewAttempts(old, b) {
-		n := controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)}
+		n := controllers.Notice{
+			Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure",
+			Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message),
+		}
 		switch a.Outcome.Reason {
 		case v1alpha1.OutcomeMeasured:
 			n.Message = fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)

@@ -238,7 +238,9 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 		reason = string(v1alpha1.VerificationUnverified)
 	}
 	old := pod.DeepCopy()
-	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: r.Clock.Now()}}
+	condition := corev1.PodCondition{
+		Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: r.Clock.Now()},
+	}
 	from := ""
 	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type }); i >= 0 {
 		before := pod.Status.Conditions[i]

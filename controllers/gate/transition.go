@@ -118,7 +118,9 @@ var transitions = []transition{
 }
 
 // apply returns the status after the event of a step. It returns an error if the event cannot happen in the state.
-func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
+func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (
+	v1alpha1.LatencyVerificationStatus, error,
+) {
 	t := s.event.transition()
 	if t == nil || t.from != nil && !slices.Contains(t.from, status.State) {
 		return status, fmt.Errorf("event %s cannot happen to a node in state %s", s.event, status.State)
