@@ -102,7 +102,6 @@ func slimMeta(o metav1.Object) {
 	}
 }
 
-// length returns the number of bytes of all keys and values.
 func length(texts map[string]string) int {
 	sum := 0
 	for key, value := range texts {
@@ -135,7 +134,7 @@ func keepOurLabels(o metav1.Object) {
 	o.SetLabels(kept)
 }
 
-// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels. Of ConfigMaps, only metadata is watched.
+// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels.
 func slimAny(o metav1.Object) {
 	slimMeta(o)
 	o.SetAnnotations(nil)

@@ -147,7 +147,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // byDigest matches a reference of an image by its digest.
 var byDigest = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)
 
-// list returns the elements of a list that is separated by commas.
 func list(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })
 }
@@ -206,13 +205,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// setUpControllers adds the controllers and their metrics.
 func setUpControllers(mgr ctrl.Manager, o options) error {
 	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	api := controllers.API{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{}}
+	api := controllers.API{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: clock.RealClock{},
+	}
 	cluster := &observe.Cluster{Cache: api.Client, Live: api.Live, Clock: api.Clock, Tools: all.Registry(), Settings: o.settings.Settings}
 	reconciler := &benchmark.Reconciler{
 		API: api, Cluster: cluster, Results: &evaluate.Store{Live: api.Live}, Logs: podLogs(clientset), LogTimeout: logTimeout,

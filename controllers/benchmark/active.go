@@ -156,7 +156,7 @@ func startClient(w *world) step {
 	if w.pendingFor(w.server) > w.settings.StartTimeout {
 		return conclude(v1alpha1.OutcomeNetworkFailed, missing)
 	}
-	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: hearAgain}
+	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: lookSoon}
 }
 
 // serverAddress returns the server's address on the measured network, or "" and a message about what is missing.
@@ -164,7 +164,7 @@ func (w *world) serverAddress() (address, missing string) {
 	if v := w.activeRun().Variant; v.Network.Interface() == "" {
 		return pods.Address(w.benchmark, v, w.server)
 	}
-	return w.listening, w.unheard
+	return w.listening, w.noAddress
 }
 
 // ended chooses the next step of an attempt in which a pod has ended, successfully or not; it returns false if none has.
@@ -248,12 +248,10 @@ func unreachable(w *world) (step, bool) {
 	return step{}, false
 }
 
-// deadline returns how long the active attempt may take.
 func (w *world) deadline() time.Duration {
 	return plan.Deadline(w.driver, w.activeRun().Cells) + 2*w.settings.StartTimeout + deadlineGrace
 }
 
-// occupied returns the message that a benchmark held its nodes for too long.
 func occupied(w *world, used time.Duration) string {
 	return fmt.Sprintf("%d of %d runs are stored after the nodes were held for %s, and the operator allows %s (--max-occupation); measure fewer or shorter rounds",
 		len(w.benchmark.Status.Stored), len(w.runs), used.Round(time.Second), w.settings.MaxOccupation)
@@ -270,7 +268,6 @@ type end struct {
 	uid, device *string
 }
 
-// ends returns the ends of the active attempt.
 func (w *world) ends() []end {
 	active := w.benchmark.Status.Active
 	return []end{
@@ -303,7 +300,6 @@ func endedWell(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || end != nil && end.ExitCode == 0
 }
 
-// isRunning reports whether a pod's container runs.
 func isRunning(p *corev1.Pod) bool {
 	c := pods.AgentOf(p)
 	return c != nil && c.State.Running != nil

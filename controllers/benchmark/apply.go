@@ -40,8 +40,8 @@ type state struct {
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error) {
 	b := w.benchmark
 	at := state{reason: s.reason, message: s.message, again: s.again}
-	w.note()
-	w.noteMissing(s)
+	w.recordSeen()
+	w.recordMissingPlugin(s)
 	r.deletePods(ctx, b, &at, w.left...)
 	switch s.kind {
 	case stepReject, stepWait, stepWatch, stepRelease: // Only the conditions change.
@@ -98,8 +98,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 	return at, nil
 }
 
-// note records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.
-func (w *world) note() {
+// recordSeen records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.
+func (w *world) recordSeen() {
 	now := metav1.NewMicroTime(w.now)
 	if active := w.benchmark.Status.Active; active != nil {
 		if active.EndTime == nil && (w.found || hasEnded(w.server) || hasEnded(w.client)) {
@@ -115,9 +115,9 @@ func (w *world) note() {
 	setLeft(w.benchmark, w.left)
 }
 
-// noteMissing records since when a device plugin that the next run needs has not run. The time starts with the first step that
+// recordMissingPlugin records since when a device plugin that the next run needs has not run. The time starts with the first step that
 // reports this, and is cleared when the run's result is taken, the benchmark is suspended, or something else is wrong.
-func (w *world) noteMissing(s step) {
+func (w *world) recordMissingPlugin(s step) {
 	status := &w.benchmark.Status
 	switch {
 	case s.reason == v1alpha1.ReasonDevicePluginUnavailable:
@@ -129,7 +129,6 @@ func (w *world) noteMissing(s step) {
 	}
 }
 
-// setLeft records the pods of earlier attempts that have not ended.
 func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 	b.Status.LeftPods = nil
 	for _, p := range left {
@@ -160,7 +159,6 @@ func (w *world) occupation() time.Duration {
 	return min(held, w.deadline()+removeTimeout)
 }
 
-// setOutcome records how the active attempt ended.
 func (w *world) setOutcome(reason, message string) {
 	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, CompletionTime: metav1.NewMicroTime(w.now)}
 }
@@ -346,7 +344,6 @@ func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v
 	return foreign.Parent(config), nil
 }
 
-// createPod creates a pod of the active attempt and returns its UID.
 func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddress string) (string, error) {
 	b, active, run := w.benchmark, w.benchmark.Status.Active, w.activeRun()
 	env, err := r.settings(ctx, w)
@@ -385,7 +382,6 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	return string(pod.UID), nil
 }
 
-// endpoint returns the endpoint of the active run with this task.
 func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	active := w.benchmark.Status.Active
 	node := active.Pair.ClientNode

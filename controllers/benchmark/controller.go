@@ -87,8 +87,7 @@ type Reconciler struct {
 	// Cluster reads what the checks before a measurement need, and has the drivers of the tools.
 	Cluster *observe.Cluster
 	// Results reads and judges stored results.
-	Results *evaluate.Store
-	// Settings are the settings of the operator.
+	Results  *evaluate.Store
 	Settings Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
@@ -248,7 +247,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing benchmarks by their baselines: %w", err)
 	}
 	comparedWith := func(ctx context.Context, baseline string) []reconcile.Request {
-		return controllers.Requests[*v1alpha1.LatencyBenchmark](ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, nil, client.MatchingFields{indexBaseline: baseline})
+		return controllers.Requests[*v1alpha1.LatencyBenchmark](ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, nil,
+			client.MatchingFields{indexBaseline: baseline})
 	}
 	r.wake = make(chan event.GenericEvent)
 	ofGate := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -324,7 +324,6 @@ func baselineBenchmark(namespace, name string) string {
 func baselineExport(namespace, name string) string { return "ConfigMap " + namespace + "/" + name }
 func baselineGate(name string) string              { return "LatencyGate " + name }
 
-// baselineKeys returns the values of the index for a benchmark.
 func baselineKeys(o client.Object) (keys []string) {
 	b := o.(*v1alpha1.LatencyBenchmark)
 	if name := b.Spec.Criteria.BaselineBenchmark(); name != "" {

@@ -143,7 +143,7 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 		},
 		"an older one that no worker has looked at is waited for": {
 			changes: on(withUnseen(time.Second)),
-			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/older"}, again: hearAgain,
+			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/older"}, again: lookSoon,
 		},
 		"not for long": {
 			changes: on(withUnseen(unseenGrace)),
@@ -465,8 +465,8 @@ func TestDecideWhilePodsStart(t *testing.T) {
 			kind:    stepCreateClient, reason: v1alpha1.ReasonStarting, address: "10.0.0.12",
 		},
 		"on a named interface of the host, before the server has reported its address": {
-			changes: on(hostInterface, active(0), withServer(running), func(w *world) { w.unheard = "no server says" }),
-			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"no server says"}, again: hearAgain,
+			changes: on(hostInterface, active(0), withServer(running), func(w *world) { w.noAddress = "no server says" }),
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"no server says"}, again: lookSoon,
 		},
 		"on a secondary network, with its address there": {
 			changes: on(secondary, active(0), withServer(running, annotated(`[{"name":"perf/sf-vf","interface":"net1","ips":["192.168.100.12"]}]`))),
@@ -486,7 +486,7 @@ func TestDecideWhilePodsStart(t *testing.T) {
 		},
 		"without an address the client waits": {
 			changes: on(secondary, active(0), withServer(running)),
-			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"Multus"}, again: hearAgain,
+			kind:    stepWatch, reason: v1alpha1.ReasonStarting, message: []string{"Multus"}, again: lookSoon,
 		},
 		"not forever": {
 			changes: on(secondary, active(3*time.Minute), withServer(created(121*time.Second), running)),
@@ -803,7 +803,7 @@ func TestWaitForADevicePluginIsRecorded(t *testing.T) {
 	} {
 		w.now = now.Add(time.Duration(i) * time.Minute)
 		before := *since
-		w.noteMissing(step{kind: c.kind, reason: c.reason})
+		w.recordMissingPlugin(step{kind: c.kind, reason: c.reason})
 		if (*since != nil) != c.waits {
 			t.Errorf("after step %d (%s, %s) it waits: %t", i, c.kind, c.reason, *since != nil)
 		}

@@ -106,7 +106,6 @@ var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFu
 		return after.Succeeded() == metav1.ConditionTrue && (before.Succeeded() != metav1.ConditionTrue || added)
 	}))
 
-// ofSeries returns requests for the limited benchmarks in the series of an object.
 func (r *Reconciler) ofSeries(ctx context.Context, o client.Object) []reconcile.Request {
 	series := o.GetLabels()[v1alpha1.LabelSeries]
 	if series == "" {
@@ -121,7 +120,6 @@ var baselineChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBe
 	return before.Spec.Criteria.BaselineBenchmark() != after.Spec.Criteria.BaselineBenchmark()
 })
 
-// baselines returns the request for the baseline of a benchmark.
 func baselines(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineBenchmark()
 	if name == "" {

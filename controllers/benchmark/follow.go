@@ -56,7 +56,6 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 	}
 }
 
-// hasResult waits for a result in a pod's log and reports whether it came.
 func (r *Reconciler) hasResult(ctx context.Context, p *corev1.Pod) bool {
 	log, err := r.Logs(ctx, clientKey(p), true)
 	if err != nil {
@@ -66,7 +65,6 @@ func (r *Reconciler) hasResult(ctx context.Context, p *corev1.Pod) bool {
 	return result.AwaitFrame(log) == nil
 }
 
-// haveResults reports whether the logs of both pods of an attempt are known to have results.
 func (r *Reconciler) haveResults(server, client *corev1.Pod) bool {
 	return server != nil && client != nil && r.written.has(server.UID) && r.written.has(client.UID)
 }

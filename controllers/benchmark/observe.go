@@ -26,11 +26,8 @@ import (
 
 // world is the input of decide.
 type world struct {
-	// now is the time of the observation.
-	now time.Time
-	// settings are the settings of the operator.
-	settings Settings
-	// benchmark is the object as it was read.
+	now       time.Time
+	settings  Settings
 	benchmark *v1alpha1.LatencyBenchmark
 	// driver is the driver of its tool; nil if this operator does not know the tool.
 	driver tool.Driver
@@ -42,9 +39,9 @@ type world struct {
 	turn     bool
 	// others are the other benchmarks that hold nodes or wait for them; see queue.Competes.
 	others []queue.Entry
-	// foreign are the benchmark pods that still hold resources of the pair's nodes, and the pods of an earlier benchmark
+	// blocking are the benchmark pods that still hold resources of the pair's nodes, and the pods of an earlier benchmark
 	// of this name that still exist, because they have our pods' names; filled while no attempt is active.
-	foreign []foreignPod
+	blocking []blockingPod
 	// unseen is an older benchmark that no manager has looked at, as "namespace/name"; empty if there is none.
 	unseen string
 	// left are the pods of the benchmark's own earlier attempts that have not ended yet; filled while no attempt is active.
@@ -57,9 +54,9 @@ type world struct {
 	attempt string
 	// server and client are the pods of the active attempt; nil if they do not exist.
 	server, client *corev1.Pod
-	// listening is the address of a server that measures a named interface of its host, which only the server knows; unheard
+	// listening is the address of a server that measures a named interface of its host, which only the server knows; noAddress
 	// is the reason why it is not known yet.
-	listening, unheard string
+	listening, noAddress string
 	// found is true if the logs of both pods have results, before their kubelets report that they ended.
 	found bool
 	// kept is the state of the ConfigMap for the collected result of the active attempt.
@@ -74,8 +71,8 @@ type world struct {
 	notReady []string
 }
 
-// foreignPod is a pod that the benchmark waits for.
-type foreignPod struct {
+// blockingPod is a pod that the benchmark waits for.
+type blockingPod struct {
 	// name is "namespace/name on node".
 	name string
 	// stuck is true when it should have ended long ago.
@@ -129,7 +126,7 @@ type visits func(ctx context.Context, from client.Reader, list func() client.Obj
 
 // observeQueue reads the other benchmarks that want nodes, and the pods that are on the nodes. The listed benchmarks must not be changed.
 func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each visits, w *world, of ...client.ListOption) error {
-	w.others, w.foreign, w.unseen = nil, nil, ""
+	w.others, w.blocking, w.unseen = nil, nil, ""
 	b := w.benchmark
 	left := map[types.UID]bool{}
 	note := func(recorded []v1alpha1.LeftPod) {
@@ -163,7 +160,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 	err = each(ctx, from, func() client.ObjectList { return &corev1.PodList{} }, func(object runtime.Object) error {
 		if p := object.(*corev1.Pod); inTheWay(b, p, r.made.has(p.UID)) {
 			stuck := left[p.UID] || !p.DeletionTimestamp.IsZero() && w.now.Sub(p.DeletionTimestamp.Time) > removeTimeout
-			w.foreign = append(w.foreign, foreignPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(p)), stuck: stuck})
+			w.blocking = append(w.blocking, blockingPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(p)), stuck: stuck})
 		}
 		return nil
 	}, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole})
@@ -226,10 +223,9 @@ func (w *world) looksCloser() bool {
 		return true
 	}
 	turn, _ := queue.Admit(queue.EntryOf(b), w.others)
-	return turn && len(w.foreign) == 0
+	return turn && len(w.blocking) == 0
 }
 
-// left reads the pods of a benchmark's earlier attempts that have not ended yet.
 func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]*corev1.Pod, error) {
 	var all []*corev1.Pod
 	for _, recorded := range b.Status.LeftPods {
@@ -274,7 +270,8 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 			continue
 		}
 		list := &corev1.EventList{}
-		if err := r.Live.List(ctx, list, client.InNamespace(e.pod.Namespace), client.MatchingFields{"involvedObject.uid": string(e.pod.UID), "type": corev1.EventTypeWarning}); err != nil {
+		warnings := client.MatchingFields{"involvedObject.uid": string(e.pod.UID), "type": corev1.EventTypeWarning}
+		if err := r.Live.List(ctx, list, client.InNamespace(e.pod.Namespace), warnings); err != nil {
 			return fmt.Errorf("listing events of pod %s: %w", e.pod.Name, err)
 		}
 		w.events[e.pod.UID] = list.Items
@@ -290,7 +287,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	w.unplugged = unplugged(w, nodes)
 	r.adopt(w)
 	w.found = r.haveResults(w.server, w.client)
-	w.listening, w.unheard = r.listening(ctx, w)
+	w.listening, w.noAddress = r.listening(ctx, w)
 	return nil
 }
 
@@ -306,7 +303,7 @@ func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod)
 
 // listening reads, from the log of a server that measures a named interface of its host, the address at which it listens, or
 // returns why it is unknown. A log that cannot be read is not an error: its node may be lost, and the attempt must end.
-func (r *Reconciler) listening(ctx context.Context, w *world) (address, unheard string) {
+func (r *Reconciler) listening(ctx context.Context, w *world) (address, noAddress string) {
 	network := w.activeRun().Variant.Network
 	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface() == "" {
 		return "", ""

@@ -55,18 +55,18 @@ func TestNotReady(t *testing.T) {
 func TestNote(t *testing.T) {
 	w := makeWorld(active(time.Hour), withServer(running), withClient(succeeded(time.Hour)))
 	w.notReady = []string{"b"}
-	w.note()
+	w.recordSeen()
 	status := w.benchmark.Status.Active
 	if status.EndTime == nil || !status.EndTime.Time.Equal(noon) || status.NotReadyTime == nil || !status.NotReadyTime.Time.Equal(noon) {
 		t.Errorf("ended %v, not ready %v, want noon", status.EndTime, status.NotReadyTime)
 	}
 	w.now = noon.Add(time.Minute)
-	w.note()
+	w.recordSeen()
 	if !status.EndTime.Time.Equal(noon) || !status.NotReadyTime.Time.Equal(noon) {
 		t.Errorf("a minute later ended %v, not ready %v", status.EndTime, status.NotReadyTime)
 	}
 	w.notReady = nil
-	w.note()
+	w.recordSeen()
 	if !status.EndTime.Time.Equal(noon) || status.NotReadyTime != nil {
 		t.Errorf("ready again: ended %v, not ready %v", status.EndTime, status.NotReadyTime)
 	}
@@ -91,8 +91,8 @@ func TestReleasedPodIsInTheWay(t *testing.T) {
 	if err := (&Reconciler{}).observeQueue(t.Context(), written, observe.Each, w, client.InNamespace("perf")); err != nil {
 		t.Fatal(err)
 	}
-	want := []foreignPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
-	if diff := cmp.Diff(want, w.foreign, cmp.AllowUnexported(foreignPod{})); diff != "" {
+	want := []blockingPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
+	if diff := cmp.Diff(want, w.blocking, cmp.AllowUnexported(blockingPod{})); diff != "" {
 		t.Errorf("in the way (-want +got):\n%s", diff)
 	}
 }

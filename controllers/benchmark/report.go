@@ -21,7 +21,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// setConditions sets the conditions Accepted and Succeeded after a step.
 func (w *world) setConditions(s step, at state) {
 	b := w.benchmark
 	status, reason := metav1.ConditionUnknown, at.reason
@@ -47,7 +46,6 @@ func (w *world) setConditions(s step, at state) {
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, status, reason, at.message))
 }
 
-// acceptance returns the message of condition Accepted.
 func (w *world) acceptance() string {
 	b := w.benchmark
 	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
@@ -90,7 +88,6 @@ func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchm
 	return r.write(ctx, old, b)
 }
 
-// write writes the status if it changed, counts the changes in the metrics, and sends events.
 func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	standing.Publish(&b.Status.Conditions, b.Generation, r.Clock.Now(), standing.OfMeasurement(b))
 	summary.Bound(&b.Status)
@@ -143,7 +140,6 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 	return "the rules are evaluated when all runs are measured"
 }
 
-// passed returns condition Passed for a verdict.
 func passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
 	switch v.Outcome {
@@ -188,11 +184,13 @@ func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 	}
 }
 
-// noticesOf derives events from the changes of the status.
 func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	var out []controllers.Notice
 	for _, a := range metrics.NewAttempts(old, b) {
-		n := controllers.Notice{Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure", Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message)}
+		n := controllers.Notice{
+			Type: corev1.EventTypeNormal, Reason: a.Outcome.Reason, Action: "Measure",
+			Message: fmt.Sprintf("attempt %d of %s: %s", a.Attempt, a.Run, a.Outcome.Message),
+		}
 		switch a.Outcome.Reason {
 		case v1alpha1.OutcomeMeasured:
 			n.Message = fmt.Sprintf("measured %s at attempt %d", a.Run, a.Attempt)

@@ -107,8 +107,8 @@ func TestHungLogs(t *testing.T) {
 			w = makeWorld(on(active(0), withServer(running))...)
 			w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "eth1"}}
 			w.runs = plan.Runs(w.benchmark)
-			if address, unheard := r.listening(ctx, w); address != "" || unheard == "" {
-				t.Errorf("address %q, %q", address, unheard)
+			if address, noAddress := r.listening(ctx, w); address != "" || noAddress == "" {
+				t.Errorf("address %q, %q", address, noAddress)
 			}
 			if ctx.Err() != nil {
 				t.Error("it waited longer than LogTimeout")

@@ -102,7 +102,7 @@ func withOther(age time.Duration, active bool) func(*world) {
 }
 
 func withForeign(name string) func(*world) {
-	return func(w *world) { w.foreign = append(w.foreign, foreignPod{name: name}) }
+	return func(w *world) { w.blocking = append(w.blocking, blockingPod{name: name}) }
 }
 
 // withUnseen adds an older benchmark that no worker has looked at; accepted is how long before noon the benchmark was accepted.
@@ -116,7 +116,7 @@ func withUnseen(accepted time.Duration) func(*world) {
 }
 
 // stuck makes the last foreign pod one that should have ended long ago.
-func stuck(w *world) { w.foreign[len(w.foreign)-1].stuck = true }
+func stuck(w *world) { w.blocking[len(w.blocking)-1].stuck = true }
 
 // seenEnded sets how long before noon it was first seen that a pod had ended.
 func seenEnded(d time.Duration) func(*world) {

@@ -40,10 +40,10 @@ func TestRetainedNodeThatIsAway(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){
 		"away": downed, "changed": func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "6.2" }, "recreated": func(n *corev1.Node) { n.UID = "other" },
 	} {
-		s := &survey{gate: makeGate()}
-		s.lineup = makeLineup(s.gate, makeVerification("a"))
+		s := newSnapshot(makeGate(), noon)
+		s = makeSnapshot(s.gate, makeVerification("a"))
 		z := makeVerification("z")
-		s.lineup.nodes["z"] = makeNode("z", change)
+		s.nodes["z"] = makeNode("z", change)
 		s.retained = []*v1alpha1.LatencyVerification{z}
 		summarize(s, choice{})
 		if c := meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
@@ -53,9 +53,9 @@ func TestRetainedNodeThatIsAway(t *testing.T) {
 }
 
 func TestStatesOfADeletedGate(t *testing.T) {
-	s := &survey{gate: makeGate()}
+	s := newSnapshot(makeGate(), noon)
 	s.gate.UID = "new"
-	s.lineup = makeLineup(s.gate, makeVerification("a"))
+	s = makeSnapshot(s.gate, makeVerification("a"))
 	summarize(s, choice{})
 	if c := meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
 		t.Error(c.Status, c.Reason, c.Message)
@@ -63,10 +63,10 @@ func TestStatesOfADeletedGate(t *testing.T) {
 }
 
 func TestSuspendedWhileANodeIsAway(t *testing.T) {
-	s := &survey{gate: makeGate()}
+	s := newSnapshot(makeGate(), noon)
 	s.gate.Spec.Suspend = true
-	s.lineup = makeLineup(s.gate, makeVerification("a"), makeVerification("b"))
-	downed(s.lineup.nodes["b"])
+	s = makeSnapshot(s.gate, makeVerification("a"), makeVerification("b"))
+	downed(s.nodes["b"])
 	summarize(s, choice{})
 	st := standing.OfGate(s.gate)
 	if !st.Open {
@@ -77,7 +77,7 @@ func TestSuspendedWhileANodeIsAway(t *testing.T) {
 func TestTurnOfANodeThatWentDown(t *testing.T) {
 	dead := makeVerification("a", unverified(v1alpha1.ReasonScheduleDue))
 	g := makeGate()
-	l := makeLineup(g, dead, makeVerification("b"), makeVerification("c"))
+	l := makeSnapshot(g, dead, makeVerification("b"), makeVerification("c"))
 	l.fired = ago(30 * time.Minute)
 	downed(l.nodes["a"])
 	c := choose(l)
@@ -89,7 +89,7 @@ func TestTurnOfANodeThatWentDown(t *testing.T) {
 func TestNoTurnWhileMarksFail(t *testing.T) {
 	v := makeVerification("a")
 	v.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
-	l := makeLineup(makeGate(), v, makeVerification("b"))
+	l := makeSnapshot(makeGate(), v, makeVerification("b"))
 	l.fired = ago(30 * time.Minute)
 	for _, d := range choose(l).due {
 		if d.verification == v {

@@ -30,7 +30,7 @@ func TestBudget(t *testing.T) {
 	step := func(nodes int, budget *v1alpha1.GateBudget) (string, error) {
 		t.Helper()
 		gate.Spec.Enforcement.HoldPod = &v1alpha1.GateHoldPod{Budget: budget}
-		err := r.budget(t.Context(), &survey{gate: gate, lineup: lineup{verifications: make([]*v1alpha1.LatencyVerification, nodes)}})
+		err := r.budget(t.Context(), &snapshot{gate: gate, verifications: make([]*v1alpha1.LatencyVerification, nodes)})
 		found := &policyv1.PodDisruptionBudget{}
 		if got := api.Get(t.Context(), key, found); got != nil {
 			return string(apierrors.ReasonForError(got)), err

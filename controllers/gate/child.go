@@ -40,13 +40,11 @@ func holdPodName(gate, node string) string {
 	return baseName(gate, node, maxPodName-len(suffix)) + suffix
 }
 
-// benchmarkName returns the name of a node's benchmark with a number.
 func benchmarkName(gate, node string, number int64) string {
 	suffix := fmt.Sprintf("-%d", number)
 	return baseName(gate, node, maxBenchmarkName-len(suffix)) + suffix
 }
 
-// labelsOf returns the labels of all objects in the gate's namespace that belong to a gate's node.
 func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
@@ -55,8 +53,8 @@ func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-// goesWith returns the owner reference of an object that is deleted with its verification.
-func goesWith(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
+// ownedBy returns the owner reference of an object that is deleted with its verification.
+func ownedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
@@ -84,7 +82,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: gate.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
-			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{goesWith(v)},
+			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{ownedBy(v)},
 		}),
 		Spec: spec,
 	}

@@ -110,7 +110,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
 	budgetErr := r.budget(ctx, all)
-	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Refusals.first(all.lineup.verifications))
+	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Refusals.first(all.verifications))
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
 		return controllers.Written(0, err)
@@ -118,11 +118,20 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), errors.Join(memberErr, startErr, budgetErr))
 }
 
-// survey is the observed state of a gate.
-type survey struct {
+// snapshot is a gate and the nodes of the cluster as they were observed.
+type snapshot struct {
+	now  time.Time
 	gate *v1alpha1.LatencyGate
-	// lineup is the input of the choice of the next benchmarks. Its verifications are the ones of the gate's own nodes.
-	lineup lineup
+	// nodes are the nodes of the cluster by name, and states those that belong to any gate.
+	nodes  map[string]*corev1.Node
+	states map[string]v1alpha1.VerificationState
+	// verifications are those of the gate's own nodes, in any order.
+	verifications []*v1alpha1.LatencyVerification
+	// busy are the nodes that any gate measures now, and their peers, and measuring is the number of the gate's own.
+	busy      map[string]bool
+	measuring int
+	// pods are the pod settings of the template, with a toleration of the gate's own taint.
+	pods *v1alpha1.PodSettings
 	// missing are the nodes of the gate without a verification, and retained the verifications of nodes that the gate lost.
 	missing  []*corev1.Node
 	retained []*v1alpha1.LatencyVerification
@@ -143,17 +152,25 @@ type survey struct {
 	leaving []*v1alpha1.LatencyVerification
 	// nextFire is the time until the schedule is next due, or its window ends; zero for never.
 	nextFire time.Duration
+	// fired is when the schedule was last due, and firedBefore when it was due before that; zero if it was not, since the gate has it.
+	fired, firedBefore time.Time
+	// closed is true when the window of fired has ended.
+	closed bool
+	// full are the nodes that have no room for the pod of a peer now, and unplaced those that are due by the schedule and have no room for
+	// their own, each with the reason; see place.
+	full, unplaced map[string]string
+}
+
+func newSnapshot(g *v1alpha1.LatencyGate, now time.Time) *snapshot {
+	return &snapshot{
+		now: now, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{}, busy: map[string]bool{}, taken: map[string][]string{},
+	}
 }
 
 // observe lists gates, nodes and verifications from the cache, but the verifications that are being measured live, so that no
 // slot and no node is assigned twice.
-func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, error) {
-	now := r.Clock.Now()
-	s := &survey{gate: g, taken: map[string][]string{}}
-	s.lineup = lineup{
-		now: now, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{},
-		busy: map[string]bool{},
-	}
+func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot, error) {
+	s := newSnapshot(g, r.Clock.Now())
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{gates, nodes, verifications} {
 		// The objects are only read here, and there may be thousands.
@@ -167,12 +184,12 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 	}
 	for i := range measuring.Items {
 		v := &measuring.Items[i]
-		s.lineup.busy[v.Spec.NodeName] = true
+		s.busy[v.Spec.NodeName] = true
 		if v.Status.Benchmark != nil {
-			s.lineup.busy[v.Status.Benchmark.Peer] = true
+			s.busy[v.Status.Benchmark.Peer] = true
 		}
 		if v.Spec.GateName == g.Name {
-			s.lineup.measuring++
+			s.measuring++
 		}
 	}
 
@@ -180,14 +197,14 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*survey, 
 		return nil, err
 	}
 	s.assign(gates.Items, nodes.Items, verifications.Items)
-	consult(s, now)
+	s.consultSchedule()
 	return s, nil
 }
 
 // assign finds the gate's nodes among all nodes of the cluster.
-func (s *survey) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications []v1alpha1.LatencyVerification) {
+func (s *snapshot) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications []v1alpha1.LatencyVerification) {
 	g := s.gate
-	s.lineup.standing = standings(verifications)
+	s.states = statesOf(verifications)
 	own := map[string]*v1alpha1.LatencyVerification{}
 	for i := range verifications {
 		if v := &verifications[i]; v.Spec.GateName == g.Name {
@@ -196,7 +213,7 @@ func (s *survey) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verif
 	}
 	for i := range nodes {
 		node := &nodes[i]
-		s.lineup.nodes[node.Name] = node
+		s.nodes[node.Name] = node
 		if !node.DeletionTimestamp.IsZero() {
 			s.leave(own, node)
 			continue
@@ -209,7 +226,7 @@ func (s *survey) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verif
 			continue
 		}
 		if v, ok := own[node.Name]; ok {
-			s.lineup.verifications = append(s.lineup.verifications, v)
+			s.verifications = append(s.verifications, v)
 			delete(own, node.Name)
 		} else {
 			s.missing = append(s.missing, node)
@@ -217,7 +234,7 @@ func (s *survey) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verif
 	}
 	for _, v := range own {
 		// A Node of a record that registers again counts at once.
-		if s.lineup.nodes[v.Spec.NodeName] != nil && !v.Status.OfDeletedGate() {
+		if s.nodes[v.Spec.NodeName] != nil && !v.Status.OfDeletedGate() {
 			s.retained = append(s.retained, v)
 		}
 	}
@@ -226,7 +243,7 @@ func (s *survey) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verif
 
 // leave takes a node that is being deleted off the gate's verifications: it cannot be made the gate's again. One that failed still
 // counts, because its deletion does not remove what made it fail.
-func (s *survey) leave(own map[string]*v1alpha1.LatencyVerification, node *corev1.Node) {
+func (s *snapshot) leave(own map[string]*v1alpha1.LatencyVerification, node *corev1.Node) {
 	if v := own[node.Name]; v != nil && v.Status.State == v1alpha1.VerificationFailed {
 		s.leaving = append(s.leaving, v)
 	}
@@ -286,7 +303,7 @@ func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyG
 
 // members creates a verification for each of the gate's nodes without one. It continues after an error, and returns the first one,
 // and when to continue. A gate that could never verify nodes does not begin to hold them back.
-func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
+func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error) {
 	var first error
 	if s.unsettled != nil && s.fresh() {
 		return 0, nil
@@ -313,7 +330,7 @@ func (r *Gates) members(ctx context.Context, s *survey) (time.Duration, error) {
 
 // start creates the chosen benchmarks, and makes the nodes that are due by the schedule unverified. It continues after an error,
 // and returns the first one.
-func (r *Gates) start(ctx context.Context, s *survey, chosen choice) error {
+func (r *Gates) start(ctx context.Context, s *snapshot, chosen choice) error {
 	var first error
 	for _, begin := range chosen.starts {
 		if err := r.measure(ctx, s.gate, begin); err != nil && first == nil {
@@ -499,7 +516,7 @@ func heldUp(b *v1alpha1.LatencyBenchmark) string {
 var heldUpChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return heldUp(before) != heldUp(after) })
 
 // observeHeldUp reads from the cache which benchmarks of the gate are held up.
-func (r *Gates) observeHeldUp(ctx context.Context, s *survey, measuring []v1alpha1.LatencyVerification) error {
+func (r *Gates) observeHeldUp(ctx context.Context, s *snapshot, measuring []v1alpha1.LatencyVerification) error {
 	s.heldUp = map[string]string{}
 	for i := range measuring {
 		v := &measuring[i]

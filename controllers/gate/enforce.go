@@ -43,14 +43,14 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 	}
 	pruneErr := r.prune(ctx, w.gate.Spec.Namespace, v)
 	holdAgain, holdErr := r.hold(ctx, w, v)
-	if err := r.noteSetbacks(ctx, before, v, w.node); err != nil {
+	if err := r.writeSetbacks(ctx, before, v, w.node); err != nil {
 		return 0, err
 	}
 	return controllers.Soonest(again, holdAgain), cmp.Or(holdErr, pruneErr, markErr)
 }
 
-// noteSetbacks writes the setbacks of marks and hold pod, if they changed, and sends events about those of the Node.
-func (r *Verifications) noteSetbacks(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
+// writeSetbacks writes the setbacks of marks and hold pod, if they changed, and sends events about those of the Node.
+func (r *Verifications) writeSetbacks(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
 	written, err := r.WriteStatus(ctx, before, v)
 	if written && node != nil {
 		r.Tell(ctx, node, markNotices(before, v)...)
@@ -158,7 +158,7 @@ func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerifica
 	}
 	before := v.DeepCopy()
 	again, err := r.mark(ctx, node, v, p)
-	return again, cmp.Or(r.noteSetbacks(ctx, before, v, node), err)
+	return again, cmp.Or(r.writeSetbacks(ctx, before, v, node), err)
 }
 
 // defaultRetention is how long the accepted results of a gate are kept whose spec cannot be read any more: the default of
@@ -192,7 +192,7 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 			}
 		}
 		// Namespace and hold pod are those of the gate, which is still there unless a user removed its finalizer.
-		if w.gate != nil && !w.foreign() {
+		if w.gate != nil && !w.ofEarlierGate() {
 			pod, err := observe.Get[corev1.Pod](ctx, r.Client, w.gate.Spec.Namespace, holdPodName(w.gate.Name, v.Spec.NodeName))
 			if err != nil {
 				return 0, err
@@ -224,7 +224,9 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	if owner := ownerOf(node, gates); owner != nil {
 		heir := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(owner.Name, node.Name)}}
 		heir.Status.AsFound = older(node, owner)
-		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool { return o.Spec.GateName == owner.Name && !foreign(&o, owner) }); i >= 0 {
+		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool {
+			return o.Spec.GateName == owner.Name && !ofEarlierGate(&o, owner)
+		}); i >= 0 {
 			heir = &others[i]
 		}
 		return publicationOf(owner, heir), nil
@@ -232,7 +234,7 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	var p publication
 	for i := range others {
 		gate := gateOf(&others[i], gates)
-		if gate == nil || !gate.DeletionTimestamp.IsZero() || foreign(&others[i], gate) || p.holdsBack() {
+		if gate == nil || !gate.DeletionTimestamp.IsZero() || ofEarlierGate(&others[i], gate) || p.holdsBack() {
 			continue
 		}
 		p = publicationOf(gate, &others[i])

@@ -96,29 +96,29 @@ func TestHeldUp(t *testing.T) {
 // Condition Operational says what stands in the way, the first of these.
 func TestOperationalSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*survey, *choice)
+		change func(*snapshot, *choice)
 		want   string
 	}{
-		"a webhook that is down": {func(s *survey, _ *choice) {
+		"a webhook that is down": {func(s *snapshot, _ *choice) {
 			s.refused = "creating the LatencyVerification of node z: failed calling webhook"
 		}, "False VerificationRefused creating the LatencyVerification of node z: failed calling webhook"},
-		"a pod that is refused": {func(s *survey, _ *choice) { s.heldUp = map[string]string{"n0": "PodRefused: no"} }, "False MeasurementHeldUp 1 nodes: the benchmark of n0: PodRefused: no"},
-		"a control plane": {func(_ *survey, c *choice) {
+		"a pod that is refused": {func(s *snapshot, _ *choice) { s.heldUp = map[string]string{"n0": "PodRefused: no"} }, "False MeasurementHeldUp 1 nodes: the benchmark of n0: PodRefused: no"},
+		"a control plane": {func(_ *snapshot, c *choice) {
 			c.unmeasurable, c.waiting = []string{"n0"}, map[string]string{"n0": "tainted"}
 		}, "False NodesUnmeasurable 1 of 2 nodes cannot be measured; n0: tainted"},
-		"a reboot that does not end": {func(_ *survey, c *choice) {
+		"a reboot that does not end": {func(_ *snapshot, c *choice) {
 			c.overlong, c.waiting = []string{"n0"}, map[string]string{"n0": "the node is not ready"}
 		}, "False NodesWaiting 1 nodes have waited for more than 30m0s; n0: the node is not ready"},
-		"a schedule that is too short": {func(_ *survey, c *choice) { c.overdue = 7 }, "False ScheduleTooShort 7 nodes were due"},
-		"a schedule that is due again while the nodes are full": {func(s *survey, c *choice) {
-			s.lineup.fired, s.lineup.unplaced, c.overdue = noon, map[string]string{"n0": "no CPU"}, 1
+		"a schedule that is too short": {func(_ *snapshot, c *choice) { c.overdue = 7 }, "False ScheduleTooShort 7 nodes were due"},
+		"a schedule that is due again while the nodes are full": {func(s *snapshot, c *choice) {
+			s.fired, s.unplaced, c.overdue = noon, map[string]string{"n0": "no CPU"}, 1
 		}, "False NoRoom 1 nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; n0: no CPU"},
-		"nothing": {func(*survey, *choice) {}, "True Operational the gate handles every selected node"},
+		"nothing": {func(*snapshot, *choice) {}, "True Operational the gate handles every selected node"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, chosen := &survey{gate: makeGate()}, choice{}
-			s.lineup.now = noon
-			s.lineup.verifications = []*v1alpha1.LatencyVerification{makeVerification("n0", waitingSince(time.Minute)), makeVerification("n1")}
+			s, chosen := &snapshot{gate: makeGate()}, choice{}
+			s.now = noon
+			s.verifications = []*v1alpha1.LatencyVerification{makeVerification("n0", waitingSince(time.Minute)), makeVerification("n1")}
 			c.change(s, &chosen)
 			summarize(s, chosen)
 			got := ""
@@ -144,7 +144,7 @@ func TestNodesThatAreBeingDeleted(t *testing.T) {
 	} {
 		v := makeVerification("n0", in(state))
 		own := map[string]*v1alpha1.LatencyVerification{"n0": v}
-		s := &survey{gate: makeGate()}
+		s := &snapshot{gate: makeGate()}
 		s.leave(own, makeNode("n0"))
 		s.leave(own, makeNode("unknown"))
 		summarize(s, choice{})

@@ -21,7 +21,6 @@ import (
 
 // world is the input of decide: one node of one gate.
 type world struct {
-	// now is the time of the observation.
 	now time.Time
 	// gate and verification are the objects as they were read.
 	gate         *v1alpha1.LatencyGate
@@ -105,11 +104,11 @@ func decide(w *world) step {
 // disowned reports whether the gate does not own the node now: no gate selects it, or another gate owns it.
 func (w *world) disowned() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
 
-// foreign reports whether the verification is of an earlier gate with the name of this one.
-func (w *world) foreign() bool { return foreign(w.verification, w.gate) }
+// ofEarlierGate reports whether the verification is of an earlier gate with the name of this one.
+func (w *world) ofEarlierGate() bool { return ofEarlierGate(w.verification, w.gate) }
 
-// foreign reports whether a verification is of another gate than the given one, of its name.
-func foreign(v *v1alpha1.LatencyVerification, gate *v1alpha1.LatencyGate) bool {
+// ofEarlierGate reports whether a verification is of another gate than the given one, of its name.
+func ofEarlierGate(v *v1alpha1.LatencyVerification, gate *v1alpha1.LatencyGate) bool {
 	return v.Status.GateUID != "" && v.Status.GateUID != string(gate.UID)
 }
 
@@ -127,7 +126,7 @@ func (w *world) retainedFor() time.Duration {
 // accepted result, which would be forgotten.
 func (w *world) keepsFail() bool {
 	v := w.verification
-	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && v.Status.Accepted != nil && !w.foreign() &&
+	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && v.Status.Accepted != nil && !w.ofEarlierGate() &&
 		(v.Status.State != v1alpha1.VerificationVerified || identity.NotReady(w.node) != "" || w.changed())
 }
 
@@ -145,7 +144,7 @@ func decideState(w *world) step {
 		return step{event: eventChanged, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
 	case v.Status.NodeUID != string(w.node.UID):
 		return w.recreated()
-	case w.foreign():
+	case w.ofEarlierGate():
 		return step{event: eventAdopted, reason: v1alpha1.ReasonGateReplaced, message: "the gate was deleted and created again; the accepted results are kept"}
 	}
 	current, absent := w.present()

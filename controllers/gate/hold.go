@@ -43,7 +43,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: holdPodName(gate.Name, v.Spec.NodeName),
-			Labels: labels, OwnerReferences: []metav1.OwnerReference{goesWith(v)},
+			Labels: labels, OwnerReferences: []metav1.OwnerReference{ownedBy(v)},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
@@ -91,7 +91,6 @@ func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev
 	return probe
 }
 
-// probes returns the command of a hold pod's probe.
 func probes(pod *corev1.Pod) []string {
 	if len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].ReadinessProbe == nil || pod.Spec.Containers[0].ReadinessProbe.Exec == nil {
 		return nil
@@ -239,7 +238,9 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 		reason = string(v1alpha1.VerificationUnverified)
 	}
 	old := pod.DeepCopy()
-	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: r.Clock.Now()}}
+	condition := corev1.PodCondition{
+		Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: r.Clock.Now()},
+	}
 	from := ""
 	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type }); i >= 0 {
 		before := pod.Status.Conditions[i]
@@ -288,12 +289,12 @@ func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudg
 }
 
 // budget creates, updates or deletes the budget of a gate.
-func (r *Gates) budget(ctx context.Context, s *survey) error {
+func (r *Gates) budget(ctx context.Context, s *snapshot) error {
 	asked := s.gate.Spec.Enforcement.HoldPod != nil && s.gate.Spec.Enforcement.HoldPod.Budget != nil
 	if _, none := r.unbudgeted.Load(s.gate.UID); none && !asked {
 		return nil
 	}
-	want := budgetOf(s.gate, len(s.lineup.verifications))
+	want := budgetOf(s.gate, len(s.verifications))
 	found, err := observe.Get[policyv1.PodDisruptionBudget](ctx, r.Live, want.Namespace, want.Name)
 	switch ours := found != nil && metav1.IsControlledBy(found, s.gate); {
 	case apierrors.IsForbidden(err) && !asked:

@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,13 +12,313 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
+
+// publication is the set of marks that a Node should have. The zero value is for a node without a verification: no marks.
+type publication struct {
+	// condition is nil if there should be none.
+	condition *corev1.NodeCondition
+	// regressed is the condition for tools that repair nodes; nil if there should be none.
+	regressed *corev1.NodeCondition
+	// label is empty if there should be none.
+	label string
+	// taint is nil if there should be none.
+	taint *corev1.Taint
+}
+
+// held reports whether a gate holds back the node of a verification while it is not verified.
+func held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
+	mode := gate.Spec.Enforcement.Mode
+	return mode != v1alpha1.EnforcementNone && (mode != v1alpha1.EnforcementChanges || !v.Status.AsFound)
+}
+
+// older reports whether a node was there before a gate.
+func older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
+	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
+}
+
+// publicationOf returns the marks for a verification: none for a node that is not held back whatever its state, so that nothing
+// mistakes it for one that is. While the node waits and is measured, the condition says why it is held
+// back, but not how far the measurement is, which would need one more write.
+func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
+	status := v.Status
+	verified := status.State == v1alpha1.VerificationVerified
+	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !verified && !held(gate, v) {
+		return publication{}
+	}
+	p := publication{condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
+	see := "see kubectl get latencyverifications.tailgate.dev " + v.Name + " -o wide"
+	switch status.State {
+	case v1alpha1.VerificationVerified:
+		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Verified().Reason, see
+		if !status.Free() {
+			p.condition.Status = corev1.ConditionUnknown
+		}
+	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
+		p.condition.Reason, p.condition.Message = string(status.State), status.Verified().Reason+"; "+see
+	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
+		p.condition.Reason, p.condition.Message = string(v1alpha1.VerificationUnverified), see
+		if len(status.Changed) > 0 {
+			p.condition.Message = identity.Sentence(status.Changed) + "; " + see
+		}
+	}
+	p.regressed = &corev1.NodeCondition{Type: v1alpha1.NodeConditionRegressed, Status: corev1.ConditionFalse, Reason: "NoConfirmedFail"}
+	if status.State == v1alpha1.VerificationFailed && status.FailConfirmed {
+		p.regressed.Status, p.regressed.Reason, p.regressed.Message = corev1.ConditionTrue, "ConfirmedFail", p.condition.Message
+	}
+	enforcement := gate.Spec.Enforcement
+	if enforcement.Label != nil {
+		p.label = fmt.Sprint(status.Free())
+	}
+	// A verified node that is not ready is not tainted: it keeps its pods if it returns unchanged, and Kubernetes keeps others away.
+	if enforcement.Taint != nil && !verified {
+		p.taint = &corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: enforcement.Taint.Effect}
+	}
+	return p
+}
+
+// marks are all marks, in the order in which they are reported.
+var marks = []v1alpha1.NodeMark{v1alpha1.MarkCondition, v1alpha1.MarkLabel, v1alpha1.MarkTaint}
+
+// published reports whether a Node has the marks that it should have, as far as other programs act on them.
+func published(node *corev1.Node, p publication) bool {
+	return !slices.ContainsFunc(marks, func(m v1alpha1.NodeMark) bool { return !p.has(node, m) })
+}
+
+func (p publication) has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
+	switch mark {
+	case v1alpha1.MarkCondition:
+		return len(p.conditions(node)) == 0
+	case v1alpha1.MarkLabel:
+		return node.Labels[v1alpha1.NodeLabelVerified] == p.label
+	case v1alpha1.MarkTaint:
+	}
+	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
+}
+
+// value returns what a mark should be, as text to compare.
+func (p publication) value(mark v1alpha1.NodeMark) string {
+	switch {
+	case mark == v1alpha1.MarkCondition && p.condition != nil:
+		return fmt.Sprintf("%s %s %s", p.condition.Status, p.condition.Reason, p.condition.Message)
+	case mark == v1alpha1.MarkLabel:
+		return p.label
+	case mark == v1alpha1.MarkTaint && p.taint != nil:
+		return string(p.taint.Effect)
+	}
+	return ""
+}
+
+// conditions returns the conditions in which a Node differs, by their types; nil is a condition that it should not have.
+func (p publication) conditions(node *corev1.Node) map[corev1.NodeConditionType]*corev1.NodeCondition {
+	wanted := map[corev1.NodeConditionType]*corev1.NodeCondition{v1alpha1.NodeConditionVerified: p.condition, v1alpha1.NodeConditionRegressed: p.regressed}
+	for kind, want := range wanted {
+		is := nodeCondition(node, kind)
+		if is == nil && want == nil || is != nil && want != nil && is.Status == want.Status && is.Reason == want.Reason && is.Message == want.Message {
+			delete(wanted, kind)
+		}
+	}
+	return wanted
+}
+
+func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &node.Status.Conditions[i]
+}
+
+// taints returns all taints that a node should have: the taints of others, and the gate's. While the node is held back, taints are only
+// added: the kubelet may have registered it with the gate's key and another effect, or the gate may ask for no taint.
+func (p publication) taints(node *corev1.Node) []corev1.Taint {
+	var all []corev1.Taint
+	found := false
+	for _, t := range node.Spec.Taints {
+		if t.Key != v1alpha1.NodeTaintUnverified || p.holdsBack() {
+			all = append(all, t)
+		}
+		found = found || t.Key == v1alpha1.NodeTaintUnverified && p.taint != nil && t.Effect == p.taint.Effect
+	}
+	if p.taint != nil && !found {
+		all = append(all, *p.taint)
+	}
+	return all
+}
+
+// holdsBack reports whether the marks hold a node back.
+func (p publication) holdsBack() bool {
+	return p.condition != nil && p.condition.Status != corev1.ConditionTrue
+}
+
+// publisher writes the marks of one Node.
+type publisher struct {
+	controllers.API
+	// marks are the marks that it may write, and p is what they should be.
+	marks []v1alpha1.NodeMark
+	p     publication
+	now   metav1.Time
+	// outcomes are nil, or an error, of the marks that it tried to write.
+	outcomes map[v1alpha1.NodeMark]error
+}
+
+// fieldManager is the manager of the marks in the managed fields of a Node.
+const fieldManager = client.FieldOwner("tailgate-gate")
+
+// publish writes the marks of a Node, each independently of the others: label and taint in one write, unless it is refused, and the
+// condition in another. A taint is added before the condition is written, and removed after it, so that no pod is admitted while the
+// condition is False. Marks that release a node are written only to the version of the Node that was read: another gate may have begun
+// to hold it back. It returns a conflict; all other errors are outcomes.
+func (b *publisher) publish(ctx context.Context, node *corev1.Node) error {
+	b.outcomes = map[v1alpha1.NodeMark]error{}
+	if b.p.holdsBack() {
+		conflict := b.publishMetadata(ctx, node)
+		_, err := b.publishCondition(ctx, node, "")
+		return cmp.Or(conflict, err)
+	}
+	node, err := b.publishCondition(ctx, node, node.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	return b.publishMetadata(ctx, node)
+}
+
+// record records the outcome of a write of a mark; written is the Node as the API server returned it. It returns a conflict. A Node that
+// is gone needs no marks.
+func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err error) error {
+	switch {
+	case apierrors.IsConflict(err):
+		return err
+	case apierrors.IsNotFound(err):
+	case err == nil && !b.p.has(written, mark):
+		b.outcomes[mark] = errDropped
+	default:
+		b.outcomes[mark] = err
+	}
+	return nil
+}
+
+// publishMetadata writes label and taint. If they are refused together, it writes each alone.
+func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) error {
+	var wanted []v1alpha1.NodeMark
+	for _, mark := range []v1alpha1.NodeMark{v1alpha1.MarkLabel, v1alpha1.MarkTaint} {
+		if slices.Contains(b.marks, mark) && !b.p.has(node, mark) {
+			wanted = append(wanted, mark)
+		}
+	}
+	groups := [][]v1alpha1.NodeMark{wanted}
+	for len(groups) > 0 {
+		group := groups[0]
+		groups = groups[1:]
+		if len(group) == 0 {
+			continue
+		}
+		written, err := b.writeMetadata(ctx, node, group)
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && len(group) > 1 {
+			groups = append(groups, group[:1], group[1:])
+			continue
+		}
+		for _, mark := range group {
+			if conflict := b.record(mark, written, err); conflict != nil {
+				return conflict
+			}
+		}
+		if err == nil && written.ResourceVersion != "" {
+			node = written
+		}
+	}
+	return nil
+}
+
+// writeMetadata writes label, taint or both to the version of the Node that was read. Taints are a list that can only be replaced.
+// Because Nodes have many other writers, a write that holds a node back is repeated after a conflict.
+func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group []v1alpha1.NodeMark) (*corev1.Node, error) {
+	current, written := node, &corev1.Node{}
+	write := func() error {
+		metadata := map[string]any{"resourceVersion": current.ResourceVersion}
+		patch := map[string]any{"metadata": metadata}
+		for _, mark := range group {
+			if mark == v1alpha1.MarkTaint {
+				patch["spec"] = map[string]any{"taints": b.p.taints(current)}
+				continue
+			}
+			var value any
+			if b.p.label != "" {
+				value = b.p.label
+			}
+			metadata["labels"] = map[string]any{v1alpha1.NodeLabelVerified: value}
+		}
+		data, err := json.Marshal(patch)
+		if err != nil {
+			return fmt.Errorf("encoding label and taint: %w", err)
+		}
+		written = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+		return b.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), fieldManager)
+	}
+	if !b.p.holdsBack() {
+		return written, write()
+	}
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := write()
+		if apierrors.IsConflict(err) {
+			fresh := &corev1.Node{}
+			if getErr := b.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
+				return getErr
+			}
+			current = fresh
+		}
+		return err
+	})
+	return written, err
+}
+
+// publishCondition writes the conditions, which the API server merges by type with those of the kubelet. If version is not
+// empty, it writes only to that version of the Node. It returns the resulting Node.
+func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
+	wanted := b.p.conditions(node)
+	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || len(wanted) == 0 {
+		return node, nil
+	}
+	var all []any
+	for kind, want := range wanted {
+		if want == nil {
+			all = append(all, map[string]any{"type": kind, "$patch": "delete"})
+			continue
+		}
+		since := b.now
+		if before := nodeCondition(node, kind); before != nil && before.Status == want.Status {
+			since = before.LastTransitionTime
+		}
+		// The type leaves out an empty message, and the merge would keep the one before.
+		all = append(all, map[string]any{
+			"type": kind, "status": want.Status, "reason": want.Reason, "message": want.Message, "lastHeartbeatTime": b.now, "lastTransitionTime": since,
+		})
+	}
+	patch := map[string]any{"status": map[string]any{"conditions": all}}
+	if version != "" {
+		patch["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return node, fmt.Errorf("encoding a condition: %w", err)
+	}
+	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	err = b.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data), fieldManager)
+	if conflict := b.record(v1alpha1.MarkCondition, written, err); conflict != nil || err != nil {
+		return node, conflict
+	}
+	return written, nil
+}
 
 // errDropped is the outcome of a write that the API server accepted without the mark.
 var errDropped = errors.New("the API server accepted the write and dropped the mark; does a mutating webhook or policy remove it?")
@@ -68,7 +369,6 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 	return again, conflict
 }
 
-// markNames are the names of the marks on a Node.
 var markNames = map[v1alpha1.NodeMark]string{
 	v1alpha1.MarkCondition: "condition " + v1alpha1.NodeConditionVerified,
 	v1alpha1.MarkLabel:     "label " + v1alpha1.NodeLabelVerified,
@@ -99,7 +399,6 @@ func (b *publisher) tell(ctx context.Context, node *corev1.Node, v *v1alpha1.Lat
 	b.Tell(ctx, node, notice)
 }
 
-// marksOf returns the marks that a Node has.
 func marksOf(node *corev1.Node) publication {
 	p := publication{condition: nodeCondition(node, v1alpha1.NodeConditionVerified), label: node.Labels[v1alpha1.NodeLabelVerified]}
 	if i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified }); i >= 0 {
@@ -108,7 +407,6 @@ func marksOf(node *corev1.Node) publication {
 	return p
 }
 
-// setbackOf returns the setback of a mark; nil if there is none.
 func setbackOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha1.Setback {
 	for i := range v.Status.MarkSetbacks {
 		if v.Status.MarkSetbacks[i].Mark == mark {
@@ -204,7 +502,6 @@ func (c *contests) wrote(node types.UID, mark v1alpha1.NodeMark, value string, n
 	return len(before.undone) >= contestLimit
 }
 
-// forget removes what was written to a Node.
 func (c *contests) forget(node types.UID) {
 	c.Lock()
 	defer c.Unlock()

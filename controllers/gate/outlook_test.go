@@ -81,8 +81,7 @@ func TestNever(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := makeGate()
-			s := &survey{gate: g, taken: map[string][]string{}}
-			s.lineup = lineup{now: noon, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{}}
+			s := newSnapshot(g, noon)
 			nodes := []corev1.Node{*makeNode("x", func(n *corev1.Node) { n.Labels = nil })}
 			for _, n := range c.nodes {
 				nodes = append(nodes, *n)
@@ -91,7 +90,7 @@ func TestNever(t *testing.T) {
 			if s.observeIntroduction(); (c.want != "") != (s.unsettled != nil) || s.unsettled != nil && !strings.Contains(s.unsettled.Message, "; "+c.want) {
 				t.Fatalf("%+v", s.unsettled)
 			}
-			summarize(s, choose(s.lineup))
+			summarize(s, choose(s))
 			ready := ""
 			for _, condition := range g.Status.Conditions {
 				if condition.Type == v1alpha1.ConditionReady {

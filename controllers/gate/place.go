@@ -36,7 +36,6 @@ type (
 	}
 )
 
-// add records that a node has no room.
 func (k *shortages) add(of shortageOf, why string, now time.Time) {
 	k.Lock()
 	defer k.Unlock()
@@ -46,30 +45,30 @@ func (k *shortages) add(of shortageOf, why string, now time.Time) {
 	k.found[of] = shortage{why, now.Add(shortageFor)}
 }
 
-// known fills in what is known of a lineup's nodes, and returns the time until the first of that is looked at again.
-func (k *shortages) known(l *lineup) time.Duration {
+// known fills in what is known of a gate's nodes, and returns the time until the first of that is looked at again.
+func (k *shortages) known(s *snapshot) time.Duration {
 	k.Lock()
 	defer k.Unlock()
-	l.full, l.unplaced = map[string]string{}, map[string]string{}
+	s.full, s.unplaced = map[string]string{}, map[string]string{}
 	var again time.Duration
 	maps.DeleteFunc(k.found, func(_ shortageOf, at shortage) bool {
-		return !at.until.After(l.now) || at.until.After(l.now.Add(shortageFor))
+		return !at.until.After(s.now) || at.until.After(s.now.Add(shortageFor))
 	})
-	due := l.outdated(l.fired)
+	due := s.outdated(s.fired)
 	for of, at := range k.found {
-		if of.gate != l.gate.Name {
+		if of.gate != s.gate.Name {
 			continue
 		}
 		isDue := slices.ContainsFunc(due, func(v *v1alpha1.LatencyVerification) bool { return v.Spec.NodeName == of.node })
 		switch {
 		case of.role == v1alpha1.RoleServer:
-			l.full[of.node] = at.why
+			s.full[of.node] = at.why
 		case isDue:
-			l.unplaced[of.node] = at.why
+			s.unplaced[of.node] = at.why
 		default:
 			continue
 		}
-		again = controllers.Soonest(again, at.until.Sub(l.now))
+		again = controllers.Soonest(again, at.until.Sub(s.now))
 	}
 	return again
 }
@@ -77,16 +76,15 @@ func (k *shortages) known(l *lineup) time.Duration {
 // place chooses the next pairs, as choose does, among the nodes that have room for the benchmark's pods. A node that is due by the schedule
 // keeps its state until its pair has room. A node that waits is measured with a peer that has no room if there is no other, because the
 // benchmark says what it lacks.
-func (r *Gates) place(ctx context.Context, s *survey) choice {
+func (r *Gates) place(ctx context.Context, s *snapshot) choice {
 	if r.Cluster == nil {
-		return choose(s.lineup)
+		return choose(s)
 	}
-	busy, checked := maps.Clone(s.lineup.busy), map[[2]string]bool{}
+	busy, checked := maps.Clone(s.busy), map[[2]string]bool{}
 	for round := 1; ; round++ {
-		l := &s.lineup
-		l.busy = maps.Clone(busy)
-		again := r.shortages.known(l)
-		chosen := choose(*l)
+		s.busy = maps.Clone(busy)
+		again := r.shortages.known(s)
+		chosen := choose(s)
 		chosen.again = controllers.Soonest(chosen.again, again)
 		lacking := false
 		for i, pair := range slices.Concat(chosen.starts, chosen.due) {
@@ -99,10 +97,10 @@ func (r *Gates) place(ctx context.Context, s *survey) choice {
 			switch {
 			case why == "":
 				continue
-			case server && l.full[pair.peer] == "":
-				r.shortages.add(shortageOf{s.gate.Name, pair.peer, v1alpha1.RoleServer}, why, l.now)
+			case server && s.full[pair.peer] == "":
+				r.shortages.add(shortageOf{s.gate.Name, pair.peer, v1alpha1.RoleServer}, why, s.now)
 			case !server && i >= len(chosen.starts):
-				r.shortages.add(shortageOf{s.gate.Name, of[0], v1alpha1.RoleClient}, why, l.now)
+				r.shortages.add(shortageOf{s.gate.Name, of[0], v1alpha1.RoleClient}, why, s.now)
 			default:
 				continue
 			}

@@ -60,17 +60,17 @@ func TestPlace(t *testing.T) {
 				}
 				verifications = append(verifications, v)
 			}
-			s := &survey{gate: g, lineup: makeLineup(g, verifications...)}
-			s.lineup.fired = ago(time.Minute)
+			s := makeSnapshot(g, verifications...)
+			s.fired = ago(time.Minute)
 			if c.waiting != "" {
-				s.lineup.fired = time.Time{}
+				s.fired = time.Time{}
 			}
 			reads := 0
 			api := interceptor.NewClient(nil, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 				switch list := list.(type) {
 				case *corev1.NodeList:
 					reads++
-					for _, n := range s.lineup.nodes {
+					for _, n := range s.nodes {
 						n := *n.DeepCopy()
 						n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
 						list.Items = append(list.Items, n)
@@ -91,7 +91,7 @@ func TestPlace(t *testing.T) {
 			r := &Gates{Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: tools.Registry()}}
 			var chosen choice
 			for range 3 { // One reconcile looks at a few pairs, and the next continues.
-				s.lineup.busy = map[string]bool{}
+				s.busy = map[string]bool{}
 				chosen = r.place(t.Context(), s)
 			}
 			pairs := func(all []start) string {
@@ -102,18 +102,18 @@ func TestPlace(t *testing.T) {
 				return strings.Join(texts, " ")
 			}
 			if pairs(chosen.starts) != c.starts || pairs(chosen.due) != c.due {
-				t.Errorf("starts %q, due %q, unplaced %v, full %v", pairs(chosen.starts), pairs(chosen.due), s.lineup.unplaced, s.lineup.full)
+				t.Errorf("starts %q, due %q, unplaced %v, full %v", pairs(chosen.starts), pairs(chosen.due), s.unplaced, s.full)
 			}
-			if got := slices.Sorted(maps.Keys(s.lineup.unplaced)); !slices.Equal(got, c.unplaced) || len(got) > 0 && chosen.again == 0 {
+			if got := slices.Sorted(maps.Keys(s.unplaced)); !slices.Equal(got, c.unplaced) || len(got) > 0 && chosen.again == 0 {
 				t.Errorf("unplaced are %v, again in %s", got, chosen.again)
 			}
 			before := reads
-			s.lineup.busy = map[string]bool{}
+			s.busy = map[string]bool{}
 			if r.place(t.Context(), s); len(c.unplaced) > 0 && reads != before {
 				t.Error("it reads again what it has just found")
 			}
-			if s.lineup.now = noon.Add(shortageFor); len(c.unplaced) > 0 {
-				s.lineup.busy = map[string]bool{}
+			if s.now = noon.Add(shortageFor); len(c.unplaced) > 0 {
+				s.busy = map[string]bool{}
 				if r.place(t.Context(), s); reads == before {
 					t.Error("it does not look again")
 				}

@@ -16,9 +16,9 @@ import (
 // ignored: a node that was measured at an unknown time is measured again.
 const maxSkew = time.Minute
 
-// consult determines when the schedule was last due, whether its window is open, and when to look again.
-func consult(s *survey, now time.Time) {
-	g, l := s.gate, &s.lineup
+// consultSchedule determines when the schedule was last due, whether its window is open, and when to look again.
+func (s *snapshot) consultSchedule() {
+	g, now := s.gate, s.now
 	schedule, zone, err := scheduleOf(g.Spec)
 	if err == nil && schedule != nil {
 		next := schedule.Next(now.In(zone))
@@ -40,13 +40,13 @@ func consult(s *survey, now time.Time) {
 	if fired.Before(begin) {
 		return
 	}
-	l.fired = fired
+	s.fired = fired
 	if before := lastFired(schedule, fired.Add(-time.Second)); !before.Before(begin) {
-		l.firedBefore = before
+		s.firedBefore = before
 	}
 	if window := g.Spec.ScheduleWindow.Duration; window > 0 {
 		left := fired.Add(window).Sub(now)
-		l.closed = left <= 0
+		s.closed = left <= 0
 		s.nextFire = controllers.Soonest(s.nextFire, max(0, left))
 	}
 }

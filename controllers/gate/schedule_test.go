@@ -91,9 +91,9 @@ func TestConsult(t *testing.T) {
 		"a window that has ended":   {gate(known(99*time.Hour), window(9*time.Hour)), ago(9 * time.Hour), ago(33 * time.Hour), true, 15 * time.Hour, 99 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &survey{gate: c.gate, lineup: lineup{now: noon, gate: c.gate}}
-			consult(s, noon)
-			l := s.lineup
+			s := &snapshot{now: noon, gate: c.gate}
+			s.consultSchedule()
+			l := s
 			if s.invalid != "" || !l.fired.Equal(c.fired) || !l.firedBefore.Equal(c.before) || l.closed != c.closed || s.nextFire != c.next {
 				t.Errorf("%q: fired %s and %s, closed %v, again in %s", s.invalid, l.fired, l.firedBefore, l.closed, s.nextFire)
 			}
@@ -103,12 +103,12 @@ func TestConsult(t *testing.T) {
 		})
 	}
 	suspended := gate(known(99*time.Hour), func(g *v1alpha1.LatencyGate) { g.Spec.Suspend = true })
-	s := &survey{gate: suspended}
-	if consult(s, noon); !s.lineup.fired.IsZero() || suspended.Status.Schedule != nil {
-		t.Errorf("a suspended gate has fired at %s: %+v", s.lineup.fired, suspended.Status.Schedule)
+	s := &snapshot{now: noon, gate: suspended}
+	if s.consultSchedule(); !s.fired.IsZero() || suspended.Status.Schedule != nil {
+		t.Errorf("a suspended gate has fired at %s: %+v", s.fired, suspended.Status.Schedule)
 	}
 	suspended.Spec.Suspend = false
-	if consult(s, noon); !s.lineup.fired.IsZero() {
-		t.Errorf("a gate that was resumed catches up: %s", s.lineup.fired)
+	if s.consultSchedule(); !s.fired.IsZero() {
+		t.Errorf("a gate that was resumed catches up: %s", s.fired)
 	}
 }

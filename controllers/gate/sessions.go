@@ -73,9 +73,9 @@ func toleranceOf(c *v1alpha1.Criteria, key string) stats.Tolerance {
 
 // pool sets how much sessions differ, and what the last changes did to all nodes. A change that made all nodes slower shows in no single
 // node for certain; it never changes the state of a node.
-func (s *survey) pool() {
-	all := make([]sessions.Node, 0, len(s.lineup.verifications))
-	for _, v := range s.lineup.verifications {
+func (s *snapshot) pool() {
+	all := make([]sessions.Node, 0, len(s.verifications))
+	for _, v := range s.verifications {
 		all = append(all, sessions.OfNode(v))
 	}
 	status := &s.gate.Status

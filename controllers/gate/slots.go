@@ -16,31 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
-// lineup holds the input of the choice of the gate's next benchmarks.
-type lineup struct {
-	now  time.Time
-	gate *v1alpha1.LatencyGate
-	// verifications are the gate's verifications, in any order.
-	verifications []*v1alpha1.LatencyVerification
-	// nodes are the nodes of the cluster by name.
-	nodes map[string]*corev1.Node
-	// standing is the state of every node that belongs to any gate.
-	standing map[string]v1alpha1.VerificationState
-	// busy are the nodes that any gate measures now, and their peers.
-	busy map[string]bool
-	// measuring is the number of the gate's nodes that are being measured.
-	measuring int
-	// pods are the pod settings of the template, with a toleration of the gate's own taint.
-	pods *v1alpha1.PodSettings
-	// fired is when the schedule was last due, and firedBefore when it was due before that; zero if it was not, since the gate has it.
-	fired, firedBefore time.Time
-	// closed is true when the window of fired has ended.
-	closed bool
-	// full are the nodes that have no room for the pod of a peer now, and unplaced those that are due by the schedule and have no room for
-	// their own, each with the reason; see place.
-	full, unplaced map[string]string
-}
-
 // start is a node to be measured, with its peer.
 type start struct {
 	verification *v1alpha1.LatencyVerification
@@ -48,23 +23,23 @@ type start struct {
 	peerVerified bool
 }
 
-// standings returns the states of nodes. A node that has several verifications, while it passes from one gate to another, is
+// statesOf returns the states of nodes. A node that has several verifications, while it passes from one gate to another, is
 // verified only if all of them are in state Verified.
-func standings(all []v1alpha1.LatencyVerification) map[string]v1alpha1.VerificationState {
-	standing := map[string]v1alpha1.VerificationState{}
+func statesOf(all []v1alpha1.LatencyVerification) map[string]v1alpha1.VerificationState {
+	states := map[string]v1alpha1.VerificationState{}
 	for i := range all {
 		v := &all[i]
 		if v.Status.Record() {
 			continue
 		}
-		if known, ok := standing[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
-			standing[v.Spec.NodeName] = v.Status.State
+		if known, ok := states[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
+			states[v.Spec.NodeName] = v.Status.State
 		}
 	}
-	return standing
+	return states
 }
 
-// choice is the result of a lineup.
+// choice is what a gate does next.
 type choice struct {
 	// starts are the benchmarks to create now.
 	starts []start
@@ -85,17 +60,17 @@ type choice struct {
 const waitLimit = 30 * time.Minute
 
 // wait records why a node is not measured now.
-func (c *choice) wait(l lineup, v *v1alpha1.LatencyVerification, why obstacle) {
+func (c *choice) wait(s *snapshot, v *v1alpha1.LatencyVerification, why obstacle) {
 	c.waiting[v.Spec.NodeName] = why.message
 	since := v.Status.LastTransitionTime
 	switch {
 	case why.turn:
 	case why.lasting:
 		c.unmeasurable = append(c.unmeasurable, v.Spec.NodeName)
-	case since != nil && l.now.Sub(since.Time) > waitLimit:
+	case since != nil && s.now.Sub(since.Time) > waitLimit:
 		c.overlong = append(c.overlong, v.Spec.NodeName)
 	case since != nil:
-		c.again = controllers.Soonest(c.again, since.Add(waitLimit).Sub(l.now)+time.Second)
+		c.again = controllers.Soonest(c.again, since.Add(waitLimit).Sub(s.now)+time.Second)
 	}
 }
 
@@ -107,59 +82,59 @@ type obstacle struct {
 }
 
 // choose gives the free slots to the nodes that have waited longest, each with a peer. Nodes that are due by the schedule get only
-// the slots that no other node waits for. It is deterministic, and its only side effect is to add the chosen nodes to l.busy.
-func choose(l lineup) choice {
+// the slots that no other node waits for. It is deterministic, and its only side effect is to add the chosen nodes to s.busy.
+func choose(s *snapshot) choice {
 	c := choice{waiting: map[string]string{}}
-	free := l.gate.Spec.Parallel(len(l.verifications)) - l.measuring
-	peers := l.peers()
-	peers.full = slices.Collect(maps.Keys(l.full))
+	free := s.gate.Spec.Parallel(len(s.verifications)) - s.measuring
+	peers := s.peers()
+	peers.full = slices.Collect(maps.Keys(s.full))
 	var queue []*v1alpha1.LatencyVerification
-	for _, v := range l.verifications {
+	for _, v := range s.verifications {
 		if v.Status.State == v1alpha1.VerificationUnverified {
 			queue = append(queue, v)
 		}
 	}
 	slices.SortFunc(queue, inOrder)
-	turning, asked := 0, identity.KeysOf(l.gate)
+	turning, asked := 0, identity.KeysOf(s.gate)
 	for _, v := range queue {
-		if why := l.unfit(v, asked); why.message != "" {
-			c.wait(l, v, why)
+		if why := s.unfit(v, asked); why.message != "" {
+			c.wait(s, v, why)
 			// It already has a slot, and must only be held back before it is measured.
 			// A node that went down in its turn may not return, and does not keep the others from theirs.
-			if node := l.nodes[v.Spec.NodeName]; v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue && node != nil && preflight.NodeReady(*node) {
+			if node := s.nodes[v.Spec.NodeName]; v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue && node != nil && preflight.NodeReady(*node) {
 				turning++
 			}
 			continue
 		}
-		rest := ofNode.left(v.Status.Setback, l.now)
+		rest := ofNode.left(v.Status.Setback, s.now)
 		switch {
-		case l.gate.Spec.Suspend:
+		case s.gate.Spec.Suspend:
 			c.waiting[v.Spec.NodeName] = "the gate is suspended"
 			continue
 		case rest > 0:
 			c.waiting[v.Spec.NodeName] = fmt.Sprintf("the next try is at %s: %s: %s", v.Status.Setback.RetryTime.UTC().Format(time.TimeOnly), v.Status.Setback.Reason, v.Status.Setback.Message)
 			c.again = controllers.Soonest(c.again, rest)
 			continue
-		case len(c.starts) >= free || l.busy[v.Spec.NodeName]:
+		case len(c.starts) >= free || s.busy[v.Spec.NodeName]:
 			c.waiting[v.Spec.NodeName] = "others are measured first"
 			continue
 		}
 		peer, verified, ok := peers.of(v)
 		if !ok {
-			c.wait(l, v, l.withoutPeer(v, peers))
+			c.wait(s, v, s.withoutPeer(v, peers))
 			continue
 		}
 		c.starts = append(c.starts, start{v, peer, verified})
-		l.busy[v.Spec.NodeName], l.busy[peer] = true, true
+		s.busy[v.Spec.NodeName], s.busy[peer] = true, true
 	}
-	if left := free - len(c.starts) - turning; left > 0 && !l.gate.Spec.Suspend && !l.closed {
-		c.due = l.due(left, peers)
+	if left := free - len(c.starts) - turning; left > 0 && !s.gate.Spec.Suspend && !s.closed {
+		c.due = s.due(left, peers)
 	}
-	missed := l.firedBefore
-	if l.closed {
-		missed = l.fired
+	missed := s.firedBefore
+	if s.closed {
+		missed = s.fired
 	}
-	c.overdue = len(l.outdated(missed))
+	c.overdue = len(s.outdated(missed))
 	return c
 }
 
@@ -174,34 +149,34 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 }
 
 // unfit returns why an unverified node cannot be measured, independent of other nodes.
-func (l lineup) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) obstacle {
-	node := l.nodes[v.Spec.NodeName]
-	if node == nil || string(node.UID) != v.Status.NodeUID || foreign(v, l.gate) {
+func (s *snapshot) unfit(v *v1alpha1.LatencyVerification, asked identity.Keys) obstacle {
+	node := s.nodes[v.Spec.NodeName]
+	if node == nil || string(node.UID) != v.Status.NodeUID || ofEarlierGate(v, s.gate) {
 		return obstacle{message: "the node has just changed"}
 	}
-	current, absent := asked.Present(&v.Status, node, l.now)
+	current, absent := asked.Present(&v.Status, node, s.now)
 	switch {
 	case len(identity.Changes(v.Status.Identity, current)) > 0:
 		return obstacle{message: "the node has just changed"}
 	case len(absent) > 0:
 		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept", absent[0].Key, absent[0].EndTime.UTC().Format(time.TimeOnly))}
-	case len(v.Status.MarkSetbacks) > 0 && !published(node, publicationOf(l.gate, v)):
+	case len(v.Status.MarkSetbacks) > 0 && !published(node, publicationOf(s.gate, v)):
 		return obstacle{message: "it cannot be marked as not verified: " + v.Status.MarkSetbacks[0].Message}
-	case !published(node, publicationOf(l.gate, v)):
+	case !published(node, publicationOf(s.gate, v)):
 		return obstacle{message: "it is being marked as not verified"}
 	}
-	return l.unusable(node, v1alpha1.RoleClient)
+	return s.unusable(node, v1alpha1.RoleClient)
 }
 
 // unusable returns why the benchmark's pod with a role could not run on a node.
-func (l lineup) unusable(node *corev1.Node, role string) obstacle {
+func (s *snapshot) unusable(node *corev1.Node, role string) obstacle {
 	switch {
 	case !preflight.NodeReady(*node):
 		return obstacle{message: "the node is not ready"}
 	case !node.DeletionTimestamp.IsZero():
 		return obstacle{message: "the node is being deleted"}
 	}
-	tolerations := slices.Concat(l.pods.Tolerations, l.gate.Spec.Template.Spec.Placement.Of(role).Tolerations)
+	tolerations := slices.Concat(s.pods.Tolerations, s.gate.Spec.Template.Spec.Placement.Of(role).Tolerations)
 	taint := preflight.UntoleratedTaint(node, tolerations)
 	if taint == nil {
 		return obstacle{}
@@ -220,7 +195,7 @@ func (l lineup) unusable(node *corev1.Node, role string) obstacle {
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
 // withoutPeer returns why there is no peer for a node. Only a user can change that, unless a peer is busy or becomes usable by itself.
-func (l lineup) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacle {
+func (s *snapshot) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacle {
 	others := slices.DeleteFunc(slices.Concat(p.verified, p.others), func(name string) bool { return name == v.Spec.NodeName })
 	switch {
 	case slices.ContainsFunc(others, func(name string) bool { return p.busy[name] }):
@@ -235,23 +210,23 @@ func (l lineup) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacle {
 }
 
 // due returns at most most nodes that were last measured before the schedule was last due, the longest ago first, each of which has a
-// peer with room. It adds them and their peers to l.busy, and those without such a peer to l.unplaced.
-func (l lineup) due(most int, p peers) []start {
+// peer with room. It adds them and their peers to s.busy, and those without such a peer to s.unplaced.
+func (s *snapshot) due(most int, p peers) []start {
 	var all []start
-	for _, v := range l.outdated(l.fired) {
+	for _, v := range s.outdated(s.fired) {
 		if len(all) == most {
 			break
 		}
-		if len(v.Status.MarkSetbacks) > 0 || l.unplaced[v.Spec.NodeName] != "" {
+		if len(v.Status.MarkSetbacks) > 0 || s.unplaced[v.Spec.NodeName] != "" {
 			continue // It could not be held back for its turn, or not be measured.
 		}
 		peer, verified, ok := p.of(v)
 		switch {
-		case l.busy[v.Spec.NodeName], !ok:
-		case l.full[peer] != "":
-			l.unplaced[v.Spec.NodeName] = l.full[peer] // There is no peer with room.
+		case s.busy[v.Spec.NodeName], !ok:
+		case s.full[peer] != "":
+			s.unplaced[v.Spec.NodeName] = s.full[peer] // There is no peer with room.
 		default:
-			l.busy[v.Spec.NodeName], l.busy[peer] = true, true
+			s.busy[v.Spec.NodeName], s.busy[peer] = true, true
 			all = append(all, start{v, peer, verified})
 		}
 	}
@@ -259,19 +234,19 @@ func (l lineup) due(most int, p peers) []start {
 }
 
 // outdated returns the nodes that could be measured and were last measured before a time of the schedule, the longest ago first.
-func (l lineup) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
+func (s *snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	if fired.IsZero() {
 		return nil
 	}
 	var all []*v1alpha1.LatencyVerification
-	for _, v := range l.verifications {
+	for _, v := range s.verifications {
 		switch v.Status.State {
 		case v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
 		case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
 			continue
 		}
-		node := l.nodes[v.Spec.NodeName]
-		if last := lastMeasured(v); node == nil || l.unusable(node, v1alpha1.RoleClient).message != "" || !last.Before(fired) && !last.After(l.now.Add(maxSkew)) {
+		node := s.nodes[v.Spec.NodeName]
+		if last := lastMeasured(v); node == nil || s.unusable(node, v1alpha1.RoleClient).message != "" || !last.Before(fired) && !last.After(s.now.Add(maxSkew)) {
 			continue
 		}
 		all = append(all, v)
@@ -310,24 +285,24 @@ type peers struct {
 type hindered struct{ name, message string }
 
 // peers returns the nodes that the template selects, that can run its pod, and that have not failed.
-func (l lineup) peers() peers {
-	p := peers{busy: l.busy}
+func (s *snapshot) peers() peers {
+	p := peers{busy: s.busy}
 	own := map[string]bool{}
-	for _, v := range l.verifications {
+	for _, v := range s.verifications {
 		own[v.Spec.NodeName] = true
 	}
-	isPeer := peerMatcher(l.gate)
-	for name, node := range l.nodes {
-		if !isPeer(node, own[name]) || l.standing[name] == v1alpha1.VerificationFailed {
+	isPeer := peerMatcher(s.gate)
+	for name, node := range s.nodes {
+		if !isPeer(node, own[name]) || s.states[name] == v1alpha1.VerificationFailed {
 			continue
 		}
-		if why := l.unusable(node, v1alpha1.RoleServer); why.message != "" {
+		if why := s.unusable(node, v1alpha1.RoleServer); why.message != "" {
 			if !why.lasting && node.DeletionTimestamp.IsZero() {
 				p.passing = append(p.passing, hindered{name, why.message})
 			}
 			continue
 		}
-		if l.standing[name] == v1alpha1.VerificationVerified {
+		if s.states[name] == v1alpha1.VerificationVerified {
 			p.verified = append(p.verified, name)
 		} else {
 			p.others = append(p.others, name)

@@ -15,15 +15,15 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// makeLineup returns a lineup with the nodes of the verifications, each with the marks that it should have.
-func makeLineup(g *v1alpha1.LatencyGate, verifications ...*v1alpha1.LatencyVerification) lineup {
-	l := lineup{
+// makeSnapshot returns a snapshot with the nodes of the verifications, each with the marks that it should have.
+func makeSnapshot(g *v1alpha1.LatencyGate, verifications ...*v1alpha1.LatencyVerification) *snapshot {
+	l := &snapshot{
 		now: noon, gate: g, pods: podsOf(g), verifications: verifications, nodes: map[string]*corev1.Node{},
-		standing: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
+		states: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
 	}
 	for _, v := range verifications {
 		name := v.Spec.NodeName
-		l.nodes[name], l.standing[name] = says(makeNode(name), publicationOf(g, v)), v.Status.State
+		l.nodes[name], l.states[name] = says(makeNode(name), publicationOf(g, v)), v.Status.State
 	}
 	return l
 }
@@ -67,8 +67,8 @@ func TestChooseStarts(t *testing.T) {
 	parallel := func(n int32) func(*v1alpha1.LatencyGate) {
 		return func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(n)) }
 	}
-	node := func(name string, change func(*corev1.Node)) func(*lineup) {
-		return func(l *lineup) { change(l.nodes[name]) }
+	node := func(name string, change func(*corev1.Node)) func(*snapshot) {
+		return func(l *snapshot) { change(l.nodes[name]) }
 	}
 	accepted := func(peer string) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) {
@@ -108,7 +108,7 @@ func TestChooseStarts(t *testing.T) {
 	cases := map[string]struct {
 		gate   func(*v1alpha1.LatencyGate)
 		nodes  nodes
-		change func(*lineup)
+		change func(*snapshot)
 		want   []string
 		// waiting is why node a waits, as a part of it.
 		waiting string
@@ -123,14 +123,14 @@ func TestChooseStarts(t *testing.T) {
 		"failed ones are not":                                        {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationFailed)}}, nil, nil, "no other node"},
 		"nor is the node itself":                                     {nil, nodes{"a": {waits}}, nil, nil, "no other node"},
 		"not the peer with which it failed":                          {nil, nodes{"a": {waits, func(v *verification) { v.Status.SuspectPeer = "b" }}, "b": {waitingSince(time.Second)}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
-		"not a node that is being measured":                          {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *lineup) { l.busy["b"] = true }, []string{"a-c+"}, ""},
+		"not a node that is being measured":                          {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *snapshot) { l.busy["b"] = true }, []string{"a-c+"}, ""},
 		"not a node that is not ready":                               {nil, nodes{"a": {waits}, "b": {verified}}, node("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "no other node"},
 		"the node that waited longest":                               {nil, nodes{"a": {waits}, "b": {waitingSince(time.Hour)}, "c": {verified}}, nil, []string{"b-c+"}, "others are measured first"},
 		"as many as there are slots":                                 {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, nil, []string{"a-b", "c-d"}, ""},
 		"never one node twice":                                       {parallel(4), nodes{"a": {waits}, "b": {waits}, "c": {verified}}, nil, []string{"a-c+"}, ""},
-		"those that are measured count":                              {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *lineup) { l.measuring = 1; l.busy["c"], l.busy["d"] = true, true }, []string{"a-b"}, ""},
-		"no slot is free":                                            {nil, nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1 }, nil, "others are measured first"},
-		"the peer of another node waits":                             {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *lineup) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
+		"those that are measured count":                              {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *snapshot) { l.measuring = 1; l.busy["c"], l.busy["d"] = true, true }, []string{"a-b"}, ""},
+		"no slot is free":                                            {nil, nodes{"a": {waits}, "b": {verified}}, func(l *snapshot) { l.measuring = 1 }, nil, "others are measured first"},
+		"the peer of another node waits":                             {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *snapshot) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
 		"a node that rests":                                          {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {verified}}, nil, nil, "the next try is at 12:00:01: NoProgress: why"},
 		"others while a node rests":                                  {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {waitingSince(time.Second)}, "c": {verified}}, nil, []string{"b-c+"}, "next try"},
 		"a node that has rested":                                     {nil, nodes{"a": {waits, rests(noon)}, "b": {verified}}, nil, []string{"a-b+"}, ""},
@@ -164,7 +164,7 @@ func TestChooseStarts(t *testing.T) {
 		"peers of another kind": {func(g *v1alpha1.LatencyGate) {
 			g.Spec.Template.Spec.Placement.Server.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "reference"}}
 		},
-			nodes{"a": {waits}, "b": {verified}}, func(l *lineup) {
+			nodes{"a": {waits}, "b": {verified}}, func(l *snapshot) {
 				l.nodes["z"] = makeNode("z", func(n *corev1.Node) { n.Labels["role"] = "reference" })
 			}, []string{"a-z"}, ""},
 		"peers by name": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Placement.Server.NodeNames = []string{"c", "d"} },
@@ -178,9 +178,9 @@ func TestChooseStarts(t *testing.T) {
 			if c.gate != nil {
 				c.gate(g)
 			}
-			l := makeLineup(g, makeAll(c.nodes)...)
+			l := makeSnapshot(g, makeAll(c.nodes)...)
 			if c.change != nil {
-				c.change(&l)
+				c.change(l)
 			}
 			got := choose(l)
 			if diff := cmp.Diff(c.want, started(got)); diff != "" {
@@ -201,45 +201,45 @@ func TestChooseDue(t *testing.T) {
 	cases := map[string]struct {
 		parallel      int32
 		verifications []*v1alpha1.LatencyVerification
-		change        func(*lineup)
+		change        func(*snapshot)
 		want          []string
 	}{
 		"measured before and after":  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(time.Hour)), makeVerification("b", measuredAt(3*time.Hour))}, nil, []string{"b"}},
 		"longest ago first":          {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour))}, nil, []string{"b"}},
 		"as many as there are slots": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour)), makeVerification("d")}, nil, []string{"c", "a"}},
 		"as many as have a peer":     {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour))}, nil, []string{"c"}},
-		"its only peer is cordoned": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) {
+		"its only peer is cordoned": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) {
 			l.nodes["b"].Spec.Unschedulable = true
 		}, nil},
-		"its only peer is in use": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) {
+		"its only peer is in use": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) {
 			l.measuring, l.busy["b"] = 1, true
 		}, nil},
 		"its only peer failed":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", in(v1alpha1.VerificationFailed))}, nil, nil},
 		"it is the only node":                              {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour))}, nil, nil},
 		"the only peer with which it did not fail is gone": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), func(v *v1alpha1.LatencyVerification) { v.Status.SuspectPeer = "b" }), makeVerification("b")}, nil, nil},
-		"the window has ended":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.closed = true }, nil},
+		"the window has ended":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.closed = true }, nil},
 		"not while others wait":                            {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", waitingSince(0))}, nil, nil},
-		"not while one is being measured":                  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.measuring = 1 }, nil},
-		"not while another is about to be": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c")}, func(l *lineup) {
+		"not while one is being measured":                  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.measuring = 1 }, nil},
+		"not while another is about to be": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c")}, func(l *snapshot) {
 			l.nodes["b"].Status.Conditions = l.nodes["b"].Status.Conditions[:1]
 		}, nil},
 		"failed ones too": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), in(v1alpha1.VerificationFailed)), makeVerification("b")}, nil, []string{"a"}},
 		"one that was never measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", in(v1alpha1.VerificationInconclusive), func(v *v1alpha1.LatencyVerification) {
 			v.Status.LastMeasurementTime, v.Status.LastTransitionTime = nil, at(3*time.Hour)
 		}), makeVerification("b")}, nil, []string{"a"}},
-		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
+		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
 		"one that was measured in the future": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-365*24*time.Hour)), makeVerification("b")}, nil, []string{"a"}},
 		"clocks that differ a little":         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-time.Second)), makeVerification("b")}, nil, nil},
-		"no schedule":                         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(30*24*time.Hour)), makeVerification("b")}, func(l *lineup) { l.fired = time.Time{} }, nil},
-		"a suspended gate":                    {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *lineup) { l.gate.Spec.Suspend = true }, nil},
+		"no schedule":                         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(30*24*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.fired = time.Time{} }, nil},
+		"a suspended gate":                    {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.gate.Spec.Suspend = true }, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(c.parallel)) })
-			l := makeLineup(g, c.verifications...)
+			l := makeSnapshot(g, c.verifications...)
 			l.fired = ago(2 * time.Hour)
 			if c.change != nil {
-				c.change(&l)
+				c.change(l)
 			}
 			var got []string
 			for _, turn := range choose(l).due {
@@ -265,13 +265,13 @@ func TestStandings(t *testing.T) {
 		"the first alone":  {[]v1alpha1.LatencyVerification{verified, failed}, v1alpha1.VerificationFailed},
 		"the second alone": {[]v1alpha1.LatencyVerification{failed, verified}, v1alpha1.VerificationFailed},
 	} {
-		if got := standings(c.all)["a"]; got != c.want {
+		if got := statesOf(c.all)["a"]; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }
 
-// TestChooseKeepsNodesApart checks that no node is in two benchmarks, for lineups of many sizes and numbers of slots.
+// TestChooseKeepsNodesApart checks that no node is in two benchmarks, for snapshots of many sizes and numbers of slots.
 func TestChooseKeepsNodesApart(t *testing.T) {
 	for size := 1; size <= 12; size++ {
 		for slots := int32(1); slots <= 8; slots++ {
@@ -284,7 +284,7 @@ func TestChooseKeepsNodesApart(t *testing.T) {
 					}
 					all = append(all, v)
 				}
-				got := choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(slots)) }), all...))
+				got := choose(makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(slots)) }), all...))
 				seen := map[string]bool{}
 				for _, s := range got.starts {
 					for _, name := range []string{s.verification.Spec.NodeName, s.peer} {
@@ -314,7 +314,7 @@ func BenchmarkChoose(b *testing.B) {
 				}
 				all = append(all, v)
 			}
-			l := makeLineup(makeGate(), all...)
+			l := makeSnapshot(makeGate(), all...)
 			for b.Loop() {
 				clear(l.busy)
 				if got := choose(l); waiting != (len(got.starts) == 1) {
@@ -384,7 +384,7 @@ func TestPeersInAnyOrder(t *testing.T) {
 			all = append(all, makeVerification(name, waitingSince(time.Minute)))
 		}
 		slices.Reverse(all)
-		got := fmt.Sprint(started(choose(makeLineup(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(2)) }), all...))))
+		got := fmt.Sprint(started(choose(makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(2)) }), all...))))
 		if want == "" {
 			want = got
 		}
@@ -396,14 +396,14 @@ func TestPeersInAnyOrder(t *testing.T) {
 
 // A node that cannot be measured, or that waits too long, is counted; one that waits for a component is not, at first.
 func TestChooseSaysWhatNodesWaitFor(t *testing.T) {
-	tainted := func(key string) func(*lineup) {
-		return func(l *lineup) {
+	tainted := func(key string) func(*snapshot) {
+		return func(l *snapshot) {
 			l.nodes["a"].Spec.Taints = append(l.nodes["a"].Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
 		}
 	}
 	for name, c := range map[string]struct {
 		since                  time.Duration
-		change                 func(*lineup)
+		change                 func(*snapshot)
 		waiting                string
 		unmeasurable, overlong bool
 	}{
@@ -412,21 +412,21 @@ func TestChooseSaysWhatNodesWaitFor(t *testing.T) {
 		"a taint of Cilium":                  {time.Minute, tainted("node.cilium.io/agent-not-ready"), "tainted with node.cilium.io/agent-not-ready: Cilium starts its agent on the node", false, false},
 		"a taint of Cilium for an hour":      {time.Hour, tainted("node.cilium.io/agent-not-ready"), "Cilium starts its agent", false, true},
 		"a taint of the autoscaler":          {time.Minute, tainted("ToBeDeletedByClusterAutoscaler"), "about to delete the node", false, false},
-		"a cordon":                           {time.Minute, func(l *lineup) { l.nodes["a"].Spec.Unschedulable = true }, "cordoned: who cordoned", false, false},
-		"a reboot":                           {time.Minute, func(l *lineup) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, "not ready", false, false},
-		"a node that does not come back":     {time.Hour, func(l *lineup) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown }, "not ready", false, true},
-		"no other node":                      {time.Minute, func(l *lineup) { delete(l.nodes, "b") }, "there is no other node to measure it with", true, false},
-		"the other node reboots":             {time.Minute, func(l *lineup) { l.nodes["b"].Status.Conditions[0].Status = corev1.ConditionFalse }, "usable now; b: the node is not ready", false, false},
-		"the other node failed":              {time.Minute, func(l *lineup) { l.standing["b"] = v1alpha1.VerificationFailed }, "there is no other node to measure it with", true, false},
-		"the other node is in use":           {time.Hour, func(l *lineup) { l.busy["b"] = true }, "is in use", false, false},
-		"it failed with the other node":      {time.Minute, func(l *lineup) { l.verifications[0].Status.SuspectPeer = "b" }, "it has failed with the only other node", true, false},
-		"its turn":                           {time.Hour, func(l *lineup) { l.measuring = 1 }, "others are measured first", false, false},
-		"a suspended gate":                   {time.Hour, func(l *lineup) { l.gate.Spec.Suspend = true }, "suspended", false, false},
-		"a mark that another program undoes": {time.Hour, func(l *lineup) { l.nodes["a"].Status.Conditions = l.nodes["a"].Status.Conditions[:1] }, "being marked", false, true},
+		"a cordon":                           {time.Minute, func(l *snapshot) { l.nodes["a"].Spec.Unschedulable = true }, "cordoned: who cordoned", false, false},
+		"a reboot":                           {time.Minute, func(l *snapshot) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, "not ready", false, false},
+		"a node that does not come back":     {time.Hour, func(l *snapshot) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown }, "not ready", false, true},
+		"no other node":                      {time.Minute, func(l *snapshot) { delete(l.nodes, "b") }, "there is no other node to measure it with", true, false},
+		"the other node reboots":             {time.Minute, func(l *snapshot) { l.nodes["b"].Status.Conditions[0].Status = corev1.ConditionFalse }, "usable now; b: the node is not ready", false, false},
+		"the other node failed":              {time.Minute, func(l *snapshot) { l.states["b"] = v1alpha1.VerificationFailed }, "there is no other node to measure it with", true, false},
+		"the other node is in use":           {time.Hour, func(l *snapshot) { l.busy["b"] = true }, "is in use", false, false},
+		"it failed with the other node":      {time.Minute, func(l *snapshot) { l.verifications[0].Status.SuspectPeer = "b" }, "it has failed with the only other node", true, false},
+		"its turn":                           {time.Hour, func(l *snapshot) { l.measuring = 1 }, "others are measured first", false, false},
+		"a suspended gate":                   {time.Hour, func(l *snapshot) { l.gate.Spec.Suspend = true }, "suspended", false, false},
+		"a mark that another program undoes": {time.Hour, func(l *snapshot) { l.nodes["a"].Status.Conditions = l.nodes["a"].Status.Conditions[:1] }, "being marked", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := makeLineup(makeGate(), makeVerification("a", waitingSince(c.since)), makeVerification("b"))
-			c.change(&l)
+			l := makeSnapshot(makeGate(), makeVerification("a", waitingSince(c.since)), makeVerification("b"))
+			c.change(l)
 			got := choose(l)
 			if !strings.Contains(got.waiting["a"], c.waiting) || (len(got.unmeasurable) > 0) != c.unmeasurable || (len(got.overlong) > 0) != c.overlong || len(got.starts) > 0 {
 				t.Errorf("waits because %q, unmeasurable %v, too long %v, started %v", got.waiting["a"], got.unmeasurable, got.overlong, started(got))
@@ -443,12 +443,12 @@ func TestScheduleTooShort(t *testing.T) {
 			v.Status.LastMeasurementTime = at(time.Duration(i) * 5 * time.Minute)
 		}))
 	}
-	l := makeLineup(makeGate(), all...)
+	l := makeSnapshot(makeGate(), all...)
 	l.fired, l.firedBefore = noon, ago(5*time.Minute)
 	if got := choose(l); got.overdue != 18 || len(got.due) != 1 || got.due[0].verification.Spec.NodeName != "n19" {
 		t.Errorf("%d are overdue, and due are %v", got.overdue, got.due)
 	}
-	l = makeLineup(makeGate(), all...)
+	l = makeSnapshot(makeGate(), all...)
 	l.fired, l.closed = ago(7*time.Minute), true
 	if got := choose(l); got.overdue != 18 || len(got.due) > 0 {
 		t.Errorf("after the window, %d are overdue, and due are %v", got.overdue, got.due)

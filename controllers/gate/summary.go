@@ -19,7 +19,7 @@ import (
 
 // summarize sets a gate's status from its nodes. Nodes whose state has just changed are counted with the new state, and not with the
 // state in the cache. It has no other effect.
-func summarize(s *survey, chosen choice) {
+func summarize(s *snapshot, chosen choice) {
 	now := map[string]v1alpha1.VerificationState{}
 	for _, begun := range chosen.starts {
 		now[begun.verification.Spec.NodeName] = v1alpha1.VerificationMeasuring
@@ -28,8 +28,8 @@ func summarize(s *survey, chosen choice) {
 		now[turn.verification.Spec.NodeName] = v1alpha1.VerificationUnverified
 	}
 	asked := identity.KeysOf(s.gate)
-	lines := make([]v1alpha1.NodeLine, 0, len(s.lineup.verifications)+len(s.missing))
-	for _, v := range s.lineup.verifications {
+	lines := make([]v1alpha1.NodeLine, 0, len(s.verifications)+len(s.missing))
+	for _, v := range s.verifications {
 		line := v1alpha1.NodeLine{
 			Name: v.Spec.NodeName, State: cmp.Or(now[v.Spec.NodeName], v.Status.State, v1alpha1.VerificationUnverified), Message: v.Status.Verified().Message,
 		}
@@ -57,28 +57,27 @@ func summarize(s *survey, chosen choice) {
 	}
 	status := &s.gate.Status
 	status.Nodes, status.NotVerified = count(lines), worst(lines)
-	status.Nodes.Unmeasurable, status.Nodes.Unplaced = int32(len(chosen.unmeasurable)), int32(len(s.lineup.unplaced))
+	status.Nodes.Unmeasurable, status.Nodes.Unplaced = int32(len(chosen.unmeasurable)), int32(len(s.unplaced))
 	s.pool()
 	s.gate.SetCondition(operational(s, chosen))
 	s.gate.SetCondition(passed(s))
-	standing.Publish(&status.Conditions, s.gate.Generation, s.lineup.now, standing.OfGate(s.gate))
+	standing.Publish(&status.Conditions, s.gate.Generation, s.now, standing.OfGate(s.gate))
 }
 
 // doubt counts a verified node that is away, or has changed and is not held back yet, as one that is not verified.
-func (s *survey) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification, asked identity.Keys) {
-	node := s.lineup.nodes[line.Name]
+func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification, asked identity.Keys) {
+	node := s.nodes[line.Name]
 	if line.State != v1alpha1.VerificationVerified || node == nil {
 		return
 	}
 	if why := identity.NotReady(node); why != "" {
 		line.State, line.Message = v1alpha1.VerificationUnverified, why
 		s.away++
-	} else if current, _ := asked.Present(&v.Status, node, s.lineup.now); foreign(v, s.gate) || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, current)) > 0 {
+	} else if current, _ := asked.Present(&v.Status, node, s.now); ofEarlierGate(v, s.gate) || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, current)) > 0 {
 		line.State, line.Message = v1alpha1.VerificationUnverified, "the node has just changed"
 	}
 }
 
-// count counts the nodes by state.
 func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
 	c := v1alpha1.NodeCounts{Total: int32(len(lines))}
 	for _, line := range lines {
@@ -98,7 +97,6 @@ func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
 	return c
 }
 
-// severity orders the states by how much they need attention.
 var severity = map[v1alpha1.VerificationState]int{
 	v1alpha1.VerificationFailed: 1, v1alpha1.VerificationInconclusive: 2, v1alpha1.VerificationMeasuring: 3, v1alpha1.VerificationUnverified: 4,
 }
@@ -117,11 +115,11 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 }
 
 // operational returns condition Operational: whether the gate can do all of its work.
-func operational(s *survey, chosen choice) metav1.Condition {
+func operational(s *snapshot, chosen choice) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
 	}
-	troubled := setbacks(slices.Concat(s.lineup.verifications, s.retained))
+	troubled := setbacks(slices.Concat(s.verifications, s.retained))
 	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.unmeasurable, chosen.overlong
 	switch {
 	case s.invalid != "":
@@ -138,10 +136,10 @@ func operational(s *survey, chosen choice) metav1.Condition {
 		return no(v1alpha1.ReasonNodesUnmeasurable, "%d of %d nodes cannot be measured; %s: %s", len(unmeasurable), s.gate.Status.Nodes.Total, unmeasurable[0], chosen.waiting[unmeasurable[0]])
 	case len(overlong) > 0:
 		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), waitLimit, overlong[0], chosen.waiting[overlong[0]])
-	case len(s.lineup.unplaced) > 0 && (chosen.overdue > 0 || s.lineup.now.Sub(s.lineup.fired) > waitLimit):
-		first := slices.Min(slices.Collect(maps.Keys(s.lineup.unplaced)))
+	case len(s.unplaced) > 0 && (chosen.overdue > 0 || s.now.Sub(s.fired) > waitLimit):
+		first := slices.Min(slices.Collect(maps.Keys(s.unplaced)))
 		return no(v1alpha1.ReasonNoRoom, "%d nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
-			len(s.lineup.unplaced), first, text.Shorten(s.lineup.unplaced[first], 1024))
+			len(s.unplaced), first, text.Shorten(s.unplaced[first], 1024))
 	case chosen.overdue > 0:
 		return no(v1alpha1.ReasonScheduleTooShort,
 			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.overdue)
@@ -165,11 +163,11 @@ func operational(s *survey, chosen choice) metav1.Condition {
 }
 
 // missingLabel returns the first label of the identity that no node of the gate has; empty if there is none.
-func (s *survey) missingLabel() string {
+func (s *snapshot) missingLabel() string {
 	for _, label := range s.gate.Spec.Identity.Labels {
 		nodes, found := 0, false
-		for _, v := range s.lineup.verifications {
-			if node := s.lineup.nodes[v.Spec.NodeName]; node != nil {
+		for _, v := range s.verifications {
+			if node := s.nodes[v.Spec.NodeName]; node != nil {
 				nodes++
 				found = found || node.Labels[label] != "" || slices.ContainsFunc(v.Status.Absent, func(a v1alpha1.AbsentKey) bool { return a.Key == identity.Label(label) })
 			}
@@ -214,7 +212,7 @@ func takenText(taken map[string][]string) string {
 }
 
 // passed returns condition Passed: whether all nodes are verified.
-func passed(s *survey) metav1.Condition {
+func passed(s *snapshot) metav1.Condition {
 	n := s.gate.Status.Nodes
 	notVerified := n.Total - n.Verified
 	first := ""

@@ -16,9 +16,9 @@ import (
 func TestSummarize(t *testing.T) {
 	const verified, failed, inconclusive = v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive
 	const waiting, measuring = v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring
-	troubled := func(reason string, holdPod bool) func(*survey) {
-		return func(s *survey) {
-			status := &s.lineup.verifications[0].Status
+	troubled := func(reason string, holdPod bool) func(*snapshot) {
+		return func(s *snapshot) {
+			status := &s.verifications[0].Status
 			if status.Setback = (&v1alpha1.Setback{Reason: reason, Message: "why", Count: 1}); holdPod {
 				status.Setback, status.HoldPodSetback = nil, status.Setback
 			}
@@ -26,7 +26,7 @@ func TestSummarize(t *testing.T) {
 	}
 	cases := map[string]struct {
 		states              []v1alpha1.VerificationState
-		change              func(*survey)
+		change              func(*snapshot)
 		operational, passed string
 		counts              v1alpha1.NodeCounts
 	}{
@@ -37,51 +37,51 @@ func TestSummarize(t *testing.T) {
 		"one is inconclusive":                     {[]v1alpha1.VerificationState{verified, inconclusive}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Inconclusive: 1}},
 		"one failed, others wait":                 {[]v1alpha1.VerificationState{waiting, failed}, nil, "True Operational", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Failed: 1}},
 		"one that is quite new":                   {[]v1alpha1.VerificationState{verified, ""}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"as many as are allowed":                  {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"more than are allowed":                   {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
-		"none is allowed, and none is unverified": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "True Operational", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a node without a verification":           {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.missing = []*corev1.Node{makeNode("z")} }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"nodes of another gate":                   {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.taken = map[string][]string{"old": {"y", "x"}} }, "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a schedule of nonsense":                  {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.invalid = "spec.schedule: nonsense" }, "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"as many as are allowed":                  {[]v1alpha1.VerificationState{verified, waiting}, func(s *snapshot) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"more than are allowed":                   {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *snapshot) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
+		"none is allowed, and none is unverified": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "True Operational", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a node without a verification":           {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.missing = []*corev1.Node{makeNode("z")} }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"nodes of another gate":                   {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.taken = map[string][]string{"old": {"y", "x"}} }, "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a schedule of nonsense":                  {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.invalid = "spec.schedule: nonsense" }, "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 		"a benchmark was refused":                 {[]v1alpha1.VerificationState{waiting}, troubled(v1alpha1.ReasonBenchmarkRefused, false), "False BenchmarkRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
 		"a benchmark made no progress":            {[]v1alpha1.VerificationState{measuring}, troubled(v1alpha1.ReasonNoProgress, false), "False NoProgress", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Measuring: 1}},
 		"a hold pod does not stay":                {[]v1alpha1.VerificationState{verified}, troubled(v1alpha1.ReasonHoldPodEnded, true), "False HoldPodEnded", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"one is retained and not verified": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
+		"one is retained and not verified": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
 			s.retained = []*v1alpha1.LatencyVerification{makeVerification("z", in(failed))}
 		}, "True Operational", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Verified: 1, Failed: 1}},
-		"a mark is refused": {[]v1alpha1.VerificationState{waiting, waiting}, func(s *survey) {
+		"a mark is refused": {[]v1alpha1.VerificationState{waiting, waiting}, func(s *snapshot) {
 			s.gate.Spec.Suspend = true
 			troubled(v1alpha1.ReasonBenchmarkRefused, false)(s)
-			s.lineup.verifications[1].Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"}}}
+			s.verifications[1].Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"}}}
 		}, "False NodeRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
-		"a mark of a retained node is refused": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
+		"a mark of a retained node is refused": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
 			z := makeVerification("z")
 			z.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkLabel, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
 			s.retained = []*v1alpha1.LatencyVerification{z}
 		}, "False NodeContested", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
-		"a verified node is away": {[]v1alpha1.VerificationState{verified, verified}, func(s *survey) {
-			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
-			s.lineup.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionUnknown
+		"a verified node is away": {[]v1alpha1.VerificationState{verified, verified}, func(s *snapshot) {
+			*s = *makeSnapshot(s.gate, s.verifications...)
+			s.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionUnknown
 		}, "True Operational", "Unknown NodesNotReady", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"one is away, one waits": {[]v1alpha1.VerificationState{verified, waiting}, func(s *survey) {
-			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
-			s.lineup.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionFalse
+		"one is away, one waits": {[]v1alpha1.VerificationState{verified, waiting}, func(s *snapshot) {
+			*s = *makeSnapshot(s.gate, s.verifications...)
+			s.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionFalse
 		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
-		"a verified node has changed, and its state cannot be written": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
-			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
-			s.lineup.nodes["n0"].Status.NodeInfo.KernelVersion = "6.2.0"
+		"a verified node has changed, and its state cannot be written": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
+			*s = *makeSnapshot(s.gate, s.verifications...)
+			s.nodes["n0"].Status.NodeInfo.KernelVersion = "6.2.0"
 		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
-		"no node has a label of the identity": {[]v1alpha1.VerificationState{verified}, func(s *survey) {
+		"no node has a label of the identity": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
 			s.gate.Spec.Identity.Labels = []string{"onload", "onlaod"}
-			s.lineup = makeLineup(s.gate, s.lineup.verifications...)
+			*s = *makeSnapshot(s.gate, s.verifications...)
 		}, "False LabelMissing", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a suspended gate": {[]v1alpha1.VerificationState{verified}, func(s *survey) { s.gate.Spec.Suspend = true }, "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a suspended gate": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.gate.Spec.Suspend = true }, "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &survey{gate: makeGate()}
+			s := &snapshot{gate: makeGate()}
 			for i, state := range c.states {
-				s.lineup.verifications = append(s.lineup.verifications, makeVerification(fmt.Sprintf("n%d", i), in(state)))
+				s.verifications = append(s.verifications, makeVerification(fmt.Sprintf("n%d", i), in(state)))
 			}
 			if c.change != nil {
 				c.change(s)
@@ -106,8 +106,8 @@ func TestSummarize(t *testing.T) {
 
 func TestSummarizeWhatJustHappened(t *testing.T) {
 	a, b, c := makeVerification("a", unverified(v1alpha1.ReasonNewNode)), makeVerification("b"), makeVerification("c", unverified(v1alpha1.ReasonNewNode))
-	s := &survey{gate: makeGate()}
-	s.lineup.verifications = []*v1alpha1.LatencyVerification{a, b, c}
+	s := &snapshot{gate: makeGate()}
+	s.verifications = []*v1alpha1.LatencyVerification{a, b, c}
 	summarize(s, choice{starts: []start{{a, "d", true}}, due: []start{{verification: b}}, waiting: map[string]string{"c": "others are measured first"}})
 	want := []v1alpha1.NodeLine{
 		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because"},

@@ -55,7 +55,6 @@ const (
 	eventAccepted  nodeEvent = "AcceptedByHand"
 )
 
-// transition is the effect of an event on a status.
 type transition struct {
 	event nodeEvent
 	// when says in words when the event happens.
@@ -119,7 +118,9 @@ var transitions = []transition{
 }
 
 // apply returns the status after the event of a step. It returns an error if the event cannot happen in the state.
-func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (v1alpha1.LatencyVerificationStatus, error) {
+func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (
+	v1alpha1.LatencyVerificationStatus, error,
+) {
 	t := s.event.transition()
 	if t == nil || t.from != nil && !slices.Contains(t.from, status.State) {
 		return status, fmt.Errorf("event %s cannot happen to a node in state %s", s.event, status.State)
@@ -174,7 +175,6 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	}
 }
 
-// count increments a field, or sets it.
 func (s step) count(status *v1alpha1.LatencyVerificationStatus, f statusField, now time.Time) {
 	switch f {
 	case fieldAcceptRefused, fieldAsFound, fieldAll: // No event counts them.
@@ -199,7 +199,6 @@ func (s step) count(status *v1alpha1.LatencyVerificationStatus, f statusField, n
 	}
 }
 
-// transition returns the effect of an event on a status; nil if it has none.
 func (e nodeEvent) transition() *transition {
 	for i := range transitions {
 		if transitions[i].event == e {
@@ -218,7 +217,7 @@ func (e nodeEvent) begins() bool {
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	status.BaselineTrouble, status.Retained, status.GateUID = w.baselineTrouble, w.retention(), string(w.gate.UID)
-	w.noteDeletion(&status)
+	w.setDeletable(&status)
 	if s.event == eventNotAccepted {
 		status.AcceptRefused = &v1alpha1.AcceptRefusal{
 			Benchmark: text.Shorten(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
@@ -303,8 +302,8 @@ func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
 	meta.SetStatusCondition(&status.Conditions, c)
 }
 
-// noteDeletion says in the status that a requested deletion waits for the node to pass.
-func (w *world) noteDeletion(status *v1alpha1.LatencyVerificationStatus) {
+// setDeletable says in the status that a requested deletion waits for the node to pass.
+func (w *world) setDeletable(status *v1alpha1.LatencyVerificationStatus) {
 	if w.verification.DeletionTimestamp.IsZero() {
 		return
 	}

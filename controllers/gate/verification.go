@@ -87,7 +87,7 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	switch {
 	case !v.DeletionTimestamp.IsZero() && !world.keepsFail():
 		return controllers.Written(r.finalize(ctx, v, world.node, gates))
-	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.foreign() && world.disowned():
+	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.ofEarlierGate() && world.disowned():
 		return controllers.Written(r.dismiss(ctx, world, v, gates))
 	case !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) && v.DeletionTimestamp.IsZero():
 		return controllers.Written(time.Millisecond, patchFinalizer(ctx, r.Client, v, controllerutil.AddFinalizer))
@@ -178,7 +178,7 @@ func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVer
 	return node, gates.Items, nil
 }
 
-// gateOf returns the gate of a verification, by its name; nil if it is gone. See foreign for a gate that was created again.
+// gateOf returns the gate of a verification, by its name; nil if it is gone. See ofEarlierGate for a gate that was created again.
 func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	i := slices.IndexFunc(gates, func(g v1alpha1.LatencyGate) bool { return g.Name == v.Spec.GateName })
 	if i < 0 {
@@ -225,7 +225,6 @@ func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha
 	return nil
 }
 
-// observePeers determines whether there is another peer, and what the gate knows of its other nodes.
 func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	nodes, verifications := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{nodes, verifications} {
@@ -233,7 +232,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 			return fmt.Errorf("listing peers: %w", err)
 		}
 	}
-	own, standing := map[string]bool{}, standings(verifications.Items)
+	own, standing := map[string]bool{}, statesOf(verifications.Items)
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {

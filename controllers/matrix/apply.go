@@ -83,7 +83,6 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 	return again, nil
 }
 
-// release releases the place of a finished pair.
 func (w *world) release(number int32) {
 	w.leave(number)
 	w.released = true
@@ -238,7 +237,6 @@ func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	return nil
 }
 
-// live gets the benchmark with the name of a pair's benchmark from the API server.
 func (r *Reconciler) live(ctx context.Context, w *world, number int32) (*v1alpha1.LatencyBenchmark, error) {
 	child := &v1alpha1.LatencyBenchmark{}
 	key := types.NamespacedName{Namespace: w.matrix.Namespace, Name: w.matrix.PairName(number)}

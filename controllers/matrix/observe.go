@@ -23,9 +23,7 @@ import (
 
 // world is the input of decide and report.
 type world struct {
-	// now is the time of the observation.
-	now time.Time
-	// matrix is the object as it was read.
+	now    time.Time
 	matrix *v1alpha1.LatencyMatrix
 	// accepted is the preflight's input, filled until the matrix is accepted; the other fields are filled from then on.
 	accepted preflight.Observed
@@ -67,7 +65,6 @@ type world struct {
 // blocker is the reason why the benchmark of a pair cannot be created.
 type blocker struct{ reason, message string }
 
-// observe reads the world.
 func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*world, error) {
 	w := &world{now: r.Clock.Now(), matrix: m, blocked: map[int32]blocker{}}
 	if !accepted(m) {
@@ -218,13 +215,11 @@ func (w *world) ended(number int32) bool {
 	return name != "" && !running && (child == nil || !child.Finished())
 }
 
-// whyGone returns why a pair was not measured whose Node is gone.
 func (w *world) whyGone(number int32) string {
 	name, since := w.goneOf(number)
 	return fmt.Sprintf("%s: %s: node %s has not existed since %s", w.matrix.PairName(number), v1alpha1.ReasonNodeGone, name, since.UTC().Format(time.RFC3339))
 }
 
-// observeBaseline finds the benchmarks with which the benchmarks of the pairs are compared.
 func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	w.baseline = baselineOf(w.matrix)
 	if w.baseline == "" {

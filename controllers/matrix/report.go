@@ -45,7 +45,6 @@ func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w 
 	return err
 }
 
-// setConditions sets the conditions Accepted and Succeeded.
 func (w *world) setConditions() {
 	m := w.matrix
 	switch {
@@ -68,7 +67,6 @@ func (w *world) setConditions() {
 	m.SetCondition(w.succeeds())
 }
 
-// count updates the counts and the summary.
 func (w *world) count(old *v1alpha1.LatencyMatrix) {
 	status := &w.matrix.Status
 	status.Slots = int32(w.slots)
@@ -141,7 +139,6 @@ func (w *world) acceptance(leftOut string) string {
 	return strings.Join(slices.Insert(preflight.Foreknown(w.matrix.Spec.Template.Spec, nil), 0, message), "; ")
 }
 
-// succeeds returns condition Succeeded.
 func (w *world) succeeds() metav1.Condition {
 	status, counts := w.matrix.Status, w.matrix.Status.Counts
 	state, reason, message := metav1.ConditionUnknown, "", ""
@@ -226,7 +223,6 @@ func (w *world) running() (reason, message string) {
 	return v1alpha1.ReasonQueued, strings.Join(parts, "; ")
 }
 
-// messageOf returns the message of a condition; empty if there is none.
 func messageOf(conditions []metav1.Condition, conditionType string) string {
 	if c := meta.FindStatusCondition(conditions, conditionType); c != nil {
 		return c.Message

@@ -126,7 +126,6 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verd
 	return merged
 }
 
-// tally returns the number of pairs of each outcome as text.
 func tally(count map[v1alpha1.VerdictOutcome]int, total, ended int) string {
 	parts := []string{fmt.Sprintf("%d of %d pairs pass", count[v1alpha1.VerdictPass], total)}
 	open := total - ended

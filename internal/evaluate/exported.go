@@ -68,11 +68,11 @@ func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.Conf
 		return results
 	case errors.As(err, &refused):
 	case errors.Is(err, export.ErrDigest):
-		refused = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, or name the digest of an export that you trust",
-			fieldExportSum, cm.Name, oneLine(err))
+		refused = refuse(v1alpha1.ReasonBaselineDigestDiffers, "%s: ConfigMap %s contains %s; create it again from the export of this digest, "+
+			"or name the digest of an export that you trust", fieldExportSum, cm.Name, oneLine(err))
 	default:
-		refused = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
-			fieldExportName, cm.Name, oneLine(err))
+		refused = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; "+
+			"create it again with kubectl tailgate export --configmap of this version", fieldExportName, cm.Name, oneLine(err))
 	}
 	return judge.Results{Trouble: new(verdict.Blocker(refused))}
 }

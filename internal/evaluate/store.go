@@ -58,7 +58,6 @@ type version struct {
 
 func versionOf(o metav1.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
-// size returns the number of rounds of cells of the plan.
 func (c *collection) size() int {
 	n := 0
 	for _, v := range c.rounds.Variants {
@@ -67,9 +66,9 @@ func (c *collection) size() int {
 	return n
 }
 
-// of returns the collection of a benchmark, or a new one, and makes room for it: the benchmarks that have not been read for the
+// takeCollection returns the collection of a benchmark, or a new one, and makes room for it: the benchmarks that have not been read for the
 // longest time are dropped first. If merged is true and the kept collection is not merged, it returns a new one.
-func (s *Store) of(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
+func (s *Store) takeCollection(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
 	var own *collection
 	if i := slices.IndexFunc(s.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
 		own = s.kept[i]
@@ -115,11 +114,11 @@ func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged
 			exist = append(exist, named)
 		}
 	}
-	own := s.of(b, merged)
+	own := s.takeCollection(b, merged)
 	for i, known := range own.read {
 		if i == len(exist) || known.named != exist[i] || known.version != versions[exist[i].ConfigMap] {
 			s.forget(b.UID)
-			own = s.of(b, merged)
+			own = s.takeCollection(b, merged)
 			break
 		}
 	}
@@ -138,7 +137,6 @@ func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged
 	return own.rounds, kept, nil
 }
 
-// read reads one stored result into a collection.
 func (s *Store) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, into *collection, named v1alpha1.StoredResult) error {
 	cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, named.ConfigMap)
 	if err != nil {

@@ -107,7 +107,6 @@ func (c *compared) settled() *v1alpha1.VerdictBaseline {
 	return &v1alpha1.VerdictBaseline{Gate: c.gate, Namespace: c.benchmark.Namespace, Benchmark: c.benchmark.Name, UID: c.uid}
 }
 
-// baseline gets the baseline of a benchmark's criteria.
 func (s *Store) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
 	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
 	if c.export = b.Spec.Criteria.BaselineExport(); c.export != nil {
@@ -266,7 +265,6 @@ func unreadable(err error) *v1alpha1.Verdict {
 	return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictInconclusive, Message: message, Rules: []v1alpha1.RuleVerdict{rule}}
 }
 
-// candidateResults returns a benchmark's results for its own criteria.
 func (s *Store) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
 	all, kept, err := s.gather(ctx, b, false)
 	if err != nil {

@@ -46,8 +46,7 @@ type Cluster struct {
 	// Cache lists nodes and benchmarks. Their objects must not be changed.
 	Cache client.Reader
 	// Live reads from the API server, past the cache.
-	Live client.Reader
-	// Clock tells the time.
+	Live  client.Reader
 	Clock clock.PassiveClock
 	// Tools are the drivers of the tools, and Settings the operator's settings.
 	Tools    tool.Registry
@@ -146,7 +145,6 @@ func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) (err error) {
 	return err
 }
 
-// readClasses reads the classes that the template names.
 func (c *Cluster) readClasses(ctx context.Context, o *preflight.Observed) (err error) {
 	template := o.Benchmark.Spec.Pods
 	if template == nil {
@@ -181,7 +179,6 @@ func (c *Cluster) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenc
 	return definition, nil
 }
 
-// profile reads the settings of Onload from a ConfigMap.
 func (c *Cluster) profile(ctx context.Context, namespace, name string) (*preflight.Profile, error) {
 	p := &preflight.Profile{Name: namespace + "/" + name}
 	cm, err := Get[corev1.ConfigMap](ctx, c.Live, namespace, name)
@@ -192,7 +189,6 @@ func (c *Cluster) profile(ctx context.Context, namespace, name string) (*preflig
 	return p, nil
 }
 
-// occupying reads the resources that pods use on nodes.
 func (c *Cluster) occupying(ctx context.Context, nodes []string) ([]preflight.Pod, error) {
 	matching := sets.New(nodes...)
 	var all []preflight.Pod
@@ -248,7 +244,7 @@ func ofNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKin
 		}, selector)
 		switch {
 		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-			c.absent.note(kind, c.Clock.Now())
+			c.absent.add(kind, c.Clock.Now())
 			return nil, nil
 		case err != nil:
 			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
@@ -275,7 +271,7 @@ func (c *Cluster) readDrivers(ctx context.Context, o *preflight.Observed) error 
 	classes := &resourcev1.DeviceClassList{}
 	switch err := c.Live.List(ctx, classes); {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		c.absent.note(kind, c.Clock.Now())
+		c.absent.add(kind, c.Clock.Now())
 		return nil
 	case err != nil:
 		return fmt.Errorf("listing device classes: %w", err)
@@ -362,4 +358,4 @@ func (a *absentKinds) known(kind schema.GroupVersionKind, now time.Time) bool {
 	return found && now.Sub(since.(time.Time)) < absentFor
 }
 
-func (a *absentKinds) note(kind schema.GroupVersionKind, now time.Time) { a.since.Store(kind, now) }
+func (a *absentKinds) add(kind schema.GroupVersionKind, now time.Time) { a.since.Store(kind, now) }

@@ -140,7 +140,6 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	return changed, nil
 }
 
-// each lists objects in pages and calls look with each page.
 func each[T any, L interface {
 	*T
 	client.ObjectList
