@@ -358,12 +358,9 @@ func (o VerdictOutcome) Compare(other VerdictOutcome) int {
 // Reasons of a RuleVerdict. A comparison whose conditions do not hold has the reason of the condition instead, such as
 // NUMAMismatch.
 const (
-	// ReasonWithinLimit surfaces with Pass.
-	ReasonWithinLimit = "WithinLimit"
-	// ReasonBeyondLimit surfaces with Fail.
-	ReasonBeyondLimit = "BeyondLimit"
-	// ReasonLimitInsideBounds surfaces when the limit lies between the bounds: more rounds may decide.
-	ReasonLimitInsideBounds = "LimitInsideBounds"
+	ReasonWithinLimit       = "WithinLimit"       // with Pass
+	ReasonBeyondLimit       = "BeyondLimit"       // with Fail
+	ReasonLimitInsideBounds = "LimitInsideBounds" // when the limit lies between the bounds: more rounds may decide
 	// ReasonTooNoisy surfaces when the limit lies between the bounds, and the rounds differ so much that not even an unchanged result would
 	// pass; the message has the number of rounds, or the tolerance, that would do.
 	ReasonTooNoisy = "TooNoisy"
@@ -376,17 +373,13 @@ const (
 	// ReasonStepTooCoarse surfaces when the resolution of the tool is so low that no number of rounds could decide.
 	ReasonStepTooCoarse = "StepTooCoarse"
 	// ReasonTooFewRounds surfaces when there are too few rounds for a bound, whatever their values, or for a Fail among all comparisons.
-	ReasonTooFewRounds = "TooFewRounds"
-	// ReasonTooFewSamples surfaces when a round has too few samples beyond the percentile.
-	ReasonTooFewSamples = "TooFewSamples"
+	ReasonTooFewRounds  = "TooFewRounds"
+	ReasonTooFewSamples = "TooFewSamples" // when a round has too few samples beyond the percentile
 	// ReasonWorstRoundBeyondLimit surfaces when a single round lost more than is allowed, though most did not.
 	ReasonWorstRoundBeyondLimit = "WorstRoundBeyondLimit"
-	// ReasonNotMeasured surfaces when a round does not have the metric, because its tool does not report it.
-	ReasonNotMeasured = "NotMeasured"
-	// ReasonNoBaseline surfaces when the baseline does not have the cell.
-	ReasonNoBaseline = "NoBaseline"
-	// ReasonNoCells surfaces when a rule selects no cell.
-	ReasonNoCells = "NoCells"
+	ReasonNotMeasured           = "NotMeasured" // when a round does not have the metric, because its tool does not report it
+	ReasonNoBaseline            = "NoBaseline"  // when the baseline does not have the cell
+	ReasonNoCells               = "NoCells"     // when a rule selects no cell
 )
 
 // Verdict is the result of the rules of spec.criteria.

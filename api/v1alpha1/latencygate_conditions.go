@@ -12,8 +12,7 @@ const (
 	// ConditionChangeShifted is True while the last change made the nodes, as a whole, slower by more than half of the tolerance; condition
 	// Passed is then False. It is absent while fewer than 6 nodes were measured before and after a change.
 	ConditionChangeShifted = "ChangeShifted"
-	// ReasonChangeShifted surfaces with ConditionChangeShifted and ConditionPassed.
-	ReasonChangeShifted = "ChangeShifted"
+	ReasonChangeShifted    = "ChangeShifted" // with ConditionChangeShifted and ConditionPassed
 )
 
 // Condition types of a LatencyVerification.
@@ -27,8 +26,7 @@ const (
 
 // Reasons of ConditionOperational.
 const (
-	// ReasonOperational surfaces when nothing prevents the work of the gate.
-	ReasonOperational = "Operational"
+	ReasonOperational = "Operational" // when nothing prevents the work of the gate
 	// ReasonCannotSettle surfaces when none of the nodes that were there before the gate can be measured until a user acts. The gate does
 	// not hold them back. Condition Ready is False.
 	ReasonCannotSettle = "CannotSettle"
@@ -51,8 +49,7 @@ const (
 	// ReasonNodeWriteDropped surfaces when the API server accepts the write of a mark and drops the mark: a mutating webhook or policy
 	// removes it.
 	ReasonNodeWriteDropped = "NodeWriteDropped"
-	// ReasonNodeContested surfaces when another client repeatedly changes a mark back.
-	ReasonNodeContested = "NodeContested"
+	ReasonNodeContested    = "NodeContested" // when another client repeatedly changes a mark back
 	// ReasonDevicesWithheld surfaces when the gate's own taint, or a cordon that its template tolerates, would unload a kernel module or
 	// keep a device plugin away from its nodes. A gate without nodes then takes none.
 	ReasonDevicesWithheld = "DevicesWithheld"
@@ -61,11 +58,9 @@ const (
 	ReasonTemplateTooLong = "TemplateTooLong"
 	// ReasonLabelMissing surfaces when no node of the gate has a label of spec.identity.labels: it is misspelt, or what sets it does not
 	// run, and a change is not noticed.
-	ReasonLabelMissing = "LabelMissing"
-	// ReasonHoldPodRefused surfaces when a hold pod cannot be created, changed or deleted.
-	ReasonHoldPodRefused = "HoldPodRefused"
-	// ReasonHoldPodEnded surfaces when a hold pod does not keep running: its node evicts or rejects it.
-	ReasonHoldPodEnded = "HoldPodEnded"
+	ReasonLabelMissing   = "LabelMissing"
+	ReasonHoldPodRefused = "HoldPodRefused" // when a hold pod cannot be created, changed or deleted
+	ReasonHoldPodEnded   = "HoldPodEnded"   // when a hold pod does not keep running: its node evicts or rejects it
 	// ReasonHoldPodReplaced surfaces when the operator deleted a pod with the name of a hold pod, because it did not create it or
 	// another client changed it.
 	ReasonHoldPodReplaced = "HoldPodReplaced"
@@ -75,8 +70,7 @@ const (
 	// ReasonNodesUnmeasurable surfaces when nodes cannot be measured until a user acts: the template does not tolerate a
 	// taint of a node, or there is no other node that could be a peer.
 	ReasonNodesUnmeasurable = "NodesUnmeasurable"
-	// ReasonNodesWaiting surfaces when a node has waited for longer than 30 minutes for anything but its turn.
-	ReasonNodesWaiting = "NodesWaiting"
+	ReasonNodesWaiting      = "NodesWaiting" // when a node has waited for longer than 30 minutes for anything but its turn
 	// ReasonMeasurementHeldUp surfaces while a benchmark of the gate cannot start: it is not accepted, or a pod of it is refused or
 	// does not start.
 	ReasonMeasurementHeldUp = "MeasurementHeldUp"
@@ -89,18 +83,14 @@ const (
 	// ReasonEnvironmentFailed surfaces when a benchmark failed because of the cluster and not because of a result: a pod
 	// was evicted or refused, or a node was lost. It is also a reason of state Unverified. The node is measured again.
 	ReasonEnvironmentFailed = "EnvironmentFailed"
-	// ReasonNodesTaken surfaces when nodes that the gate selects belong to an older gate.
-	ReasonNodesTaken = "NodesTaken"
-	// ReasonSuspended surfaces while spec.suspend is set.
-	ReasonSuspended = "Suspended"
+	ReasonNodesTaken        = "NodesTaken" // when nodes that the gate selects belong to an older gate
+	ReasonSuspended         = "Suspended"  // while spec.suspend is set
 )
 
 // Reasons of status.retained of a LatencyVerification.
 const (
-	// ReasonNotSelected surfaces while the gate's nodeSelector does not select the node.
-	ReasonNotSelected = "NotSelected"
-	// ReasonTaken surfaces while the node belongs to another gate.
-	ReasonTaken = "Taken"
+	ReasonNotSelected = "NotSelected" // while the gate's nodeSelector does not select the node
+	ReasonTaken       = "Taken"       // while the node belongs to another gate
 	// ReasonNodeDeleted surfaces while the Node does not exist. It is also a reason of state Unverified.
 	ReasonNodeDeleted = "NodeDeleted"
 	// ReasonGateDeleted surfaces after the gate was deleted. It is also a reason of state Unverified.
@@ -109,55 +99,42 @@ const (
 
 // Reasons of ConditionPassed of a LatencyGate. ReasonNodesTaken, too, makes it Unknown.
 const (
-	// ReasonAllVerified surfaces with True.
-	ReasonAllVerified = "AllVerified"
-	// ReasonNodesFailed surfaces with False when a node failed.
-	ReasonNodesFailed = "NodesFailed"
-	// ReasonTooManyUnverified surfaces with False when more than maxUnverified nodes are not verified.
-	ReasonTooManyUnverified = "TooManyUnverified"
-	// ReasonNotAllVerified surfaces with Unknown while nodes wait, are measured or are inconclusive.
-	ReasonNotAllVerified = "NotAllVerified"
+	ReasonAllVerified       = "AllVerified"       // with True
+	ReasonNodesFailed       = "NodesFailed"       // with False when a node failed
+	ReasonTooManyUnverified = "TooManyUnverified" // with False when more than maxUnverified nodes are not verified
+	ReasonNotAllVerified    = "NotAllVerified"    // with Unknown while nodes wait, are measured or are inconclusive
 	// ReasonNodesNotReady surfaces with Unknown when all nodes are verified, and some are not ready: their identity is unknown.
 	ReasonNodesNotReady = "NodesNotReady"
-	// ReasonNoNodes surfaces with Unknown when the gate selects no node.
-	ReasonNoNodes = "NoNodes"
+	ReasonNoNodes       = "NoNodes" // with Unknown when the gate selects no node
 )
 
 // Reasons of state Unverified: why the node is held back, or measured again.
 const (
-	// ReasonNewNode surfaces when the gate sees a node for the first time.
-	ReasonNewNode = "NewNode"
+	ReasonNewNode = "NewNode" // when the gate sees a node for the first time
 	// ReasonNodeReplaced surfaces when a Node was deleted and created again with the same name. It keeps the accepted results, unless
 	// it is for a machine with another system UUID.
 	ReasonNodeReplaced = "NodeReplaced"
 	// ReasonGateReplaced surfaces when the gate was deleted and created again with the same name. The node keeps the accepted results.
-	ReasonGateReplaced = "GateReplaced"
-	// ReasonIdentityChanged surfaces when a key of the node's identity changed.
-	ReasonIdentityChanged = "IdentityChanged"
-	// ReasonScheduleDue surfaces when the schedule asks for a measurement and it is the node's turn.
-	ReasonScheduleDue = "ScheduleDue"
-	// ReasonVerifyRequested surfaces when a user requested it with the annotation AnnotationVerify.
-	ReasonVerifyRequested = "VerifyRequested"
+	ReasonGateReplaced    = "GateReplaced"
+	ReasonIdentityChanged = "IdentityChanged" // when a key of the node's identity changed
+	ReasonScheduleDue     = "ScheduleDue"     // when the schedule asks for a measurement and it is the node's turn
+	ReasonVerifyRequested = "VerifyRequested" // when a user requested it with the annotation AnnotationVerify
 	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified: a measurement with another peer
 	// shows which of the two is slow.
 	ReasonSecondPeer = "SecondPeer"
 	// ReasonBenchmarkDeleted surfaces when a user deleted the benchmark that measured the node. The gate creates it again
 	// twice; then this is a reason of state Inconclusive.
 	ReasonBenchmarkDeleted = "BenchmarkDeleted"
-	// ReasonBenchmarkEdited surfaces, likewise, when a user edited it.
-	ReasonBenchmarkEdited = "BenchmarkEdited"
+	ReasonBenchmarkEdited  = "BenchmarkEdited" // likewise, when a user edited it
 )
 
 // Reasons of the other states. With Verified, ReasonNodeNotReady surfaces while the node is not ready, because it may return changed:
 // condition Verified is Unknown. Failed and Inconclusive also have the reasons of the benchmark's condition Passed. Unverified also
 // has ReasonNotAccepted when a benchmark waited too long for resources that the node does not provide.
 const (
-	// ReasonMeasuring surfaces with Measuring.
-	ReasonMeasuring = "Measuring"
-	// ReasonPassed surfaces with Verified when the result passed.
-	ReasonPassed = "Passed"
-	// ReasonAcceptedByHand surfaces with Verified when a user accepted the result.
-	ReasonAcceptedByHand = "AcceptedByHand"
+	ReasonMeasuring      = "Measuring"      // with Measuring
+	ReasonPassed         = "Passed"         // with Verified when the result passed
+	ReasonAcceptedByHand = "AcceptedByHand" // with Verified when a user accepted the result
 	// ReasonProvisional surfaces with Verified when the result passed, and too little is known of how much boots differ for a promise: the
 	// reference is one boot or of another peer, fewer than 8 nodes have shown it, or the first rounds of a session are slower than others.
 	ReasonProvisional = "Provisional"
@@ -171,8 +148,7 @@ const (
 
 // Reasons of events that are not reasons of a state.
 const (
-	// ReasonAcceptRefused surfaces when annotation AnnotationAccept names a benchmark that cannot be accepted.
-	ReasonAcceptRefused = "AcceptRefused"
+	ReasonAcceptRefused = "AcceptRefused" // when annotation AnnotationAccept names a benchmark that cannot be accepted
 	// ReasonReleased surfaces when the gate has not selected a node for spec.releaseAfter: it is not held back any more, and
 	// its baselines are gone.
 	ReasonReleased = "Released"

@@ -25,10 +25,8 @@ const ReasonTooManyNodes = "TooManyNodes"
 
 // Reasons of the events that only a LatencyMatrix has.
 const (
-	// ReasonPairMeasured surfaces when a pair was measured.
-	ReasonPairMeasured = "PairMeasured"
-	// ReasonPairFailed surfaces when the benchmark of a pair failed.
-	ReasonPairFailed = "PairFailed"
+	ReasonPairMeasured = "PairMeasured" // when a pair was measured
+	ReasonPairFailed   = "PairFailed"   // when the benchmark of a pair failed
 	// ReasonPairDeleted surfaces when a user deleted the benchmark of a pair with its results: the pair is measured
 	// again.
 	ReasonPairDeleted = "PairDeleted"

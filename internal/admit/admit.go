@@ -4,7 +4,6 @@ package admit
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
@@ -59,17 +60,13 @@ func newDefinition(text []byte) (definition, error) {
 }
 
 // Object processes a manifest as an API server that has this version of the kind does: it rejects unknown fields, fills in
-// the defaults, and checks the schema and its rules.
-func Object(ctx context.Context, u *unstructured.Unstructured) error {
-	return object(ctx, u, func(unknown []string) error { return fmt.Errorf("unknown fields: %s", strings.Join(unknown, ", ")) })
-}
+// the defaults, and checks the schema and its rules. Its error is an Aggregate of errors with a line each.
+func Object(ctx context.Context, u *unstructured.Unstructured) error { return object(ctx, u, true) }
 
 // Known does the same, but removes unknown fields.
-func Known(ctx context.Context, u *unstructured.Unstructured) error {
-	return object(ctx, u, func([]string) error { return nil })
-}
+func Known(ctx context.Context, u *unstructured.Unstructured) error { return object(ctx, u, false) }
 
-func object(ctx context.Context, u *unstructured.Unstructured, refuse func(unknown []string) error) error {
+func object(ctx context.Context, u *unstructured.Unstructured, strict bool) error {
 	define, ok := definitions[u.GetKind()]
 	if !ok {
 		return fmt.Errorf("there is no kind %.80q in this version", u.GetKind())
@@ -78,18 +75,27 @@ func object(ctx context.Context, u *unstructured.Unstructured, refuse func(unkno
 	if err != nil {
 		return fmt.Errorf("reading the definition of %s: %w", u.GetKind(), err)
 	}
-	if unknown := pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
-		if err := refuse(unknown); err != nil {
-			return err
+	var wrong []error
+	unknown := pruning.PruneWithOptions(u.Object, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	for _, path := range unknown {
+		if strict {
+			wrong = append(wrong, unknownField(path, d.structural, u.Object))
 		}
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, d.structural)
 	defaulting.Default(u.Object, d.structural)
 	problems := validation.ValidateCustomResource(nil, u.Object, d.schema)
 	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, d.structural, u.Object)...)
-	if len(problems) == 0 {
+	if len(problems)+len(wrong) == 0 {
 		// The rules assume that the object fits the schema.
 		problems, _ = d.rules.Validate(ctx, nil, d.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
 	}
-	return problems.ToAggregate()
+	for _, e := range problems {
+		if e.Type == field.ErrorTypeTypeInvalid {
+			wrong = append(wrong, wrongType(e, d.structural, u.Object))
+		} else {
+			wrong = append(wrong, e)
+		}
+	}
+	return utilerrors.NewAggregate(wrong)
 }

@@ -16,7 +16,7 @@ func TestLimits(t *testing.T) {
 	const decrease = "is not a percentage below 100% with at most three decimals; write one, such as 5% or 2.5%"
 	const takes = "throughput takes min or maxDecrease, such as min: 9G or maxDecrease: 5%; lost takes max or maxIncrease, such as max: 0; " +
 		"every other metric takes max or maxIncrease, such as max: 10us or maxIncrease: 5%"
-	const one, types = "give exactly one of max, min, maxIncrease and maxDecrease", "must be of type integer,string"
+	const one, types = "give exactly one of max, min, maxIncrease and maxDecrease", "write a whole number, or a text such as 10us, 9G or 5%"
 	for rule, want := range map[string]string{
 		"metric: p99, max: 10us": "", "metric: p99, max: 2.5µs": "", "metric: p99, max: 2.5μs": "", "metric: min, max: 60s": "", "metric: mean, max: 1ns": "", "metric: p50, max: 1m": "",
 		"metric: p99, max: '10'":                          `.max: Invalid value: "10" has no unit; write 10us`,

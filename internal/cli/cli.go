@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -102,7 +103,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &e) {
 		code, err = e.code, e.err
 	}
-	if err != nil {
+	if all := utilerrors.Aggregate(nil); errors.As(err, &all) {
+		before := strings.TrimSuffix(err.Error(), all.Error())
+		for _, each := range all.Errors() {
+			fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(fmt.Errorf("%s%w", before, each)))
+		}
+	} else if err != nil {
 		fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
 	}
 	return code

@@ -277,7 +277,7 @@ func TestPlanRefuses(t *testing.T) {
 		"no nodes":                   {file: compared, nodes: "apiVersion: v1\nkind: List\nitems: []\n", want: []string{"has no nodes"}},
 		"nodes of another form":      {file: compared, nodes: "apiVersion: v1\nkind: Node\nstatus: {allocatable: 7}\n", want: []string{"node"}},
 		"nodes that are no YAML":     {file: compared, nodes: "a: [", want: []string{"reading", "yaml"}},
-		"an unknown field":           {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"unknown fields: spec.round"}},
+		"an unknown field":           {file: strings.Replace(compared, "rounds:", "round:", 1), nodes: "-", want: []string{"spec.round: unknown field; write spec.rounds"}},
 		"a value out of range":       {file: strings.Replace(compared, "rounds: 2", "rounds: 200", 1), nodes: "-", want: []string{"spec.rounds", "200"}},
 		"a rule that is broken":      {file: strings.Replace(compared, "2us", "2h", 1), nodes: "-", want: []string{"max: Invalid value: \"2h\" is not a duration"}},
 		"a value that comes twice":   {file: strings.Replace(compared, "[64, 1024]", "[64, 64]", 1), nodes: "-", want: []string{"spec.workload.messageSizes[1]", "Duplicate value"}},

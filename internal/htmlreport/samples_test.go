@@ -343,7 +343,7 @@ func gatedSample(t *testing.T, by, spread float64, change ...func(*export.Benchm
 	b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}}
 	b.Spec.Criteria.Rules = []v1alpha1.Rule{
 		{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "40us"}}, {Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "10%"}, Variants: []string{"spin"}},
-		{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}, Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "500"}},
+		{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}, Variants: []string{"spin"}}, {Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "500", Number: true}},
 	}
 	r := rand.New(rand.NewPCG(5, 5))
 	out := measured(b, func(run plan.Run, c *result.Cell) {
