@@ -96,12 +96,10 @@ func countDescriptor(l *result.Look, target string, p v1alpha1.Protocol) {
 	kind, ok := strings.CutPrefix(target, onloadFile)
 	kind, _, _ = strings.Cut(kind, ":")
 	switch {
-	case strings.HasPrefix(target, kernelSocket):
-		l.Sockets++
 	case ok && slices.Contains(onloadSockets(p), kind):
 		l.Sockets++
 		l.Onload++
-	case ok && slices.Contains([]string{"tcp", "tcpl", "udp", "os_sock"}, kind):
+	case strings.HasPrefix(target, kernelSocket), ok && slices.Contains([]string{"tcp", "tcpl", "udp", "os_sock"}, kind):
 		l.Sockets++
 	}
 }

@@ -49,19 +49,15 @@ func noExport(name string) string {
 	return fmt.Sprintf("%s: ConfigMap %s does not exist in this namespace; create it with kubectl tailgate export --configmap", fieldExportName, name)
 }
 
-// refusal is the reason why a benchmark cannot be compared with an export.
-type refusal struct{ verdict.Blocker }
-
-func (r *refusal) Error() string { return r.Message }
-
-func refuse(reason, format string, args ...any) *refusal {
-	return &refusal{verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+// refuse returns why results cannot be judged, or compared with.
+func refuse(reason, format string, args ...any) *verdict.Blocker {
+	return &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Exported returns the results of the export with this digest, in hexadecimal, in a ConfigMap, or the reason why a benchmark cannot be
 // compared with it.
 func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.ConfigMap, sha256 string) judge.Results {
-	results, refused := judge.Results{}, (*refusal)(nil)
+	results, refused := judge.Results{}, (*verdict.Blocker)(nil)
 	err := export.ReadConfigMap(ctx, cm, sha256, func(of *v1alpha1.LatencyBenchmark) error {
 		results.Collection = rounds.NewUnmerged(of.Spec)
 		return unlike(b, of)
@@ -82,7 +78,7 @@ func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.Conf
 		refused = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; create it again with kubectl tailgate export --configmap of this version",
 			fieldExportName, cm.Name, oneLine(err))
 	}
-	return judge.Results{Trouble: &refused.Blocker}
+	return judge.Results{Trouble: refused}
 }
 
 // onlyDescribed ends the message about an export without evidence.
