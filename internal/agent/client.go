@@ -125,6 +125,9 @@ func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 	for {
 		l, err := hello(limit, from, address, request{Verb: verbHello, Token: e.token(), Run: e.Task.Run, Attempt: e.Task.Attempt})
 		if err == nil {
+			if e.accelerated() {
+				l.limit += maxPlaneWait
+			}
 			return l, nil
 		}
 		select {

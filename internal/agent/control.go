@@ -65,13 +65,14 @@ const (
 	// helloTimeout bounds how long an unknown client may keep the server from accepting its own client.
 	helloTimeout = 2 * time.Second
 	// answerTimeout bounds how long the server may take to answer: it is longer than the time that a tool's server may take
-	// to listen, plus the time to inspect its Onload stack.
+	// to listen, plus the time to inspect its Onload stack. With Onload, the server's node may need maxPlaneWait more.
 	answerTimeout = listenTimeout + stackdumpTimeout + 5*time.Second
 )
 
 type link struct {
 	conn  net.Conn
 	lines *bufio.Scanner
+	limit time.Duration // for an answer
 }
 
 func newLink(conn net.Conn) *link {
@@ -81,7 +82,7 @@ func newLink(conn net.Conn) *link {
 	}
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(make([]byte, 0, 1024), maxLine)
-	return &link{conn: conn, lines: lines}
+	return &link{conn, lines, answerTimeout}
 }
 
 func (l *link) send(v any) error {
@@ -104,7 +105,7 @@ func (l *link) receive(v any) error {
 }
 
 func (l *link) ask(r request) (answer, error) {
-	if err := l.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := l.conn.SetDeadline(time.Now().Add(l.limit)); err != nil {
 		return answer{}, err
 	}
 	if err := l.send(r); err != nil {

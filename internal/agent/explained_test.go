@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +145,40 @@ func TestListenLimit(t *testing.T) {
 		e.Task.Acceleration = v1alpha1.AccelerationKernel
 		if got := e.listenLimit(); got != listenTimeout {
 			t.Errorf("%q, the kernel: %s", timeout, got)
+		}
+	}
+}
+
+// The client waits for the answer longer than the tool's server may take to listen, whatever Onload waits for on the server's node, and
+// the agent there to inspect its stack.
+func TestAnswerLimit(t *testing.T) {
+	const address = "127.0.0.9"
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(plan.ControlPort)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, acceleration := range []v1alpha1.AccelerationType{v1alpha1.AccelerationKernel, v1alpha1.AccelerationOnload} {
+		e := &endpoint{Agent: &Agent{
+			Key:  "a key of the pair",
+			Task: plan.Task{Run: "x-r1", Attempt: 1, Acceleration: acceleration, ServerAddress: address}, Root: fakeRoot(t, map[string]string{planeParameter: "-1\n"}).root,
+		}}
+		greeted := make(chan error, 1)
+		go func() {
+			conn, err := listener.Accept()
+			if err == nil {
+				defer conn.Close()
+				err = newLink(conn).greet(e.token(), e.Task.Run, e.Task.Attempt)
+			}
+			greeted <- err
+		}()
+		l, err := e.dial(t.Context(), nil)
+		if err := cmp.Or(err, <-greeted); err != nil {
+			t.Fatal(err)
+		}
+		l.conn.Close()
+		if needed := e.listenLimit() + stackdumpTimeout; l.limit <= needed {
+			t.Errorf("%s: it waits %s for an answer that may take %s", acceleration, l.limit, needed)
 		}
 	}
 }

@@ -49,20 +49,25 @@ func noExport(name string) string {
 	return fmt.Sprintf("%s: ConfigMap %s does not exist in this namespace; create it with kubectl tailgate export --configmap", fieldExportName, name)
 }
 
+// refuse returns why results cannot be judged, or compared with.
+func refuse(reason, format string, args ...any) *verdict.Blocker {
+	return &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
 // Exported returns the results of the export with this digest, in hexadecimal, in a ConfigMap, or the reason why a benchmark cannot be
 // compared with it.
 func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.ConfigMap, sha256 string) judge.Results {
-	results := judge.Results{}
+	results, refused := judge.Results{}, (*verdict.Blocker)(nil)
 	err := export.ReadConfigMap(ctx, cm, sha256, func(of *v1alpha1.LatencyBenchmark) error {
 		results.Collection = rounds.NewUnmerged(of.Spec)
 		return unlike(b, of)
 	}, func(run result.Stored) error {
 		if !hasEvidence(run.Client) || !hasEvidence(run.Server) {
-			return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: run %s has no evidence of where it was measured, %s", fieldExport, run.Client.Run, onlyDescribed)
+			return refuse(v1alpha1.ReasonBaselineWithoutEvidence, "%s: run %s has no evidence of where it was measured, %s",
+				fieldExport, run.Client.Run, onlyDescribed)
 		}
 		return results.Add(run)
 	})
-	var refused refusal
 	switch {
 	case err == nil:
 		return results
@@ -74,16 +79,7 @@ func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.Conf
 		refused = refuse(v1alpha1.ReasonBaselineUnreadable, "%s: ConfigMap %s: %s; "+
 			"create it again with kubectl tailgate export --configmap of this version", fieldExportName, cm.Name, oneLine(err))
 	}
-	return judge.Results{Trouble: new(verdict.Blocker(refused))}
-}
-
-// refusal is why a benchmark cannot be compared with an export.
-type refusal verdict.Blocker
-
-func (r refusal) Error() string { return r.Message }
-
-func refuse(reason, format string, args ...any) refusal {
-	return refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return judge.Results{Trouble: refused}
 }
 
 // onlyDescribed ends the message about an export without evidence.

@@ -23,7 +23,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/text"
-	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // A benchmark is judged when it finishes, and again whenever an input of the verdict has changed: the rules,
@@ -273,13 +272,10 @@ func (s *Store) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchma
 	results := judge.Results{Collection: all}
 	switch planned := len(plan.Runs(b)); {
 	case b.Succeeded() == metav1.ConditionFalse:
-		results.Trouble = &verdict.Blocker{
-			Reason: v1alpha1.ReasonBenchmarkFailed, Message: "the benchmark failed before all runs were measured",
-		}
+		results.Trouble = refuse(v1alpha1.ReasonBenchmarkFailed, "the benchmark failed before all runs were measured")
 	case len(kept) < planned:
-		results.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonResultsMissing, Message: fmt.Sprintf(
-			"the stored results of %d of %d runs were deleted or changed; delete the benchmark and apply it again",
-			planned-len(kept), planned)}
+		results.Trouble = refuse(v1alpha1.ReasonResultsMissing,
+			"the stored results of %d of %d runs were deleted or changed; delete the benchmark and apply it again", planned-len(kept), planned)
 	}
 	return results, nil
 }
@@ -297,10 +293,8 @@ func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmar
 		}
 		missing = noExport(c.export.ConfigMapName)
 	}
-	results := judge.Results{}
 	trouble := func(reason, format string, args ...any) (judge.Results, error) {
-		results.Trouble = &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
-		return results, nil
+		return judge.Results{Trouble: refuse(reason, format, args...)}, nil
 	}
 	switch {
 	case missing != "":
@@ -319,8 +313,7 @@ func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmar
 			"stored results of the baseline, LatencyBenchmark %s, were deleted or changed: those of %d of %d runs",
 			baseline.Name, planned-len(kept), planned)
 	}
-	results.Collection = all
-	return results, nil
+	return judge.Results{Collection: all}, nil
 }
 
 // Undecided returns the verdict's message if all planned runs are measured, and more rounds may decide. Otherwise it returns an empty

@@ -46,6 +46,8 @@ type Blocker struct {
 	Message string
 }
 
+func (b *Blocker) Error() string { return b.Message }
+
 // Cell contains the measurements of one kind of traffic over one variant.
 type Cell struct {
 	// Variant and Name distinguish cells, and identify which cells of candidate and baseline belong together.

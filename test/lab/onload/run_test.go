@@ -154,12 +154,16 @@ func acceleration(lines []v1alpha1.ProofLine) v1alpha1.ProofLine {
 }
 
 // failure returns the reason and message of the run's failure: those of the end that failed for another reason than the loss of its
-// peer.
+// peer, or else of the client, with the message of the server.
 func (o *outcome) failure() (reason, message string) {
-	for _, e := range o.ends {
-		if reason == "" || reason == v1alpha1.OutcomePeerUnreachable {
-			reason, message = e.word.Reason, e.word.Message
-		}
+	client, server := o.ends[0].word, o.ends[1].word
+	switch {
+	case client.Reason == "":
+		return server.Reason, server.Message
+	case client.Reason != v1alpha1.OutcomePeerUnreachable || server.Reason == "":
+		return client.Reason, client.Message
+	case server.Reason != v1alpha1.OutcomePeerUnreachable:
+		return server.Reason, server.Message
 	}
-	return reason, message
+	return client.Reason, client.Message + "; " + server.Message
 }
