@@ -3,7 +3,6 @@ package htmlreport
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"strconv"
 	"strings"
 	"time"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
-
-// functions holds the functions of the template.
-var functions = template.FuncMap{"plural": plural, "confidence": func() string { return stats.Confidence }}
 
 // figure is a number, or a text in its place.
 type figure struct {
