@@ -1,7 +1,6 @@
 package htmlreport
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -101,5 +100,3 @@ func plural(n int, one string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, one)
 }
-
-func orDash(s string) string { return cmp.Or(s, "–") }
