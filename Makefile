@@ -266,9 +266,10 @@ manifests: ## Generate the CRDs and RBAC.
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 
 .PHONY: generate
-generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy functions and the reference of the API.
+generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy functions, the reference of the API and the code of the report's page.
 	$(TOOL) controller-gen object paths=./api/...
 	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-docs.yaml --renderer=markdown --output-path=docs/api.md
+	go tool -modfile=hack/tools/templ.mod templ generate -f internal/htmlreport/page.templ -stdout > internal/htmlreport/zz_generated.page.go
 
 .PHONY: lint
 lint: ## Run the linters.
@@ -294,4 +295,4 @@ verify: generate ## Regenerate and fail on any difference; check formatting, mod
 	echo "$$said"; ! grep -q level=error <<< "$$said"
 	$(TOOL) kustomize build config/prometheus > /dev/null
 	$(TOOL) kustomize build test/localcluster/overlay-lab > /dev/null
-	git diff --exit-code -- api config docs/api.md
+	git diff --exit-code -- api config docs/api.md internal/htmlreport/zz_generated.page.go

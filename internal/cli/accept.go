@@ -35,8 +35,7 @@ func newAccept(c *cluster) *cobra.Command {
 		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade.node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade -l rack=r7",
-		Args:              o.takes("a gate and a node, or a LatencyVerification, and then the name of a LatencyBenchmark", 2, 3),
-		ValidArgsFunction: c.completeNames(1, verifications),
+		Args: o.takes("a gate and a node, or a LatencyVerification, and then the name of a LatencyBenchmark", 2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.selector != "" {
 				return o.each(cmd.Context(), args[0], func(api client.Client, v *v1alpha1.LatencyVerification) error {
@@ -69,9 +68,8 @@ func newVerify(c *cluster) *cobra.Command {
 			"The command waits until the operator has accepted the request, not until the node is measured: for this, use\n" +
 			"`" + name + " gate lgate/GATE --wait`. It needs the rights to get and patch latencyverifications\n" +
 			"(ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
-		Example:           "  " + name + " verify upgrade node-a\n  " + name + " verify upgrade -l rack=r7",
-		Args:              o.takes("a gate and a node, or a LatencyVerification", 1, 2),
-		ValidArgsFunction: c.completeNames(1, verifications),
+		Example: "  " + name + " verify upgrade node-a\n  " + name + " verify upgrade -l rack=r7",
+		Args:    o.takes("a gate and a node, or a LatencyVerification", 1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verify := func(api client.Client, v *v1alpha1.LatencyVerification) error {
 				return o.verify(cmd.Context(), api, v, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -138,15 +136,13 @@ func (o *operator) each(ctx context.Context, gate string, request func(client.Cl
 	if err != nil {
 		return err
 	}
-	if err := read(ctx, api, subject{gates, gates.key("", gate)}, &v1alpha1.LatencyGate{}); err != nil {
+	all, err := verificationsOf(ctx, api, gate)
+	if err != nil {
 		return err
 	}
-	nodes, all := &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
+	nodes := &corev1.NodeList{}
 	if err := api.List(ctx, nodes, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
-	}
-	if err := api.List(ctx, all, client.MatchingFields{"spec.gateName": gate}); err != nil {
-		return fmt.Errorf("listing the LatencyVerifications of LatencyGate %s: %w", gate, err)
 	}
 	all.Items = slices.DeleteFunc(all.Items, func(v v1alpha1.LatencyVerification) bool {
 		return !slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == v.Spec.NodeName })
@@ -163,6 +159,18 @@ func (o *operator) each(ctx context.Context, gate string, request func(client.Cl
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// verificationsOf returns the LatencyVerifications of a LatencyGate, which must exist.
+func verificationsOf(ctx context.Context, api client.Client, gate string) (*v1alpha1.LatencyVerificationList, error) {
+	if err := read(ctx, api, subject{gates, gates.key("", gate)}, &v1alpha1.LatencyGate{}); err != nil {
+		return nil, err
+	}
+	all := &v1alpha1.LatencyVerificationList{}
+	if err := api.List(ctx, all, client.MatchingFields{"spec.gateName": gate}); err != nil {
+		return nil, fmt.Errorf("listing the LatencyVerifications of LatencyGate %s: %w", gate, err)
+	}
+	return all, nil
 }
 
 // accept makes a result of a node its baseline.

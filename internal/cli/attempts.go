@@ -33,9 +33,8 @@ func newAttempts(c *cluster) *cobra.Command {
 		Long: "List every attempt at every run of a LatencyBenchmark, with its start, its duration, its measuring time and its\n" +
 			"outcome. For the current attempt, print the state of its pods, and the last lines of their logs if you may\n" +
 			"read them.",
-		Example:           "  " + name + " attempts sweep -n perf",
-		Args:              takes("the name of one LatencyBenchmark", 1, 1),
-		ValidArgsFunction: c.completeNames(1, benchmarks),
+		Example: "  " + name + " attempts sweep -n perf",
+		Args:    takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := attempts(cmd.Context(), c, args[0])
 			return emit(cmd.OutOrStdout(), text, err)

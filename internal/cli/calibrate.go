@@ -7,9 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
@@ -24,9 +22,8 @@ func newCalibrate(c *cluster) *cobra.Command {
 			"TOLERANCE 1 and 5 are the smallest with which 95 % of unchanged boots pass against one and against five accepted boots.\n" +
 			"ROUNDS is the number with which the rounds widen an interval no more than the boots do.\n\n" +
 			"It needs the rights to get the gate and to list latencyverifications (ClusterRole tailgate-gate-reader).",
-		Example:           "  " + name + " calibrate fast-nodes",
-		Args:              takes("the name of one LatencyGate", 1, 1),
-		ValidArgsFunction: c.completeNames(1, gates),
+		Example: "  " + name + " calibrate fast-nodes",
+		Args:    takes("the name of one LatencyGate", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := calibrate(cmd.Context(), c, args[0])
 			return emit(cmd.OutOrStdout(), text, err)
@@ -39,12 +36,9 @@ func calibrate(ctx context.Context, c *cluster, gate string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &v1alpha1.LatencyVerificationList{}
-	if err := read(ctx, api, subject{kind: gates, key: client.ObjectKey{Name: gate}}, &v1alpha1.LatencyGate{}); err != nil {
+	all, err := verificationsOf(ctx, api, gate)
+	if err != nil {
 		return nil, err
-	}
-	if err := api.List(ctx, all, client.MatchingFields{"spec.gateName": gate}); err != nil {
-		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", gate, err)
 	}
 	var nodes []sessions.Node
 	for i := range all.Items {

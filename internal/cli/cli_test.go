@@ -223,7 +223,7 @@ func TestGetRefuses(t *testing.T) {
 		// want are parts of the only line.
 		want []string
 	}{
-		"an unknown format":    {args: []string{"get", "sweep", "-o", "xml"}, want: []string{`unknown format "xml"`, "table, wide, sfnt, networks, matrix, ladder, json, yaml, csv, markdown, pairs"}},
+		"an unknown format":    {args: []string{"get", "sweep", "-o", "xml"}, want: []string{`unknown format "xml"`, "table, wide, sfnt, networks, matrix, ladder, json, csv, pairs"}},
 		"no name":              {args: []string{"get"}, want: []string{"the name of one LatencyBenchmark", "get NAME"}},
 		"two names":            {args: []string{"get", "a", "b"}, want: []string{"not 2 arguments"}},
 		"an unknown verb":      {args: []string{"gte"}, want: []string{`unknown command "gte" for "kubectl tailgate"`}},

@@ -36,11 +36,10 @@ func newCompare(c *cluster) *cobra.Command {
 			"median rounds, and the median of the ratios of all candidate rounds to all baseline rounds with its 95 % interval\n" +
 			"(exact Mann-Whitney). A ~ replaces the ratio if the difference is not significant; of twenty comparisons of equal\n" +
 			"distributions, one may be significant by chance.",
-		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload -o markdown\n" +
+		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload\n" +
 			"  " + name + " compare ./results/before after\n" +
 			"  " + name + " compare published/sfnt-e5-2620v4-ull sweep/pf-onload sweep/vf-onload",
-		Args:              takes("the names of two LatencyBenchmarks", 2, mostReported),
-		ValidArgsFunction: c.completeResults(mostReported, benchmarks),
+		Args: takes("the names of two LatencyBenchmarks", 2, mostReported),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := comparison(cmd.Context(), c, args, form, all)
 			return emit(cmd.OutOrStdout(), text, err)
@@ -48,7 +47,6 @@ func newCompare(c *cluster) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
 	cmd.Flags().BoolVar(&all, "all", false, "show all conditions that differ, also those that need not be equal")
-	completeFlag(cmd, "output", forms...)
 	return cmd
 }
 

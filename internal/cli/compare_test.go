@@ -47,7 +47,6 @@ func TestCompare(t *testing.T) {
 		"all of them": {args: []string{"sweep", "after", "--all"}, want: []string{"kernel.release", "kernel.boot-id", "boot-client", "boot-client-2"}},
 		"of variants": {args: []string{"sweep/default", "after"}, want: []string{"after against sweep/default, HalfRTT", "tcp-1 of default"}},
 		"with itself": {args: []string{"sweep", "sweep"}, want: []string{"under conditions that are equal where they must be\n"}, not: []string{"DIFFERENT", "not complete"}},
-		"Markdown":    {args: []string{"sweep", "after", "-o", "markdown"}, want: []string{"## after against sweep", "| kernel.release | - | 6.6.0 | all ends | no |"}},
 		"ignored": {args: []string{"sweep", "after", "-o", "ignoreDifferences"},
 			want: []string{"ignoreDifferences:\n", `- kernelUpgrade  # kernel.release absent, then "6.6.0", at all ends`}, not: []string{"boot", "tcp-1"}},
 		"nothing to ignore": {args: []string{"sweep", "sweep", "-o", "ignoreDifferences"}, want: []string{"ignoreDifferences: []\n"}},
@@ -90,7 +89,7 @@ func TestCompareRefuses(t *testing.T) {
 		want   []string
 	}{
 		"one name":                 {args: []string{"sweep"}, want: []string{"the names of two LatencyBenchmarks", "compare BASELINE CANDIDATE..."}},
-		"an unknown format":        {args: []string{"sweep", "after", "-o", "html"}, want: []string{`--output: unknown format "html"`, "table, json, csv, markdown"}},
+		"an unknown format":        {args: []string{"sweep", "after", "-o", "html"}, want: []string{`--output: unknown format "html"`, "table, json, csv, ignoreDifferences"}},
 		"an unknown name":          {args: []string{"sweep", "swoop"}, want: []string{"no LatencyBenchmark swoop"}},
 		"an unknown variant":       {args: []string{"sweep", "after/vf"}, want: []string{"no such variant: after/vf; there are default"}},
 		"no variant after a slash": {args: []string{"sweep", "after/"}, want: []string{`"after/"`, "NAME/VARIANT"}},

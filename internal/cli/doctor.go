@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
 // newDoctor returns the verb that checks whether a cluster is suitable for latency measurements.
@@ -41,8 +40,7 @@ func newDoctor(c *cluster) *cobra.Command {
 		Example: "  " + name + " doctor\n" +
 			"  " + name + " doctor -f x2522.yaml\n" +
 			"  " + name + " doctor worker-1 worker-2 --network sriov/sf-vf -o json",
-		Annotations:       map[string]string{exitsByVerdict: "yes", removesPods: "yes"},
-		ValidArgsFunction: d.completeNodes,
+		Annotations: map[string]string{exitsByVerdict: "yes", removesPods: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.nodes = args
 			if d.file != "" {
@@ -61,12 +59,11 @@ func newDoctor(c *cluster) *cobra.Command {
 	cmd.Flags().IntVar(&d.parallel, "parallel", 8, "number of nodes to check at the same time")
 	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "time limit of each pod, including the pull of its image")
 	cmd.Flags().StringVarP(&d.form, "output", "o", doctorForms[0], "format: "+strings.Join(doctorForms, ", "))
-	completeFlag(cmd, "output", doctorForms...)
 	return cmd
 }
 
 // doctorForms are the formats of a report.
-var doctorForms = []string{"table", "wide", "json", "yaml"}
+var doctorForms = []string{"table", "wide", "json"}
 
 // leastTimeout is less than any pod needs.
 const leastTimeout = 5 * time.Second
@@ -165,12 +162,16 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	if err := inspectors.inspect(ctx, &observed, progress); err != nil {
 		return err
 	}
-	report := doctor.Diagnose(observed)
-	text, err := d.text(report, out)
-	if err := emit(stdout, text, err); err != nil {
+	diagnosis := doctor.Diagnose(observed)
+	if d.form == "json" {
+		err = report.WriteJSON(stdout, diagnosis)
+	} else {
+		err = emit(stdout, diagnosis.Table(d.form == "wide", out.paint()), nil)
+	}
+	if err != nil {
 		return err
 	}
-	if code := doctorCode(report.Result); code != exitPass {
+	if code := doctorCode(diagnosis.Result); code != exitPass {
 		return ended{code: code}
 	}
 	return nil
@@ -189,30 +190,14 @@ func doctorCode(result doctor.Level) int {
 	return exitPass
 }
 
-// text returns the report in the requested format.
-func (d *doctorCall) text(r doctor.Report, out *screen) (string, error) {
-	if d.form != "table" && d.form != "wide" {
-		return structured(d.form, r)
+// paint returns a function that colours a word by its level; nil without colours.
+func (s *screen) paint() func(doctor.Level, string) string {
+	if !s.colored {
+		return nil
 	}
-	var paint func(doctor.Level, string) string
-	if out.colored {
-		paint = func(l doctor.Level, word string) string {
-			return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
-		}
+	return func(l doctor.Level, word string) string {
+		return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
 	}
-	return r.Table(d.form == "wide", paint), nil
-}
-
-// structured returns a value as JSON or YAML, with a line break at its end.
-func structured(form string, value any) (string, error) {
-	data, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && form == "yaml" {
-		data, err = yaml.JSONToYAML(data)
-	}
-	if err != nil {
-		return "", fmt.Errorf("encoding as %s: %w", form, err)
-	}
-	return strings.TrimSuffix(string(data), "\n") + "\n", nil
 }
 
 // errInterrupted is returned when the user interrupts the command.

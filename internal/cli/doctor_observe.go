@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -488,12 +487,4 @@ func notLooked(n *doctor.Node, image benchImage) string {
 		return "no bench image is known; give one with --image"
 	}
 	return ""
-}
-
-// completeNodes completes the names of nodes.
-func (d *doctorCall) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	names := slices.DeleteFunc(d.names(cmd, list, false), func(name string) bool { return slices.Contains(args, name) })
-	return slices.Sorted(slices.Values(names)), cobra.ShellCompDirectiveNoFileComp
 }

@@ -455,7 +455,7 @@ func TestDoctorExitCodes(t *testing.T) {
 		"all nodes are others'": {change: func(w *ward) { tainted(0)(w); tainted(1)(w) }, want: 3, stderr: "name those to check"},
 		"a node that is not":    {args: []string{"node-a", "node-z"}, want: 3, stderr: "no node node-z"},
 		"no rights at all":      {change: func(w *ward) { w.forbidden = []string{""} }, want: 3, stderr: "listing the nodes"},
-		"an unknown format":     {args: []string{"-o", "xml"}, want: 3, stderr: "table, wide, json, yaml"},
+		"an unknown format":     {args: []string{"-o", "xml"}, want: 3, stderr: "table, wide, json"},
 		"nothing at a time":     {args: []string{"--parallel", "0"}, want: 3, stderr: "--parallel"},
 		"no time":               {args: []string{"--timeout", "1s"}, want: 3, stderr: "--timeout"},
 		"Onload of no resource": {args: []string{"--onload", "onload"}, want: 3, stderr: "--onload"},
@@ -654,7 +654,7 @@ func TestDoctorConnectsNodes(t *testing.T) {
 }
 
 func TestDoctorForms(t *testing.T) {
-	for form, want := range map[string]string{"table": "good     cluster  10 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "yaml": "\nresult: good\n", "json": `"result": "good"`} {
+	for form, want := range map[string]string{"table": "good     cluster  10 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "json": `"result": "good"`} {
 		code, stdout, stderr := run(newWard().serve(t, "-o", form)...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasSuffix(stdout, "\n") || strings.Contains(stdout, "\x1b") {
 			t.Errorf("%s: exit code %d, it said %q and printed:\n%s", form, code, stderr, stdout)

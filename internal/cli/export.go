@@ -35,8 +35,7 @@ func newExport(c *cluster) *cobra.Command {
 		Example: "  " + name + " export before after -n perf -o results\n" +
 			"  " + name + " compare ./results/before ./results/after\n" +
 			"  " + name + " export before -n perf --configmap before | kubectl create --context other -n perf -f -",
-		Args:              takes("the names of LatencyBenchmarks", 1, 1000),
-		ValidArgsFunction: c.completeResults(1000, benchmarks, matrices),
+		Args: takes("the names of LatencyBenchmarks", 1, 1000),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
 				if strings.HasPrefix(arg, imported.Published+"/") {
@@ -55,9 +54,6 @@ func newExport(c *cluster) *cobra.Command {
 	cmd.Flags().StringVar(&e.configMap, "configmap", "", "print the export as a ConfigMap of this name, for criteria.baseline.export")
 	cmd.MarkFlagsMutuallyExclusive("configmap", "output")
 	cmd.MarkFlagsMutuallyExclusive("configmap", "overwrite")
-	if err := cmd.MarkFlagDirname("output"); err != nil {
-		panic(err) // There is no such flag.
-	}
 	return cmd
 }
 

@@ -38,10 +38,9 @@ func newGate(c *cluster) *cobra.Command {
 			"The PATH of an export, which begins with ./ or /, gives the verdict at the time of the export.\n\n" +
 			"The command needs the right to get the objects, and for a gate also to get and list\n" +
 			"nodes and latencyverifications (ClusterRole tailgate-gate-reader). In a pod, it uses the service account of the pod.",
-		Example:           "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
-		Args:              takes("the names of LatencyBenchmarks, LatencyMatrices or LatencyGates", 1, math.MaxInt),
-		Annotations:       map[string]string{exitsByVerdict: "true"},
-		ValidArgsFunction: c.completeNames(math.MaxInt, kinds()...),
+		Example:     "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
+		Args:        takes("the names of LatencyBenchmarks, LatencyMatrices or LatencyGates", 1, math.MaxInt),
+		Annotations: map[string]string{exitsByVerdict: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -49,10 +49,8 @@ func TestComparePublished(t *testing.T) {
 			}
 		}
 	}
-	for _, form := range []string{"csv", "markdown"} {
-		if code, stdout, stderr := run(append(names, "-o", form)...); code != 0 || !strings.Contains(stdout, "1.20") {
-			t.Errorf("%s: exit code %d, it said %q and printed\n%s", form, code, stderr, stdout)
-		}
+	if code, stdout, stderr := run(append(names, "-o", "csv")...); code != 0 || !strings.Contains(stdout, "1.20") {
+		t.Errorf("exit code %d, it said %q and printed\n%s", code, stderr, stdout)
 	}
 }
 

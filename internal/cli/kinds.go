@@ -63,13 +63,6 @@ func kinds() []*kind { return []*kind{benchmarks, matrices, gates} }
 // one short name, kubectl takes the first.
 func (k *kind) resource() string { return k.plural + "." + v1alpha1.GroupVersion.Group }
 
-// names returns an empty list for the metadata of objects of the kind.
-func (k *kind) names() *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.name + "List"))
-	return list
-}
-
 // is reports whether a user's word names the kind.
 func (k *kind) is(word string) bool {
 	word = strings.TrimSuffix(strings.ToLower(word), "."+v1alpha1.GroupVersion.Group)

@@ -20,9 +20,6 @@ const stdinName = "-"
 // fileFlag adds the flag that names the manifest of a verb.
 func fileFlag(cmd *cobra.Command, file *string, kinds ...*kind) {
 	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the "+kindNames(kinds)+"; - is standard input")
-	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json"); err != nil {
-		panic(err) // There is no such flag.
-	}
 }
 
 // kindNames lists kinds as in a sentence.

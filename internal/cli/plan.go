@@ -45,8 +45,7 @@ func newPlan(c *cluster) *cobra.Command {
 			"It exits with 1 if there is a problem.",
 		Example: "  " + name + " plan -f x2522.yaml\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml; " + name + " plan -f x2522.yaml --nodes nodes.yaml",
-		Args:              takes("a file by -f", 0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: takes("a file by -f", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			planned, err := p.plan(cmd.Context(), cmd.InOrStdin())
 			if err != nil {
@@ -65,7 +64,6 @@ func newPlan(c *cluster) *cobra.Command {
 	fileFlag(cmd, &p.file, kinds()...)
 	cmd.Flags().StringVar(&p.nodesFile, "nodes", "", "YAML or JSON of the nodes, as from kubectl get nodes -o yaml; the command then contacts no cluster")
 	cmd.Flags().StringVarP(&p.form, "output", "o", planForms[0], "format: "+strings.Join(planForms, ", "))
-	completeFlag(cmd, "output", planForms...)
 	return cmd
 }
 

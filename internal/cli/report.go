@@ -27,9 +27,8 @@ func newReport(c *cluster) *cobra.Command {
 			"manifest. The command reads the stored histograms after verifying their digests. If you name several benchmarks, it\n" +
 			"compares the others with the first.\n\n" +
 			"NAME is an object in the cluster, PATH an export, which begins with ./ or /.",
-		Example:           "  " + name + " report x2522 -o x2522.html\n  " + name + " report before after -n perf -o upgrade.html",
-		Args:              takes("the names of LatencyBenchmarks", 1, mostReported),
-		ValidArgsFunction: c.completeResults(mostReported, benchmarks, matrices),
+		Example: "  " + name + " report x2522 -o x2522.html\n  " + name + " report before after -n perf -o upgrade.html",
+		Args:    takes("the names of LatencyBenchmarks", 1, mostReported),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output == "" {
 				return fmt.Errorf("--output: name the file to write, such as -o report.html, or - for standard output")
@@ -50,9 +49,6 @@ func newReport(c *cluster) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - for standard output")
-	if err := cmd.MarkFlagFilename("output", "html"); err != nil {
-		panic(err) // There is no such flag.
-	}
 	return cmd
 }
 

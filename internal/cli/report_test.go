@@ -24,7 +24,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("no %s in the report", want)
 		}
 	}
-	if code, stdout, _ := run("report", "--kubeconfig", kubeconfig, "sweep", "-o", "-"); code != 0 || !strings.HasPrefix(stdout, "<!DOCTYPE html>") {
+	if code, stdout, _ := run("report", "--kubeconfig", kubeconfig, "sweep", "-o", "-"); code != 0 || !strings.HasPrefix(stdout, "<!doctype html>") {
 		t.Errorf("exit code %d, printed %.40q", code, stdout)
 	}
 }

@@ -27,9 +27,8 @@ func newRerun(c *cluster) *cobra.Command {
 		Short: "Measure again: create a LatencyBenchmark or LatencyMatrix with the spec of an existing one",
 		Long: "Create a LatencyBenchmark or LatencyMatrix with the spec, the labels and the annotations of an existing one: with\n" +
 			"--name under a new name, or with --replace under the same name, which deletes the existing one with its results.",
-		Example:           "  " + name + " rerun before --name after -n perf",
-		Args:              takes("the name of one LatencyBenchmark or LatencyMatrix", 1, 1),
-		ValidArgsFunction: c.completeNames(1, benchmarks, matrices),
+		Example: "  " + name + " rerun before --name after -n perf",
+		Args:    takes("the name of one LatencyBenchmark or LatencyMatrix", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := r.run(cmd.Context(), args[0])
 			if failed := emit(cmd.OutOrStdout(), text, nil); err == nil {

@@ -35,10 +35,9 @@ func newRun(c *cluster) *cobra.Command {
 			"The exit code is that of gate: 0 Pass, 1 Fail, 2 Inconclusive, 3 error. Without criteria, it is 0 if the benchmark was\n" +
 			"measured, and 1 if it failed.\n\n" +
 			"If you interrupt the command, or --timeout ends it, the benchmark continues; the same command watches it again.",
-		Example:           "  " + name + " run -f first.yaml",
-		Args:              takes("a file by -f", 0, 0),
-		Annotations:       map[string]string{exitsByVerdict: "true"},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example:     "  " + name + " run -f first.yaml",
+		Args:        takes("a file by -f", 0, 0),
+		Annotations: map[string]string{exitsByVerdict: "true"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return r.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), newScreen(cmd.ErrOrStderr()))
 		},

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // verbs returns all verbs of the command, each with arguments that are valid for a cluster with perf/sweep, and the exit code of
@@ -98,39 +96,5 @@ func TestVerbsRefuse(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestCompletion(t *testing.T) {
-	s := newCluster(t)
-	s.addMesh()
-	s.gates = map[string]*v1alpha1.LatencyGate{"upgrade": makeGate("True", "AllVerified", "all")}
-	kubeconfig := s.serve(t)
-	const benchmarks, mesh = "mesh-a-b\nmesh-a-c\nmesh-b-c\nmesh-of-another\nsweep\n", "lmatrix/mesh\n"
-	cases := map[string]struct {
-		args []string
-		want string
-	}{
-		"a benchmark or a matrix":         {[]string{"export", ""}, benchmarks + mesh},
-		"or a gate":                       {[]string{"get", ""}, benchmarks + mesh + "lgate/upgrade\n"},
-		"and no second one":               {[]string{"get", "sweep", ""}, ""},
-		"two of them":                     {[]string{"compare", "sweep", ""}, benchmarks},
-		"and more of them":                {[]string{"compare", "sweep", "mesh", ""}, benchmarks},
-		"gates too, as many as one likes": {[]string{"gate", "sweep", "mesh", ""}, benchmarks + mesh + "lgate/upgrade\n"},
-		"a format":                        {[]string{"compare", "-o", ""}, "table\njson\ncsv\nmarkdown\nignoreDifferences\n"},
-		"nothing for a verb with a file":  {[]string{"run", ""}, ""},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			code, stdout, _ := run(append([]string{"__complete", c.args[0], "--kubeconfig", kubeconfig}, c.args[1:]...)...)
-			names, directive, _ := strings.Cut(stdout, ":")
-			if code != 0 || directive != "4\n" || names != c.want {
-				t.Errorf("exit code %d, got %q", code, stdout)
-			}
-		})
-	}
-	// A cluster that refuses the user gives no completions and no error.
-	if code, stdout, _ := run("__complete", "get", "--kubeconfig", kubeconfig, "--token=of-nobody", ""); code != 0 || stdout != ":4\n" {
-		t.Errorf("exit code %d, got %q", code, stdout)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
 // versions is the output of the verb version.
@@ -40,7 +41,7 @@ type clientVersion struct {
 const serverTimeout = 5 * time.Second
 
 // versionForms are the formats of the versions.
-var versionForms = []string{"table", "json", "yaml"}
+var versionForms = []string{"table", "json"}
 
 // newVersion returns the verb that prints versions.
 func newVersion(c *cluster) *cobra.Command {
@@ -65,7 +66,6 @@ func newVersion(c *cluster) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not contact the cluster")
 	cmd.Flags().StringVarP(&form, "output", "o", versionForms[0], "format: "+strings.Join(versionForms, ", "))
-	completeFlag(cmd, "output", versionForms...)
 	return cmd
 }
 
@@ -99,9 +99,8 @@ func (c *cluster) findManager(ctx context.Context) *serverVersion {
 }
 
 func (v versions) write(out io.Writer, form string) error {
-	if form != "table" {
-		text, err := structured(form, v)
-		return emit(out, text, err)
+	if form == "json" {
+		return report.WriteJSON(out, v)
 	}
 	text := fmt.Sprintf("client  %s %s %s\n", v.Client.Version, v.Client.Go, v.Client.Platform)
 	if v.Server != nil {

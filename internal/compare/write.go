@@ -37,7 +37,7 @@ func Forms() []Form {
 		}
 		return report.WriteJSON(w, all)
 	}
-	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"markdown", Markdown}, {"ignoreDifferences", Ignoring}}
+	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"ignoreDifferences", Ignoring}}
 }
 
 // Ignoring writes the ignoreDifferences with which the candidates can be judged against the baseline, as YAML, each key with the
@@ -218,7 +218,7 @@ func (c Comparison) title() string {
 	return title
 }
 
-// sheet is what the forms for people write: a title, tables, and the limits of the figures.
+// sheet is what Table writes: a title, tables, and the limits of the figures.
 type sheet struct {
 	title string
 	grids []grid
@@ -315,16 +315,5 @@ func Table(w io.Writer, all ...Comparison) error {
 		}
 		fmt.Fprintln(w, note)
 	}
-	return nil
-}
-
-// Markdown writes the same as Table in Markdown.
-func Markdown(w io.Writer, all ...Comparison) error {
-	s := sheetOf(all)
-	fmt.Fprintf(w, "## %s\n", report.Escape(s.title))
-	for _, g := range s.grids {
-		report.MarkdownTable(w, g.heading, g.rows, report.AlignLeft)
-	}
-	report.MarkdownList(w, s.notes)
 	return nil
 }

@@ -342,63 +342,43 @@ func causesOf(collected *rounds.Collection) []cause {
 	return all
 }
 
-// placement describes where a variant was measured, with the proof.
+// placement describes where a variant was measured, with the proof: checks that failed or are unknown come first, notes last.
 type placement struct {
 	Variant, Ways string
 	Verified      bool
-	Rows          []placementRow
-}
-
-// placementRow is what both endpoints report about one item.
-type placementRow struct {
-	Name string
-	// Check is true for a check, which has states; other rows are facts.
-	Check                          bool
-	ClientState, ServerState       v1alpha1.ProofState
-	Client, Server                 string
-	ClientExpected, ServerExpected string
-	Trouble                        bool
+	Facts         []report.Fact
+	Checks        []report.Check
 }
 
 func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpoint) []placement {
+	rank := func(c report.Check) int {
+		switch {
+		case trouble(c):
+			return 0
+		case c.Client.State == v1alpha1.ProofNoted || c.Server.State == v1alpha1.ProofNoted:
+			return 2
+		}
+		return 1
+	}
 	var all []placement
 	for _, v := range plan.Variants(spec) {
 		own, client, server := report.Ends(endpoints, v.Name)
 		if len(own) == 0 {
 			continue
 		}
-		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Placement == v1alpha1.PlacementVerified && server.Placement == v1alpha1.PlacementVerified}
-		for _, f := range report.Facts(client, server) {
-			p.Rows = append(p.Rows, placementRow{Name: f.Name, Client: f.Client, Server: f.Server})
-		}
-		p.Rows = append(p.Rows, checks(client.Proof, server.Proof)...)
+		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Placement == v1alpha1.PlacementVerified && server.Placement == v1alpha1.PlacementVerified,
+			Facts: report.Facts(client, server), Checks: report.Checks(client.Proof, server.Proof)}
+		slices.SortStableFunc(p.Checks, func(a, b report.Check) int { return cmp.Compare(rank(a), rank(b)) })
 		all = append(all, p)
 	}
 	return all
 }
 
-// checks returns the checks of both endpoints side by side; failed and unknown checks come first.
-func checks(client, server []v1alpha1.ProofLine) []placementRow {
-	trouble := func(s v1alpha1.ProofState) bool { return s == v1alpha1.ProofFailed || s == v1alpha1.ProofUnknown }
-	var rows []placementRow
-	for _, c := range report.Checks(client, server) {
-		rows = append(rows, placementRow{
-			Name: c.Name, Check: true, ClientState: c.Client.State, Client: orDash(c.Client.Found), ClientExpected: c.Client.Expected,
-			ServerState: c.Server.State, Server: orDash(c.Server.Found), ServerExpected: c.Server.Expected,
-			Trouble: trouble(c.Client.State) || trouble(c.Server.State),
-		})
-	}
-	rank := func(r placementRow) int {
-		switch {
-		case r.Trouble:
-			return 0
-		case r.ClientState == v1alpha1.ProofNoted || r.ServerState == v1alpha1.ProofNoted:
-			return 2
-		}
-		return 1
-	}
-	slices.SortStableFunc(rows, func(a, b placementRow) int { return cmp.Compare(rank(a), rank(b)) })
-	return rows
+// trouble reports whether a check failed or is unknown at an end.
+func trouble(c report.Check) bool {
+	return slices.ContainsFunc([]v1alpha1.ProofState{c.Client.State, c.Server.State}, func(s v1alpha1.ProofState) bool {
+		return s == v1alpha1.ProofFailed || s == v1alpha1.ProofUnknown
+	})
 }
 
 // manifestOf returns the YAML of the spec without fields that the API server added.

@@ -26,8 +26,8 @@ type comparison struct {
 	// DifferentNotes holds the notes of the users that differ.
 	DifferentNotes []compare.Difference
 	Rows           []comparisonRow
-	// Scale holds the marks of the axis of ratios.
-	Scale []mark
+	// Scale holds the marks of the axis of ratios: at its beginning, in its middle and at its end.
+	Scale []string
 	// Missing is the reason why there is no comparison; empty otherwise.
 	Missing string
 }
@@ -49,13 +49,6 @@ type bar struct {
 	From, Width, At float64
 	// HasInterval is false if the ratio has no bounds.
 	HasInterval bool
-}
-
-// mark is a mark on the axis of ratios.
-type mark struct {
-	At   float64
-	Text string
-	One  bool
 }
 
 // newComparisons compares the variants of each benchmark with its first variant, and all benchmarks with the first
@@ -176,9 +169,9 @@ func (a axis) at(ratio float64) float64 {
 	return math.Round(min(max(place, 0), 100)*10) / 10
 }
 
-func (a axis) marks() []mark {
-	text := func(v float64) string { return fmt.Sprintf("%.3g", v) }
-	return []mark{{At: 0, Text: text(1 / a.reach)}, {At: 50, Text: "1", One: true}, {At: 100, Text: text(a.reach)}}
+// marks returns the ratios at the beginning, in the middle and at the end.
+func (a axis) marks() []string {
+	return []string{fmt.Sprintf("%.3g", 1/a.reach), "1", fmt.Sprintf("%.3g", a.reach)}
 }
 
 func (a axis) bar(f compare.Figure) *bar {

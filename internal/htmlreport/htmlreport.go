@@ -7,12 +7,12 @@ package htmlreport
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"strings"
@@ -22,9 +22,6 @@ import (
 
 // ErrNothingToShow is returned if there are no benchmarks.
 var ErrNothingToShow = errors.New("nothing to show")
-
-//go:embed assets/*.html
-var templates embed.FS
 
 // The style, the scripts, and the licence of the library, which must be included in all copies.
 var (
@@ -42,14 +39,12 @@ var (
 	script string
 )
 
-// page holds the data of the template.
+// page holds the data of the templates in page.templ.
 type page struct {
 	Title string
 	// Policy is the content security policy, which allows exactly Style, Library and Script.
-	Policy          string
-	Style           template.CSS
-	Library, Script template.JS
-	LibraryVersion  string
+	Policy                                 string
+	Style, Library, Script, LibraryVersion string
 	// Simulated is true if a benchmark was measured on a simulated NIC.
 	Simulated  bool
 	Benchmarks []benchmark
@@ -72,12 +67,8 @@ func Write(w io.Writer, benchmarks []export.Benchmark) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("page.html").Funcs(functions).ParseFS(templates, "assets/*.html")
-	if err != nil {
-		return fmt.Errorf("reading the template: %w", err)
-	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, p); err != nil {
+	if err := document(p).Render(context.Background(), &out); err != nil {
 		return fmt.Errorf("filling the template: %w", err)
 	}
 	_, err = w.Write(out.Bytes())
@@ -131,11 +122,10 @@ func namesOf(all []export.Benchmark) []string {
 
 // addAssets adds style and scripts, and the policy that allows nothing else.
 func (p *page) addAssets() {
-	style, library := libraryStyle+ownStyle, "/*\n"+strings.TrimSpace(licence)+"\n*/\n"+library
+	p.Style, p.Library, p.Script = libraryStyle+ownStyle, "/*\n"+strings.TrimSpace(licence)+"\n*/\n"+library, script
 	p.LibraryVersion = strings.TrimSpace(version)
-	p.Style, p.Library, p.Script = template.CSS(style), template.JS(library), template.JS(script)
 	p.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s %s; base-uri 'none'; form-action 'none'",
-		hashed(style), hashed(library), hashed(script))
+		hashed(p.Style), hashed(p.Library), hashed(p.Script))
 }
 
 // hashed returns a source of a content security policy that allows exactly this text. Browsers read CRLF, which a checkout on Windows

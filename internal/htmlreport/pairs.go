@@ -24,7 +24,7 @@ type matrix struct {
 	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
 	Lowest, Median, Highest string
 	// Worst holds the pairs with the highest figures.
-	Worst []worstPair
+	Worst []*report.PairResult
 	// Waiting holds the pairs without results, with their state.
 	Waiting []string
 }
@@ -44,12 +44,6 @@ type matrixRow struct {
 type matrixField struct {
 	// Class is h0 to h8 (see steps), lost, few (too few samples), wait or none.
 	Class, Text string
-}
-
-type worstPair struct {
-	Client, Server, Benchmark string
-	Figures                   []figure
-	Verified                  bool
 }
 
 const (
@@ -153,9 +147,7 @@ func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairRe
 	}
 	m.divide(servers, rows)
 	slices.SortStableFunc(measured, func(x, y *report.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
-	for _, f := range measured[:min(mostWorst, len(measured))] {
-		m.Worst = append(m.Worst, worst(f))
-	}
+	m.Worst = measured[:min(mostWorst, len(measured))]
 	return true
 }
 
@@ -211,14 +203,4 @@ func rowOf(of map[v1alpha1.Pair]*report.PairResult, client string, servers []str
 		row.Fields = append(row.Fields, f)
 	}
 	return row, any
-}
-
-// worst returns the line of a pair in the list of the slowest.
-func worst(r *report.PairResult) worstPair {
-	w := worstPair{Client: r.Pair.ClientNode, Server: r.Pair.ServerNode, Benchmark: r.Benchmark, Verified: r.Placement == v1alpha1.PlacementVerified}
-	for _, q := range v1alpha1.HeadlinePercentiles() {
-		w.Figures = append(w.Figures, percentile(r.CellResult, q))
-	}
-	w.Figures = append(w.Figures, number(r.Lost))
-	return w
 }

@@ -1,9 +1,7 @@
 package htmlreport
 
 import (
-	"cmp"
 	"fmt"
-	"html/template"
 	"strconv"
 	"strings"
 	"time"
@@ -12,9 +10,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
-
-// functions holds the functions of the template.
-var functions = template.FuncMap{"plural": plural, "confidence": func() string { return stats.Confidence }}
 
 // figure is a number, or a text in its place.
 type figure struct {
@@ -105,5 +100,3 @@ func plural(n int, one string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, one)
 }
-
-func orDash(s string) string { return cmp.Or(s, "–") }

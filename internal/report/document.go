@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -26,7 +25,7 @@ const (
 	DocumentVersion = 1
 )
 
-// Document holds a benchmark's results for programs, as the forms json and yaml write them. Times are whole nanoseconds.
+// Document holds a benchmark's results for programs, as the form json writes them. Times are whole nanoseconds.
 // Unknown figures are absent.
 type Document struct {
 	Format  string `json:"format"`
@@ -148,17 +147,6 @@ func WriteJSON(w io.Writer, d any) error {
 	}
 	if err != nil {
 		return fmt.Errorf("writing JSON: %w", err)
-	}
-	return nil
-}
-
-func writeYAML(w io.Writer, d Document) error {
-	text, err := yaml.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("making YAML: %w", err)
-	}
-	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
 	}
 	return nil
 }

@@ -3,15 +3,11 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -55,26 +51,8 @@ func twoWays(t *testing.T) (*v1alpha1.LatencyBenchmark, []result.Stored) {
 // The golden files hold what programs and reports rely on: names, units, columns.
 func TestForms(t *testing.T) {
 	b, runs := twoWays(t)
-	for form, file := range map[string]string{"wide": "wide.txt", "json": "results.json", "csv": "results.csv", "markdown": "results.md"} {
+	for form, file := range map[string]string{"wide": "wide.txt", "json": "results.json", "csv": "results.csv"} {
 		golden.Check(t, file, printed(t, form, b, runs))
-	}
-}
-
-func TestFormYAMLIsJSON(t *testing.T) {
-	b, runs := twoWays(t)
-	text, err := yaml.YAMLToJSON([]byte(printed(t, "yaml", b, runs)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var fromYAML, fromJSON any
-	if err := json.Unmarshal(text, &fromYAML); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(printed(t, "json", b, runs)), &fromJSON); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
-		t.Errorf("-json +yaml:\n%s", diff)
 	}
 }
 
@@ -109,7 +87,7 @@ func TestFormCSVIsOfTheResults(t *testing.T) {
 
 func TestFormsOfPairs(t *testing.T) {
 	m, pairs := matrixOf(v1alpha1.TopologyRing, 3, func(b *v1alpha1.LatencyBenchmark) { found(b, plan.DefaultVariant, 5_000, 9_000, true) })
-	for form, file := range map[string]string{"csv": "pairs.csv", "json": "pairs.json", "markdown": "pairs.md"} {
+	for form, file := range map[string]string{"csv": "pairs.csv", "json": "pairs.json"} {
 		f, err := FormNamed(form)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package report prints results: tables, documents for programs, and Markdown. Package summary computes what they show.
+// Package report prints results: tables, and documents for programs. Package summary computes what they show.
 package report
 
 import (
@@ -59,7 +59,7 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 	return sheet{benchmark: b, runs: runs, collected: collected}, nil
 }
 
-// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables; json, yaml
+// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables; json
 // and csv are for programs.
 func Forms() []Form {
 	return []Form{
@@ -71,13 +71,7 @@ func Forms() []Form {
 		{Name: "matrix", Shows: "min, mean, percentiles and max by rate and message size, in microseconds", write: matrix},
 		{Name: "ladder", Shows: "percentiles from 50 to 99.999999, a column for each round, in microseconds", write: ladder},
 		documentForm("json", "all results and those of each round, in integer nanoseconds", func(w io.Writer, d Document) error { return WriteJSON(w, d) }),
-		documentForm("yaml", "the same in YAML", writeYAML),
 		documentForm("csv", "a line for each cell in each round (scope round) and over all rounds (scope all)", writeCSV),
-		{Name: "markdown", Shows: "as table, without the proof, in Markdown", write: markdown,
-			pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
-				markdownPairs(w, m, pairs)
-				return nil
-			}},
 		{Name: FormPairs, Shows: "for a LatencyMatrix: p50 and p99 with clients as rows and servers as columns, and the slowest pairs", pairs: Pairs},
 	}
 }
