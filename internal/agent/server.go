@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,14 +187,15 @@ func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, er
 func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) error {
 	var running *process
 	var capturing *capturing
-	defer func() {
+	stop := func() {
 		if running != nil {
 			running.end(0)
 		}
 		if capturing != nil {
 			_, _ = capturing.end()
 		}
-	}()
+	}
+	defer stop()
 	for {
 		var r request
 		if err := l.receive(&r); err != nil {
@@ -202,12 +204,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 		var a answer
 		switch r.Verb {
 		case verbPrepare:
-			if running != nil {
-				running.end(0) // of a cell that was not ended
-			}
-			if capturing != nil {
-				_, _ = capturing.end()
-			}
+			stop() // a cell that was not ended
 			p, c, err := e.prepare(ctx, r.Cell, l, target)
 			a.refuse(err)
 			running, capturing, a.CPU = p, c, e.measuringCPU
@@ -279,7 +276,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		}
 		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port, e.listenLimit()); err != nil {
 			p.end(0)
-			return nil, nil, e.explained(p, err)
+			return nil, nil, cmp.Or(e.onloadFailure(p), err)
 		}
 		if err := e.lookBegun(p, cell.Protocol); err != nil {
 			return nil, nil, err
