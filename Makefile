@@ -136,7 +136,7 @@ lab: look ## As root: upgrades and faults on a cluster of emulated machines (doc
 
 .PHONY: onload
 onload: ## As root: tests of the Onload in ONLOAD_DIR in an emulated machine (CONTRIBUTING.md).
-	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 60m -tags e2e ./test/lab/onload
+	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 120m -tags e2e ./test/lab/onload
 
 .PHONY: lab-up
 lab-up: look ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/lab.md).

@@ -38,7 +38,7 @@ checkout() {
 plugin() {
   local goreleaser
   goreleaser=$(tool goreleaser)
-  (cd "$clone" && "$goreleaser" release --clean --config=hack/release/goreleaser.yaml --skip=publish,announce,sbom,sign)
+  (cd "$clone" && "$goreleaser" release --clean --timeout=3h --config=hack/release/goreleaser.yaml --skip=publish,announce,sbom,sign)
   mv "$clone"/dist/*.tar.gz "$out"
   rm -r "$clone/dist"
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -69,6 +70,6 @@ func (h host) preloadFile() string {
 // known.
 func (e *endpoint) notAccelerated(p *process) error {
 	p.kill() // its output is complete only then
-	return e.explained(p, fail(v1alpha1.OutcomeAccelerationFailed,
+	return cmp.Or(e.onloadFailure(p), fail(v1alpha1.OutcomeAccelerationFailed,
 		"%s ran without Onload: %s is not in its memory, for an unknown reason; is the tool linked statically?", e.Task.Tool, e.Task.Library))
 }

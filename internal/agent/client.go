@@ -208,7 +208,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
 	}, recorder.RecordN)
 	if err != nil {
-		return result.Cell{}, withServer(e.explained(p, fail(reasonOf(err), "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
+		return result.Cell{}, withServer(cmp.Or(e.onloadFailure(p), fail(reasonOf(err), "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
 	}
 	measured := result.Cell{
 		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
@@ -267,10 +267,10 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	byItself := p.wait(ctx)
 	e.account(p, cell.Name, l)
 	if !byItself {
-		return nil, e.explained(p, fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
+		return nil, cmp.Or(e.onloadFailure(p), fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
 	}
 	if p.exitCode() < 0 {
-		return nil, e.explained(p, fail(v1alpha1.OutcomeToolFailed, "%s, %s: the tool %s: %s", e.Task.Tool, cell.Name, p.ending(), cmp.Or(p.lastWords(), "it printed nothing")))
+		return nil, cmp.Or(e.onloadFailure(p), fail(v1alpha1.OutcomeToolFailed, "%s, %s: the tool %s: %s", e.Task.Tool, cell.Name, p.ending(), cmp.Or(p.lastWords(), "it printed nothing")))
 	}
 	return p, nil
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,9 +36,12 @@ func TestFieldOnload(t *testing.T) {
 			p.stderr.Write(c.Read(t))
 		}
 		var f *failure
-		if !errors.As(e.explained(p, fail(v1alpha1.OutcomeToolFailed, "%s", p.lastWords())), &f) {
+		if !errors.As(orOnload(e, p, fail(v1alpha1.OutcomeToolFailed, "%s", p.lastWords())), &f) {
 			t.Fatal("no failure")
 		}
 		return map[string]string{"outcome": f.reason, "message": f.message}
 	})
 }
+
+// orOnload returns the failure of Onload if it is the reason for the failure of a tool, or else err.
+func orOnload(e *endpoint, p *process, err error) error { return cmp.Or(e.onloadFailure(p), err) }

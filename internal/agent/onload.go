@@ -258,11 +258,6 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }
 
-// explained returns the failure of Onload if it is the reason for the failure of a tool, or else err.
-func (e *endpoint) explained(p *process, err error) error {
-	return cmp.Or(e.onloadFailure(p), err)
-}
-
 // onloadFailure returns why a process could not use Onload, from its output; nil if the output does not say.
 func (e *endpoint) onloadFailure(p *process) error {
 	if !e.accelerated() {

@@ -297,9 +297,9 @@ func TestExplained(t *testing.T) {
 			e := &endpoint{Agent: &Agent{Task: plan.Task{Acceleration: v1alpha1.AccelerationOnload, Library: library}, Root: fakeRoot(t, c.files).root}}
 			p := &process{}
 			p.stderr.WriteString(c.stderr)
-			wantOutcome(t, e.explained(p, generic), c.outcome, c.parts...)
+			wantOutcome(t, orOnload(e, p, generic), c.outcome, c.parts...)
 			e.Task.Acceleration = v1alpha1.AccelerationKernel
-			wantOutcome(t, e.explained(p, generic), v1alpha1.OutcomeToolFailed, "it failed")
+			wantOutcome(t, orOnload(e, p, generic), v1alpha1.OutcomeToolFailed, "it failed")
 		})
 	}
 }

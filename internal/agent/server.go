@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,7 +268,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		}
 		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port, e.listenLimit()); err != nil {
 			p.end(0)
-			return nil, nil, e.explained(p, err)
+			return nil, nil, cmp.Or(e.onloadFailure(p), err)
 		}
 		if err := e.lookBegun(p, cell.Protocol); err != nil {
 			return nil, nil, err
