@@ -210,3 +210,24 @@ func TestSelectedRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestGetOfALatencyGate(t *testing.T) {
+	s := newCluster(t)
+	s.addRack()
+	s.verifications["upgrade.c"].Status.History[0].Ratio = "1.20"
+	s.verifications["upgrade.d"].Status = v1alpha1.LatencyVerificationStatus{}
+	kubeconfig := s.serve(t)
+	const want = "NODE  STATE         P50      P99      RATIO  OUTCOME  MEASURED              PEER\n" +
+		"c     Verified      12.30µs  15.00µs  1.20   Fail     2026-05-04T12:00:00Z  z\n" +
+		"a     Failed        12.30µs  15.00µs  1.04   Fail     2026-05-04T12:00:00Z  z\n" +
+		"b     Inconclusive  12.30µs  15.00µs  1.04   Fail     2026-05-04T12:00:00Z  z\n" +
+		"d     Unverified    -        -        -      -        -                     -\n"
+	if code, stdout, stderr := run("get", "lgate/upgrade", "--kubeconfig", kubeconfig); code != 0 || stdout != want {
+		t.Errorf("exit code %d, it said %q and printed\n%s", code, stderr, stdout)
+	}
+	if code, stdout, stderr := run("get", "lgate/upgrade", "-o", "json", "--kubeconfig", kubeconfig); code != 0 || !strings.Contains(stdout, `"ratio": "1.20"`) {
+		t.Errorf("exit code %d, it said %q and printed %s", code, stderr, stdout)
+	}
+	refused(t, []string{"get", "lgate/upgrade", "-o", "sfnt", "--kubeconfig", kubeconfig}, 1, []string{"--output", "table, json"})
+	refused(t, []string{"get", "lgate/other", "--kubeconfig", kubeconfig}, 1, []string{"there is no LatencyGate other"})
+}

@@ -6,10 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
@@ -22,16 +27,20 @@ func newGet(c *cluster) *cobra.Command {
 	}
 	var form string
 	cmd := &cobra.Command{
-		Use:   "get NAME|lmatrix/NAME|PATH",
-		Short: "Print the results of a LatencyBenchmark or LatencyMatrix",
+		Use:   "get NAME|lmatrix/NAME|lgate/NAME|PATH",
+		Short: "Print the results of a LatencyBenchmark, LatencyMatrix or LatencyGate",
 		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests, or those of a\n" +
-			"LatencyMatrix (lmatrix/NAME) from the status of the benchmark of each pair. Of a LatencyGate, kubectl get lver -o wide\n" +
-			"prints the last result of each node.\n\n" +
+			"LatencyMatrix (lmatrix/NAME) from the status of the benchmark of each pair. Of a LatencyGate (lgate/NAME), print the last\n" +
+			"result of each node, as a table or as JSON.\n\n" +
 			"NAME is an object in the cluster, PATH an export, which begins with ./ or /.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
 		Example: "  " + name + " get sweep -n perf -o sfnt\n  " + name + " get ./results/sweep -o csv",
 		Args:    takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if of, err := parseSubject(args[0]); err == nil && of.kind == gates {
+				text, err := c.fleet(cmd.Context(), of, form)
+				return emit(cmd.OutOrStdout(), text, err)
+			}
 			text, err := get(cmd.Context(), c, args[0], form)
 			return emit(cmd.OutOrStdout(), text, err)
 		},
@@ -103,4 +112,65 @@ func printed(m export.Benchmark, form string) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// fleetForms are the formats of the nodes of a gate.
+var fleetForms = []string{"table", "json"}
+
+// fleetNode is the last result of a node of a gate, as text.
+type fleetNode struct {
+	Node     string `json:"node"`
+	State    string `json:"state"`
+	P50      string `json:"p50,omitempty"`
+	P99      string `json:"p99,omitempty"`
+	Ratio    string `json:"ratio,omitempty"`
+	Outcome  string `json:"outcome,omitempty"`
+	Measured string `json:"measured,omitempty"`
+	Peer     string `json:"peer,omitempty"`
+	Message  string `json:"message,omitempty"`
+}
+
+// fleet returns the last result of each node of a gate in a format: those with the highest ratio to their baseline first.
+func (c *cluster) fleet(ctx context.Context, of subject, form string) ([]byte, error) {
+	form = cmp.Or(form, fleetForms[0])
+	if err := oneOf("--output", form, fleetForms); err != nil {
+		return nil, err
+	}
+	api, _, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	all, err := verificationsOf(ctx, api, of.key.Name)
+	if err != nil {
+		return nil, err
+	}
+	rows := []fleetNode{}
+	for i := range all.Items {
+		v := &all.Items[i]
+		row := fleetNode{Node: v.Spec.NodeName, State: string(cmp.Or(v.Status.State, v1alpha1.VerificationUnverified)), Message: v.Status.Verified().Message}
+		if len(v.Status.History) > 0 {
+			h := v.Status.History[0]
+			row.P50, row.P99, row.Ratio, row.Outcome, row.Peer = h.P50, h.P99, h.Ratio, string(h.Outcome), h.Peer
+			row.Measured = h.CompletionTime.UTC().Format(time.RFC3339)
+		}
+		rows = append(rows, row)
+	}
+	ratio := func(r fleetNode) float64 { f, _ := strconv.ParseFloat(r.Ratio, 64); return f } // 0 if there is none
+	slices.SortStableFunc(rows, func(a, b fleetNode) int { return cmp.Or(cmp.Compare(ratio(b), ratio(a)), cmp.Compare(a.Node, b.Node)) })
+	var out bytes.Buffer
+	if form == "json" {
+		err := report.WriteJSON(&out, rows)
+		return out.Bytes(), err
+	}
+	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tSTATE\tP50\tP99\tRATIO\tOUTCOME\tMEASURED\tPEER")
+	for _, r := range rows {
+		cells := []string{r.Node, r.State, r.P50, r.P99, r.Ratio, r.Outcome, r.Measured, r.Peer}
+		for i := range cells {
+			cells[i] = cmp.Or(cells[i], "-")
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	err = t.Flush()
+	return out.Bytes(), err
 }
