@@ -43,17 +43,17 @@ func (i *impostor) serve(t *testing.T) {
 		}
 		var protocol string
 		var port int
-		switch {
-		case line == "TAILGATE-PINGER 1 "+token+"\n":
+		switch line {
+		case "TAILGATE-PINGER 1 " + token + "\n":
 			fmt.Fprint(c, "WELCOME\n")
-		case line == "SCAN\n":
+		case "SCAN\n":
 			fmt.Fprint(c, "SCANNING\n")
 			time.Sleep(200 * time.Millisecond)
 			fmt.Fprint(c, "SCANNED 2\n{}")
-		case line == "END\n":
+		case "END\n":
 			data.Close()
 			fmt.Fprint(c, "STATS 2 0 0 0 0 0 0 0\n{}")
-		case line == "VERIFY\n":
+		case "VERIFY\n":
 			fmt.Fprint(c, "VERIFIED\n")
 		default:
 			if _, err := fmt.Sscanf(line, "CELL %s %d %d", &protocol, &i.size, &port); err != nil {

@@ -164,7 +164,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 		if ids := (host{root: e.Root}).stacks(p.cmd.Process.Pid, map[string]int64{}); len(ids) > 0 && e.stack == nil {
 			e.stack = stackFacts(ids[0])
 		}
-		return nil //nolint:nilerr // a library that cannot be read has no settings to compare with
+		return nil // A library that cannot be read has no settings to compare with.
 	}
 	p.kill()
 	return fail(v1alpha1.OutcomeAccelerationFailed, "Onload's library %s does not know the setting %s; correct the profile or env, or use the Onload that has it",

@@ -5,6 +5,7 @@ package sfnt
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -120,7 +121,7 @@ func Samples(name v1alpha1.Tool, out tool.Output, file string, do func(number in
 	lines := bufio.NewReaderSize(raw, 64<<10)
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
-		if err == io.EOF && len(line) == 0 {
+		if errors.Is(err, io.EOF) && len(line) == 0 {
 			return nil
 		}
 		if err == nil {
