@@ -266,10 +266,11 @@ manifests: ## Generate the CRDs and RBAC.
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 
 .PHONY: generate
-generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy functions, the reference of the API and the code of the report's page.
+generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy functions, the API's reference, the report's page and rules of the linter.
 	$(TOOL) controller-gen object paths=./api/...
 	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-docs.yaml --renderer=markdown --output-path=docs/api.md
 	go tool -modfile=hack/tools/templ.mod templ generate -f internal/htmlreport/page.templ -stdout > internal/htmlreport/zz_generated.page.go
+	$(YQ) --inplace --from-file=hack/depguard.yq .golangci.yml
 
 .PHONY: lint
 lint: ## Run the linters.
