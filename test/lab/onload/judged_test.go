@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/test/lab"
 )
 
 // The variants of the benchmark that is judged.
@@ -83,6 +84,14 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 	for _, run := range plan.Runs(b) {
 		endStacks(t)
 		o := c.measure(t, b, run, nil)
+		for range 2 {
+			if o.stored == nil || !waited(b.Spec, run.Variant, *o.stored) {
+				break
+			}
+			t.Logf("%s is repeated: the emulated CPUs waited for those of the host", run.Name)
+			endStacks(t)
+			o = c.measure(t, b, run, nil)
+		}
 		if o.stored == nil {
 			reason, message := o.failure()
 			t.Fatalf("%s: %s: %s", run.Name, reason, message)
@@ -95,6 +104,13 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 		t.Fatal(err)
 	}
 	return judge.Results{Collection: collection}
+}
+
+// waited reports whether an end of a run waited for a CPU, which says nothing about Onload.
+func waited(spec v1alpha1.LatencyBenchmarkSpec, variant v1alpha1.Variant, run result.Stored) bool {
+	lines := lab.Proof(spec, variant, run)
+	return lines[v1alpha1.RoleClient+" "+v1alpha1.ProofCPUQuota].State == v1alpha1.ProofFailed ||
+		lines[v1alpha1.RoleServer+" "+v1alpha1.ProofCPUQuota].State == v1alpha1.ProofFailed
 }
 
 // judged returns the verdict that a benchmark's status would have.
