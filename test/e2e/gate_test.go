@@ -52,6 +52,14 @@ func latencyGate() *v1alpha1.LatencyGate {
 	}
 }
 
+// undemandingGate returns the gate with its absolute limit only, for specs in which the latency does not matter.
+func undemandingGate() *v1alpha1.LatencyGate {
+	g := latencyGate()
+	c := g.Spec.Template.Spec.Criteria
+	c.Baseline, c.Rules = nil, c.Rules[:1]
+	return g
+}
+
 // gateNode reads a node.
 func gateNode(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
@@ -377,10 +385,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 			Expect(kubectl(ctx, GinkgoWriter, "delete", "--ignore-not-found", "-f", policies)).To(Succeed())
 		})
 		labelNodes(ctx, gated, "")
-		// The latency does not matter here.
-		g := latencyGate()
-		g.Spec.Template.Spec.Criteria.Baseline = nil
-		g.Spec.Template.Spec.Criteria.Rules = g.Spec.Template.Spec.Criteria.Rules[:1]
+		g := undemandingGate()
 		Expect(kube.Create(ctx, g)).To(Succeed())
 		eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
 		eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
@@ -426,9 +431,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 
 	It("passes for no reader while a kubelet is away, and holds a failed node that registers again", needs("a kubelet to kill"), func(ctx context.Context) {
 		labelNodes(ctx, gated, "")
-		g := latencyGate()
-		g.Spec.Template.Spec.Criteria.Baseline = nil
-		g.Spec.Template.Spec.Criteria.Rules = g.Spec.Template.Spec.Criteria.Rules[:1]
+		g := undemandingGate()
 		Expect(kube.Create(ctx, g)).To(Succeed())
 		eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
 		eventuallyConcludes(ctx, "node-b", v1alpha1.VerificationVerified)
