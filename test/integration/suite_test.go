@@ -51,13 +51,9 @@ func TestIntegration(t *testing.T) {
 	RunSpecs(t, "Integration")
 }
 
-var _ = BeforeSuite(func(ctx SpecContext) {
-	log.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-
-	environment = &envtest.Environment{
+// newEnvironment returns the environment of an API server with the CRDs of config/crd; it does not start it.
+func newEnvironment() *envtest.Environment {
+	return &envtest.Environment{
 		CRDInstallOptions: envtest.CRDInstallOptions{
 			Paths: []string{
 				filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencybenchmarks.yaml"),
@@ -70,6 +66,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		// Several API servers start, and stop, at once on few cores, because each process of the suite has its own.
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
 	}
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	log.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+
+	environment = newEnvironment()
 	tokens := filepath.Join(GinkgoT().TempDir(), "tokens.csv")
 	users := adminToken + ",admin,1,system:masters\n" + managerToken + "," + managerUser + ",2,system:serviceaccounts\n"
 	Expect(os.WriteFile(tokens, []byte(users), 0o600)).To(Succeed())
