@@ -8,17 +8,13 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	kmm "github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -197,23 +193,9 @@ func (c *suppliers) get(ctx context.Context, live client.Reader, now time.Time) 
 	if age := now.Sub(c.read); age >= 0 && age < suppliersFor {
 		return c.all, nil
 	}
-	modules, sets := &unstructured.UnstructuredList{}, &appsv1.DaemonSetList{}
-	modules.SetGroupVersionKind(kmm.ModuleKind.GroupVersion().WithKind(kmm.ModuleKind.Kind + "List"))
-	for _, list := range []client.ObjectList{modules, sets} {
-		if err := live.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("listing what supplies nodes with devices: %w", err)
-		}
-	}
-	var all []preflight.Supplier
-	for i := range modules.Items {
-		m, err := kmm.Decode[kmm.Module](modules.Items[i].Object)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, preflight.OfModule(m))
-	}
-	for i := range sets.Items {
-		all = append(all, preflight.OfDaemonSet(&sets.Items[i]))
+	all, _, err := observe.Suppliers(ctx, live)
+	if err != nil {
+		return nil, err
 	}
 	c.read, c.all = now, all
 	return all, nil

@@ -8,11 +8,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
@@ -71,14 +75,23 @@ const leastTimeout = 5 * time.Second
 // doctorCall is an invocation of the verb.
 type doctorCall struct {
 	*cluster
-	nodes, networks     []string
-	file                string
-	image, onload, form string
-	parallel            int
-	timeout             time.Duration
+	nodes, networks []string
+	file            string
+	onload, form    string
+	parallel        int
+	timeout         time.Duration
+	// image is the image of the pods, policy when it is pulled, and serviceAccount the pods'.
+	image, serviceAccount string
+	policy                corev1.PullPolicy
 	// like is the benchmark of the file, which has no settings without a file, and variants are its variants.
 	like     *v1alpha1.LatencyBenchmark
 	variants []v1alpha1.Variant
+
+	api          client.Client
+	podNamespace string
+	// call is the value of the label of the call's pods, and made counts them, for their names.
+	call string
+	made atomic.Int32
 }
 
 // resemble reads the file. The networks are then those of its variants.
@@ -150,16 +163,12 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	if err != nil {
 		return err
 	}
-	namespace = cmp.Or(d.like.Namespace, namespace)
-	observed, image, err := d.observe(ctx, api, namespace)
+	d.api, d.podNamespace, d.call = api, cmp.Or(d.like.Namespace, namespace), rand.String(8)
+	observed, err := d.observe(ctx)
 	if err != nil {
 		return err
 	}
-	inspectors, err := d.inspectors(api, namespace, image)
-	if err != nil {
-		return err
-	}
-	if err := inspectors.inspect(ctx, &observed, progress); err != nil {
+	if err := d.inspect(ctx, &observed, progress); err != nil {
 		return err
 	}
 	diagnosis := doctor.Diagnose(observed)

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -34,29 +33,10 @@ const (
 	removalLimit = 15 * time.Second
 )
 
-// inspectors runs the inspect pods of one call.
-type inspectors struct {
-	*doctorCall
-	api       client.Client
-	namespace string
-	image     benchImage
-	// call is the value of the label of the call's pods.
-	call string
-	// made counts the pods, for their names.
-	made atomic.Int32
-}
-
-func (d *doctorCall) inspectors(api client.Client, namespace string, image benchImage) (*inspectors, error) {
-	if image.policy != "" && !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, image.policy) {
-		return nil, fmt.Errorf("the manager has the invalid setting --bench-image-pull-policy=%s; correct it", image.policy)
-	}
-	return &inspectors{doctorCall: d, api: api, namespace: namespace, image: image, call: rand.String(8)}, nil
-}
-
-// inspect runs inspect pods on all nodes, i.parallel nodes at a time, and records their results. It deletes all pods before it returns.
-func (i *inspectors) inspect(ctx context.Context, o *doctor.Observed, progress *screen) error {
-	i.sweep(ctx)
-	defer i.remove(context.WithoutCancel(ctx))
+// inspect runs inspect pods on all nodes, d.parallel nodes at a time, and records their results. It deletes all pods before it returns.
+func (d *doctorCall) inspect(ctx context.Context, o *doctor.Observed, progress *screen) error {
+	d.sweep(ctx)
+	defer d.remove(context.WithoutCancel(ctx))
 	var done atomic.Int32
 	tell := func() {
 		if progress.live() {
@@ -66,17 +46,17 @@ func (i *inspectors) inspect(ctx context.Context, o *doctor.Observed, progress *
 	tell()
 	defer progress.clear()
 	var group errgroup.Group
-	group.SetLimit(i.parallel)
+	group.SetLimit(d.parallel)
 	for n := range o.Nodes {
 		group.Go(func() error {
-			i.node(ctx, o, &o.Nodes[n])
+			d.node(ctx, o, &o.Nodes[n])
 			done.Add(1)
 			tell()
 			return ctx.Err()
 		})
 	}
 	if group.Wait() == nil {
-		i.connect(ctx, o)
+		d.connect(ctx, o)
 	}
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -87,24 +67,24 @@ func (i *inspectors) inspect(ctx context.Context, o *doctor.Observed, progress *
 // node inspects one node: from a pod on the shared CPUs and a pod with whole CPUs at the same time, then with each network and
 // with Onload, one after the other, because no other CPU may be free. If the pod with whole CPUs fails, the pods that also
 // need them are not created.
-func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
+func (d *doctorCall) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
 	if n.NotLooked != "" {
 		return
 	}
 	shared := make(chan doctor.Look)
-	go func() { shared <- i.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, pods.Inspection{}) }()
+	go func() { shared <- d.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, pods.Inspection{}) }()
 	// As many as a benchmark gets.
 	cpus := int32(1)
-	if asked := i.like.CPUs(); asked != (v1alpha1.EndpointCPUs{}) {
+	if asked := d.like.CPUs(); asked != (v1alpha1.EndpointCPUs{}) {
 		cpus = max(asked.Client, asked.Server)
 	} else if o.Unseen["pods"] == "" && n.FreeCPUs() > 1 {
 		cpus = 2
 	}
-	whole := i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
+	whole := d.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
 	// A kubelet that gives only whole cores says how many CPUs a core has. A benchmark that names its CPUs fails in this way.
-	if core := doctor.WholeCore(whole.Trouble); core > int(cpus) && i.like.CPUs() == (v1alpha1.EndpointCPUs{}) {
+	if core := doctor.WholeCore(whole.Trouble); core > int(cpus) && d.like.CPUs() == (v1alpha1.EndpointCPUs{}) {
 		cpus = int32(core)
-		whole = i.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
+		whole = d.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
 	}
 	n.Looks = []doctor.Look{<-shared, whole}
 	if whole.Trouble != nil {
@@ -112,11 +92,11 @@ func (i *inspectors) node(ctx context.Context, o *doctor.Observed, n *doctor.Nod
 	}
 	for _, network := range o.Networks {
 		if network.Attachable() && !slices.ContainsFunc(network.Resources(), func(resource string) bool { return !has(n, resource) }) {
-			n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, Network: network.Name}, pods.Inspection{CPUs: cpus, Devices: network.Resources()}))
+			n.Looks = append(n.Looks, d.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, Network: network.Name}, pods.Inspection{CPUs: cpus, Devices: network.Resources()}))
 		}
 	}
 	if o.Onload != "" && has(n, o.Onload) {
-		n.Looks = append(n.Looks, i.look(ctx, n, doctor.Look{Kind: doctor.KindOnload}, pods.Inspection{CPUs: cpus, Devices: []string{o.Onload}}))
+		n.Looks = append(n.Looks, d.look(ctx, n, doctor.Look{Kind: doctor.KindOnload}, pods.Inspection{CPUs: cpus, Devices: []string{o.Onload}}))
 	}
 }
 
@@ -127,13 +107,13 @@ func has(n *doctor.Node, resource string) bool {
 }
 
 // look creates one pod, waits for its end, and removes it.
-func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, spec pods.Inspection) doctor.Look {
+func (d *doctorCall) look(ctx context.Context, n *doctor.Node, l doctor.Look, spec pods.Inspection) doctor.Look {
 	l.CPUs = int(spec.CPUs)
-	pod, trouble := i.launch(ctx, n, l.Network, spec)
+	pod, trouble := d.launch(ctx, n, l.Network, spec)
 	if l.Trouble = trouble; pod == nil {
 		return l
 	}
-	defer i.end(ctx, pod)
+	defer d.end(ctx, pod)
 	l.NetworkStatus = pod.Annotations[foreign.AnnotationNetworkStatus]
 	for _, c := range pod.Status.ContainerStatuses {
 		l.ImageID = c.ImageID
@@ -141,7 +121,7 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, sp
 	if l.Trouble != nil {
 		return l
 	}
-	inspection, err := i.read(ctx, client.ObjectKeyFromObject(pod))
+	inspection, err := d.read(ctx, client.ObjectKeyFromObject(pod))
 	if err != nil {
 		l.Trouble = &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: oneLine(err)}
 		return l
@@ -152,28 +132,28 @@ func (i *inspectors) look(ctx context.Context, n *doctor.Node, l doctor.Look, sp
 
 // launch creates a pod with a network, namespace/name or empty, on a node, and waits until it has succeeded or, if it answers, runs.
 // The pod is nil if it was not created.
-func (i *inspectors) launch(ctx context.Context, n *doctor.Node, network string, spec pods.Inspection) (*corev1.Pod, *pods.Trouble) {
-	spec.Namespace, spec.Name, spec.Call = i.namespace, fmt.Sprintf("tailgate-doctor-%s-%d", i.call, i.made.Add(1)), i.call
-	spec.Node, spec.Named, spec.Benchmark = n.Node.Name, n.Named, i.like
-	spec.Image, spec.PullPolicy, spec.ServiceAccount = i.image.name, i.image.policy, i.image.serviceAccount
-	spec.Deadline = i.timeout + time.Minute
+func (d *doctorCall) launch(ctx context.Context, n *doctor.Node, network string, spec pods.Inspection) (*corev1.Pod, *pods.Trouble) {
+	spec.Namespace, spec.Name, spec.Call = d.podNamespace, fmt.Sprintf("tailgate-doctor-%s-%d", d.call, d.made.Add(1)), d.call
+	spec.Node, spec.Named, spec.Benchmark = n.Node.Name, n.Named, d.like
+	spec.Image, spec.PullPolicy, spec.ServiceAccount = d.image, d.policy, d.serviceAccount
+	spec.Deadline = d.timeout + time.Minute
 	if namespace, name, attached := strings.Cut(network, "/"); attached {
 		spec.Network = &foreign.Selection{Namespace: namespace, Name: name, Interface: pods.Interface}
 	}
 	pod, err := pods.Inspect(spec)
 	if err == nil {
-		err = i.api.Create(ctx, pod)
+		err = d.api.Create(ctx, pod)
 	}
 	if err != nil {
 		return nil, &pods.Trouble{Outcome: v1alpha1.OutcomePodRefused, Said: oneLine(err)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, i.timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return pod, i.await(ctx, pod, spec.Answers)
+	return pod, d.await(ctx, pod, spec.Answers)
 }
 
 // await waits until a pod has succeeded or, if running is true, runs, and returns the trouble that prevents this; nil without one.
-func (i *inspectors) await(ctx context.Context, pod *corev1.Pod, running bool) *pods.Trouble {
+func (d *doctorCall) await(ctx context.Context, pod *corev1.Pod, running bool) *pods.Trouble {
 	var since, looked time.Time
 	var warnings []corev1.Event
 	last := "its state is unknown"
@@ -181,7 +161,7 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod, running bool) *
 		if !pause(ctx, inspectPoll) {
 			return &pods.Trouble{Outcome: v1alpha1.OutcomeStartTimeout, Said: last}
 		}
-		switch err := i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
+		switch err := d.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
 		case apierrors.IsNotFound(err):
 			return &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: "another client deleted the pod"}
 		case err != nil:
@@ -192,7 +172,7 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod, running bool) *
 			return nil
 		}
 		if now := time.Now(); pod.Status.Phase == corev1.PodPending && now.Sub(looked) > eventPoll {
-			looked, warnings = now, i.warnings(ctx, pod)
+			looked, warnings = now, d.warnings(ctx, pod)
 		}
 		last = standingOf(pod)
 		t := doctor.TroubleOf(pod, warnings)
@@ -209,10 +189,10 @@ func (i *inspectors) await(ctx context.Context, pod *corev1.Pod, running bool) *
 }
 
 // warnings returns the warning events of a pod, the oldest first; nil if they cannot be listed.
-func (i *inspectors) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Event {
+func (d *doctorCall) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Event {
 	list := &corev1.EventList{}
 	selector := fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.AsSelector()
-	if err := i.api.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
+	if err := d.api.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
 		return nil
 	}
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int {
@@ -222,17 +202,17 @@ func (i *inspectors) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 }
 
 // read gets the inspection from the log of a pod. It tries again, because the kubelet may need a moment to provide the log.
-func (i *inspectors) read(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
+func (d *doctorCall) read(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
 	for try := 1; ; try++ {
-		inspection, err := i.readOnce(ctx, pod)
+		inspection, err := d.readOnce(ctx, pod)
 		if err == nil || apierrors.IsForbidden(err) || try == 4 || !pause(ctx, inspectPoll) {
 			return inspection, err
 		}
 	}
 }
 
-func (i *inspectors) readOnce(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
-	log, err := i.log(ctx, pod, pods.Container)
+func (d *doctorCall) readOnce(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
+	log, err := d.log(ctx, pod, pods.Container)
 	if err != nil {
 		return result.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
 	}
@@ -241,26 +221,26 @@ func (i *inspectors) readOnce(ctx context.Context, pod types.NamespacedName) (re
 }
 
 // end removes a pod. If the pod has not ended, end waits until it is gone, because the next pod may need its resources.
-func (i *inspectors) end(ctx context.Context, pod *corev1.Pod) {
+func (d *doctorCall) end(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
 	defer cancel()
-	if err := i.api.Delete(ctx, pod); err != nil {
+	if err := d.api.Delete(ctx, pod); err != nil {
 		// The method remove tries again.
 		return
 	}
-	for !pods.Ended(pod) && i.api.Get(ctx, client.ObjectKeyFromObject(pod), pod) == nil && pause(ctx, inspectPoll) {
+	for !pods.Ended(pod) && d.api.Get(ctx, client.ObjectKeyFromObject(pod), pod) == nil && pause(ctx, inspectPoll) {
 	}
 }
 
 // remove removes the remaining pods of this call.
-func (i *inspectors) remove(ctx context.Context) {
+func (d *doctorCall) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removalLimit)
 	defer cancel()
 	list := &corev1.PodList{}
-	for i.api.List(ctx, list, client.InNamespace(i.namespace), client.MatchingLabels{pods.LabelDoctor: i.call}) == nil && len(list.Items) > 0 {
+	for d.api.List(ctx, list, client.InNamespace(d.podNamespace), client.MatchingLabels{pods.LabelDoctor: d.call}) == nil && len(list.Items) > 0 {
 		for n := range list.Items {
 			if list.Items[n].DeletionTimestamp == nil {
-				_ = i.api.Delete(ctx, &list.Items[n])
+				_ = d.api.Delete(ctx, &list.Items[n])
 			}
 		}
 		if !pause(ctx, inspectPoll) {
@@ -270,9 +250,9 @@ func (i *inspectors) remove(ctx context.Context) {
 }
 
 // sweep removes pods that earlier calls could not remove: pods older than their deadline, which no call exceeds.
-func (i *inspectors) sweep(ctx context.Context) {
+func (d *doctorCall) sweep(ctx context.Context) {
 	list := &corev1.PodList{}
-	if err := i.api.List(ctx, list, client.InNamespace(i.namespace), client.HasLabels{pods.LabelDoctor}); err != nil {
+	if err := d.api.List(ctx, list, client.InNamespace(d.podNamespace), client.HasLabels{pods.LabelDoctor}); err != nil {
 		return
 	}
 	for n := range list.Items {
@@ -281,7 +261,7 @@ func (i *inspectors) sweep(ctx context.Context) {
 			continue
 		}
 		if life := time.Duration(*p.Spec.ActiveDeadlineSeconds) * time.Second; time.Since(p.CreationTimestamp.Time) > life {
-			_ = i.api.Delete(ctx, p)
+			_ = d.api.Delete(ctx, p)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,34 +13,28 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/config/crd"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
-	"github.com/tailgate-dev/tailgate/internal/dra"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
-
-// benchImage is the image of benchmarks, with its pull policy and the service account that pulls it.
-type benchImage struct {
-	name   string
-	policy corev1.PullPolicy
-	// serviceAccount is the service account of the pods.
-	serviceAccount string
-}
 
 // mostNetworks is how many networks of a namespace are tried if the user names no networks: each needs a pod on each node.
 const mostNetworks = 8
@@ -48,108 +43,77 @@ const mostNetworks = 8
 var errNoNode = errors.New("all nodes have taints that keep pods away; name those to check, such as `" + name + " doctor NODE`")
 
 // observe reads the state of the cluster from the API server. It records the kinds that the user may not read; nodes are required.
-func (d *doctorCall) observe(ctx context.Context, api client.Client, namespace string) (doctor.Observed, benchImage, error) {
-	o := doctor.Observed{Namespace: namespace, Unseen: map[string]string{}, Asked: len(d.networks) > 0, OnloadAsked: d.onload != ""}
+func (d *doctorCall) observe(ctx context.Context) (doctor.Observed, error) {
+	o := doctor.Observed{Namespace: d.podNamespace, Unseen: map[string]string{}, Asked: len(d.networks) > 0, OnloadAsked: d.onload != ""}
 	nodes := &corev1.NodeList{}
-	if err := api.List(ctx, nodes); err != nil {
-		return o, benchImage{}, fmt.Errorf("listing the nodes: %w", err)
+	if err := d.api.List(ctx, nodes); err != nil {
+		return o, fmt.Errorf("listing the nodes: %w", err)
 	}
-	// note records why a kind was not read. Errors other than refusals end the command.
-	note := func(what string, err error) error {
-		switch {
-		case err == nil:
-			return nil
-		case apierrors.IsForbidden(err):
-			o.Unseen[what] = "you may not list " + what
-			return nil
+	g := &glimpse{Client: d.api, scheme: d.api.Scheme()}
+	if err := d.observeKinds(ctx, g, &o, nodes.Items); err != nil {
+		return o, err
+	}
+	for _, kind := range g.kinds {
+		mapping, err := d.api.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return o, err
 		}
-		return fmt.Errorf("listing %s: %w", what, err)
+		o.Unseen[mapping.Resource.Resource] = "you may not list " + mapping.Resource.Resource
 	}
-	if err := note("network-attachment-definitions", d.definitionsOfNetworks(ctx, api, namespace, &o)); err != nil {
-		return o, benchImage{}, err
-	}
-	claimed, err := d.drivers(ctx, api, &o, nodes.Items, note)
-	if err != nil {
-		return o, benchImage{}, err
-	}
-	if err := d.choose(&o, nodes.Items, claimed); err != nil {
-		return o, benchImage{}, err
-	}
-	image, err := d.manager(ctx, api, &o)
-	if err := note("deployments", err); err != nil {
-		return o, image, err
-	}
-	o.Definitions, err = definitions(ctx, api)
-	if err := note("customresourcedefinitions", err); err != nil {
-		return o, image, err
-	}
-	var suppliers []preflight.Supplier
-	if suppliers, err = multusWorkloads(ctx, api, &o); note("daemonsets", err) != nil {
-		return o, image, note("daemonsets", err)
-	}
-	if err := note("latencygates", intolerant(ctx, api, &o, suppliers, nodes.Items)); err != nil {
-		return o, image, err
-	}
-	if err := note("pods", podsOf(ctx, api, o.Nodes)); err != nil {
-		return o, image, err
-	}
-	topologies(ctx, api, o.Nodes)
 	for i := range o.Nodes {
-		o.Nodes[i].NotLooked = notLooked(&o.Nodes[i], image)
+		o.Nodes[i].NotLooked = d.notLooked(&o.Nodes[i])
 	}
-	return o, image, nil
+	return o, nil
 }
 
-// drivers searches the drivers of Dynamic Resource Allocation for resources of networks and of Onload that a node does not
-// advertise. It adds them to the nodes as if a device plugin advertised them, and returns the added resources by node.
-func (d *doctorCall) drivers(ctx context.Context, api client.Client, o *doctor.Observed, nodes []corev1.Node, note func(string, error) error) (map[string][]corev1.ResourceName, error) {
-	names := []string{d.onload}
+// observeKinds reads what the user may read.
+func (d *doctorCall) observeKinds(ctx context.Context, g *glimpse, o *doctor.Observed, nodes []corev1.Node) error {
+	if err := d.definitionsOfNetworks(ctx, g, o); err != nil {
+		return err
+	}
+	cluster := &observe.Cluster{Live: g, Clock: clock.RealClock{}}
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	driven, err := cluster.Drivers(ctx, nodes, names, d.resources(o))
+	if err != nil {
+		return err
+	}
+	if err := d.choose(o, nodes, driven); err != nil {
+		return err
+	}
+	if err := d.manager(ctx, g, o); err != nil {
+		return err
+	}
+	if o.Definitions, err = definitions(ctx, g); err != nil {
+		return err
+	}
+	if err := gateTaints(ctx, g, o, nodes); err != nil {
+		return err
+	}
+	return onNodes(ctx, cluster, o.Nodes)
+}
+
+// resources returns the resources of the networks and of Onload.
+func (d *doctorCall) resources(o *doctor.Observed) []string {
+	all := sets.New(d.onload)
 	for _, n := range o.Networks {
-		names = append(names, n.Resource)
+		all.Insert(n.Resource)
 	}
-	names = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(names))), func(name string) bool {
-		return name == "" || !slices.ContainsFunc(nodes, func(n corev1.Node) bool {
-			q := n.Status.Allocatable[corev1.ResourceName(name)]
-			return q.Sign() == 0
-		})
-	})
-	if len(names) == 0 {
-		return nil, nil
-	}
-	classes := &resourcev1.DeviceClassList{}
-	// An API server without this kind has no such drivers.
-	if err := note("deviceclasses", client.IgnoreNotFound(api.List(ctx, classes))); err != nil {
-		return nil, err
-	}
-	var all *resourcev1.ResourceSliceList
-	claimed := map[string][]corev1.ResourceName{}
-	o.Classes = map[corev1.ResourceName]string{}
-	for _, text := range names {
-		name := corev1.ResourceName(text)
-		class := dra.Class(classes.Items, name)
-		if class == nil {
-			continue
-		}
-		o.Classes[name] = class.Name
-		if all == nil {
-			all = &resourcev1.ResourceSliceList{}
-			if err := note("resourceslices", client.IgnoreNotFound(api.List(ctx, all))); err != nil {
-				return nil, err
-			}
-		}
-		count := dra.Devices(ctx, class, all.Items)
-		for i := range nodes {
-			if dra.Advertise(nodes[i:i+1], name, count) {
-				claimed[nodes[i].Name] = append(claimed[nodes[i].Name], name)
-			}
-		}
-	}
-	return claimed, nil
+	return sets.List(all.Delete(""))
 }
 
 // choose selects the nodes to check, and counts the devices of all nodes.
-func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, claimed map[string][]corev1.ResourceName) error {
-	o.Capacity = map[corev1.ResourceName]int64{}
+func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, driven []observe.Driven) error {
+	o.Capacity, o.Classes = map[corev1.ResourceName]int64{}, map[corev1.ResourceName]string{}
+	claimed := map[string][]corev1.ResourceName{}
+	for _, r := range driven {
+		o.Classes[corev1.ResourceName(r.Resource)] = r.Class
+		for _, node := range r.Nodes {
+			claimed[node] = append(claimed[node], corev1.ResourceName(r.Resource))
+		}
+	}
 	for _, n := range nodes {
 		for name, q := range n.Status.Capacity {
 			o.Capacity[name] += q.Value()
@@ -197,42 +161,39 @@ func keepsAway(n corev1.Node, tolerations []corev1.Toleration) string {
 	return ""
 }
 
-// managerLabels select Tailgate's manager.
-var managerLabels = client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
-
-// manager looks for Tailgate's Deployment, and for the bench image in its arguments.
-func (d *doctorCall) manager(ctx context.Context, api client.Client, o *doctor.Observed) (benchImage, error) {
-	image := benchImage{name: d.image, policy: corev1.PullIfNotPresent}
-	list := &appsv1.DeploymentList{}
-	if err := api.List(ctx, list, managerLabels); err != nil || len(list.Items) == 0 {
-		return image, err
-	}
-	m := list.Items[0]
-	o.Manager = &doctor.Manager{Name: m.Namespace + "/" + m.Name, Ready: m.Status.ReadyReplicas, Wanted: 1}
-	if m.Spec.Replicas != nil {
-		o.Manager.Wanted = *m.Spec.Replicas
-	}
+// manager looks for Tailgate's Deployment, and for the settings of the pods in its arguments.
+func (d *doctorCall) manager(ctx context.Context, api client.Reader, o *doctor.Observed) (err error) {
 	var args []string
-	o.Manager.Image, args = benchArgs(m)
-	image.serviceAccount = flagValue(args, "bench-service-account")
-	if policy := flagValue(args, "bench-image-pull-policy"); policy != "" {
-		image.policy = corev1.PullPolicy(policy)
+	if o.Manager, args, err = managerOf(ctx, api); err != nil {
+		return err
 	}
-	if image.name == "" {
-		image.name = flagValue(args, "bench-image")
+	d.image, d.serviceAccount = cmp.Or(d.image, flagValue(args, "bench-image")), flagValue(args, "bench-service-account")
+	d.policy = corev1.PullPolicy(cmp.Or(flagValue(args, "bench-image-pull-policy"), string(corev1.PullIfNotPresent)))
+	if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, d.policy) {
+		return fmt.Errorf("the manager has the invalid setting --bench-image-pull-policy=%s; correct it", d.policy)
 	}
-	return image, nil
+	return nil
 }
 
-// benchArgs returns the image and the arguments of the manager in its Deployment: the container with a bench image. Both are empty
-// if there is none.
-func benchArgs(m appsv1.Deployment) (image string, args []string) {
+// managerOf returns Tailgate's manager, and the arguments of its container with a bench image; nil if there is none.
+func managerOf(ctx context.Context, api client.Reader) (*doctor.Manager, []string, error) {
+	list := &appsv1.DeploymentList{}
+	labels := client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
+	if err := api.List(ctx, list, labels); err != nil {
+		return nil, nil, fmt.Errorf("listing deployments: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil, nil
+	}
+	m := list.Items[0]
+	found := &doctor.Manager{Name: m.Namespace + "/" + m.Name, Ready: m.Status.ReadyReplicas, Wanted: ptr.Deref(m.Spec.Replicas, 1)}
 	for _, c := range m.Spec.Template.Spec.Containers {
-		if args = slices.Concat(c.Command, c.Args); flagValue(args, "bench-image") != "" {
-			return c.Image, args
+		if args := slices.Concat(c.Command, c.Args); flagValue(args, "bench-image") != "" {
+			found.Image = c.Image
+			return found, args, nil
 		}
 	}
-	return "", nil
+	return found, nil, nil
 }
 
 // flagValue returns the value of a flag among arguments; empty if the flag is absent.
@@ -264,7 +225,7 @@ var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 })
 
 // definitions compares the cluster's CustomResourceDefinitions with those of this command.
-func definitions(ctx context.Context, api client.Client) ([]doctor.Definition, error) {
+func definitions(ctx context.Context, api client.Reader) ([]doctor.Definition, error) {
 	known, err := ownDefinitions()
 	if err != nil {
 		return nil, err
@@ -276,7 +237,7 @@ func definitions(ctx context.Context, api client.Client) ([]doctor.Definition, e
 		switch err := api.Get(ctx, types.NamespacedName{Name: own.Name}, there); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("getting CustomResourceDefinition %s: %w", own.Name, err)
 		default:
 			found.Found, found.Same = true, sameSchema(own, there)
 			found.Established = slices.ContainsFunc(there.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
@@ -303,42 +264,21 @@ func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	return bytes.Equal(schema(a), schema(b))
 }
 
-// multusWorkloads finds the DaemonSets whose names contain multus, and returns all DaemonSets.
-func multusWorkloads(ctx context.Context, api client.Client, o *doctor.Observed) (all []preflight.Supplier, err error) {
-	list := &appsv1.DaemonSetList{}
-	if err := api.List(ctx, list); err != nil {
-		return nil, err
+// gateTaints finds the DaemonSets whose names contain multus and, for each gate that taints nodes, the DaemonSets and the Modules of
+// Kernel Module Management of its nodes that do not tolerate the taint.
+func gateTaints(ctx context.Context, api client.Reader, o *doctor.Observed, nodes []corev1.Node) error {
+	suppliers, daemonSets, err := observe.Suppliers(ctx, api)
+	if err != nil {
+		return err
 	}
-	for _, s := range list.Items {
-		all = append(all, preflight.OfDaemonSet(&s))
+	for _, s := range daemonSets {
 		if strings.Contains(s.Name, "multus") {
 			o.Multus = append(o.Multus, doctor.Workload{Name: s.Namespace + "/" + s.Name, Ready: s.Status.NumberReady, Wanted: s.Status.DesiredNumberScheduled})
 		}
 	}
-	return all, nil
-}
-
-// intolerant finds, for each gate that taints nodes, the DaemonSets and the Modules of Kernel Module Management of its nodes that do not
-// tolerate the taint.
-func intolerant(ctx context.Context, api client.Client, o *doctor.Observed, suppliers []preflight.Supplier, nodes []corev1.Node) error {
 	gates := &v1alpha1.LatencyGateList{}
-	if err := api.List(ctx, gates); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if len(gates.Items) == 0 {
-		return nil
-	}
-	modules := &unstructured.UnstructuredList{}
-	modules.SetGroupVersionKind(foreign.ModuleKind.GroupVersion().WithKind(foreign.ModuleKind.Kind + "List"))
-	if err := api.List(ctx, modules); err != nil && !isAbsent(err) && !apierrors.IsNotFound(err) {
-		return err
-	}
-	for _, m := range modules.Items {
-		module, err := foreign.Decode[foreign.Module](m.Object)
-		if err != nil {
-			return err
-		}
-		suppliers = append(suppliers, preflight.OfModule(module))
+	if err := api.List(ctx, gates); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("listing latencygates: %w", err)
 	}
 	for i := range gates.Items {
 		gate := &gates.Items[i]
@@ -359,27 +299,30 @@ func intolerant(ctx context.Context, api client.Client, o *doctor.Observed, supp
 }
 
 // definitionsOfNetworks reads the NetworkAttachmentDefinitions that the user named, or else those of the namespace.
-func (d *doctorCall) definitionsOfNetworks(ctx context.Context, api client.Client, namespace string, o *doctor.Observed) error {
+func (d *doctorCall) definitionsOfNetworks(ctx context.Context, g *glimpse, o *doctor.Observed) error {
 	o.MultusKind = true
+	kind := foreign.GroupVersionKind
 	read := func(u *unstructured.Unstructured) doctor.Network {
 		config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
 		return doctor.Network{Name: u.GetNamespace() + "/" + u.GetName(), Found: true, Resource: u.GetAnnotations()[foreign.AnnotationResourceName], Config: config}
 	}
 	for _, network := range d.networks {
-		key := types.NamespacedName{Namespace: namespace, Name: network}
+		key := types.NamespacedName{Namespace: d.podNamespace, Name: network}
 		if in, name, qualified := strings.Cut(network, "/"); qualified {
 			key = types.NamespacedName{Namespace: in, Name: name}
 		}
 		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(foreign.GroupVersionKind)
-		switch err := api.Get(ctx, key, u); {
-		case isAbsent(err):
-			o.Networks = append(o.Networks, doctor.Network{Name: key.String()})
-		case apierrors.IsNotFound(err):
+		u.SetGroupVersionKind(kind)
+		switch err := g.Get(ctx, key, u); {
+		case meta.IsNoMatchError(err):
 			o.MultusKind = false
 			return nil
+		case !g.sees(kind.Kind, key.String()):
+			return nil
+		case apierrors.IsNotFound(err):
+			o.Networks = append(o.Networks, doctor.Network{Name: key.String()})
 		case err != nil:
-			return err
+			return fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", key, err)
 		default:
 			o.Networks = append(o.Networks, read(u))
 		}
@@ -388,14 +331,12 @@ func (d *doctorCall) definitionsOfNetworks(ctx context.Context, api client.Clien
 	if len(d.networks) > 0 || d.file != "" {
 		return nil
 	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(foreign.GroupVersionKind.GroupVersion().WithKind(foreign.GroupVersionKind.Kind + "List"))
-	switch err := api.List(ctx, list, client.InNamespace(namespace)); {
+	list := foreign.List(kind)
+	switch err := g.List(ctx, list, client.InNamespace(d.podNamespace)); {
 	case apierrors.IsNotFound(err):
 		o.MultusKind = false
-		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("listing NetworkAttachmentDefinitions: %w", err)
 	}
 	for i := range list.Items {
 		if n := read(&list.Items[i]); len(o.Networks) < mostNetworks {
@@ -425,53 +366,31 @@ func (d *doctorCall) ofVariants(o *doctor.Observed) {
 	}
 }
 
-// podsOf reads the pods of the nodes, except inspect pods and finished pods.
-func podsOf(ctx context.Context, api client.Client, nodes []doctor.Node) error {
-	selector := fields.AndSelectors(
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))
-	if len(nodes) == 1 {
-		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.nodeName", nodes[0].Node.Name))
+// onNodes reads the pods of the nodes, except inspect pods and finished pods, and their NodeResourceTopologies.
+func onNodes(ctx context.Context, cluster *observe.Cluster, nodes []doctor.Node) error {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Node.Name)
 	}
 	byNode := map[string][]corev1.Pod{}
-	for next, more := "", true; more; more = next != "" {
-		// Each page has its own list, so that the pods of earlier pages do not change.
-		page := &corev1.PodList{}
-		if err := api.List(ctx, page, client.MatchingFieldsSelector{Selector: selector}, client.Limit(500), client.Continue(next)); err != nil {
-			return err
+	err := observe.PodsOn(ctx, cluster.Live, names, func(p *corev1.Pod) {
+		if _, ours := p.Labels[pods.LabelDoctor]; !ours {
+			byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], *p)
 		}
-		for _, p := range page.Items {
-			if _, ours := p.Labels[pods.LabelDoctor]; !ours {
-				byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], p)
-			}
-		}
-		next = page.Continue
-	}
-	for i := range nodes {
-		nodes[i].Pods = byNode[nodes[i].Node.Name]
-	}
-	return nil
-}
-
-// topologies reads the NodeResourceTopologies that agents of topology-aware scheduling write. It ignores errors, because the
-// data only make a line more exact.
-func topologies(ctx context.Context, api client.Client, nodes []doctor.Node) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(foreign.NodeResourceTopologyKind.GroupVersion().WithKind(foreign.NodeResourceTopologyKind.Kind + "List"))
-	if err := api.List(ctx, list); err != nil {
-		return
-	}
-	for _, item := range list.Items {
-		topology, err := foreign.Decode[foreign.NodeResourceTopology](item.Object)
-		for i := range nodes {
-			if err == nil && nodes[i].Node.Name == topology.Name {
-				nodes[i].Topology = &topology
-			}
+	})
+	// Errors are ignored: the topologies only make a line more exact.
+	topologies, _ := observe.OfNodes[foreign.NodeResourceTopology](ctx, cluster, foreign.NodeResourceTopologyKind, names)
+	for i, name := range names {
+		nodes[i].Pods = byNode[name]
+		if topology, ok := topologies[name]; ok {
+			nodes[i].Topology = &topology
 		}
 	}
+	return err
 }
 
 // notLooked returns the reason why no inspect pod is created on a node; empty if pods are created.
-func notLooked(n *doctor.Node, image benchImage) string {
+func (d *doctorCall) notLooked(n *doctor.Node) string {
 	for _, p := range n.Pods {
 		// An inspection takes a CPU and a device, and would affect the results.
 		if p.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByTailgate && p.Labels[v1alpha1.LabelRole] != "" {
@@ -483,7 +402,7 @@ func notLooked(n *doctor.Node, image benchImage) string {
 		return "it is not ready"
 	case n.Node.Spec.Unschedulable && !n.Named:
 		return "it is cordoned"
-	case image.name == "":
+	case d.image == "":
 		return "no bench image is known; give one with --image"
 	}
 	return ""

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -110,7 +111,17 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/nodes", func(http.ResponseWriter, *http.Request) { list("v1", "NodeList", w.nodes) })
-	mux.HandleFunc("GET /api/v1/pods", func(http.ResponseWriter, *http.Request) { list("v1", "PodList", w.others) })
+	selects := func(field, value string) bool {
+		selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
+		wanted, given := "", false
+		if err == nil {
+			wanted, given = selector.RequiresExactMatch(field)
+		}
+		return !given || wanted == value
+	}
+	mux.HandleFunc("GET /api/v1/pods", func(http.ResponseWriter, *http.Request) {
+		list("v1", "PodList", slices.DeleteFunc(slices.Clone(w.others), func(p corev1.Pod) bool { return !selects("spec.nodeName", p.Spec.NodeName) }))
+	})
 	mux.HandleFunc("GET /apis/apps/v1/deployments", func(http.ResponseWriter, *http.Request) { list("apps/v1", "DeploymentList", w.manager) })
 	mux.HandleFunc("GET /apis/apps/v1/daemonsets", func(http.ResponseWriter, *http.Request) {
 		list("apps/v1", "DaemonSetList", []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-multus-ds"}}})
@@ -125,7 +136,9 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		list("resource.k8s.io/v1", "DeviceClassList", w.classes)
 	})
 	mux.HandleFunc("GET /apis/resource.k8s.io/v1/resourceslices", func(http.ResponseWriter, *http.Request) {
-		list("resource.k8s.io/v1", "ResourceSliceList", w.slices)
+		list("resource.k8s.io/v1", "ResourceSliceList", slices.DeleteFunc(slices.Clone(w.slices), func(s resourcev1.ResourceSlice) bool {
+			return !selects(resourcev1.ResourceSliceSelectorNodeName, *s.Spec.NodeName)
+		}))
 	})
 	mux.HandleFunc("GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", func(http.ResponseWriter, *http.Request) {
 		known, _ := ownDefinitions()

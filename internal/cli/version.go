@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tailgate-dev/tailgate/internal/doctor"
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
@@ -91,11 +90,11 @@ func (c *cluster) findManager(ctx context.Context) *serverVersion {
 	if err != nil {
 		return nil
 	}
-	var observed doctor.Observed
-	if _, err := (&doctorCall{cluster: c}).manager(ctx, api, &observed); err != nil || observed.Manager == nil {
+	m, _, err := managerOf(ctx, api)
+	if err != nil || m == nil {
 		return nil
 	}
-	return &serverVersion{Deployment: observed.Manager.Name, Image: observed.Manager.Image}
+	return &serverVersion{Deployment: m.Name, Image: m.Image}
 }
 
 func (v versions) write(out io.Writer, form string) error {

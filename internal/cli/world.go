@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -35,8 +34,9 @@ type glimpse struct {
 	scheme *runtime.Scheme
 	// nodes are the nodes to use without a cluster.
 	nodes []corev1.Node
-	// unseen are the objects and kinds that could not be read, as KIND NAME and KIND.
+	// unseen are the objects and kinds that could not be read, as KIND NAME and KIND, and kinds their kinds.
 	unseen []string
+	kinds  []schema.GroupVersionKind
 }
 
 // Get reads an object.
@@ -47,12 +47,12 @@ func (g *glimpse) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	}
 	absent := apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name)
 	if g.Client == nil {
-		g.note(kind.Kind + " " + strings.TrimPrefix(key.String(), "/"))
+		g.note(kind, key.String())
 		return absent
 	}
 	switch err := g.Client.Get(ctx, key, into, opts...); {
 	case apierrors.IsForbidden(err):
-		g.note(kind.Kind + " " + strings.TrimPrefix(key.String(), "/"))
+		g.note(kind, key.String())
 		return absent
 	case apierrors.IsNotFound(err) && !isAbsent(err):
 		return &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
@@ -83,13 +83,14 @@ func (g *glimpse) List(ctx context.Context, list client.ObjectList, opts ...clie
 			return errNodesUnseen
 		}
 	}
-	g.note(strings.TrimSuffix(kind.Kind, "List"))
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	g.note(kind, "")
 	return nil
 }
 
-func (g *glimpse) note(what string) {
-	if !slices.Contains(g.unseen, what) {
-		g.unseen = append(g.unseen, what)
+func (g *glimpse) note(kind schema.GroupVersionKind, name string) {
+	if what := strings.TrimSuffix(kind.Kind+" "+strings.TrimPrefix(name, "/"), " "); !slices.Contains(g.unseen, what) {
+		g.unseen, g.kinds = append(g.unseen, what), append(g.kinds, kind)
 	}
 }
 
@@ -106,15 +107,12 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (pr
 	}
 	// Every bench image has the pinger.
 	if b.Spec.Tool != v1alpha1.ToolPinger {
-		managers := &appsv1.DeploymentList{}
-		if err := g.List(ctx, managers, managerLabels); err != nil {
+		_, args, err := managerOf(ctx, g)
+		if err != nil {
 			return preflight.Observed{}, err
 		}
-		for _, m := range managers.Items {
-			_, args := benchArgs(m)
-			cluster.Settings.BenchTools = strings.FieldsFunc(flagValue(args, "bench-tools"), func(c rune) bool { return c == ',' })
-			cluster.Settings.SfnettestImage = flagValue(args, "sfnettest-image")
-		}
+		cluster.Settings.BenchTools = strings.FieldsFunc(flagValue(args, "bench-tools"), func(c rune) bool { return c == ',' })
+		cluster.Settings.SfnettestImage = flagValue(args, "sfnettest-image")
 	}
 	o, err := cluster.Preflight(ctx, b)
 	if err != nil {

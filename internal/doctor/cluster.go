@@ -64,8 +64,10 @@ func definitions(o Observed) []Line {
 // gateTaints checks whether what nodes need before they can be measured tolerates the taint of their gate.
 func gateTaints(o Observed) []Line {
 	const check = "gate-taint"
-	if why := o.Unseen["latencygates"]; why != "" {
-		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+	for _, kind := range []string{"latencygates", "daemonsets", "modules"} {
+		if why := o.Unseen[kind]; why != "" && (kind == "latencygates" || len(o.Gates) > 0) {
+			return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+		}
 	}
 	var lines []Line
 	for _, g := range o.Gates {

@@ -86,8 +86,8 @@ func current(all []resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 }
 
 // Advertise gives the nodes that do not advertise a resource themselves as much of it, in capacity and allocatable, as a
-// driver provides, and reports whether there is such a node.
-func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]int64) (provided bool) {
+// driver provides, and returns their names.
+func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]int64) (given []string) {
 	for i := range nodes {
 		n := &nodes[i]
 		if q := n.Status.Allocatable[name]; q.Sign() > 0 || count[n.Name] == 0 {
@@ -99,9 +99,9 @@ func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]i
 			}
 			(*list)[name] = *resource.NewQuantity(count[n.Name], resource.DecimalSI)
 		}
-		provided = true
+		given = append(given, n.Name)
 	}
-	return provided
+	return given
 }
 
 // Address returns the PCI address of the only device of an extended resource in a pod's claim, as the driver published it;

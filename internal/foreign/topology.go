@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -40,6 +41,13 @@ type ZoneResource struct {
 	// Allocatable is the amount that pods can get, and Available the part of it that no pod has exclusively.
 	Allocatable resource.Quantity `json:"allocatable"`
 	Available   resource.Quantity `json:"available"`
+}
+
+// List returns an empty list of objects of a kind.
+func List(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return list
 }
 
 // Decode reads an unstructured object of the kind that T is named after.

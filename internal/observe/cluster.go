@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -111,11 +112,11 @@ func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 		return err
 	}
 	nodes := preflight.Matching(*o)
-	if o.NodeStates, err = ofNodes[foreign.SriovNetworkNodeState](ctx, c, foreign.SriovNetworkNodeStateKind, nodes); err != nil {
+	if o.NodeStates, err = OfNodes[foreign.SriovNetworkNodeState](ctx, c, foreign.SriovNetworkNodeStateKind, nodes); err != nil {
 		return err
 	}
 	if preflight.Aligned(*o) {
-		o.Topologies, err = ofNodes[foreign.NodeResourceTopology](ctx, c, foreign.NodeResourceTopologyKind, nodes)
+		o.Topologies, err = OfNodes[foreign.NodeResourceTopology](ctx, c, foreign.NodeResourceTopologyKind, nodes)
 	}
 	return err
 }
@@ -189,40 +190,43 @@ func (c *Cluster) profile(ctx context.Context, namespace, name string) (*preflig
 	return p, nil
 }
 
-func (c *Cluster) occupying(ctx context.Context, nodes []string) ([]preflight.Pod, error) {
+func (c *Cluster) occupying(ctx context.Context, nodes []string) (all []preflight.Pod, err error) {
+	return all, PodsOn(ctx, c.Live, nodes, func(p *corev1.Pod) {
+		if p, ok := preflight.Occupying(p); ok {
+			all = append(all, p)
+		}
+	})
+}
+
+// PodsOn visits the unfinished pods of nodes.
+func PodsOn(ctx context.Context, live client.Reader, nodes []string, visit func(*corev1.Pod)) error {
 	matching := sets.New(nodes...)
-	var all []preflight.Pod
 	running := []fields.Selector{
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	}
 	for _, selector := range selectors("spec.nodeName", nodes, running...) {
-		err := Each(ctx, c.Live, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
-			p, ok := preflight.Occupying(o.(*corev1.Pod))
-			if ok && matching.Has(p.Node) {
-				all = append(all, p)
+		err := Each(ctx, live, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
+			if p := o.(*corev1.Pod); matching.Has(p.Spec.NodeName) {
+				visit(p)
 			}
 			return nil
 		}, selector)
 		if err != nil {
-			return nil, fmt.Errorf("listing pods: %w", err)
+			return fmt.Errorf("listing pods: %w", err)
 		}
 	}
-	return all, nil
+	return nil
 }
 
-// ofNodes reads objects of another program that are named after nodes, and merges those of one node. It returns nil if the cluster
+// OfNodes reads objects of another program that are named after nodes, and merges those of one node. It returns nil if the cluster
 // does not have the kind.
-func ofNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
+func OfNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
 	if c.absent.known(kind, c.Clock.Now()) {
 		return nil, nil
 	}
 	matching := sets.New(nodes...)
-	list := func() client.ObjectList {
-		l := &unstructured.UnstructuredList{}
-		l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		return l
-	}
+	list := func() client.ObjectList { return foreign.List(kind) }
 	all := map[string]T{}
 	for _, selector := range selectors(metav1.ObjectNameField, nodes) {
 		err := Each(ctx, c.Live, list, func(o runtime.Object) error {
@@ -253,30 +257,47 @@ func ofNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKin
 	return all, nil
 }
 
-// readDrivers looks for resources that a selected node does not advertise among the devices of Dynamic Resource Allocation.
-// The nodes of o then have them allocatable, as if a device plugin advertised them.
+// readDrivers adds the devices of Dynamic Resource Allocation to the nodes.
 func (c *Cluster) readDrivers(ctx context.Context, o *preflight.Observed) error {
-	nodes := preflight.Matching(*o)
-	matching := sets.New(nodes...)
-	missing := slices.DeleteFunc(plan.Resources(o.Benchmark.Spec), func(name string) bool {
-		return !slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool {
+	all, err := c.Drivers(ctx, o.Nodes, preflight.Matching(*o), plan.Resources(o.Benchmark.Spec))
+	for _, d := range all {
+		if len(d.Nodes) > 0 {
+			o.Claimed = append(o.Claimed, d.Resource)
+		}
+	}
+	return err
+}
+
+// Driven is a resource that a DeviceClass provides on nodes that do not advertise it themselves.
+type Driven struct {
+	Resource, Class string
+	Nodes           []string
+}
+
+// Drivers looks for resources that a node of these names does not advertise among the devices of Dynamic Resource Allocation. The nodes
+// then have them allocatable, as if a device plugin advertised them.
+func (c *Cluster) Drivers(ctx context.Context, nodes []corev1.Node, names, resources []string) ([]Driven, error) {
+	matching := sets.New(names...)
+	missing := slices.DeleteFunc(resources, func(name string) bool {
+		return !slices.ContainsFunc(nodes, func(n corev1.Node) bool {
 			q := n.Status.Allocatable[corev1.ResourceName(name)]
 			return q.Sign() == 0 && matching.Has(n.Name)
 		})
 	})
 	kind := resourcev1.SchemeGroupVersion.WithKind("DeviceClass")
 	if len(missing) == 0 || c.absent.known(kind, c.Clock.Now()) {
-		return nil
+		return nil, nil
 	}
 	classes := &resourcev1.DeviceClassList{}
 	switch err := c.Live.List(ctx, classes); {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		c.absent.add(kind, c.Clock.Now())
-		return nil
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("listing device classes: %w", err)
+		return nil, fmt.Errorf("listing device classes: %w", err)
 	}
 	var all []resourcev1.ResourceSlice
+	var found []Driven
 	for _, name := range missing {
 		class := dra.Class(classes.Items, corev1.ResourceName(name))
 		if class == nil {
@@ -284,15 +305,14 @@ func (c *Cluster) readDrivers(ctx context.Context, o *preflight.Observed) error 
 		}
 		if all == nil {
 			var err error
-			if all, err = c.resourceSlices(ctx, nodes...); err != nil {
-				return err
+			if all, err = c.resourceSlices(ctx, names...); err != nil {
+				return nil, err
 			}
 		}
-		if dra.Advertise(o.Nodes, corev1.ResourceName(name), dra.Devices(ctx, class, all)) {
-			o.Claimed = append(o.Claimed, name)
-		}
+		on := dra.Advertise(nodes, corev1.ResourceName(name), dra.Devices(ctx, class, all))
+		found = append(found, Driven{Resource: name, Class: class.Name, Nodes: on})
 	}
-	return nil
+	return found, nil
 }
 
 // resourceSlices reads the devices that drivers of Dynamic Resource Allocation have on nodes; if there are more than fewNodes
@@ -325,6 +345,29 @@ func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource str
 		return "", err
 	}
 	return dra.Address(p, corev1.ResourceName(resource), claim, all), nil
+}
+
+// Suppliers reads the DaemonSets, and what may supply nodes with devices: them and the Modules of Kernel Module Management. A kind that
+// the cluster does not have, or that the reader may not list, has none.
+func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, []appsv1.DaemonSet, error) {
+	modules, daemonSets := foreign.List(foreign.ModuleKind), &appsv1.DaemonSetList{}
+	for _, list := range []client.ObjectList{modules, daemonSets} {
+		if err := live.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return nil, nil, fmt.Errorf("listing what supplies nodes with devices: %w", err)
+		}
+	}
+	var all []preflight.Supplier
+	for i := range modules.Items {
+		m, err := foreign.Decode[foreign.Module](modules.Items[i].Object)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, preflight.OfModule(m))
+	}
+	for i := range daemonSets.Items {
+		all = append(all, preflight.OfDaemonSet(&daemonSets.Items[i]))
+	}
+	return all, daemonSets.Items, nil
 }
 
 // fewNodes is the highest number of nodes whose objects are listed node by node. For more nodes, all objects are listed.
