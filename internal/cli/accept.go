@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,19 +39,12 @@ func newAccept(c *cluster) *cobra.Command {
 		Args: o.takes("a gate and a node, or a LatencyVerification, and then the name of a LatencyBenchmark", 2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.selector != "" {
-				return o.each(cmd.Context(), args[0], func(api client.Client, v *v1alpha1.LatencyVerification) error {
-					if v.Status.State != v1alpha1.VerificationFailed && v.Status.State != v1alpha1.VerificationInconclusive || len(v.Status.History) == 0 {
-						return say(cmd.OutOrStdout(), "node %s is %s: nothing to accept\n", v.Spec.NodeName, v.Status.State)
-					}
-					return o.accept(cmd.Context(), api, v, v.Status.History[0].Benchmark, cmd.OutOrStdout(), cmd.ErrOrStderr())
-				})
+				return o.send(cmd, args, o.acceptLast)
 			}
 			last := len(args) - 1
-			api, v, err := o.verification(cmd.Context(), verificationName(args[:last]))
-			if err != nil {
-				return err
-			}
-			return o.accept(cmd.Context(), api, v, args[last], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.send(cmd, args[:last], func(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+				return o.accept(ctx, v, args[last])
+			})
 		},
 	}
 	o.addFlags(cmd)
@@ -70,30 +64,10 @@ func newVerify(c *cluster) *cobra.Command {
 			"(ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
 		Example: "  " + name + " verify upgrade node-a\n  " + name + " verify upgrade -l rack=r7",
 		Args:    o.takes("a gate and a node, or a LatencyVerification", 1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			verify := func(api client.Client, v *v1alpha1.LatencyVerification) error {
-				return o.verify(cmd.Context(), api, v, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
-			if o.selector != "" {
-				return o.each(cmd.Context(), args[0], verify)
-			}
-			api, v, err := o.verification(cmd.Context(), verificationName(args))
-			if err != nil {
-				return err
-			}
-			return verify(api, v)
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.send(cmd, args, o.verify) },
 	}
 	o.addFlags(cmd)
 	return cmd
-}
-
-// verificationName returns the name of a LatencyVerification, given either as such or as gate and node.
-func verificationName(args []string) string {
-	if len(args) == 1 {
-		return args[0]
-	}
-	return v1alpha1.VerificationName(args[0], args[1])
 }
 
 // operator is an invocation of a verb that sends a request to the operator and waits for its answer.
@@ -101,7 +75,9 @@ type operator struct {
 	*cluster
 	timeout time.Duration
 	// selector selects nodes of a gate by the labels of their Nodes; empty: the arguments name one node.
-	selector string
+	selector       string
+	api            client.Client
+	stdout, stderr io.Writer
 }
 
 func (o *operator) addFlags(cmd *cobra.Command) {
@@ -122,43 +98,63 @@ func (o *operator) takes(what string, least, most int) cobra.PositionalArgs {
 // errUnanswered is wrapped by the error of a request that the operator did not answer.
 var errUnanswered = errors.New("the operator has not answered")
 
-// each sends a request for each node of a gate whose Node the selector selects, one after the other, and returns all errors. It stops when
-// the operator does not answer.
-func (o *operator) each(ctx context.Context, gate string, request func(client.Client, *v1alpha1.LatencyVerification) error) error {
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
-		return fmt.Errorf("--selector: %w", err)
-	}
-	if err := o.checkTimeout(); err != nil {
-		return err
-	}
-	api, _, err := o.client()
+// send sends a request for each chosen node, one after the other, and returns all errors. It stops when the operator does not answer.
+func (o *operator) send(cmd *cobra.Command, args []string, request func(context.Context, *v1alpha1.LatencyVerification) error) error {
+	o.stdout, o.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	chosen, err := o.chosen(cmd.Context(), args)
 	if err != nil {
 		return err
-	}
-	all, err := verificationsOf(ctx, api, gate)
-	if err != nil {
-		return err
-	}
-	nodes := &corev1.NodeList{}
-	if err := api.List(ctx, nodes, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
-	all.Items = slices.DeleteFunc(all.Items, func(v v1alpha1.LatencyVerification) bool {
-		return !slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == v.Spec.NodeName })
-	})
-	if len(all.Items) == 0 {
-		return fmt.Errorf("--selector: no node of LatencyGate %s has %s; see `kubectl get nodes --show-labels`", gate, selector)
 	}
 	var failed []error
-	for i := range all.Items {
-		err := request(api, &all.Items[i])
+	for i := range chosen {
+		err := request(cmd.Context(), &chosen[i])
 		failed = append(failed, err)
 		if errors.Is(err, errUnanswered) {
 			break
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// chosen returns the LatencyVerification that arguments name by its name or by gate and node, or, with a selector, those of a gate.
+func (o *operator) chosen(ctx context.Context, args []string) ([]v1alpha1.LatencyVerification, error) {
+	if o.timeout <= 0 {
+		return nil, fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	name := args[0]
+	if len(args) > 1 {
+		name = v1alpha1.VerificationName(args[0], args[1])
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return nil, fmt.Errorf("%q is not a name of a LatencyVerification: give GATE NODE, or GATE.NODE", name)
+	}
+	if o.api, _, err = o.client(); err != nil {
+		return nil, err
+	}
+	if o.selector == "" {
+		v := v1alpha1.LatencyVerification{}
+		err := read(ctx, o.api, subject{verifications, verifications.key("", name)}, &v)
+		return []v1alpha1.LatencyVerification{v}, err
+	}
+	all, err := verificationsOf(ctx, o.api, name)
+	if err != nil {
+		return nil, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := o.api.List(ctx, nodes, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	chosen := slices.DeleteFunc(all.Items, func(v v1alpha1.LatencyVerification) bool {
+		return !slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == v.Spec.NodeName })
+	})
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("--selector: no node of LatencyGate %s has %s; see `kubectl get nodes --show-labels`", name, selector)
+	}
+	return chosen, nil
 }
 
 // verificationsOf returns the LatencyVerifications of a LatencyGate, which must exist.
@@ -173,13 +169,21 @@ func verificationsOf(ctx context.Context, api client.Client, gate string) (*v1al
 	return all, nil
 }
 
+// acceptLast accepts the last result of a node, unless it passed.
+func (o *operator) acceptLast(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+	if v.Status.State != v1alpha1.VerificationFailed && v.Status.State != v1alpha1.VerificationInconclusive || len(v.Status.History) == 0 {
+		return say(o.stdout, "node %s is %s: nothing to accept\n", v.Spec.NodeName, v.Status.State)
+	}
+	return o.accept(ctx, v, v.Status.History[0].Benchmark)
+}
+
 // accept makes a result of a node its baseline.
-func (o *operator) accept(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification, benchmark string, stdout, stderr io.Writer) error {
+func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, benchmark string) error {
 	if benchmark == "" {
 		return errors.New("BENCHMARK: name one of the node's LatencyBenchmarks")
 	}
 	if byHand(v, benchmark) {
-		return say(stdout, "%s is already accepted manually: node %s is %s\n", benchmark, v.Spec.NodeName, v.Status.State)
+		return say(o.stdout, "%s is already accepted manually: node %s is %s\n", benchmark, v.Spec.NodeName, v.Status.State)
 	}
 	var known []string
 	for _, r := range v.Status.History {
@@ -190,12 +194,12 @@ func (o *operator) accept(ctx context.Context, api client.Client, v *v1alpha1.La
 		return fmt.Errorf("LatencyVerification %s has no result %s; it has %s", v.Name, benchmark, orNone(known))
 	}
 	result := v.Status.History[i]
-	if err := say(stdout, "%s", described(v, result)); err != nil {
+	if err := say(o.stdout, "%s", described(v, result)); err != nil {
 		return err
 	}
 	// The UID binds the request to the result that was just shown.
 	value := strings.TrimSuffix(benchmark+"/"+result.UID, "/")
-	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationAccept, value, stderr)
+	after, err := o.ask(ctx, v, v1alpha1.AnnotationAccept, value)
 	if err != nil {
 		return err
 	}
@@ -205,7 +209,7 @@ func (o *operator) accept(ctx context.Context, api client.Client, v *v1alpha1.La
 		}
 		return fmt.Errorf("it is no longer accepted: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 	}
-	return say(stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
+	return say(o.stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
 
 // described returns a result, and the present identity of the node, as lines for the person who accepts it.
@@ -227,52 +231,26 @@ func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 	return v.Status.State == v1alpha1.VerificationVerified && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark
 }
 
-func (o *operator) verify(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification, stdout, stderr io.Writer) error {
-	after, err := o.ask(ctx, api, v, v1alpha1.AnnotationVerify, "", stderr)
+func (o *operator) verify(ctx context.Context, v *v1alpha1.LatencyVerification) error {
+	after, err := o.ask(ctx, v, v1alpha1.AnnotationVerify, "")
 	if err != nil {
 		return err
 	}
-	return say(stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
-}
-
-func (o *operator) checkTimeout() error {
-	if o.timeout <= 0 {
-		return fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
-	}
-	return nil
-}
-
-// verification reads a LatencyVerification.
-func (o *operator) verification(ctx context.Context, name string) (client.Client, *v1alpha1.LatencyVerification, error) {
-	if err := o.checkTimeout(); err != nil {
-		return nil, nil, err
-	}
-	if name == "" || strings.Contains(name, "/") {
-		return nil, nil, fmt.Errorf("%q is not a name of a LatencyVerification: give GATE NODE, or GATE.NODE", name)
-	}
-	api, _, err := o.client()
-	if err != nil {
-		return nil, nil, err
-	}
-	v := &v1alpha1.LatencyVerification{}
-	return api, v, read(ctx, api, subject{verifications, verifications.key("", name)}, v)
+	return say(o.stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 }
 
 // ask sets an annotation and waits until the operator has processed the request; the operator then removes the annotation.
-func (o *operator) ask(ctx context.Context, api client.Client, v *v1alpha1.LatencyVerification, annotation, value string, stderr io.Writer) (*v1alpha1.LatencyVerification, error) {
+func (o *operator) ask(ctx context.Context, v *v1alpha1.LatencyVerification, annotation, value string) (*v1alpha1.LatencyVerification, error) {
 	of := subject{verifications, client.ObjectKeyFromObject(v)}
 	asked := v.DeepCopy()
-	if asked.Annotations == nil {
-		asked.Annotations = map[string]string{}
-	}
-	asked.Annotations[annotation] = value
-	if err := api.Patch(ctx, asked, client.MergeFrom(v)); err != nil {
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, annotation, value)
+	if err := o.api.Patch(ctx, asked, client.MergeFrom(v)); err != nil {
 		return nil, inWords("annotating", of, err)
 	}
 	limited, cancel := timeLimit(ctx, o.timeout)
 	defer cancel()
 	after := asked
-	f := follower{api: api, subject: of, uid: v.UID, trouble: troubleTeller(stderr), look: func(_ context.Context, object client.Object) (bool, error) {
+	f := follower{api: o.api, subject: of, uid: v.UID, trouble: troubleTeller(o.stderr), look: func(_ context.Context, object client.Object) (bool, error) {
 		after = object.(*v1alpha1.LatencyVerification)
 		_, waits := after.Annotations[annotation]
 		return !waits, nil
