@@ -96,7 +96,7 @@ type doctorCall struct {
 
 // resemble reads the file. The networks are then those of its variants.
 func (d *doctorCall) resemble(ctx context.Context, stdin io.Reader) error {
-	manifest, err := d.manifest(d.file, stdin)
+	manifest, err := d.manifest(d.file, stdin, kinds()...)
 	if err != nil {
 		return err
 	}
@@ -180,24 +180,14 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	if err != nil {
 		return err
 	}
-	if code := doctorCode(diagnosis.Result); code != exitPass {
+	if code := doctorCodes[diagnosis.Result]; code != exitPass {
 		return ended{code: code}
 	}
 	return nil
 }
 
-// doctorCode returns the exit code of a report.
-func doctorCode(result doctor.Level) int {
-	switch result {
-	case doctor.Error:
-		return exitFail
-	case doctor.Warning:
-		return exitInconclusive
-	case doctor.Unknown:
-		return exitError
-	}
-	return exitPass
-}
+// doctorCodes are the exit codes of a report.
+var doctorCodes = map[doctor.Level]int{doctor.Good: exitPass, doctor.Error: exitFail, doctor.Warning: exitInconclusive, doctor.Unknown: exitError}
 
 // paint returns a function that colours a word by its level; nil without colours.
 func (s *screen) paint() func(doctor.Level, string) string {

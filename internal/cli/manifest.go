@@ -134,9 +134,9 @@ func (t *tooLarge) Read([]byte) (int, error) {
 	return 0, err
 }
 
-// manifest reads the only object of a file, of a kind with a verdict, and gives it the namespace of the command if it has none.
-func (c *cluster) manifest(file string, stdin io.Reader) (*unstructured.Unstructured, error) {
-	u, err := readManifest(file, stdin, kinds()...)
+// manifest reads the only object of a file, of one of the kinds, and gives it the namespace of the command if it has none.
+func (c *cluster) manifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.Unstructured, error) {
+	u, err := readManifest(file, stdin, kinds...)
 	if err != nil || kindOf(u) == gates {
 		return u, err
 	}

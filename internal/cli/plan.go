@@ -139,7 +139,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	if p.file == stdinName && p.nodesFile == stdinName {
 		return Planned{}, errors.New("--nodes: standard input is the LatencyBenchmark already; give the nodes as a file")
 	}
-	manifest, err := p.manifest(p.file, stdin)
+	manifest, err := p.manifest(p.file, stdin, kinds()...)
 	if err != nil {
 		return Planned{}, err
 	}

@@ -11,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/imported"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
@@ -190,26 +192,19 @@ func noResults(b *v1alpha1.LatencyBenchmark) error {
 	return fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, summary.Standing(b))
 }
 
-// pageOfPairs is how many benchmarks of pairs one request lists: a hundred nodes have 4,950 pairs.
-const pageOfPairs = 250
-
 // pairsOf lists the benchmarks of the pairs of a matrix, in the order of their names. It returns an error if there are no pairs.
 func pairsOf(ctx context.Context, api client.Client, m *v1alpha1.LatencyMatrix) ([]v1alpha1.LatencyBenchmark, error) {
 	var pairs []v1alpha1.LatencyBenchmark
-	for next, more := "", true; more; more = next != "" {
-		page := &v1alpha1.LatencyBenchmarkList{}
-		err := api.List(ctx, page, client.InNamespace(m.Namespace), client.MatchingLabels{v1alpha1.LabelMatrix: m.Name},
-			client.Limit(pageOfPairs), client.Continue(next))
-		if err != nil {
-			return nil, fmt.Errorf("listing the pairs of LatencyMatrix %s/%s: %w", m.Namespace, m.Name, err)
+	err := observe.Each(ctx, api, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(o runtime.Object) error {
+		p := o.(*v1alpha1.LatencyBenchmark)
+		// Other objects may have the label: only the owner reference counts.
+		if slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.UID }) {
+			pairs = append(pairs, *p)
 		}
-		for _, p := range page.Items {
-			// Other objects may have the label: only the owner reference counts.
-			if slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.UID }) {
-				pairs = append(pairs, p)
-			}
-		}
-		next = page.Continue
+		return nil
+	}, client.InNamespace(m.Namespace), client.MatchingLabels{v1alpha1.LabelMatrix: m.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pairs of LatencyMatrix %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	if len(pairs) == 0 {
 		return nil, fmt.Errorf("LatencyMatrix %s/%s has no pairs yet: %s", m.Namespace, m.Name, summary.Standing(m.Overview()))

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
@@ -63,15 +62,8 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if _, err := formNamed(r.form); err != nil { // An invalid format is refused before anything is measured.
 		return err
 	}
-	manifest, err := readManifest(r.file, stdin, benchmarks, matrices)
+	manifest, err := r.manifest(r.file, stdin, benchmarks, matrices)
 	if err != nil {
-		return err
-	}
-	namespace, flagged, err := r.namespace()
-	if err != nil {
-		return err
-	}
-	if err := inNamespace(manifest, namespace, flagged); err != nil {
 		return err
 	}
 	api, _, err := r.client()
@@ -81,16 +73,17 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if err := apply(ctx, api, manifest); err != nil {
 		return err
 	}
-	applied := kindOf(manifest).object()
-	if err := read(ctx, api, subject{kindOf(manifest), client.ObjectKeyFromObject(manifest)}, applied); err != nil {
+	of := subject{kindOf(manifest), client.ObjectKeyFromObject(manifest)}
+	applied := of.kind.object()
+	if err := read(ctx, api, of, applied); err != nil {
 		return err
 	}
-	o, err := r.watch(ctx, api, kindOf(manifest), applied, s)
+	o, err := r.watch(ctx, api, of, applied, s)
 	s.clear()
 	if err != nil {
 		return err
 	}
-	return r.conclude(ctx, api, kindOf(manifest), o, stdout)
+	return r.conclude(ctx, api, of, o, stdout)
 }
 
 // apply creates or changes a benchmark or matrix by server-side apply; the manifest becomes the resulting object.
@@ -108,8 +101,8 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 }
 
 // watch shows a benchmark or matrix until it is finished and, with criteria, judged.
-func (r *runner) watch(ctx context.Context, api client.Client, k *kind, o client.Object, s *screen) (client.Object, error) {
-	of, b := subject{k, client.ObjectKeyFromObject(o)}, overviewOf(o)
+func (r *runner) watch(ctx context.Context, api client.Client, of subject, o client.Object, s *screen) (client.Object, error) {
+	k, b := of.kind, overviewOf(o)
 	if b.Finished() {
 		s.say(fmt.Sprintf("%s was measured before; `%s rerun %s/%s` measures again", of, name, k.short, b.Name))
 	}
@@ -142,10 +135,10 @@ func (r *runner) watch(ctx context.Context, api client.Client, k *kind, o client
 }
 
 // conclude prints the results of a finished benchmark, and returns the exit code of its verdict or its success.
-func (r *runner) conclude(ctx context.Context, api client.Client, k *kind, o client.Object, stdout io.Writer) error {
+func (r *runner) conclude(ctx context.Context, api client.Client, of subject, o client.Object, stdout io.Writer) error {
 	e, b := ended{}, overviewOf(o)
 	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {
-		e = ended{exitFail, fmt.Errorf("%s %s/%s failed: %s", k.name, b.Namespace, b.Name, succeeded.Message)}
+		e = ended{exitFail, fmt.Errorf("%s failed: %s", of, succeeded.Message)}
 	}
 	if b.Spec.Criteria != nil {
 		e.code = exitCode(standing.OfBenchmark(b))
@@ -172,9 +165,6 @@ type progress struct {
 	*screen
 
 	benchmark *v1alpha1.LatencyBenchmark
-	// run is the active run and its attempt, if the tools measure; since is when this was first seen.
-	run   string
-	since time.Time
 	// step is the step that was shown last, if there is no terminal.
 	step string
 }
@@ -182,28 +172,17 @@ type progress struct {
 // look shows the new state of a benchmark.
 func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
 	p.benchmark = b
-	run := ""
-	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); b.Status.Active != nil && c != nil && c.Reason == v1alpha1.ReasonRunning {
-		run = fmt.Sprintf("%s %d", b.Status.Active.Run, b.Status.Active.Attempt)
-	}
-	if run != p.run {
-		p.run, p.since = run, time.Now()
-	}
 	p.draw()
 }
 
 // draw shows the state of the benchmark. Only a terminal shows each run and the remaining time: elsewhere each update would be
 // a new line.
 func (p *progress) draw() {
+	word, c, rest := progressLine(p.benchmark)
 	if p.live() {
-		var measured time.Duration
-		if p.run != "" {
-			measured = time.Since(p.since)
-		}
-		p.show(progressLine(p.benchmark, measured))
+		p.show(word, c, rest)
 		return
 	}
-	word, c, rest := progressLine(p.benchmark, 0)
 	step := word + rest
 	switch word {
 	case v1alpha1.ReasonStarting, v1alpha1.ReasonRunning, v1alpha1.ReasonEnding:
@@ -218,21 +197,18 @@ func (p *progress) draw() {
 	}
 }
 
-// progressLine returns the line about a benchmark whose active run has been measured for some time: the state, its colour, and
-// the rest of the line.
-func progressLine(b *v1alpha1.LatencyBenchmark, measured time.Duration) (word string, c color, rest string) {
+// progressLine returns the line about a benchmark: the state, its colour, and the rest of the line.
+func progressLine(b *v1alpha1.LatencyBenchmark) (word string, c color, rest string) {
 	word, c, message := state(b)
 	parts := []string{message}
 	if p := b.Status.Progress; p != nil {
-		left := time.Duration(p.MeasuringSecondsLeft) * time.Second
-		if a := b.Status.Active; a != nil {
+		if b.Status.Active != nil {
 			parts = append(parts, fmt.Sprintf("run %d of %d", min(p.Done+1, p.Total), p.Total))
-			left -= min(measured, lengthOf(b, a.Run))
 		} else if p.Total > 0 {
 			parts = append(parts, fmt.Sprintf("%d of %d runs done", p.Done, p.Total))
 		}
-		if left > 0 {
-			parts = append(parts, left.Round(time.Second).String()+" to measure")
+		if left := time.Duration(p.MeasuringSecondsLeft) * time.Second; left > 0 {
+			parts = append(parts, left.String()+" to measure")
 		}
 	}
 	if s := b.Status.Summary; s != nil && s.P50 != "" {
@@ -262,14 +238,4 @@ func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) 
 		return succeeded.Reason, green, succeeded.Message
 	}
 	return succeeded.Reason, yellow, succeeded.Message
-}
-
-// lengthOf returns how long the cells of a run are measured.
-func lengthOf(b *v1alpha1.LatencyBenchmark, run string) time.Duration {
-	for _, r := range plan.Runs(b) {
-		if r.Name == run {
-			return plan.MeasuringTime(r.Cells)
-		}
-	}
-	return 0
 }
