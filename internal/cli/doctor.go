@@ -175,7 +175,7 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	if d.form == "json" {
 		err = report.WriteJSON(stdout, diagnosis)
 	} else {
-		err = emit(stdout, diagnosis.Table(d.form == "wide", out.paint()), nil)
+		err = emit(stdout, diagnosis.Table(d.form == "wide", out.paint), nil)
 	}
 	if err != nil {
 		return err
@@ -189,14 +189,12 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 // doctorCodes are the exit codes of a report.
 var doctorCodes = map[doctor.Level]int{doctor.Good: exitPass, doctor.Error: exitFail, doctor.Warning: exitInconclusive, doctor.Unknown: exitError}
 
-// paint returns a function that colours a word by its level; nil without colours.
-func (s *screen) paint() func(doctor.Level, string) string {
+// paint colours a word by its level, if the screen has colours.
+func (s *screen) paint(l doctor.Level, word string) string {
 	if !s.colored {
-		return nil
+		return word
 	}
-	return func(l doctor.Level, word string) string {
-		return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
-	}
+	return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
 }
 
 // errInterrupted is returned when the user interrupts the command.

@@ -239,8 +239,8 @@ func definitions(ctx context.Context, api client.Reader) ([]doctor.Definition, e
 		case err != nil:
 			return nil, fmt.Errorf("getting CustomResourceDefinition %s: %w", own.Name, err)
 		default:
-			found.Found, found.Same = true, sameSchema(own, there)
-			found.Established = slices.ContainsFunc(there.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			found.Same = sameSchema(own, there)
+			found.Served = slices.ContainsFunc(there.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 			})
 		}
@@ -273,7 +273,7 @@ func gateTaints(ctx context.Context, api client.Reader, o *doctor.Observed, node
 	}
 	for _, s := range daemonSets {
 		if strings.Contains(s.Name, "multus") {
-			o.Multus = append(o.Multus, doctor.Workload{Name: s.Namespace + "/" + s.Name, Ready: s.Status.NumberReady, Wanted: s.Status.DesiredNumberScheduled})
+			o.Multus = append(o.Multus, s)
 		}
 	}
 	gates := &v1alpha1.LatencyGateList{}

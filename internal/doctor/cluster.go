@@ -43,7 +43,7 @@ func definitions(o Observed) []Line {
 	for _, d := range o.Definitions {
 		names = append(names, d.Name)
 		switch {
-		case !d.Found || !d.Established:
+		case !d.Served:
 			missing = append(missing, d.Name)
 		case !d.Same:
 			other = append(other, d.Name)
@@ -98,10 +98,11 @@ func multus(o Observed) []Line {
 		return none.warn(check, "", found)
 	}
 	var names, lacking []string
-	for _, w := range o.Multus {
-		names = append(names, w.Name)
-		if w.Ready < w.Wanted {
-			lacking = append(lacking, fmt.Sprintf("%s: %d of %d ready", w.Name, w.Ready, w.Wanted))
+	for _, s := range o.Multus {
+		name, ready, wanted := s.Namespace+"/"+s.Name, s.Status.NumberReady, s.Status.DesiredNumberScheduled
+		names = append(names, name)
+		if ready < wanted {
+			lacking = append(lacking, fmt.Sprintf("%s: %d of %d ready", name, ready, wanted))
 		}
 	}
 	tried, reported := 0, 0
@@ -173,8 +174,8 @@ func definition(o Observed, n Network) []Line {
 	if n.Resource != "" && o.Capacity[corev1.ResourceName(n.Resource)] == 0 {
 		return notProvided(o, n)
 	}
-	plugins, keys := n.plugins()
-	if refused := refusedBySFC(keys); len(refused) > 0 && slices.Contains(plugins, "sriov") && hasDriver(o, "sfc") {
+	plugins, refused := n.plugins()
+	if len(refused) > 0 && hasDriver(o, "sfc") {
 		return advice{"pods do not start where the PF's driver is sfc: it supports none of these settings, and the plugin fails",
 			"take " + strings.Join(refused, ", ") + " out of its configuration (SriovNetwork: trust, minTxRate, maxTxRate, vlanQoS)"}.
 			warn(check, n.Name, "plugins %s; it sets %s of VFs", strings.Join(plugins, ", "), strings.Join(refused, ", "))

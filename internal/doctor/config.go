@@ -63,36 +63,21 @@ func (n Network) problem() *problem {
 	return nil
 }
 
-// plugins returns the types of the plugins, and the keys that are set in the plugin of type sriov.
-func (n Network) plugins() (types, keys []string) {
+// plugins returns the types of the plugins, and the settings of a plugin sriov that the driver of Solarflare's NICs cannot give a VF.
+func (n Network) plugins() (types, refused []string) {
 	all, err := parse(n.Config)
 	if err != nil {
 		return nil, nil
 	}
 	for _, p := range all {
 		types = append(types, p.text("type"))
-		if p.text("type") != "sriov" {
-			continue
-		}
-		for key, value := range p {
-			if value != nil && value != "" && value != float64(0) && value != "off" {
-				keys = append(keys, key)
+		for _, key := range []string{"max_tx_rate", "min_tx_rate", "trust", "vlanQoS"} {
+			if value := p[key]; p.text("type") == "sriov" && value != nil && value != "" && value != float64(0) && value != "off" {
+				refused = append(refused, key)
 			}
 		}
 	}
-	slices.Sort(keys)
-	return types, keys
-}
-
-// refusedBySFC returns the keys of sriov-cni that the driver of Solarflare's NICs cannot set on a VF.
-func refusedBySFC(keys []string) []string {
-	var refused []string
-	for _, key := range []string{"max_tx_rate", "min_tx_rate", "trust", "vlanQoS"} {
-		if slices.Contains(keys, key) {
-			refused = append(refused, key)
-		}
-	}
-	return refused
+	return types, refused
 }
 
 // Attachable reports whether it is worth creating pods that request the network.

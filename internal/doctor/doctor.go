@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
@@ -80,8 +81,8 @@ type Observed struct {
 	Manager *Manager
 	// Definitions are the CustomResourceDefinitions of Tailgate's kinds.
 	Definitions []Definition
-	// Multus are the workloads that seem to be Multus. MultusKind is true if the API server has the kind of its networks.
-	Multus     []Workload
+	// Multus are the DaemonSets that seem to be Multus. MultusKind is true if the API server has the kind of its networks.
+	Multus     []appsv1.DaemonSet
 	MultusKind bool
 	// Gates are the LatencyGates that taint nodes.
 	Gates []Gate
@@ -128,17 +129,8 @@ type Manager struct {
 type Definition struct {
 	// Name is PLURAL.tailgate.dev.
 	Name string
-	// Found is true if it exists, Established if the API server serves it, and Same if it has the schema of this command's
-	// version.
-	Found, Established, Same bool
-}
-
-// Workload is a DaemonSet.
-type Workload struct {
-	// Name is namespace/name.
-	Name string
-	// Ready of Wanted pods are ready.
-	Ready, Wanted int32
+	// Served is true if the API server serves it, and Same if it has the schema of this command's version.
+	Served, Same bool
 }
 
 // Gate is a LatencyGate that taints nodes.
@@ -260,7 +252,7 @@ var (
 	}
 	nodeChecks = []func(Observed, Node) []Line{
 		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, disturbed, governor, idleStates, clock, mitigations,
-		kernel, hypervisor, hugepages, nics, devices, attached, interfaces, onload,
+		kernel, hypervisor, hugepages, nics, devices, ofNetworks(attached), ofNetworks(attachedInterface), onload,
 	}
 )
 

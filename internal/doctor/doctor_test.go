@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,9 +94,12 @@ func fit() Observed {
 	return Observed{
 		Namespace: "perf", Unseen: map[string]string{}, MultusKind: true,
 		Manager:     &Manager{Name: "tailgate-system/manager", Ready: 1, Wanted: 1, Image: "tailgate:v1"},
-		Definitions: []Definition{{"latencybenchmarks.tailgate.dev", true, true, true}, {"latencygates.tailgate.dev", true, true, true}},
-		Multus:      []Workload{{"kube-system/kube-multus-ds", 2, 2}},
-		Networks:    []Network{sfVF}, Onload: onloads,
+		Definitions: []Definition{{"latencybenchmarks.tailgate.dev", true, true}, {"latencygates.tailgate.dev", true, true}},
+		Multus: []appsv1.DaemonSet{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-multus-ds"},
+			Status:     appsv1.DaemonSetStatus{NumberReady: 2, DesiredNumberScheduled: 2},
+		}},
+		Networks: []Network{sfVF}, Onload: onloads,
 		Capacity: map[corev1.ResourceName]int64{corev1.ResourceCPU: 16, vfs: 8, onloads: 200},
 		LeftOut:  map[string]string{},
 		Nodes:    []Node{fitNode("a"), fitNode("b")},
@@ -235,8 +239,7 @@ func TestChecks(t *testing.T) {
 		{"no manager", changes{func(o *Observed) { o.Manager = nil }}, true, "manager", "", Error, "no Deployment"},
 		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Error, "none of 1"},
 		{"Deployments that the user may not list", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
-		{"a kind that is missing", changes{func(o *Observed) { o.Definitions[1].Found = false }}, true, "definitions", "", Error, "latencygates"},
-		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Established = false }}, true, "definitions", "", Error, "latencygates"},
+		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Served = false }}, true, "definitions", "", Error, "latencygates"},
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
 
@@ -260,7 +263,7 @@ func TestChecks(t *testing.T) {
 
 		{"no kind of networks", changes{func(o *Observed) { o.MultusKind, o.Networks = false, nil }}, true, "multus", "", Warning, "does not have the kind"},
 		{"no kind of the network that was asked for", changes{func(o *Observed) { o.MultusKind, o.Networks, o.Asked = false, nil, true }}, true, "multus", "", Error, "does not have the kind"},
-		{"Multus that is not everywhere", changes{func(o *Observed) { o.Multus[0].Ready = 1 }}, true, "multus", "", Warning, "1 of 2"},
+		{"Multus that is not everywhere", changes{func(o *Observed) { o.Multus[0].Status.NumberReady = 1 }}, true, "multus", "", Warning, "1 of 2"},
 		{"networks that the user may not list", changes{unseen("network-attachment-definitions")}, true, "multus", "", Unknown, "network-attachment"},
 		{"pods without network-status", changes{func(o *Observed) { o.Nodes[0].Looks[2].NetworkStatus, o.Nodes[1].Looks[2].NetworkStatus = "", "" }}, true, "multus", "", Error, "none of them has"},
 		{"network-status without Multus", changes{func(o *Observed) { o.Multus = nil }}, true, "multus", "", Good, "no DaemonSet"},

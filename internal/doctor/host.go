@@ -48,11 +48,11 @@ func isolation(_ Observed, n Node) []Line {
 	const check = "isolation"
 	i := n.seen()
 	isolated, quiet := i.Fact("cpu.isolated"), i.Fact("cpu.nohz-full")
-	found := fmt.Sprintf("CPU %d: isolated %s, nohz_full %s", orZero(i).Evidence.MeasuringCPU, cmp.Or(isolated, "not reported"), cmp.Or(quiet, "not reported"))
-	switch {
-	case isolated == "" && quiet == "":
+	if isolated == "" && quiet == "" {
 		return nil
-	case isolated == "yes" && quiet == "yes":
+	}
+	found := fmt.Sprintf("CPU %d: isolated %s, nohz_full %s", i.Evidence.MeasuringCPU, cmp.Or(isolated, "not reported"), cmp.Or(quiet, "not reported"))
+	if isolated == "yes" && quiet == "yes" {
 		return good(check, "", "%s", found)
 	}
 	remedy := "boot with isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"
@@ -103,14 +103,6 @@ func disturbed(_ Observed, n Node) []Line {
 	return lines
 }
 
-// orZero returns an inspection, or an empty one for nil.
-func orZero(i *result.Inspection) result.Inspection {
-	if i == nil {
-		return result.Inspection{}
-	}
-	return *i
-}
-
 // governor checks what controls the CPU's frequency.
 func governor(_ Observed, n Node) []Line {
 	const check = "governor"
@@ -126,8 +118,7 @@ func governor(_ Observed, n Node) []Line {
 			warn(check, "", "%s (%s)", g, cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
 	case i.Virtual():
 		return good(check, "", "none: the hypervisor controls the frequency")
-	}
-	if i.Fact("cpu.hypervisor") == "" {
+	case i.Fact("cpu.hypervisor") == "":
 		return good(check, "", "none: the firmware, or a hypervisor, controls the frequency")
 	}
 	return good(check, "", "none: the firmware controls the frequency")
@@ -193,17 +184,21 @@ func idleStates(_ Observed, n Node) []Line {
 // clock checks the cost of reading the clock.
 func clock(_ Observed, n Node) []Line {
 	const check = "clock"
-	source := orZero(n.seen()).Evidence.Clocksource
+	i := n.seen()
+	if i == nil {
+		return nil
+	}
 	const remedy = "find the reason in the kernel's log why it did not use the TSC (unstable, or not invariant); if the TSC is reliable on this machine, boot with tsc=reliable"
-	switch source {
+	switch source := i.Evidence.Clocksource; source {
 	case "":
 		return nil
 	case "tsc", "arch_sys_counter", "timebase", "tod":
 		return good(check, "", "%s", source)
 	case "hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit":
 		return advice{"each reading of the clock is a system call to a slow device, which takes 1 µs or more, twice in every sample", remedy}.err(check, "", "%s", source)
+	default:
+		return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn(check, "", "%s", source)
 	}
-	return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn(check, "", "%s", source)
 }
 
 // kernel reports the kernel's release, preemption and arguments.

@@ -137,44 +137,47 @@ func number(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
-// attached checks whether pods got the networks that they requested.
-func attached(_ Observed, n Node) []Line {
-	const check = "attachment"
-	var lines []Line
-	for _, l := range n.Looks {
-		if l.Kind != KindNetwork {
-			continue
-		}
-		bad := advice{"benchmarks over it fail there", "see the events of a pod with this network"}
-		if t := l.Trouble; t != nil {
-			switch bad.remedy = cmp.Or(t.Remedy, bad.remedy); {
-			case t.Outcome == v1alpha1.OutcomeTopologyAffinity:
-				// topology reports this.
-			case unclear(t):
-				lines = append(lines, unknown(check, l.Network, t.Said, "run doctor again with a longer --timeout")...)
-			default:
-				lines = append(lines, bad.err(check, l.Network, "%s", t.Said)...)
+// ofNetworks returns a check of a node that makes a check of each pod with a network.
+func ofNetworks(check func(Observed, Look) []Line) func(Observed, Node) []Line {
+	return func(o Observed, n Node) []Line {
+		var lines []Line
+		for _, l := range n.Looks {
+			if l.Kind == KindNetwork {
+				lines = append(lines, check(o, l)...)
 			}
-			continue
 		}
-		status, err := foreign.FindStatus(l.NetworkStatus, l.Network, pods.Interface)
-		e := l.Inspection.Evidence
-		switch {
-		case l.NetworkStatus == "":
-			bad.remedy = "make the configuration of Multus the first in /etc/cni/net.d of the node, and check that its pod there is ready"
-			lines = append(lines, bad.err(check, l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)...)
-		case err != nil:
-			lines = append(lines, bad.err(check, l.Network, "%s", err)...)
-		case e.Interface == "":
-			lines = append(lines, bad.err(check, l.Network, "network-status has %s, which the pod did not have", pods.Interface)...)
-		case len(status.IPs) == 0:
-			bad.remedy = "give the NetworkAttachmentDefinition an ipam section"
-			lines = append(lines, bad.err(check, l.Network, "the interface got no address")...)
-		default:
-			lines = append(lines, good(check, l.Network, "%s with %s, MTU %d", status.Interface, strings.Join(status.IPs, ", "), e.MTU)...)
-		}
+		return lines
 	}
-	return lines
+}
+
+// attached checks whether a pod got the network that it requested.
+func attached(_ Observed, l Look) []Line {
+	const check = "attachment"
+	bad := advice{"benchmarks over it fail there", "see the events of a pod with this network"}
+	if t := l.Trouble; t != nil {
+		switch bad.remedy = cmp.Or(t.Remedy, bad.remedy); {
+		case t.Outcome == v1alpha1.OutcomeTopologyAffinity:
+			return nil // topology reports this.
+		case unclear(t):
+			return unknown(check, l.Network, t.Said, "run doctor again with a longer --timeout")
+		}
+		return bad.err(check, l.Network, "%s", t.Said)
+	}
+	status, err := foreign.FindStatus(l.NetworkStatus, l.Network, pods.Interface)
+	e := l.Inspection.Evidence
+	switch {
+	case l.NetworkStatus == "":
+		bad.remedy = "make the configuration of Multus the first in /etc/cni/net.d of the node, and check that its pod there is ready"
+		return bad.err(check, l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)
+	case err != nil:
+		return bad.err(check, l.Network, "%s", err)
+	case e.Interface == "":
+		return bad.err(check, l.Network, "network-status has %s, which the pod did not have", pods.Interface)
+	case len(status.IPs) == 0:
+		bad.remedy = "give the NetworkAttachmentDefinition an ipam section"
+		return bad.err(check, l.Network, "the interface got no address")
+	}
+	return good(check, l.Network, "%s with %s, MTU %d", status.Interface, strings.Join(status.IPs, ", "), e.MTU)
 }
 
 // paravirtual are the drivers of network cards that only hypervisors provide. Bare machines may have cards that emulate virtio.
@@ -193,54 +196,49 @@ func ofHypervisor(i *result.Inspection) bool {
 // longCoalescing is the delay of interrupts in µs that is too long.
 const longCoalescing = 10
 
-// interfaces checks the attached interfaces: driver, firmware, function, link and interrupts.
-func interfaces(o Observed, n Node) []Line {
+// attachedInterface checks an attached interface: driver, firmware, function, link and interrupts.
+func attachedInterface(o Observed, l Look) []Line {
 	const check = "interface"
-	var lines []Line
-	for _, l := range n.Looks {
-		if l.Kind != KindNetwork || l.Inspection == nil || l.Inspection.Evidence.Interface == "" {
-			continue
-		}
-		i := l.Inspection
-		e := i.Evidence
-		parts := []string{"driver " + cmp.Or(e.Driver, "not reported")}
-		for _, part := range []struct{ name, value string }{
-			{"", i.Fact("nic.function")}, {"", e.PCIAddress}, {"firmware ", e.Firmware}, {"variant ", i.Fact("nic.firmware-variant")},
-		} {
-			if part.value != "" {
-				parts = append(parts, part.name+part.value)
-			}
-		}
-		if o.Onload != "" && proof.NeedsBypass(e.Facts) {
-			parts = append(parts, "Onload sends without CTPIO (no onload.profile: latency-best)")
-		}
-		found := strings.Join(parts, ", ")
-		usecs, _ := strconv.Atoi(i.Fact("nic.coalesce.rx-usecs"))
-		switch {
-		case i.Fact("nic.carrier") == "0":
-			lines = append(lines, advice{"it cannot be measured", "check the cable, the switch and the PF's link"}.
-				err(check, l.Network, "its link is down: %s", found)...)
-		case e.Driver == "veth" && e.PCIAddress != "":
-			lines = append(lines, advice{"it is virtual Ethernet that simulates a NIC: the latencies are those of the kernel, not of a NIC",
-				"measure on machines that have the NIC; a simulation is suitable for trying Tailgate"}.warn(check, l.Network, "simulated: %s", found)...)
-		case ofHypervisor(i):
-			lines = append(lines, advice{"the hypervisor copies every message: about 10 µs, and an additional tail", "pass a VF of the NIC through to the virtual machine"}.
-				warn(check, l.Network, "paravirtual: %s", found)...)
-		case i.Fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.Fact("nic.function") == "VF":
-			lines = append(lines, advice{"this variant has no VFs: one of the two reports is incorrect, and results do not verify", "check the NIC with ethtool -i and sfboot"}.
-				warn(check, l.Network, "%s", found)...)
-		case i.Fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
-			lines = append(lines, advice{"the NIC delays interrupts to collect more messages, which delays kernel sockets that block; spinning processes and Onload are hardly affected",
-				"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, if latency matters more than load"}.
-				warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])...)
-		case i.Fact("nic.feature.rx-lro") == "on":
-			lines = append(lines, advice{"the NIC merges TCP segments before the kernel sees them, which delays small messages", "`ethtool -K PF lro off` on the node"}.
-				warn(check, l.Network, "%s; LRO is on", found)...)
-		default:
-			lines = append(lines, good(check, l.Network, "%s", found)...)
+	if l.Inspection == nil || l.Inspection.Evidence.Interface == "" {
+		return nil
+	}
+	i := l.Inspection
+	e := i.Evidence
+	parts := []string{"driver " + cmp.Or(e.Driver, "not reported")}
+	for _, part := range []struct{ name, value string }{
+		{"", i.Fact("nic.function")}, {"", e.PCIAddress}, {"firmware ", e.Firmware}, {"variant ", i.Fact("nic.firmware-variant")},
+	} {
+		if part.value != "" {
+			parts = append(parts, part.name+part.value)
 		}
 	}
-	return lines
+	if o.Onload != "" && proof.NeedsBypass(e.Facts) {
+		parts = append(parts, "Onload sends without CTPIO (no onload.profile: latency-best)")
+	}
+	found := strings.Join(parts, ", ")
+	usecs, _ := strconv.Atoi(i.Fact("nic.coalesce.rx-usecs"))
+	switch {
+	case i.Fact("nic.carrier") == "0":
+		return advice{"it cannot be measured", "check the cable, the switch and the PF's link"}.
+			err(check, l.Network, "its link is down: %s", found)
+	case e.Driver == "veth" && e.PCIAddress != "":
+		return advice{"it is virtual Ethernet that simulates a NIC: the latencies are those of the kernel, not of a NIC",
+			"measure on machines that have the NIC; a simulation is suitable for trying Tailgate"}.warn(check, l.Network, "simulated: %s", found)
+	case ofHypervisor(i):
+		return advice{"the hypervisor copies every message: about 10 µs, and an additional tail", "pass a VF of the NIC through to the virtual machine"}.
+			warn(check, l.Network, "paravirtual: %s", found)
+	case i.Fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.Fact("nic.function") == "VF":
+		return advice{"this variant has no VFs: one of the two reports is incorrect, and results do not verify", "check the NIC with ethtool -i and sfboot"}.
+			warn(check, l.Network, "%s", found)
+	case i.Fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
+		return advice{"the NIC delays interrupts to collect more messages, which delays kernel sockets that block; spinning processes and Onload are hardly affected",
+			"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, if latency matters more than load"}.
+			warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])
+	case i.Fact("nic.feature.rx-lro") == "on":
+		return advice{"the NIC merges TCP segments before the kernel sees them, which delays small messages", "`ethtool -K PF lro off` on the node"}.
+			warn(check, l.Network, "%s; LRO is on", found)
+	}
+	return good(check, l.Network, "%s", found)
 }
 
 // onload checks whether a pod that requests Onload gets it.

@@ -31,11 +31,11 @@ func (r Report) Table(all bool, paint func(Level, string) string) string {
 	}
 	var out strings.Builder
 	begin := func(level Level, place string) {
-		fmt.Fprintf(&out, "%s%s  %s", paint(level, string(level)), pad(string(level), len(Warning)), placeOf(place)+pad(placeOf(place), placeWidth))
+		fmt.Fprintf(&out, "%s%*s  %-*s", paint(level, string(level)), len(Warning)-len(level), "", placeWidth, placeOf(place))
 	}
 	for _, l := range lines {
 		begin(l.Level, l.Node)
-		fmt.Fprintf(&out, "  %s  %s\n", l.what()+pad(l.what(), whatWidth), text.Printable(l.Found, math.MaxInt))
+		fmt.Fprintf(&out, "  %-*s  %s\n", whatWidth, l.what(), text.Printable(l.Found, math.MaxInt))
 		for _, more := range []struct{ name, text string }{{"effect", l.Effect}, {"remedy", l.Remedy}} {
 			if more.text != "" {
 				fmt.Fprintf(&out, "           %-8s %s\n", more.name+":", text.Printable(more.text, math.MaxInt))
@@ -56,11 +56,6 @@ func (r Report) Table(all bool, paint func(Level, string) string) string {
 
 // placeOf returns the name of a line's node, or cluster.
 func placeOf(node string) string { return cmp.Or(node, "cluster") }
-
-// pad returns the spaces that a text lacks to a width.
-func pad(text string, width int) string {
-	return strings.Repeat(" ", width-utf8.RuneCountInString(text))
-}
 
 // of returns the part of a report about a node, or, if node is empty, about the cluster.
 func (r Report) of(node string) Report {
