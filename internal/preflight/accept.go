@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -188,8 +187,7 @@ func checkSpec(o Observed) *Rejection {
 
 func toolPresent(o Observed) *Rejection {
 	t := o.Benchmark.Spec.Tool
-	switch {
-	case len(o.BenchTools) == 0, slices.Contains(o.BenchTools, string(t)), t.OfSfnettest() && o.SfnettestImage != "":
+	if len(o.BenchTools) == 0 || slices.Contains(o.BenchTools, string(t)) || t.OfSfnettest() && o.SfnettestImage != "" {
 		return nil
 	}
 	var hint string
@@ -231,7 +229,7 @@ func cells(o Observed) *Rejection {
 				able = append(able, string(name))
 			}
 		}
-		sort.Strings(able)
+		slices.Sort(able)
 		if len(able) == 0 {
 			return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; no tool supports it", err)
 		}

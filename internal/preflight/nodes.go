@@ -25,11 +25,11 @@ import (
 // time that it takes grows with the number of nodes and the number of pods.
 func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 	clientEnd, serverEnd := endpoints(o)
-	clients, r := clientEnd.all(o, newChoice(o, v1alpha1.RoleClient))
+	clients, r := newChoice(o, v1alpha1.RoleClient).among(clientEnd)
 	if r != nil {
 		return v1alpha1.Pair{}, r
 	}
-	servers, r := serverEnd.all(o, newChoice(o, v1alpha1.RoleServer))
+	servers, r := newChoice(o, v1alpha1.RoleServer).among(serverEnd)
 	if r != nil {
 		return v1alpha1.Pair{}, r
 	}
@@ -74,20 +74,17 @@ type endpoint struct {
 	invalid error
 	// kept is the node that was chosen before; empty if there is none.
 	kept string
-	// rejected are the nodes that each filter rejected, and why counts them by the filter's text.
-	rejected [][]*corev1.Node
-	why      []map[string]int
 }
 
 func endpoints(o Observed) (client, server *endpoint) {
-	placement := o.Benchmark.Spec.Placement
-	client = &endpoint{path: "spec.placement.client", selection: placement.Of(v1alpha1.RoleClient).NodeSelection}
-	server = &endpoint{path: "spec.placement.server", selection: placement.Of(v1alpha1.RoleServer).NodeSelection}
+	end := func(role string) *endpoint {
+		e := &endpoint{path: "spec.placement." + role, selection: o.Benchmark.Spec.Placement.Of(role).NodeSelection}
+		e.selects, e.invalid = e.selection.Matcher()
+		return e
+	}
+	client, server = end(v1alpha1.RoleClient), end(v1alpha1.RoleServer)
 	if pair := o.Benchmark.Status.Pair; pair != nil {
 		client.kept, server.kept = pair.ClientNode, pair.ServerNode
-	}
-	for _, e := range []*endpoint{client, server} {
-		e.selects, e.invalid = e.selection.Matcher()
 	}
 	return client, server
 }
@@ -100,27 +97,38 @@ func (e *endpoint) matches(n *corev1.Node) bool {
 	return e.selects(n)
 }
 
-func (e *endpoint) reject(c *choice, n *corev1.Node, filter int, why string) {
-	if e.rejected == nil {
-		e.rejected, e.why = make([][]*corev1.Node, len(c.filters)), make([]map[string]int, len(c.filters))
+// among returns the nodes of an endpoint that no filter rejects, or the rejection if there are none.
+func (c *choice) among(e *endpoint) ([]candidate, *Rejection) {
+	var found []candidate
+	for i := range c.o.Nodes {
+		n := &c.o.Nodes[i]
+		if !e.matches(n) {
+			continue
+		}
+		if f, why := c.judge(n); f != nil {
+			f.rejected[why] = append(f.rejected[why], n)
+		} else {
+			found = append(found, c.candidate(n))
+		}
 	}
-	if e.why[filter] == nil {
-		e.why[filter] = map[string]int{}
+	if len(found) > 0 {
+		return found, nil
 	}
-	e.rejected[filter] = append(e.rejected[filter], n)
-	e.why[filter][why]++
+	return nil, c.rejection(e)
 }
 
 const maxReasons = 10
 
 // rejection explains why no node can be used, and how to meet the requirement that most of them do not meet. If several
 // requirements are equal in this, it is the one that was checked last, because its nodes met all requirements before it.
-func (e *endpoint) rejection(c *choice) *Rejection {
-	total, worst := 0, 0
-	for i, nodes := range e.rejected {
-		total += len(nodes)
-		if len(nodes) >= len(e.rejected[worst]) {
-			worst = i
+func (c *choice) rejection(e *endpoint) *Rejection {
+	total := 0
+	var worst *filter
+	var nodes []*corev1.Node
+	for _, f := range c.filters {
+		rejected := slices.Concat(slices.Collect(maps.Values(f.rejected))...)
+		if total += len(rejected); len(rejected) >= len(nodes) {
+			worst, nodes = f, rejected
 		}
 	}
 	switch {
@@ -138,22 +146,20 @@ func (e *endpoint) rejection(c *choice) *Rejection {
 			"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", e.path, metav1.FormatLabelSelector(e.selection.NodeSelector))
 	}
 
-	filter, nodes := c.filters[worst], e.rejected[worst]
 	first := slices.MinFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
-	cure := filter.cure(first, nodes)
+	cure := worst.cure(first, nodes)
 	if total == 1 {
-		for text := range e.why[worst] {
-			return rejectf(filter.reason, "%s: node %s: %s; %s", e.path, first.Name, text, cure)
-		}
+		return rejectf(worst.reason, "%s: node %s: %s; %s", e.path, first.Name, worst.why(first), cure)
 	}
-	return rejectf(filter.reason, "%s: %d nodes: %s; %s", e.path, total, e.reasons(), cure)
+	return rejectf(worst.reason, "%s: %d nodes: %s; %s", e.path, total, c.reasons(), cure)
 }
 
-func (e *endpoint) reasons() string {
+// reasons counts the rejected nodes by the text of the filter.
+func (c *choice) reasons() string {
 	var reasons []string
-	for _, why := range e.why {
-		for _, text := range slices.Sorted(maps.Keys(why)) {
-			reasons = append(reasons, fmt.Sprintf("%d %s", why[text], text))
+	for _, f := range c.filters {
+		for _, why := range slices.Sorted(maps.Keys(f.rejected)) {
+			reasons = append(reasons, fmt.Sprintf("%d %s", len(f.rejected[why]), why))
 		}
 	}
 	return text.List(reasons, maxReasons, ", ")
@@ -185,7 +191,7 @@ type choice struct {
 	// aligned lists, for each variant with devices, the devices that must be on the NUMA node of its CPUs.
 	aligned [][]corev1.ResourceName
 	// filters are in the order in which they are applied. The first one that returns a reason rejects the node.
-	filters []filter
+	filters []*filter
 }
 
 type filter struct {
@@ -195,6 +201,12 @@ type filter struct {
 	why func(*corev1.Node) string
 	// cure describes the remedy for the rejected nodes, or for the first of them by name.
 	cure func(first *corev1.Node, rejected []*corev1.Node) string
+	// rejected are the nodes that it rejected, by what is wrong with them.
+	rejected map[string][]*corev1.Node
+}
+
+func (c *choice) filter(reason string, why func(*corev1.Node) string, cure func(*corev1.Node, []*corev1.Node) string) {
+	c.filters = append(c.filters, &filter{reason, why, cure, map[string][]*corev1.Node{}})
 }
 
 type ask struct {
@@ -223,41 +235,38 @@ func newChoice(o Observed, role string) *choice {
 	}
 	c.aligned = aligned(o, role)
 
-	c.filters = []filter{
-		{v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
-			return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.pods.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
-		}},
-		{v1alpha1.ReasonCellUnsupported, c.cannotSendAtRate, func(*corev1.Node, []*corev1.Node) string {
-			return "select a client of another architecture, use pinger, or remove spec.workload.ratesPerSecond"
-		}},
-		{v1alpha1.ReasonNodeNotReady, unready, func(first *corev1.Node, _ []*corev1.Node) string {
-			return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet reports", first.Name, first.Name)
-		}},
-		{v1alpha1.ReasonNodeNotReady, c.untolerated, func(first *corev1.Node, _ []*corev1.Node) string {
-			if c.untolerated(first) == whyCordoned {
-				return fmt.Sprintf("uncordon node %s, or tolerate %s in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
-			}
-			if t := UntoleratedTaint(first, c.tolerations()); t != nil && Passing(t.Key) != "" {
-				return fmt.Sprintf("%s; wait, or tolerate it in spec.pods.tolerations", Passing(t.Key))
-			}
-			return fmt.Sprintf("remove the taint from node %s, or tolerate it in spec.pods.tolerations", first.Name)
-		}},
-		{v1alpha1.ReasonNodeDraining, c.draining, c.drainingCure},
-		{v1alpha1.ReasonNodeNotSynced, c.notSynced, c.notSyncedCure},
-	}
+	c.filter(v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
+		return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.pods.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
+	})
+	c.filter(v1alpha1.ReasonCellUnsupported, c.cannotSendAtRate, func(*corev1.Node, []*corev1.Node) string {
+		return "select a client of another architecture, use pinger, or remove spec.workload.ratesPerSecond"
+	})
+	c.filter(v1alpha1.ReasonNodeNotReady, unready, func(first *corev1.Node, _ []*corev1.Node) string {
+		return fmt.Sprintf("bring node %s back; `kubectl describe node %s` shows what its kubelet reports", first.Name, first.Name)
+	})
+	c.filter(v1alpha1.ReasonNodeNotReady, c.untolerated, func(first *corev1.Node, _ []*corev1.Node) string {
+		if c.untolerated(first) == whyCordoned {
+			return fmt.Sprintf("uncordon node %s, or tolerate %s in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
+		}
+		if t := UntoleratedTaint(first, c.tolerations()); Passing(t.Key) != "" {
+			return fmt.Sprintf("%s; wait, or tolerate it in spec.pods.tolerations", Passing(t.Key))
+		}
+		return fmt.Sprintf("remove the taint from node %s, or tolerate it in spec.pods.tolerations", first.Name)
+	})
+	c.filter(v1alpha1.ReasonNodeDraining, c.draining, c.drainingCure)
+	c.filter(v1alpha1.ReasonNodeNotSynced, c.notSynced, c.notSyncedCure)
 	for _, a := range c.asks {
-		c.filters = append(c.filters, filter{a.reason, a.missing, func(first *corev1.Node, rejected []*corev1.Node) string {
+		c.filter(a.reason, a.missing, func(first *corev1.Node, rejected []*corev1.Node) string {
 			if a.device {
 				return c.deviceCure(a, first)
 			}
 			return a.cure(rejected)
-		}})
+		})
 	}
-	c.filters = append(c.filters,
-		filter{v1alpha1.ReasonNodeBusy, c.busy, c.busyCure},
-		filter{v1alpha1.ReasonTopologyInsufficient, c.misaligned, func(*corev1.Node, []*corev1.Node) string {
-			return "free whole CPUs and a device of one NUMA node, request fewer in " + placementPath(o, role, "cpus") + ", or set spec.placement.numaPolicy: Preferred"
-		}})
+	c.filter(v1alpha1.ReasonNodeBusy, c.busy, c.busyCure)
+	c.filter(v1alpha1.ReasonTopologyInsufficient, c.misaligned, func(*corev1.Node, []*corev1.Node) string {
+		return "free whole CPUs and a device of one NUMA node, request fewer in " + placementPath(o, role, "cpus") + ", or set spec.placement.numaPolicy: Preferred"
+	})
 	return c
 }
 
@@ -281,14 +290,14 @@ func (c *choice) count(byNode map[string][]int64, p *Pod) {
 	}
 }
 
-// judge returns the index of the filter that rejects a node, and the reason; -1 if no filter does.
-func (c *choice) judge(n *corev1.Node) (filter int, why string) {
-	for i := range c.filters {
-		if why := c.filters[i].why(n); why != "" {
-			return i, why
+// judge returns the filter that rejects a node, and the reason; nil if no filter does.
+func (c *choice) judge(n *corev1.Node) (rejecting *filter, why string) {
+	for _, f := range c.filters {
+		if why := f.why(n); why != "" {
+			return f, why
 		}
 	}
-	return -1, ""
+	return nil, ""
 }
 
 func (c *choice) candidate(n *corev1.Node) candidate {

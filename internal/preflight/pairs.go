@@ -60,35 +60,37 @@ func acceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) 
 }
 
 func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nodes, *Rejection) {
-	found, r := nodes.all(o, bothEnds(o))
+	c := bothEnds(o)
+	found, r := c.among(nodes)
 	if r != nil {
 		return Nodes{}, r
 	}
 	if len(found) == 1 {
 		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
-			"%s: only node %s can be measured, and a latency between nodes needs two: change the nodeSelector%s", nodes.path, found[0].name, leftOut(nodes))
+			"%s: only node %s can be measured, and a latency between nodes needs two: change the nodeSelector%s", nodes.path, found[0].name, c.leftOut())
 	}
 	if most := v1alpha1.MaxMatrixNodes; len(found) > most {
 		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
 			"%s: %d nodes can be measured, and %s takes at most %d; select fewer, or create several matrices",
 			nodes.path, len(found), m.Topology, most)
 	}
-	return Nodes{Names: sortedNames(found), LeftOut: nodes.reasons()}, nil
+	return Nodes{Names: sortedNames(found), LeftOut: c.reasons()}, nil
 }
 
 // chooseStar takes all clients and one server, if possible a server that is not among the clients, so that no client is lost.
 func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
-	from, r := clients.all(o, newChoice(o, v1alpha1.RoleClient))
+	c := newChoice(o, v1alpha1.RoleClient)
+	from, r := c.among(clients)
 	if r != nil {
 		return Nodes{}, r
 	}
-	to, r := servers.all(o, newChoice(o, v1alpha1.RoleServer))
+	to, r := newChoice(o, v1alpha1.RoleServer).among(servers)
 	if r != nil {
 		return Nodes{}, r
 	}
 	among := map[string]int{}
-	for _, c := range from {
-		among[c.name] = 1
+	for _, client := range from {
+		among[client.name] = 1
 	}
 	server := slices.MinFunc(to, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(among[a.name], among[b.name]), a.compare(b))
@@ -96,13 +98,13 @@ func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	from = slices.DeleteFunc(from, func(c candidate) bool { return c.name == server.name })
 	if len(from) == 0 {
 		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
-			"spec.nodes: only node %s is suitable for clients and server, and a latency between nodes needs two: change a nodeSelector%s", server.name, leftOut(clients))
+			"spec.nodes: only node %s is suitable for clients and server, and a latency between nodes needs two: change a nodeSelector%s", server.name, c.leftOut())
 	}
 	if most := v1alpha1.MaxStarClients; len(from) > most {
 		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
 			"%s: %d nodes can be measured, and Star takes at most %d clients; select fewer, or create several matrices", clients.path, len(from), most)
 	}
-	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: clients.reasons()}, nil
+	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: c.reasons()}, nil
 }
 
 // bothEnds returns the choice for nodes that become client and server in turn.
@@ -112,28 +114,8 @@ func bothEnds(o Observed) *choice {
 	return c
 }
 
-// all returns the nodes that no filter rejects, or the rejection if there are none.
-func (e *endpoint) all(o Observed, c *choice) ([]candidate, *Rejection) {
-	var found []candidate
-	for i := range o.Nodes {
-		n := &o.Nodes[i]
-		if !e.matches(n) {
-			continue
-		}
-		if filter, why := c.judge(n); filter >= 0 {
-			e.reject(c, n, filter, why)
-		} else {
-			found = append(found, c.candidate(n))
-		}
-	}
-	if len(found) > 0 {
-		return found, nil
-	}
-	return nil, e.rejection(c)
-}
-
-func leftOut(e *endpoint) string {
-	if reasons := e.reasons(); reasons != "" {
+func (c *choice) leftOut() string {
+	if reasons := c.reasons(); reasons != "" {
 		return ", or make the others available: " + reasons
 	}
 	return ""
@@ -185,8 +167,8 @@ func Usable(o Observed, star string) map[string]bool {
 		if o.Nodes[i].Name == star {
 			c = servers
 		}
-		filter, _ := c.judge(&o.Nodes[i])
-		usable[o.Nodes[i].Name] = filter < 0
+		rejecting, _ := c.judge(&o.Nodes[i])
+		usable[o.Nodes[i].Name] = rejecting == nil
 	}
 	return usable
 }

@@ -105,10 +105,9 @@ func New(api client.Client, now cache.Clock, metrics http.Handler) *Handler {
 	h := &Handler{
 		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reading: make(chan struct{}, maxReading),
 	}
-	h.mux.HandleFunc(Path+"latencygates/{name}", h.serve(gate))
-	h.mux.HandleFunc(Path+"latencygates/{name}/nodes/{node}", h.serve(node))
-	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencybenchmarks/{name}", h.serve(benchmark))
-	h.mux.HandleFunc(Path+"namespaces/{namespace}/latencymatrices/{name}", h.serve(matrix))
+	for _, e := range endpoints {
+		h.mux.HandleFunc(Path+e.path, h.serve(e))
+	}
 	h.mux.HandleFunc(MetricsPath, h.metrics(metrics))
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		write(w, r, http.StatusNotFound, unknown(Answer{}, ReasonNotFound, "there is no verdict at this path: request "+Path+"latencygates/GATE, "+
@@ -136,29 +135,29 @@ type subject struct {
 	resource string
 }
 
-func gate(r *http.Request) subject {
-	g := &v1alpha1.LatencyGate{}
-	g.Name = r.PathValue("name")
-	return subject{Answer{Kind: "LatencyGate", Name: g.Name}, g, "latencygates"}
+// endpoint is a path of verdicts, with the kind in the answer and the object that is read.
+type endpoint struct {
+	path, kind, resource string
+	object               func() client.Object
 }
 
-func node(r *http.Request) subject {
-	v := &v1alpha1.LatencyVerification{}
-	about := Answer{Kind: "LatencyGate", Name: r.PathValue("name"), Node: r.PathValue("node")}
-	v.Name = v1alpha1.VerificationName(about.Name, about.Node)
-	return subject{about, v, "latencyverifications"}
+var endpoints = []endpoint{
+	{"latencygates/{name}", "LatencyGate", "latencygates", func() client.Object { return &v1alpha1.LatencyGate{} }},
+	{"latencygates/{name}/nodes/{node}", "LatencyGate", "latencyverifications", func() client.Object { return &v1alpha1.LatencyVerification{} }},
+	{"namespaces/{namespace}/latencybenchmarks/{name}", "LatencyBenchmark", "latencybenchmarks", func() client.Object { return &v1alpha1.LatencyBenchmark{} }},
+	{"namespaces/{namespace}/latencymatrices/{name}", "LatencyMatrix", "latencymatrices", func() client.Object { return &v1alpha1.LatencyMatrix{} }},
 }
 
-func benchmark(r *http.Request) subject {
-	b := &v1alpha1.LatencyBenchmark{}
-	b.Namespace, b.Name = r.PathValue("namespace"), r.PathValue("name")
-	return subject{Answer{Kind: "LatencyBenchmark", Namespace: b.Namespace, Name: b.Name}, b, "latencybenchmarks"}
-}
-
-func matrix(r *http.Request) subject {
-	m := &v1alpha1.LatencyMatrix{}
-	m.Namespace, m.Name = r.PathValue("namespace"), r.PathValue("name")
-	return subject{Answer{Kind: "LatencyMatrix", Namespace: m.Namespace, Name: m.Name}, m, "latencymatrices"}
+// subject returns the object that a request names.
+func (e endpoint) subject(r *http.Request) subject {
+	about := Answer{Kind: e.kind, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Node: r.PathValue("node")}
+	s := subject{about, e.object(), e.resource}
+	s.object.SetNamespace(about.Namespace)
+	s.object.SetName(about.Name)
+	if about.Node != "" {
+		s.object.SetName(v1alpha1.VerificationName(about.Name, about.Node))
+	}
+	return s
 }
 
 // standing returns the standing of an object that was read. It may read others: those of a gate for at most maxReading answers at the
@@ -177,11 +176,11 @@ func (h *Handler) standing(ctx context.Context, o client.Object, into *Answer) (
 }
 
 // serve returns the handler of one of the paths.
-func (h *Handler) serve(of func(*http.Request) subject) http.HandlerFunc {
+func (h *Handler) serve(e endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		code, answer := h.answer(ctx, r, of(r))
+		code, answer := h.answer(ctx, r, e.subject(r))
 		write(w, r, code, answer)
 	}
 }
