@@ -23,7 +23,6 @@ import (
 	"github.com/tailgate-dev/tailgate/config/crd"
 )
 
-// definition holds the schema and the rules of a kind.
 type definition struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator

@@ -59,7 +59,6 @@ func further(path, name string, s *schema.Structural) []string {
 	return slices.DeleteFunc(below, func(p string) bool { return strings.Count(p, ".") > least })
 }
 
-// wrongType says what to write instead of a value of a wrong type.
 func wrongType(e *field.Error, root *schema.Structural, object map[string]any) error {
 	s, value := resolve(e.Field, root, object)
 	text, isText := value.(string)

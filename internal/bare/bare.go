@@ -251,7 +251,6 @@ func (e *end) task(run plan.Run) (string, error) {
 	return task.Encode()
 }
 
-// measure runs the client's end of all rounds, and writes the export.
 func (e *end) measure(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	dir := filepath.Join(e.output, b.Name)
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {

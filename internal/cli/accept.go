@@ -21,7 +21,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// newAccept returns the verb that makes a result the baseline of a node.
 func newAccept(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
@@ -51,7 +50,6 @@ func newAccept(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// newVerify returns the verb that requests a new measurement of a node.
 func newVerify(c *cluster) *cobra.Command {
 	o := &operator{cluster: c}
 	cmd := &cobra.Command{
@@ -225,7 +223,6 @@ func described(v *v1alpha1.LatencyVerification, r v1alpha1.VerificationResult) s
 // maxShown is the largest length, in bytes, of a part of a result that is shown.
 const maxShown = 128
 
-// byHand reports whether a result was accepted manually and is the baseline.
 func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 	a := v.Status.Accepted
 	return v.Status.State == v1alpha1.VerificationVerified && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark

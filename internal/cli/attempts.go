@@ -23,7 +23,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// newAttempts returns the verb that lists every attempt at every run.
 func newAttempts(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "attempts NAME",
@@ -39,7 +38,6 @@ func newAttempts(c *cluster) *cobra.Command {
 	}
 }
 
-// attempts lists all attempts of a benchmark.
 func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error) {
 	api, namespace, err := c.client()
 	if err != nil {
@@ -63,7 +61,6 @@ func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error)
 // mostAttempts is how many attempts a status keeps.
 const mostAttempts = 300
 
-// pastAttempts writes a line for each finished attempt.
 func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {
 	if len(all) == 0 {
 		return nil
@@ -89,7 +86,6 @@ func moment(t metav1.MicroTime) string { return t.UTC().Format(time.RFC3339) }
 
 func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
-// activeAttempt prints the active attempt and its pods.
 func activeAttempt(ctx context.Context, w io.Writer, api client.Client, b *v1alpha1.LatencyBenchmark) {
 	a := b.Status.Active
 	fmt.Fprintf(w, "\nnow: %s, attempt %d, since %s\n", a.Run, a.Attempt, moment(a.StartTime))

@@ -11,7 +11,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
-// newCalibrate returns the verb that says how much the nodes of a gate differ although nothing changed.
 func newCalibrate(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "calibrate GATE",
@@ -49,7 +48,6 @@ func calibrate(ctx context.Context, c *cluster, gate string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeCalibration prints a line for each compared value.
 func writeCalibration(w *bytes.Buffer, all []sessions.Calibration) {
 	if len(all) == 0 {
 		fmt.Fprintln(w, "no node of the gate has a session yet: a rule with maxIncrease or maxDecrease, and one verification of each node, are needed")

@@ -148,7 +148,6 @@ func Command() *cobra.Command {
 	return root
 }
 
-// oneLine returns an error's message without line breaks.
 func oneLine(err error) string { return text.Line(err.Error()) }
 
 // emit writes the output of a verb, unless there was an error.
@@ -228,7 +227,6 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 	return api, namespace, nil
 }
 
-// newScheme returns a scheme with the types that the command reads.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -270,7 +268,6 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// config returns how to reach the API server.
 func (c *cluster) config() (*rest.Config, error) {
 	config, err := c.kubeconfig().ClientConfig()
 	if err != nil {

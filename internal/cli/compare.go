@@ -17,7 +17,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// newCompare returns the verb that compares two benchmarks.
 func newCompare(c *cluster) *cobra.Command {
 	forms := compareForms()
 	var form string
@@ -90,7 +89,6 @@ func comparison(ctx context.Context, c *cluster, names []string, form string, al
 	return out.Bytes(), nil
 }
 
-// compareForms returns the names of the formats of a comparison.
 func compareForms() []string {
 	var names []string
 	for _, f := range compare.Forms() {

@@ -26,7 +26,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// newDoctor returns the verb that checks whether a cluster is suitable for latency measurements.
 func newDoctor(c *cluster) *cobra.Command {
 	d := &doctorCall{cluster: c, like: &v1alpha1.LatencyBenchmark{}}
 	cmd := &cobra.Command{
@@ -66,13 +65,11 @@ func newDoctor(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// doctorForms are the formats of a report.
 var doctorForms = []string{"table", "wide", "json"}
 
 // leastTimeout is less than any pod needs.
 const leastTimeout = 5 * time.Second
 
-// doctorCall is an invocation of the verb.
 type doctorCall struct {
 	*cluster
 	nodes, networks []string
@@ -129,7 +126,6 @@ func (d *doctorCall) resemble(ctx context.Context, stdin io.Reader) error {
 	return nil
 }
 
-// check returns an error for invalid input.
 func (d *doctorCall) check() error {
 	if err := oneOf("--output", d.form, doctorForms); err != nil {
 		return err
@@ -186,7 +182,6 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	return nil
 }
 
-// doctorCodes are the exit codes of a report.
 var doctorCodes = map[doctor.Level]int{doctor.Good: exitPass, doctor.Error: exitFail, doctor.Warning: exitInconclusive, doctor.Unknown: exitError}
 
 // paint colours a word by its level, if the screen has colours.
@@ -197,5 +192,4 @@ func (s *screen) paint(l doctor.Level, word string) string {
 	return string(map[doctor.Level]color{doctor.Error: red, doctor.Unknown: yellow, doctor.Warning: yellow, doctor.Good: green}[l]) + word + colorOff
 }
 
-// errInterrupted is returned when the user interrupts the command.
 var errInterrupted = errors.New("interrupted; the inspect pods are removed")

@@ -232,7 +232,6 @@ func (d *doctorCall) end(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// remove removes the remaining pods of this call.
 func (d *doctorCall) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removalLimit)
 	defer cancel()

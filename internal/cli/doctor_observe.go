@@ -39,7 +39,6 @@ import (
 // mostNetworks is how many networks of a namespace are tried if the user names no networks: each needs a pod on each node.
 const mostNetworks = 8
 
-// errNoNode is returned when all nodes are tainted.
 var errNoNode = errors.New("all nodes have taints that keep pods away; name those to check, such as `" + name + " doctor NODE`")
 
 // observe reads the state of the cluster from the API server. It records the kinds that the user may not read; nodes are required.
@@ -66,7 +65,6 @@ func (d *doctorCall) observe(ctx context.Context) (doctor.Observed, error) {
 	return o, nil
 }
 
-// observeKinds reads what the user may read.
 func (d *doctorCall) observeKinds(ctx context.Context, g *glimpse, o *doctor.Observed, nodes []corev1.Node) error {
 	if err := d.definitionsOfNetworks(ctx, g, o); err != nil {
 		return err
@@ -95,7 +93,6 @@ func (d *doctorCall) observeKinds(ctx context.Context, g *glimpse, o *doctor.Obs
 	return onNodes(ctx, cluster, o.Nodes)
 }
 
-// resources returns the resources of the networks and of Onload.
 func (d *doctorCall) resources(o *doctor.Observed) []string {
 	all := sets.New(d.onload)
 	for _, n := range o.Networks {

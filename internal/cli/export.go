@@ -18,7 +18,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// newExport returns the verb that keeps results outside the cluster.
 func newExport(c *cluster) *cobra.Command {
 	e := &exporter{cluster: c}
 	cmd := &cobra.Command{
@@ -57,7 +56,6 @@ func newExport(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// exporter is an invocation of the verb.
 type exporter struct {
 	*cluster
 	dir       string

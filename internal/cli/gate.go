@@ -18,7 +18,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// newGate returns the verb that turns verdicts into an exit code.
 func newGate(c *cluster) *cobra.Command {
 	g := &gate{cluster: c}
 	cmd := &cobra.Command{
@@ -50,14 +49,12 @@ func newGate(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// gate is an invocation of the verb.
 type gate struct {
 	*cluster
 	wait    bool
 	timeout time.Duration
 }
 
-// answer is the result for one subject.
 type answer struct {
 	// of names the subject.
 	of       string
@@ -65,7 +62,6 @@ type answer struct {
 	err      error
 }
 
-// exitCode returns the exit code of a standing.
 func exitCode(s standing.Standing) int {
 	switch s.Outcome {
 	case v1alpha1.VerdictPass:
@@ -168,7 +164,6 @@ func (g *gate) exported(ctx context.Context, path string) answer {
 	return answer{of: fmt.Sprintf("%s of %s", of, m.Dir), standing: standing.OfBenchmark(m.Object)}
 }
 
-// answer gets the standing of a subject, or, with --wait, waits for the final standing.
 func (g *gate) answer(ctx context.Context, api client.Client, s subject, tell func(error)) answer {
 	if !g.wait {
 		o := s.kind.object()
@@ -233,7 +228,6 @@ func late(ctx context.Context, err error, s subject, last string) error {
 	return fmt.Errorf("%s before the verdict of %s: %s", why, s, last)
 }
 
-// endOf returns how a context ended.
 func endOf(ctx context.Context) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return "timed out"

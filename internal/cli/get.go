@@ -19,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// newGet returns the verb that prints results.
 func newGet(c *cluster) *cobra.Command {
 	var explained []string
 	for _, f := range report.Forms() {
@@ -49,7 +48,6 @@ func newGet(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// formFlag adds the flag with the name of a format.
 func formFlag(cmd *cobra.Command, form *string) {
 	var known []string
 	for _, f := range report.Forms() {
@@ -114,7 +112,6 @@ func printed(m export.Benchmark, form string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// fleetForms are the formats of the nodes of a gate.
 var fleetForms = []string{"table", "json"}
 
 // fleetNode is the last result of a node of a gate, as text.

@@ -26,7 +26,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// newPublished returns the verb that lists published results.
 func newPublished() *cobra.Command {
 	return &cobra.Command{
 		Use:   "published",
@@ -56,7 +55,6 @@ func newPublished() *cobra.Command {
 	}
 }
 
-// importer is an invocation of the verb import.
 type importer struct {
 	dir, name, tool, latencyType, protocol string
 	size, rate                             int32
@@ -64,7 +62,6 @@ type importer struct {
 	notes                                  []string
 }
 
-// newImport returns the verb that turns the output of a tool into an export.
 func newImport() *cobra.Command {
 	i := &importer{}
 	cmd := &cobra.Command{
@@ -151,7 +148,6 @@ func admitted(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	return admit.Object(ctx, u)
 }
 
-// add adds the rounds of a file.
 func (i *importer) add(r *imported.Result, v *imported.Variant, file string) error {
 	info, err := os.Stat(file) // before it is opened, which waits for a writer of a named pipe
 	switch {
@@ -222,7 +218,6 @@ func (i *importer) addSfnt(r *imported.Result, v *imported.Variant, in io.Reader
 	return nil
 }
 
-// cell returns the cell that the flags name.
 func (i *importer) cell(r *imported.Result) (result.Cell, error) {
 	c := tool.Cell{Protocol: v1alpha1.Protocol(i.protocol), MessageSize: i.size, RatePerSecond: i.rate}
 	d, err := all.Registry().Get(v1alpha1.Tool(i.tool))

@@ -22,7 +22,6 @@ func fileFlag(cmd *cobra.Command, file *string, kinds ...*kind) {
 	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the "+kindNames(kinds)+"; - is standard input")
 }
 
-// kindNames lists kinds as in a sentence.
 func kindNames(kinds []*kind) string {
 	var names []string
 	for _, k := range kinds {
@@ -78,7 +77,6 @@ const (
 	maxNodes = 256 << 20
 )
 
-// kindOf returns the kind of a manifest.
 func kindOf(u *unstructured.Unstructured) *kind {
 	for _, k := range kinds() {
 		if k.name == u.GetKind() {

@@ -31,7 +31,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// newPlan returns the verb that shows what would be measured.
 func newPlan(c *cluster) *cobra.Command {
 	p := &planner{cluster: c}
 	cmd := &cobra.Command{
@@ -67,10 +66,8 @@ func newPlan(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// planForms are the formats of a plan.
 var planForms = []string{"table", "json"}
 
-// planner is an invocation of the verb.
 type planner struct {
 	*cluster
 	file, nodesFile, form string
@@ -369,7 +366,6 @@ func nodesOf(m *v1alpha1.LatencyMatrix, o preflight.Observed) (preflight.Nodes, 
 	return preflight.AcceptMatrix(o, m.Spec)
 }
 
-// nodes returns the nodes of all pairs.
 func (p Planned) nodes() []string {
 	var names []string
 	for _, pair := range slices.Concat(p.Slots...) {
@@ -382,10 +378,8 @@ func (p Planned) nodes() []string {
 	return names
 }
 
-// path returns NAMESPACE/NAME, or NAME.
 func (p Planned) path() string { return strings.TrimPrefix(p.Namespace+"/"+p.Name, "/") }
 
-// text returns the plan in a format.
 func (p Planned) text(form string) ([]byte, error) {
 	var out bytes.Buffer
 	write := p.table
@@ -396,7 +390,6 @@ func (p Planned) text(form string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// table writes the plan as tables.
 func (p Planned) table(w io.Writer) error {
 	pairs := len(slices.Concat(p.Slots...))
 	fmt.Fprintf(w, "%s: %s, %s\n", p.path(), p.Tool, p.LatencyType)
@@ -454,7 +447,6 @@ func (p Planned) table(w io.Writer) error {
 // fewCells is how many cells of a run are named.
 const fewCells = 6
 
-// cellsText lists the cells of a run, only the first ones if there are many.
 func cellsText(cells []string) string {
 	if len(cells) <= fewCells {
 		return strings.Join(cells, " ")

@@ -15,7 +15,6 @@ import (
 // mostReported is how many benchmarks a report has room for.
 const mostReported = 8
 
-// newReport returns the verb that writes a page for a browser.
 func newReport(c *cluster) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -52,7 +51,6 @@ func newReport(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// htmlReport returns the HTML report of benchmarks.
 func htmlReport(ctx context.Context, c *cluster, names []string) ([]byte, error) {
 	var all []export.Benchmark
 	for _, name := range names {

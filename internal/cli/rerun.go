@@ -19,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// newRerun returns the verb that measures again.
 func newRerun(c *cluster) *cobra.Command {
 	r := &rerunner{cluster: c}
 	cmd := &cobra.Command{
@@ -43,7 +42,6 @@ func newRerun(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// rerunner is an invocation of the verb.
 type rerunner struct {
 	*cluster
 	newName string

@@ -22,7 +22,6 @@ import (
 // fieldOwner is the field manager of the fields that the command sets.
 const fieldOwner = client.FieldOwner("kubectl-tailgate")
 
-// newRun returns the verb that creates a benchmark and waits for its results.
 func newRun(c *cluster) *cobra.Command {
 	r := &runner{cluster: c}
 	cmd := &cobra.Command{
@@ -47,7 +46,6 @@ func newRun(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// runner is an invocation of the verb.
 type runner struct {
 	*cluster
 	file    string
@@ -160,7 +158,6 @@ func (r *runner) conclude(ctx context.Context, api client.Client, of subject, o 
 	return e
 }
 
-// progress shows the progress of a benchmark.
 type progress struct {
 	*screen
 
@@ -223,7 +220,6 @@ func progressLine(b *v1alpha1.LatencyBenchmark) (word string, c color, rest stri
 	return word, c, ": " + strings.Join(parts, "; ")
 }
 
-// state returns the state of a benchmark with a colour and a message.
 func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) {
 	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
 	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)

@@ -14,19 +14,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// versions is the output of the verb version.
 type versions struct {
-	Client clientVersion  `json:"client"`
+	Client clientVersion `json:"client"`
+	// Server is the manager of the cluster; nil if there is none or it cannot be read.
 	Server *serverVersion `json:"server,omitempty"`
 }
 
-// serverVersion names the manager's Deployment and its image.
 type serverVersion struct {
 	Deployment string `json:"deployment"`
 	Image      string `json:"image"`
 }
 
-// clientVersion describes the binary of the command.
 type clientVersion struct {
 	// Version is the tag of a release, or a pseudo-version.
 	Version string `json:"version"`
@@ -39,10 +37,8 @@ type clientVersion struct {
 // serverTimeout bounds the search for the manager: the version of the client must not depend on a cluster that does not respond.
 const serverTimeout = 5 * time.Second
 
-// versionForms are the formats of the versions.
 var versionForms = []string{"table", "json"}
 
-// newVersion returns the verb that prints versions.
 func newVersion(c *cluster) *cobra.Command {
 	var clientOnly bool
 	var form string
@@ -82,7 +78,6 @@ func readClientVersion() clientVersion {
 	return v
 }
 
-// findManager returns the manager of the cluster, or nil if there is none or it cannot be read.
 func (c *cluster) findManager(ctx context.Context) *serverVersion {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()

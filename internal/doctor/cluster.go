@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// manager checks whether Tailgate's manager runs.
 func manager(o Observed) []Line {
 	const check = "manager"
 	bad := advice{"benchmarks and gates make no progress", "see `kubectl get pods -A -l app.kubernetes.io/name=tailgate` and the manager's log"}
@@ -82,7 +81,6 @@ func gateTaints(o Observed) []Line {
 	return lines
 }
 
-// multus checks whether the cluster can attach networks to pods.
 func multus(o Observed) []Line {
 	const check = "multus"
 	none := advice{"only the pod network and the host's network can be measured",
@@ -143,7 +141,6 @@ func attachments(reported, tried int) string {
 	return fmt.Sprintf("; %d of %d pods with a network have a network-status", reported, tried)
 }
 
-// networks checks the NetworkAttachmentDefinitions.
 func networks(o Observed) []Line {
 	var lines []Line
 	for _, n := range o.Networks {
@@ -156,7 +153,6 @@ func networks(o Observed) []Line {
 	return lines
 }
 
-// definition returns the line of one NetworkAttachmentDefinition.
 func definition(o Observed, n Network) []Line {
 	const check = "network"
 	cannot := advice{effect: "pods that request it do not start"}
@@ -212,7 +208,6 @@ func notProvided(o Observed, n Network) []Line {
 	return cannot.err(check, n.Name, "its resource %s is advertised by no node, and no DeviceClass provides it", n.Resource)
 }
 
-// hasDriver reports whether a network card of any node has a driver.
 func hasDriver(o Observed, driver string) bool {
 	return slices.ContainsFunc(o.Nodes, func(n Node) bool {
 		i := n.seen()
@@ -236,7 +231,6 @@ func onloadAnywhere(o Observed) []Line {
 // podNetwork is the subject of lines about the network that all pods have.
 const podNetwork = "pod network"
 
-// mtus compares the MTUs of the nodes on each network.
 func mtus(o Observed) []Line {
 	const check = "mtu"
 	subjects := []string{podNetwork}
@@ -272,7 +266,6 @@ func mtus(o Observed) []Line {
 	return lines
 }
 
-// connections checks whether benchmarks between two nodes reach their server.
 func connections(o Observed) []Line {
 	const check = "connection"
 	var lines []Line
@@ -332,7 +325,6 @@ func list(names []string) string {
 	return text.List(names, mostNames, ", ")
 }
 
-// byValue lists the names that have each value.
 func byValue(names map[string][]string) string {
 	var parts []string
 	for _, value := range slices.Sorted(maps.Keys(names)) {
@@ -341,7 +333,6 @@ func byValue(names map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// grouped returns the nodes by a value of their inspections.
 func grouped(o Observed, value func(*result.Inspection) string) map[string][]string {
 	groups := map[string][]string{}
 	for _, n := range o.Nodes {

@@ -8,10 +8,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// problem is an error in a configuration, and its remedy.
 type problem struct{ found, remedy string }
 
-// cniPlugin is the configuration of a CNI plugin.
 type cniPlugin map[string]any
 
 func (p cniPlugin) text(key string) string {

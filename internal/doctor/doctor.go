@@ -235,7 +235,6 @@ func Diagnose(o Observed) Report {
 	return r
 }
 
-// worst returns the worst level of lines.
 func worst(lines []Line) Level {
 	level := len(Levels) - 1
 	for _, l := range lines {
@@ -255,8 +254,6 @@ var (
 		kernel, hypervisor, hugepages, nics, devices, ofNetworks(attached), ofNetworks(attachedInterface), onload,
 	}
 )
-
-// The constructors of lines.
 
 func good(check, subject, format string, args ...any) []Line {
 	return []Line{{Check: check, Subject: subject, Level: Good, Found: fmt.Sprintf(format, args...)}}

@@ -103,7 +103,6 @@ func disturbed(_ Observed, n Node) []Line {
 	return lines
 }
 
-// governor checks what controls the CPU's frequency.
 func governor(_ Observed, n Node) []Line {
 	const check = "governor"
 	i := n.seen()
@@ -181,7 +180,6 @@ func idleStates(_ Observed, n Node) []Line {
 	return good(check, "", "%s", found)
 }
 
-// clock checks the cost of reading the clock.
 func clock(_ Observed, n Node) []Line {
 	const check = "clock"
 	i := n.seen()
@@ -227,7 +225,6 @@ func kernel(_ Observed, n Node) []Line {
 	return good("kernel", "", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not reported"), preemption, arguments)
 }
 
-// hypervisor checks whether the node is a virtual machine.
 func hypervisor(_ Observed, n Node) []Line {
 	const check = "hypervisor"
 	i := n.seen()

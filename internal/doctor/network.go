@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// nics reports the network cards of the machine.
 func nics(_ Observed, n Node) []Line {
 	const check = "nics"
 	i := n.seen()
@@ -65,7 +64,6 @@ func devices(o Observed, n Node) []Line {
 	return lines
 }
 
-// device returns the line of one resource.
 func device(o Observed, n Node, check, name string) []Line {
 	capacity, allocatable := n.Node.Status.Capacity[corev1.ResourceName(name)], n.Node.Status.Allocatable[corev1.ResourceName(name)]
 	used := n.Requested()[corev1.ResourceName(name)]
@@ -129,7 +127,6 @@ func topology(_ Observed, n Node) []Line {
 	return lines
 }
 
-// number formats the number of a NUMA node.
 func number(n int32) string {
 	if n < 0 {
 		return "not known"

@@ -214,7 +214,6 @@ func (n Node) Requested() map[corev1.ResourceName]int64 {
 	return sum
 }
 
-// neighbours checks the other pods of the node.
 func neighbours(o Observed, n Node) []Line {
 	const check = "neighbours"
 	if o.Unseen["pods"] != "" {

@@ -54,7 +54,6 @@ func (r Report) Table(all bool, paint func(Level, string) string) string {
 	return out.String()
 }
 
-// placeOf returns the name of a line's node, or cluster.
 func placeOf(node string) string { return cmp.Or(node, "cluster") }
 
 // of returns the part of a report about a node, or, if node is empty, about the cluster.
@@ -64,10 +63,8 @@ func (r Report) of(node string) Report {
 	return part
 }
 
-// what returns the check with its subject.
 func (l Line) what() string { return strings.TrimSuffix(l.Check+" "+l.Subject, " ") }
 
-// summary returns the number of nodes, and of lines of each level.
 func (r Report) summary() string {
 	nodes := "1 node"
 	if len(r.Nodes) != 1 {
@@ -76,7 +73,6 @@ func (r Report) summary() string {
 	return nodes + ", " + r.counts()
 }
 
-// counts returns the number of lines of each level.
 func (r Report) counts() string {
 	var parts []string
 	for _, level := range Levels {

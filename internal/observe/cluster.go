@@ -257,7 +257,6 @@ func OfNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKin
 	return all, nil
 }
 
-// readDrivers adds the devices of Dynamic Resource Allocation to the nodes.
 func (c *Cluster) readDrivers(ctx context.Context, o *preflight.Observed) error {
 	all, err := c.Drivers(ctx, o.Nodes, preflight.Matching(*o), plan.Resources(o.Benchmark.Spec))
 	for _, d := range all {
@@ -373,7 +372,6 @@ func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, [
 // fewNodes is the highest number of nodes whose objects are listed node by node. For more nodes, all objects are listed.
 const fewNodes = 16
 
-// selectors returns the field selectors that list the objects of nodes.
 func selectors(field string, nodes []string, also ...fields.Selector) []client.ListOption {
 	switch {
 	case len(nodes) > fewNodes && len(also) == 0:

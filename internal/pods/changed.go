@@ -55,7 +55,6 @@ func Changed(want, got *corev1.Pod) []string {
 	return text.First(changes, maxChanges)
 }
 
-// change returns an entry of Changed: what happened to the trait with this key, and its value if that may be shown.
 func change(key, what, value string) string {
 	entry := key + ": " + what
 	if value != "" && quotable(key, value) {
@@ -85,7 +84,6 @@ func (t traits) setIf(key string, has bool) {
 	}
 }
 
-// setJSON records each field in the JSON of a value.
 func (t traits) setJSON(prefix string, value any) {
 	fields := map[string]json.RawMessage{}
 	// Types of the API can always be encoded, as objects or as null.

@@ -211,7 +211,6 @@ const (
 		"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// addTools mounts the image with the tools, read only.
 func addTools(spec *corev1.PodSpec, e Endpoint) {
 	addVolume(spec, "tools", toolFolder, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: e.ToolImage, PullPolicy: e.PullPolicy}})
 	c := &spec.Containers[0]

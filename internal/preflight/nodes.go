@@ -64,7 +64,6 @@ func Matching(o Observed) []string {
 	return names
 }
 
-// endpoint holds the choice of a node for the client or the server.
 type endpoint struct {
 	// path is the path of its field.
 	path      string
@@ -154,7 +153,6 @@ func (c *choice) rejection(e *endpoint) *Rejection {
 	return rejectf(worst.reason, "%s: %d nodes: %s; %s", e.path, total, c.reasons(), cure)
 }
 
-// reasons counts the rejected nodes by the text of the filter.
 func (c *choice) reasons() string {
 	var reasons []string
 	for _, f := range c.filters {
@@ -451,7 +449,6 @@ func NodeReady(n corev1.Node) bool {
 // whyCordoned is the reason that Untolerated returns for cordoned nodes.
 const whyCordoned = "cordoned"
 
-// untolerated rejects nodes on which the scheduler would not place the pods.
 func (c *choice) untolerated(n *corev1.Node) string { return Untolerated(n, c.tolerations()) }
 
 func (c *choice) tolerations() []corev1.Toleration {

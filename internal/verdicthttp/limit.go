@@ -21,7 +21,6 @@ const (
 	quiet = time.Minute
 )
 
-// limiter bounds the rate of requests.
 type limiter struct {
 	now   func() time.Time
 	total *rate.Limiter
@@ -40,7 +39,6 @@ func (l *limiter) allows(r *http.Request) bool {
 	return l.client(hostOf(r.RemoteAddr)).AllowN(now, 1) && l.total.AllowN(now, 1)
 }
 
-// client returns the limiter of a client.
 func (l *limiter) client(host string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 // maxToken is the length of the longest token that is reviewed. Tokens of service accounts have about a thousand bytes.
 const maxToken = 16 << 10
 
-// errUnauthorized is for callers whose token is not valid.
 var errUnauthorized = errors.New("a token that the API server accepts is required: Authorization: Bearer TOKEN, or Basic with the token as password")
 
 // authenticate asks the API server for the user who sent a request.
@@ -45,7 +44,6 @@ func token(r *http.Request) string {
 	return strings.TrimSpace(value)
 }
 
-// authorize asks the API server whether a user has a right.
 func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo, access authorizationv1.SubjectAccessReviewSpec) (
 	bool, error) {
 	access.User, access.UID, access.Groups = user.Username, user.UID, user.Groups

@@ -87,7 +87,6 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// hostOf returns the host of an address HOST:PORT.
 func hostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

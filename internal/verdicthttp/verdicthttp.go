@@ -126,7 +126,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// subject is the object of a request for a verdict, with its name and namespace.
 type subject struct {
 	// about is the answer without the verdict.
 	about  Answer
@@ -148,7 +147,6 @@ var endpoints = []endpoint{
 	{"namespaces/{namespace}/latencymatrices/{name}", "LatencyMatrix", "latencymatrices", func() client.Object { return &v1alpha1.LatencyMatrix{} }},
 }
 
-// subject returns the object that a request names.
 func (e endpoint) subject(r *http.Request) subject {
 	about := Answer{Kind: e.kind, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Node: r.PathValue("node")}
 	s := subject{about, e.object(), e.resource}
@@ -175,7 +173,6 @@ func (h *Handler) standing(ctx context.Context, o client.Object, into *Answer) (
 	return standing.Of(ctx, h.api, o)
 }
 
-// serve returns the handler of one of the paths.
 func (h *Handler) serve(e endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -185,7 +182,6 @@ func (h *Handler) serve(e endpoint) http.HandlerFunc {
 	}
 }
 
-// metrics returns the handler of MetricsPath.
 func (h *Handler) metrics(next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -277,13 +273,11 @@ func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, 
 	return http.StatusOK, answer
 }
 
-// unknown returns the answer if there is no verdict.
 func unknown(about Answer, reason, message string) Answer {
 	about.Verdict, about.Reason, about.Message = Unknown, reason, message
 	return about
 }
 
-// write sends an answer.
 func write(w http.ResponseWriter, r *http.Request, code int, answer Answer) {
 	body, err := json.Marshal(answer)
 	if err != nil {
