@@ -33,8 +33,7 @@ import (
 
 const (
 	// maxFile bounds the file with the benchmark, in bytes: an API server accepts no larger object.
-	maxFile = 3 << 20
-	// maxRounds is the API's.
+	maxFile   = 3 << 20
 	maxRounds = 100
 	// peerTimeout is how long the server waits for its client in each round: a person starts the client.
 	peerTimeout = 10 * time.Minute
@@ -46,13 +45,12 @@ const (
 
 type end struct {
 	role, file, variant, cpuList, server, output string
-	// key is the secret that both ends share.
-	key    string
-	cpus   []int
-	host   string
-	driver tool.Driver
-	runs   []plan.Run
-	stdout io.Writer
+	key                                          string
+	cpus                                         []int
+	host                                         string
+	driver                                       tool.Driver
+	runs                                         []plan.Run
+	stdout                                       io.Writer
 }
 
 // Run measures at one end: args are server or client, and the flags. It prints a line for each round. The error has one line.

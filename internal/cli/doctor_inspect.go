@@ -26,10 +26,8 @@ const (
 	// inspectPoll is the interval between reads of a pod, eventPoll the interval between reads of its events.
 	inspectPoll = 250 * time.Millisecond
 	eventPoll   = 2 * time.Second
-	// passingGrace is how long a trouble that often ends by itself may last: a device that is still being reset, a CPU that is
-	// about to be freed.
+	// passingGrace is how long a trouble that often ends by itself may last, such as a device that is still being reset.
 	passingGrace = 12 * time.Second
-	// removalLimit is how long to wait for the removal of pods.
 	removalLimit = 15 * time.Second
 )
 
@@ -225,7 +223,6 @@ func (d *doctorCall) end(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
 	defer cancel()
 	if err := d.api.Delete(ctx, pod); err != nil {
-		// The method remove tries again.
 		return
 	}
 	for !pods.Ended(pod) && d.api.Get(ctx, client.ObjectKeyFromObject(pod), pod) == nil && pause(ctx, inspectPoll) {

@@ -20,7 +20,6 @@ type follower struct {
 	subject
 	// look is called with the current object until it returns true, or an error that does not pass.
 	look func(context.Context, client.Object) (enough bool, err error)
-	// each is called before each get, if it is not nil.
 	each func()
 	// trouble is called once for each period in which requests fail.
 	trouble func(error)

@@ -56,7 +56,6 @@ type gate struct {
 }
 
 type answer struct {
-	// of names the subject.
 	of       string
 	standing standing.Standing
 	err      error

@@ -82,8 +82,7 @@ type Planned struct {
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
 	// Obstacle is the reason why the operator would not accept it now; nil if it would.
 	Obstacle *preflight.Rejection `json:"obstacle,omitempty"`
-	// Slots are the pairs of nodes, in the order in which they are measured; the pairs of a slot are measured at the same time.
-	// Slots is empty if there is an Obstacle.
+	// Slots are the pairs of nodes in the order of measurement, those of a slot at the same time; empty if there is an Obstacle.
 	Slots [][]v1alpha1.Pair `json:"slots"`
 	// LeftOut counts the selected nodes of a LatencyMatrix that cannot be measured, by reason.
 	LeftOut string `json:"leftOut,omitempty"`
@@ -91,17 +90,14 @@ type Planned struct {
 	Variants []PlannedVariant `json:"variants"`
 	// Runs are the runs of a pair, in order. For a matrix they have the names of the first pair's runs.
 	Runs []PlannedRun `json:"runs"`
-	// MeasuringSeconds is the pure measuring time of all runs, with warm-ups; pairs that are measured at the same time count
-	// once. It does not include the start and end of pods.
+	// MeasuringSeconds is that of all runs, with warm-ups and without the start and end of pods; pairs measured at the same time count once.
 	MeasuringSeconds float64 `json:"measuringSeconds"`
-	// MoreRounds is how many rounds are added, once, if the planned rounds do not decide the verdict; MoreSeconds is their
-	// measuring time.
+	// MoreRounds are added, once, if the planned rounds do not decide the verdict; MoreSeconds is their measuring time.
 	MoreRounds  int32   `json:"moreRounds,omitempty"`
 	MoreSeconds float64 `json:"moreSeconds,omitempty"`
 	// Gate is set for a LatencyGate. Its slots are the nodes that it measures at the same time, as clients, with their peers.
-	Gate *PlannedGate `json:"gate,omitempty"`
-	// Notes are further remarks on the plan.
-	Notes []string `json:"notes,omitempty"`
+	Gate  *PlannedGate `json:"gate,omitempty"`
+	Notes []string     `json:"notes,omitempty"`
 }
 
 // PlannedVariant describes a way to the peer in a few words.
@@ -112,10 +108,9 @@ type PlannedVariant struct {
 
 // PlannedRun is a client pod and a server pod that measure all cells of a variant once.
 type PlannedRun struct {
-	Name    string `json:"name"`
-	Round   int32  `json:"round"`
-	Variant string `json:"variant"`
-	// Cells are in the order in which they are measured.
+	Name             string   `json:"name"`
+	Round            int32    `json:"round"`
+	Variant          string   `json:"variant"`
 	Cells            []string `json:"cells"`
 	MeasuringSeconds float64  `json:"measuringSeconds"`
 }

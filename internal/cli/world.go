@@ -32,8 +32,7 @@ type glimpse struct {
 	// Client is a client of the API server; nil without a cluster.
 	client.Client
 	scheme *runtime.Scheme
-	// nodes are the nodes to use without a cluster.
-	nodes []corev1.Node
+	nodes  []corev1.Node
 	// unseen are the objects and kinds that could not be read, as KIND NAME and KIND, and kinds their kinds.
 	unseen []string
 	kinds  []schema.GroupVersionKind

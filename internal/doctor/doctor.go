@@ -43,8 +43,7 @@ type Line struct {
 	// Subject is the network or the resource, for checks that have several subjects.
 	Subject string `json:"subject,omitempty"`
 	Level   Level  `json:"level"`
-	// Found is what was found.
-	Found string `json:"found"`
+	Found   string `json:"found"`
 	// Effect is the effect on latency, and Remedy the action to take; both are empty if the level is Good.
 	Effect string `json:"effect,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
@@ -52,10 +51,8 @@ type Line struct {
 
 // Report is the result of all checks of a cluster.
 type Report struct {
-	// Result is the worst level of all lines.
-	Result Level `json:"result"`
-	// Nodes are the nodes that were to be checked.
-	Nodes []string `json:"nodes"`
+	Result Level    `json:"result"`
+	Nodes  []string `json:"nodes"`
 	// Lines are the lines of the cluster, then those of each node, always in the same order of checks.
 	Lines []Line `json:"lines"`
 }
@@ -76,18 +73,14 @@ type Observed struct {
 	// Namespace is the namespace of the inspect pods, and of networks that are named without a namespace.
 	Namespace string
 	// Unseen holds the reasons why kinds could not be read, by the plural of the kind.
-	Unseen map[string]string
-	// Manager is Tailgate's manager; nil if it was not found.
-	Manager *Manager
-	// Definitions are the CustomResourceDefinitions of Tailgate's kinds.
+	Unseen      map[string]string
+	Manager     *Manager
 	Definitions []Definition
 	// Multus are the DaemonSets that seem to be Multus. MultusKind is true if the API server has the kind of its networks.
 	Multus     []appsv1.DaemonSet
 	MultusKind bool
-	// Gates are the LatencyGates that taint nodes.
-	Gates []Gate
-	// Networks are the networks that were checked, and NetworksLeft those that were not because there are too many. Asked is
-	// true if the user named them.
+	Gates      []Gate
+	// Networks were checked, and NetworksLeft were not because there are too many. Asked is true if the user named them.
 	Networks     []Network
 	NetworksLeft []string
 	Asked        bool
@@ -98,8 +91,7 @@ type Observed struct {
 	Capacity map[corev1.ResourceName]int64
 	// Classes are the DeviceClasses through which drivers of Dynamic Resource Allocation provide resources, by resource.
 	Classes map[corev1.ResourceName]string
-	// LeftOut holds the taints of the nodes that were not checked, by node: only pods that tolerate the taint may run there, and
-	// the user did not name the node.
+	// LeftOut holds, by node, the taint because of which a node was not checked that the user did not name.
 	LeftOut map[string]string
 	// Nodes are the nodes that were to be checked, sorted by name.
 	Nodes []Node
@@ -119,8 +111,7 @@ type Connection struct {
 // Manager is the Deployment of Tailgate's manager.
 type Manager struct {
 	// Name is namespace/name.
-	Name string
-	// Ready of Wanted replicas are ready.
+	Name          string
 	Ready, Wanted int32
 	Image         string
 }
@@ -169,15 +160,13 @@ type Node struct {
 	Named bool
 	// Pods are the unfinished pods of the node, except the inspect pods.
 	Pods []corev1.Pod
-	// Claimed are the resources that a driver of Dynamic Resource Allocation provides on the node: Node has them as if a device
-	// plugin advertised them.
+	// Claimed are the resources that a driver of Dynamic Resource Allocation provides: Node has them as if a device plugin did.
 	Claimed []corev1.ResourceName
 	// Topology is nil if no agent writes it.
 	Topology *foreign.NodeResourceTopology
 	// NotLooked is the reason why the node has no inspect pods; empty if it has.
 	NotLooked string
-	// Looks are the results of the inspect pods.
-	Looks []Look
+	Looks     []Look
 }
 
 // Kind is the kind of resources that an inspect pod has.
@@ -197,10 +186,8 @@ const (
 
 // Look is the result of an inspect pod.
 type Look struct {
-	Kind Kind
-	// CPUs is how many whole CPUs the pod requested.
-	CPUs int
-	// Network is the network of a pod of kind network.
+	Kind    Kind
+	CPUs    int
 	Network string
 	// Inspection is nil if there is a Trouble, and vice versa.
 	Inspection *result.Inspection

@@ -54,8 +54,7 @@ type Selection struct {
 	Namespace string `json:"namespace"`
 	// Interface is the name inside the pod, at most 15 characters.
 	Interface string `json:"interface"`
-	// IPs are the addresses that the interface gets, each with its prefix length. The network's CNI plugin has to have
-	// the capability ips.
+	// IPs are the interface's addresses, with prefix lengths. The network's CNI plugin has to have the capability ips.
 	IPs []string `json:"ips,omitempty"`
 }
 
@@ -79,22 +78,19 @@ type Status struct {
 	MAC     string `json:"mac,omitempty"`
 	MTU     int    `json:"mtu,omitempty"`
 	Default bool   `json:"default,omitempty"`
-	// DeviceInfo is the device behind the interface. It is present only if a device plugin or the CNI plugin left a file
-	// about it.
+	// DeviceInfo is the device behind the interface, if a device plugin or the CNI plugin left a file about it.
 	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
 }
 
 // DeviceInfo is the part of the Device Information Specification, version 1.1.0, that concerns PCI devices.
 type DeviceInfo struct {
-	// Type is pci for PCI devices.
 	Type string     `json:"type"`
 	PCI  *PCIDevice `json:"pci,omitempty"`
 }
 
 // PCIDevice is a function on the PCI bus.
 type PCIDevice struct {
-	// Address is the address of the function, such as 0000:65:02.3, and PFAddress the address of the PF that its VF belongs
-	// to; both may be empty.
+	// Address is that of the function, such as 0000:65:02.3, and PFAddress that of the PF of its VF; both may be empty.
 	Address   string `json:"pci-address,omitempty"`
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }

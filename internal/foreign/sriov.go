@@ -21,8 +21,7 @@ const (
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
 	// SriovIdle is the value of both while no operator drains the node.
 	SriovIdle = "Idle"
-	// SriovSucceeded is the sync status of a node whose NICs have their settings; the other values are InProgress and
-	// Failed.
+	// SriovSucceeded is the sync status of a node whose NICs have their settings, instead of InProgress or Failed.
 	SriovSucceeded = "Succeeded"
 )
 
@@ -110,8 +109,7 @@ type SriovInterface struct {
 	Name string `json:"name"`
 	// Vendor is the PCI vendor, in four hexadecimal digits.
 	Vendor string `json:"vendor"`
-	// NumVFs is how many VFs the PF has now, and TotalVFs how many its firmware allows. (The inconsistent case is the
-	// operator's.)
+	// NumVFs is how many VFs the PF has now, and TotalVFs how many its firmware allows.
 	NumVFs   int `json:"numVfs"`
 	TotalVFs int `json:"totalvfs"`
 }

@@ -28,8 +28,7 @@ type NodeResourceTopology struct {
 // Zone is a part of a node.
 type Zone struct {
 	// Name is node- and the number, for a NUMA node.
-	Name string `json:"name"`
-	// Type is ZoneTypeNode for a NUMA node.
+	Name      string         `json:"name"`
 	Type      string         `json:"type"`
 	Resources []ZoneResource `json:"resources"`
 }

@@ -29,8 +29,7 @@ const DefaultMessageSize = 64
 // Run is one client pod and one server pod that measure every cell of one variant once.
 type Run struct {
 	// Name is unique in the benchmark's namespace; pods and the stored result are named after it.
-	Name string
-	// Round counts from 1.
+	Name  string
 	Round int32
 	// Variant is complete: the settings that it inherits from the spec are filled in.
 	Variant v1alpha1.Variant

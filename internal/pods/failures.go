@@ -15,12 +15,10 @@ import (
 
 // Trouble is the reason why a pod does not start, or why it failed.
 type Trouble struct {
-	// Outcome is one of the API's outcomes of an attempt.
 	Outcome string
 	// Said has the observation, and Remedy what to do; both are empty while nothing is wrong.
 	Said, Remedy string
-	// Final is true when waiting cannot help.
-	Final bool
+	Final        bool
 }
 
 // Message returns the observation and what to do.

@@ -21,8 +21,7 @@ const (
 // Inspection describes an inspect pod.
 type Inspection struct {
 	Namespace, Name string
-	// Call is the value of LabelDoctor.
-	Call string
+	Call            string
 	// Node is the node on which the pod must run. If it is Named, its taints do not matter.
 	Node  string
 	Named bool
@@ -33,18 +32,15 @@ type Inspection struct {
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the pod's; empty: the namespace's default.
 	ServiceAccount string
-	// CPUs is the number of whole CPUs that the pod requests, which makes it guaranteed. Without them, the pod runs on the CPUs
-	// that no pod has exclusively, and fits even if no CPU is left.
+	// CPUs are whole CPUs, which make the pod guaranteed. Without them it runs on those that no pod has exclusively, and always fits.
 	CPUs int32
 	// Devices are extended resources. The pod requests one of each.
 	Devices []string
 	// Network is attached at Interface; nil: no network is attached.
 	Network *foreign.Selection
-	// Answers is true for a pod that only lets another one try the network between them, and Peer is the address of such a pod;
-	// empty: none.
-	Answers bool
-	Peer    string
-	// Deadline is the time after which the kubelet ends the pod.
+	// Answers makes a pod that only lets another one try the network between them; Peer is the address of such a pod, or empty.
+	Answers  bool
+	Peer     string
 	Deadline time.Duration
 }
 

@@ -147,8 +147,7 @@ func AddressOn(pod *corev1.Pod, network string) (address, missing string) {
 	if len(status.IPs) == 0 {
 		return "", fmt.Sprintf("network %s gave the server no address; give its NetworkAttachmentDefinition an ipam section", network)
 	}
-	// With addresses of both families, IPv4 is measured, because every tool supports it; the server's agent makes the same
-	// choice.
+	// Of both families IPv4 is measured, because every tool supports it; the server's agent makes the same choice.
 	for _, ip := range status.IPs {
 		if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() != nil {
 			return ip, ""

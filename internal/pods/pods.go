@@ -22,36 +22,26 @@ import (
 )
 
 const (
-	// Container is the name of the only container.
 	Container = "agent"
-	// Interface is the name of the measured interface on a secondary network. The pod requests it by name, so that nothing
-	// depends on an order.
+	// Interface is the measured interface on a secondary network. The pod requests the name, so that nothing depends on an order.
 	Interface = "net1"
-	// StartAllowance is added to a pod's active deadline for pulling the image and setting up the network. The operator's own
-	// timeout must not be longer.
+	// StartAllowance for image and network is added to a pod's active deadline. The operator's own timeout must not be longer.
 	StartAllowance = 10 * time.Minute
-	// Agent is the path of the agent in the image.
-	Agent = "/usr/local/bin/tailgate-agent"
+	Agent          = "/usr/local/bin/tailgate-agent"
 )
 
 // Endpoint is one side of an attempt at a run.
 type Endpoint struct {
-	// Benchmark owns the pod.
 	Benchmark *v1alpha1.LatencyBenchmark
-	// Image contains the agent and the tools.
-	Image string
+	Image     string
 	// ToolImage is an image whose tools are used before those of Image; empty: none. It is mounted, and never runs.
-	ToolImage string
-	// PullPolicy is the pull policy of both images.
+	ToolImage  string
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the pod's, without its token; empty: the namespace's default.
 	ServiceAccount string
-	// Node is the node on which the pod must run.
-	Node string
-	// Variant is the measured variant.
-	Variant v1alpha1.Variant
-	// Task is the agent's task.
-	Task plan.Task
+	Node           string
+	Variant        v1alpha1.Variant
+	Task           plan.Task
 	// Scratch is true if the tool writes files at this end.
 	Scratch bool
 	// Name is the name of the pod; if it is empty, the function Name gives it.

@@ -27,35 +27,28 @@ import (
 
 // Observed is the input of Accept.
 type Observed struct {
-	// Benchmark is the benchmark whose spec is checked.
 	Benchmark *v1alpha1.LatencyBenchmark
 	// Driver belongs to the benchmark's tool. Tools contains all tools: a rejection names the ones that support a cell.
 	Driver tool.Driver
 	Tools  tool.Registry
-	// Nodes are all nodes of the cluster.
-	Nodes []corev1.Node
-	// Networks are the NetworkAttachmentDefinitions that were looked up, including the ones that the operator creates, by name
-	// of the variant; a variant without one has no entry.
+	Nodes  []corev1.Node
+	// Networks are the NetworkAttachmentDefinitions, also those that the operator creates, by name of the variant that has one.
 	Networks map[string]*NetworkDefinition
-	// Profiles are the ConfigMaps that were looked up for acceleration.onload.profileRef, by name of the variant.
+	// Profiles are the ConfigMaps of acceleration.onload.profileRef, by name of the variant.
 	Profiles map[string]*Profile
 	// NodeStates and Topologies are the reports of sriov-network-operator and of the agents of topology-aware scheduling, by
 	// name of the node, if the cluster has them. They are not needed for nodes that the selectors do not match.
 	NodeStates map[string]foreign.SriovNetworkNodeState
 	Topologies map[string]foreign.NodeResourceTopology
-	// Claimed are the resources that drivers of Dynamic Resource Allocation provide on nodes. Their amounts are included in the
-	// allocatable resources of Nodes.
+	// Claimed are the resources that drivers of Dynamic Resource Allocation provide: Nodes have them allocatable.
 	Claimed []string
-	// Pods are the pods that occupy the nodes matched by the selectors. If they were not read, Pods is empty, and the checks
-	// only consider what empty nodes could provide.
+	// Pods occupy the nodes that the selectors match. Without them, the checks only consider what empty nodes could provide.
 	Pods []Pod
-	// Next is the variant of the next run of a benchmark that has started, which does not need the devices of other variants;
-	// empty: the devices of all variants are needed.
+	// Next is the variant of the next run of a started benchmark, which needs no devices of other variants; empty: all are needed.
 	Next string
 	// Empty makes the checks consider what empty nodes could provide, even where a source also reports what is available now.
 	Empty bool
-	// RuntimeClass and PriorityClass are the ones that spec.pods names, nil if they do not exist. If it names no PriorityClass,
-	// PriorityClass is the cluster's default, nil if there is none.
+	// RuntimeClass and PriorityClass are those that spec.pods names, or the cluster's default PriorityClass; nil if there is none.
 	RuntimeClass  *nodev1.RuntimeClass
 	PriorityClass *schedulingv1.PriorityClass
 	// Others is the number of other unfinished benchmarks that are bound to each node.
@@ -65,7 +58,6 @@ type Observed struct {
 
 // Settings are the settings of the operator that decide what it accepts.
 type Settings struct {
-	// AllowHostNetwork allows network type Host.
 	AllowHostNetwork bool
 	// AllowPacketCapture allows benchmarks to capture packets at the server, with the capability NET_RAW.
 	AllowPacketCapture bool
@@ -82,11 +74,9 @@ type Settings struct {
 // NetworkDefinition describes the NetworkAttachmentDefinition that was looked up for a variant.
 type NetworkDefinition struct {
 	// Name is namespace/name.
-	Name string
-	// KindMissing is true if the cluster does not know the kind.
+	Name        string
 	KindMissing bool
-	// Found is true if the definition exists.
-	Found bool
+	Found       bool
 	// Own is true if it exists and belongs to the benchmark because the operator created it.
 	Own bool
 	// ResourceName is the value of its annotation; empty if it needs no device.
@@ -96,11 +86,9 @@ type NetworkDefinition struct {
 // Profile describes the ConfigMap that was looked up for a variant's acceleration.onload.profileRef.
 type Profile struct {
 	// Name is namespace/name.
-	Name string
-	// Found is true if the ConfigMap exists.
+	Name  string
 	Found bool
-	// Data contains its settings.
-	Data map[string]string
+	Data  map[string]string
 }
 
 // Rejection is the reason why a spec cannot be carried out.

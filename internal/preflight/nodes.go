@@ -65,7 +65,6 @@ func Matching(o Observed) []string {
 }
 
 type endpoint struct {
-	// path is the path of its field.
 	path      string
 	selection v1alpha1.NodeSelection
 	// selects reports whether the selection contains a node, and invalid is the error if the selection is invalid.
@@ -193,7 +192,6 @@ type choice struct {
 }
 
 type filter struct {
-	// reason is the API's reason.
 	reason string
 	// why describes in a few words what is wrong with a node; empty if nothing is.
 	why func(*corev1.Node) string

@@ -16,7 +16,6 @@ type Pod struct {
 	Node string
 	// Requests are the requests of all its containers together: CPU in thousandths, everything else in its own unit.
 	Requests map[corev1.ResourceName]int64
-	// Priority is the pod's priority: pods of higher priority may preempt it.
 	Priority int32
 }
 

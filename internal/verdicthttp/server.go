@@ -37,8 +37,7 @@ type bounded struct {
 
 	mu    sync.Mutex
 	total int
-	// open counts the connections of each address.
-	open map[string]int
+	open  map[string]int
 }
 
 // Accept implements net.Listener.

@@ -58,19 +58,15 @@ type Answer struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	// Node is set if the verdict is on one node of a gate.
-	Node string `json:"node,omitempty"`
-	// Verdict is Pass, Fail, Inconclusive, Pending or Unknown.
+	Node    string  `json:"node,omitempty"`
 	Verdict Verdict `json:"verdict"`
-	// Passed is true if the verdict is Pass.
-	Passed bool `json:"passed"`
+	Passed  bool    `json:"passed"`
 	// Reason is one word: the reason of the object's condition or state, if there is one.
-	Reason string `json:"reason"`
-	// Message explains the verdict to people.
+	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	// Details are lines about the rules that did not pass, or the nodes that are not verified (at most 20 nodes).
-	Details []string `json:"details,omitempty"`
-	// Nodes counts the nodes of a gate by state.
-	Nodes *v1alpha1.NodeCounts `json:"nodes,omitempty"`
+	Details []string             `json:"details,omitempty"`
+	Nodes   *v1alpha1.NodeCounts `json:"nodes,omitempty"`
 }
 
 // The reasons of Unknown.
@@ -128,9 +124,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type subject struct {
 	// about is the answer without the verdict.
-	about  Answer
-	object client.Object
-	// resource is its resource in RBAC.
+	about    Answer
+	object   client.Object
 	resource string
 }
 
