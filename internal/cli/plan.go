@@ -23,7 +23,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	gatecontroller "github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/internal/admit"
-	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -153,10 +152,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	}
 	// The progress of an existing benchmark does not matter, but its pair, its CPUs and its extension do.
 	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, CPUs: b.Status.CPUs, ExtendedRounds: b.Status.ExtendedRounds}
-	observed, err := g.observe(ctx, b)
-	if err == nil && m == nil && b.Status.Pair == nil {
-		err = (&observe.Cluster{Live: g}).Room(ctx, &observed)
-	}
+	observed, err := g.observe(ctx, b, m == nil && b.Status.Pair == nil)
 	if err != nil {
 		return Planned{}, err
 	}
@@ -194,10 +190,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	}
 	b.Spec.Placement.Client = b.Spec.Placement.Client.On(v1alpha1.NodeSelection{NodeNames: clients})
 	b.Spec.Placement.Server = b.Spec.Placement.Server.On(v1alpha1.NodeSelection{NodeNames: servers})
-	observed, err := g.observe(ctx, b)
-	if err == nil {
-		err = (&observe.Cluster{Live: g}).Room(ctx, &observed)
-	}
+	observed, err := g.observe(ctx, b, true)
 	if err != nil {
 		return Planned{}, err
 	}
@@ -377,11 +370,11 @@ func (p Planned) path() string { return strings.TrimPrefix(p.Namespace+"/"+p.Nam
 
 func (p Planned) text(form string) ([]byte, error) {
 	var out bytes.Buffer
-	write := p.table
 	if form == "json" {
-		write = func(w io.Writer) error { return report.WriteJSON(w, p) }
+		err := report.WriteJSON(&out, p)
+		return out.Bytes(), err
 	}
-	err := write(&out)
+	err := p.table(&out)
 	return out.Bytes(), err
 }
 

@@ -96,9 +96,9 @@ func (g *glimpse) note(kind schema.GroupVersionKind, name string) {
 // sees reports whether an object could be read, or was found not to exist.
 func (g *glimpse) sees(kind, name string) bool { return !slices.Contains(g.unseen, kind+" "+name) }
 
-// observe reads the same state as the operator before it accepts a benchmark, or a matrix given its overview, but not the pods on the
-// nodes. Objects that could not be read are no obstacle.
-func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error) {
+// observe reads the same state as the operator before it accepts a benchmark, or a matrix given its overview, with or without the pods
+// on the nodes. Objects that could not be read are no obstacle.
+func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, room bool) (preflight.Observed, error) {
 	cluster := &observe.Cluster{
 		Cache: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
 		// Only the operator knows whether it allows these; hints mentions them.
@@ -138,7 +138,10 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark) (pr
 			}
 		}
 	}
-	return o, nil
+	if room {
+		err = cluster.Room(ctx, &o)
+	}
+	return o, err
 }
 
 // hints returns notes about conditions that could not be checked, or that may take time.

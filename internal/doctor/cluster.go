@@ -20,9 +20,9 @@ func manager(o Observed) []Line {
 	const check = "manager"
 	bad := advice{"benchmarks and gates make no progress", "see `kubectl get pods -A -l app.kubernetes.io/name=tailgate` and the manager's log"}
 	m := o.Manager
-	switch why := o.Unseen["deployments"]; {
-	case why != "":
-		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+	switch unseen := o.unseen(check, "deployments"); {
+	case unseen != nil:
+		return unseen
 	case m == nil:
 		bad.remedy = "install Tailgate"
 		return bad.err(check, "", "there is no Deployment of Tailgate's manager")
@@ -35,8 +35,8 @@ func manager(o Observed) []Line {
 // definitions checks whether the API server serves Tailgate's kinds in this command's version.
 func definitions(o Observed) []Line {
 	const check = "definitions"
-	if why := o.Unseen["customresourcedefinitions"]; why != "" {
-		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+	if unseen := o.unseen(check, "customresourcedefinitions"); unseen != nil {
+		return unseen
 	}
 	var names, missing, other []string
 	for _, d := range o.Definitions {
@@ -63,10 +63,12 @@ func definitions(o Observed) []Line {
 // gateTaints checks whether what nodes need before they can be measured tolerates the taint of their gate.
 func gateTaints(o Observed) []Line {
 	const check = "gate-taint"
-	for _, kind := range []string{"latencygates", "daemonsets", "modules"} {
-		if why := o.Unseen[kind]; why != "" && (kind == "latencygates" || len(o.Gates) > 0) {
-			return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
-		}
+	unseen := o.unseen(check, "latencygates")
+	if unseen == nil && len(o.Gates) > 0 {
+		unseen = o.unseen(check, "daemonsets", "modules")
+	}
+	if unseen != nil {
+		return unseen
 	}
 	var lines []Line
 	for _, g := range o.Gates {
@@ -85,8 +87,8 @@ func multus(o Observed) []Line {
 	const check = "multus"
 	none := advice{"only the pod network and the host's network can be measured",
 		"install Multus, and an SR-IOV device plugin"}
-	if why := o.Unseen["network-attachment-definitions"]; why != "" {
-		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+	if unseen := o.unseen(check, "network-attachment-definitions"); unseen != nil {
+		return unseen
 	}
 	if !o.MultusKind {
 		const found = "the cluster does not have the kind NetworkAttachmentDefinition"
@@ -128,7 +130,7 @@ func multus(o Observed) []Line {
 	case tried > 0:
 		return good(check, "", "no DaemonSet has its name%s", attachments(reported, tried))
 	case o.Unseen["daemonsets"] != "":
-		return unknown(check, "", o.Unseen["daemonsets"], "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+		return o.unseen(check, "daemonsets")
 	}
 	return good(check, "", "networks can be defined; no pod requests one, in namespace %s", o.Namespace)
 }
@@ -193,11 +195,10 @@ func definition(o Observed, n Network) []Line {
 func notProvided(o Observed, n Network) []Line {
 	const check = "network"
 	cannot := advice{effect: "pods that request it do not start"}
-	for _, kind := range []string{"deviceclasses", "resourceslices"} {
-		if why := o.Unseen[kind]; why != "" {
-			return unknown(check, n.Name, fmt.Sprintf("its resource %s is advertised by no node; a DeviceClass may provide it, but %s", n.Resource, why),
-				"ask an administrator to bind the ClusterRole tailgate-doctor to you")
-		}
+	if unseen := o.unseen(check, "deviceclasses", "resourceslices"); unseen != nil {
+		unseen[0].Subject = n.Name
+		unseen[0].Found = fmt.Sprintf("its resource %s is advertised by no node; a DeviceClass may provide it, but %s", n.Resource, unseen[0].Found)
+		return unseen
 	}
 	if class := o.Classes[corev1.ResourceName(n.Resource)]; class != "" {
 		cannot.remedy = fmt.Sprintf("check that the pods of the driver run, and compare the selectors of the class with the devices: `kubectl get deviceclass %s -o yaml`, `kubectl get resourceslices -o yaml`", class)

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -17,30 +16,12 @@ func (p cniPlugin) text(key string) string {
 	return text
 }
 
-// parse reads a CNI configuration: a plugin or a list of them.
-func parse(config string) ([]cniPlugin, error) {
-	var one cniPlugin
-	if err := json.Unmarshal([]byte(config), &one); err != nil {
-		return nil, fmt.Errorf("its configuration is not a JSON object: %w", err)
-	}
-	if _, several := one["plugins"]; !several {
-		return []cniPlugin{one}, nil
-	}
-	var all struct {
-		Plugins []cniPlugin `json:"plugins"`
-	}
-	if err := json.Unmarshal([]byte(config), &all); err != nil {
-		return nil, fmt.Errorf("its list of plugins cannot be read: %w", err)
-	}
-	return all.Plugins, nil
-}
-
 // problem returns the problem that keeps pods from getting the network, as far as its definition shows; nil if there is no problem.
 func (n Network) problem() *problem {
 	if n.Config == "" {
 		return nil
 	}
-	plugins, err := parse(n.Config)
+	plugins, err := foreign.Plugins[cniPlugin](n.Config)
 	if err != nil {
 		return &problem{err.Error(), "correct spec.config of the NetworkAttachmentDefinition"}
 	}
@@ -63,10 +44,7 @@ func (n Network) problem() *problem {
 
 // plugins returns the types of the plugins, and the settings of a plugin sriov that the driver of Solarflare's NICs cannot give a VF.
 func (n Network) plugins() (types, refused []string) {
-	all, err := parse(n.Config)
-	if err != nil {
-		return nil, nil
-	}
+	all, _ := foreign.Plugins[cniPlugin](n.Config)
 	for _, p := range all {
 		types = append(types, p.text("type"))
 		for _, key := range []string{"max_tx_rate", "min_tx_rate", "trust", "vlanQoS"} {

@@ -250,6 +250,16 @@ func unknown(check, subject, found, remedy string) []Line {
 	return []Line{{Check: check, Subject: subject, Level: Unknown, Found: found, Remedy: remedy}}
 }
 
+// unseen returns the line about the first of some kinds that the user may not read; nil if there is none.
+func (o Observed) unseen(check string, kinds ...string) []Line {
+	for _, kind := range kinds {
+		if why := o.Unseen[kind]; why != "" {
+			return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+		}
+	}
+	return nil
+}
+
 // advice is the effect and the remedy of a line that is not good.
 type advice struct{ effect, remedy string }
 

@@ -137,8 +137,8 @@ func cpuManager(_ Observed, n Node) []Line {
 // freeCPUs counts the whole CPUs that benchmarks could get.
 func freeCPUs(o Observed, n Node) []Line {
 	const check = "free-cpus"
-	if why := o.Unseen["pods"]; why != "" {
-		return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+	if unseen := o.unseen(check, "pods"); unseen != nil {
+		return unseen
 	}
 	free := n.FreeCPUs()
 	found := fmt.Sprintf("%d of %d whole CPUs%s", free, n.Node.Status.Allocatable.Cpu().MilliValue()/1000, perNUMANode(n))

@@ -3,6 +3,7 @@ package foreign
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -44,23 +45,34 @@ func Parent(config string) string {
 		Master          string `json:"master"`
 		LinkInContainer bool   `json:"linkInContainer"`
 	}
-	var network struct {
-		plugin
-		Plugins []plugin `json:"plugins"`
-	}
 	if strings.TrimSpace(config) == "" {
 		return UnnamedParent
 	}
 	// A configuration that cannot be read has no parent; the pod's network then fails by itself.
-	if json.Unmarshal([]byte(config), &network) != nil {
-		return ""
-	}
-	for _, p := range append([]plugin{network.plugin}, network.Plugins...) {
+	plugins, _ := Plugins[plugin](config)
+	for _, p := range plugins {
 		if slices.Contains([]string{"ipvlan", "macvlan", "macvtap", "vlan", "ipoib", "bond"}, p.Type) && !p.LinkInContainer {
 			return cmp.Or(p.Master, UnnamedParent)
 		}
 	}
 	return ""
+}
+
+// Plugins reads a CNI configuration: a plugin or a list of them.
+func Plugins[T any](config string) ([]T, error) {
+	var network map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(config), &network); err != nil {
+		return nil, fmt.Errorf("its configuration is not a JSON object: %w", err)
+	}
+	list, several := network["plugins"]
+	if !several {
+		list = json.RawMessage("[" + config + "]")
+	}
+	var plugins []T
+	if err := json.Unmarshal(list, &plugins); err != nil {
+		return nil, fmt.Errorf("its list of plugins cannot be read: %w", err)
+	}
+	return plugins, nil
 }
 
 // CNIIPAM is the part of a plugin's configuration for its IPAM plugin.

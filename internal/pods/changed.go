@@ -279,10 +279,8 @@ func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
 			}
 		}
 	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.Name == Container {
-			s.ImageID = c.ImageID
-		}
+	if c := AgentOf(pod); c != nil {
+		s.ImageID = c.ImageID
 	}
 	if e.Variant.Network.Type.Attached() {
 		namespace, name := NetworkName(e.Benchmark, e.Variant)

@@ -13,10 +13,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-const (
-	// LabelDoctor is on every inspect pod. Its value identifies one call of kubectl tailgate doctor.
-	LabelDoctor = "tailgate.dev/doctor"
-)
+// LabelDoctor is on every inspect pod. Its value identifies one call of kubectl tailgate doctor.
+const LabelDoctor = "tailgate.dev/doctor"
 
 // Inspection describes an inspect pod.
 type Inspection struct {
