@@ -90,7 +90,7 @@ func (d *doctorCall) observeKinds(ctx context.Context, g *glimpse, o *doctor.Obs
 	if err := gateTaints(ctx, g, o, nodes); err != nil {
 		return err
 	}
-	return onNodes(ctx, cluster, o.Nodes)
+	return podsOf(ctx, g, o.Nodes)
 }
 
 func (d *doctorCall) resources(o *doctor.Observed) []string {
@@ -363,25 +363,20 @@ func (d *doctorCall) ofVariants(o *doctor.Observed) {
 	}
 }
 
-// onNodes reads the pods of the nodes, except inspect pods and finished pods, and their NodeResourceTopologies.
-func onNodes(ctx context.Context, cluster *observe.Cluster, nodes []doctor.Node) error {
+// podsOf reads the pods of the nodes, except inspect pods and finished pods.
+func podsOf(ctx context.Context, api client.Reader, nodes []doctor.Node) error {
 	var names []string
 	for _, n := range nodes {
 		names = append(names, n.Node.Name)
 	}
 	byNode := map[string][]corev1.Pod{}
-	err := observe.PodsOn(ctx, cluster.Live, names, func(p *corev1.Pod) {
+	err := observe.PodsOn(ctx, api, names, func(p *corev1.Pod) {
 		if _, ours := p.Labels[pods.LabelDoctor]; !ours {
 			byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], *p)
 		}
 	})
-	// Errors are ignored: the topologies only make a line more exact.
-	topologies, _ := observe.OfNodes[foreign.NodeResourceTopology](ctx, cluster, foreign.NodeResourceTopologyKind, names)
 	for i, name := range names {
 		nodes[i].Pods = byNode[name]
-		if topology, ok := topologies[name]; ok {
-			nodes[i].Topology = &topology
-		}
 	}
 	return err
 }

@@ -122,9 +122,9 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, roo
 			delete(o.Networks, variant)
 		}
 	}
-	for variant, p := range o.Profiles {
-		if !g.sees("ConfigMap", p.Name) {
-			delete(o.Profiles, variant)
+	for _, v := range plan.Variants(b.Spec) {
+		if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil && !g.sees("ConfigMap", b.Namespace+"/"+ref.Name) {
+			delete(o.Profiles, v.Name)
 		}
 	}
 	if t := b.Spec.Pods; t != nil {

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -162,8 +161,6 @@ type Node struct {
 	Pods []corev1.Pod
 	// Claimed are the resources that a driver of Dynamic Resource Allocation provides: Node has them as if a device plugin did.
 	Claimed []corev1.ResourceName
-	// Topology is nil if no agent writes it.
-	Topology *foreign.NodeResourceTopology
 	// NotLooked is the reason why the node has no inspect pods; empty if it has.
 	NotLooked string
 	Looks     []Look

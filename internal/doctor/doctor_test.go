@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/golden"
@@ -358,9 +357,6 @@ func TestChecks(t *testing.T) {
 		{"one CPU left", changes{podOnA(corev1.ResourceCPU, "4500m", "")}, false, "free-cpus", "", Warning, "1 of 6"},
 		{"a scheduler that finds no node", changes{troubleOnA(KindCPU, v1alpha1.OutcomeUnschedulable, "1 Insufficient cpu")}, false, "free-cpus", "", Error, "6 of 6"},
 		{"CPUs by NUMA node", nil, false, "free-cpus", "", Good, "3 of 4 on NUMA node 0, 4 of 4 on NUMA node 1; the kubelet reserves 2"},
-		{"free CPUs of each NUMA node, reported", changes{onA(func(n *Node) {
-			n.Topology = &foreign.NodeResourceTopology{Zones: []foreign.Zone{{Name: "node-1", Type: foreign.ZoneTypeNode, Resources: []foreign.ZoneResource{{Name: "cpu", Available: resource.MustParse("5")}}}}}
-		})}, false, "free-cpus", "", Good, "NUMA node 1: 5"},
 		{"pods that the user may not list", changes{unseen("pods")}, false, "free-cpus", "", Unknown, "pods"},
 
 		{"neighbours that take much", changes{podOnA(corev1.ResourceCPU, "3500m", "")}, false, "neighbours", "", Warning, "request 3.5 of 6"},

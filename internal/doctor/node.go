@@ -162,23 +162,9 @@ func (n Node) FreeCPUs() int64 {
 	return max(n.Node.Status.Allocatable.Cpu().MilliValue()-n.Requested()[corev1.ResourceCPU], 0) / 1000
 }
 
-// perNUMANode returns the free CPUs of each NUMA node: from the agents of topology-aware scheduling, or else from the CPUs of
-// a pod without exclusive CPUs, which are all CPUs that no pod has exclusively, including those that the kubelet reserves unless
-// it has the option strict-cpu-reservation. It is empty if neither is known.
+// perNUMANode returns the free CPUs of each NUMA node from the CPUs of a pod without exclusive CPUs, which are all CPUs that no pod has
+// exclusively, including those that the kubelet reserves unless it has the option strict-cpu-reservation. It is empty if they are unknown.
 func perNUMANode(n Node) string {
-	var parts []string
-	if n.Topology != nil {
-		for _, z := range n.Topology.Zones {
-			for _, r := range z.Resources {
-				if z.Type == "Node" && r.Name == string(corev1.ResourceCPU) {
-					parts = append(parts, fmt.Sprintf("%s: %s", strings.Replace(z.Name, "node-", "NUMA node ", 1), r.Available.String()))
-				}
-			}
-		}
-		if len(parts) > 0 {
-			return "; " + strings.Join(parts, ", ")
-		}
-	}
 	l := n.look(KindShared, "")
 	if l == nil || l.Inspection == nil {
 		return ""
@@ -187,6 +173,7 @@ func perNUMANode(n Node) string {
 	if err != nil || len(l.Inspection.NUMA) == 0 {
 		return ""
 	}
+	var parts []string
 	for _, node := range sortedNumbers(l.Inspection.NUMA) {
 		cpus, err := result.ParseCPUs(l.Inspection.NUMA[node])
 		if err != nil {

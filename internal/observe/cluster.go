@@ -95,7 +95,7 @@ func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 	if err := c.readDrivers(ctx, o); err != nil {
 		return err
 	}
-	o.Networks, o.Profiles = map[string]*preflight.NetworkDefinition{}, map[string]*preflight.Profile{}
+	o.Networks, o.Profiles = map[string]*preflight.NetworkDefinition{}, map[string]*corev1.ConfigMap{}
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		if v.Network.Type.Attached() {
 			if o.Networks[v.Name], err = c.networkDefinition(ctx, o.Benchmark, v); err != nil {
@@ -103,7 +103,7 @@ func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 			}
 		}
 		if ref := v.Acceleration.OnloadSettings().ProfileRef; ref != nil {
-			if o.Profiles[v.Name], err = c.profile(ctx, o.Benchmark.Namespace, ref.Name); err != nil {
+			if o.Profiles[v.Name], err = Get[corev1.ConfigMap](ctx, c.Live, o.Benchmark.Namespace, ref.Name); err != nil {
 				return err
 			}
 		}
@@ -112,11 +112,11 @@ func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 		return err
 	}
 	nodes := preflight.Matching(*o)
-	if o.NodeStates, err = OfNodes[foreign.SriovNetworkNodeState](ctx, c, foreign.SriovNetworkNodeStateKind, nodes); err != nil {
+	if o.NodeStates, err = ofNodes[foreign.SriovNetworkNodeState](ctx, c, foreign.SriovNetworkNodeStateKind, nodes); err != nil {
 		return err
 	}
 	if preflight.Aligned(*o) {
-		o.Topologies, err = OfNodes[foreign.NodeResourceTopology](ctx, c, foreign.NodeResourceTopologyKind, nodes)
+		o.Topologies, err = ofNodes[foreign.NodeResourceTopology](ctx, c, foreign.NodeResourceTopologyKind, nodes)
 	}
 	return err
 }
@@ -180,16 +180,6 @@ func (c *Cluster) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenc
 	return definition, nil
 }
 
-func (c *Cluster) profile(ctx context.Context, namespace, name string) (*preflight.Profile, error) {
-	p := &preflight.Profile{Name: namespace + "/" + name}
-	cm, err := Get[corev1.ConfigMap](ctx, c.Live, namespace, name)
-	if err != nil || cm == nil {
-		return p, err
-	}
-	p.Found, p.Data = true, cm.Data
-	return p, nil
-}
-
 func (c *Cluster) occupying(ctx context.Context, nodes []string) (all []preflight.Pod, err error) {
 	return all, PodsOn(ctx, c.Live, nodes, func(p *corev1.Pod) {
 		if p, ok := preflight.Occupying(p); ok {
@@ -219,9 +209,9 @@ func PodsOn(ctx context.Context, live client.Reader, nodes []string, visit func(
 	return nil
 }
 
-// OfNodes reads objects of another program that are named after nodes, and merges those of one node. It returns nil if the cluster
+// ofNodes reads objects of another program that are named after nodes, and merges those of one node. It returns nil if the cluster
 // does not have the kind.
-func OfNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
+func ofNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
 	if c.absent.known(kind, c.Clock.Now()) {
 		return nil, nil
 	}

@@ -34,8 +34,8 @@ type Observed struct {
 	Nodes  []corev1.Node
 	// Networks are the NetworkAttachmentDefinitions, also those that the operator creates, by name of the variant that has one.
 	Networks map[string]*NetworkDefinition
-	// Profiles are the ConfigMaps of acceleration.onload.profileRef, by name of the variant.
-	Profiles map[string]*Profile
+	// Profiles are the ConfigMaps of acceleration.onload.profileRef, by name of the variant; nil: it does not exist.
+	Profiles map[string]*corev1.ConfigMap
 	// NodeStates and Topologies are the reports of sriov-network-operator and of the agents of topology-aware scheduling, by
 	// name of the node, if the cluster has them. They are not needed for nodes that the selectors do not match.
 	NodeStates map[string]foreign.SriovNetworkNodeState
@@ -81,14 +81,6 @@ type NetworkDefinition struct {
 	Own bool
 	// ResourceName is the value of its annotation; empty if it needs no device.
 	ResourceName string
-}
-
-// Profile describes the ConfigMap that was looked up for a variant's acceleration.onload.profileRef.
-type Profile struct {
-	// Name is namespace/name.
-	Name  string
-	Found bool
-	Data  map[string]string
 }
 
 // Rejection is the reason why a spec cannot be carried out.
@@ -453,14 +445,15 @@ func onloadNetwork(o Observed, v v1alpha1.Variant) *Rejection {
 }
 
 func profile(o Observed, v v1alpha1.Variant) *Rejection {
-	p := o.Profiles[v.Name]
-	if p == nil {
+	ref := v.Acceleration.OnloadSettings().ProfileRef
+	p, known := o.Profiles[v.Name]
+	if ref == nil || !known {
 		return nil
 	}
-	if !p.Found {
+	if p == nil {
 		return rejectf(v1alpha1.ReasonProfileNotFound,
-			"%s.onload.profileRef: ConfigMap %s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
-			accelerationPath(o, v), p.Name)
+			"%s.onload.profileRef: ConfigMap %s/%s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
+			accelerationPath(o, v), o.Benchmark.Namespace, ref.Name)
 	}
 	if _, err := onload.Environment(v, p.Data); err != nil {
 		return rejectf(v1alpha1.ReasonProfileInvalid, "%s%v", strings.TrimSuffix(accelerationPath(o, v), "acceleration"), err)

@@ -550,7 +550,7 @@ func TestAccept(t *testing.T) {
 		},
 		"a profile that does not exist": {
 			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ObjectName{Name: "mine"}}}), func(o *Observed) {
-				o.Profiles = map[string]*Profile{plan.DefaultVariant: {Name: "perf/mine"}}
+				o.Benchmark.Namespace, o.Profiles = "perf", map[string]*corev1.ConfigMap{plan.DefaultVariant: nil}
 			}},
 			wantReason:  v1alpha1.ReasonProfileNotFound,
 			wantMessage: []string{"spec.acceleration.onload.profileRef", "ConfigMap perf/mine", "create it"},
@@ -558,14 +558,14 @@ func TestAccept(t *testing.T) {
 		"a variant's profile of something else": {
 			change: []func(*Observed){nad(NetworkDefinition{Found: true}), func(o *Observed) {
 				o.Benchmark.Spec.Variants = []v1alpha1.Variant{{Name: "tuned", Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ObjectName{Name: "mine"}}}}}
-				o.Profiles = map[string]*Profile{"tuned": {Name: "perf/mine", Found: true, Data: map[string]string{"LD_PRELOAD": "x.so"}}}
+				o.Profiles = map[string]*corev1.ConfigMap{"tuned": {Data: map[string]string{"LD_PRELOAD": "x.so"}}}
 			}},
 			wantReason:  v1alpha1.ReasonProfileInvalid,
 			wantMessage: []string{"spec.variants[0].acceleration.onload.profileRef: ConfigMap mine", "LD_PRELOAD"},
 		},
 		"a profile of Onload's settings": {
 			change: []func(*Observed){nad(NetworkDefinition{Found: true}), onload(v1alpha1.Acceleration{Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ObjectName{Name: "mine"}}}), func(o *Observed) {
-				o.Profiles = map[string]*Profile{plan.DefaultVariant: {Name: "perf/mine", Found: true, Data: map[string]string{"EF_POLL_USEC": "100000"}}}
+				o.Profiles = map[string]*corev1.ConfigMap{plan.DefaultVariant: {Data: map[string]string{"EF_POLL_USEC": "100000"}}}
 			}},
 			want: "a b",
 		},

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
@@ -72,7 +74,7 @@ func TestForeknown(t *testing.T) {
 			for _, change := range c.change {
 				change(&spec)
 			}
-			got := Foreknown(spec, map[string]*Profile{"default": {Name: "mine", Found: true, Data: c.profile}})
+			got := Foreknown(spec, map[string]*corev1.ConfigMap{"default": {Data: c.profile}})
 			if len(got) != len(c.want) {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}
@@ -105,12 +107,12 @@ func TestForeknownSettings(t *testing.T) {
 	}
 	latency, best := withProfile(v1alpha1.OnloadProfileLatency), withProfile(v1alpha1.OnloadProfileLatencyBest)
 	referred := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{ProfileRef: &v1alpha1.ObjectName{Name: "mine"}}}
-	found := func(data map[string]string) map[string]*Profile {
-		return map[string]*Profile{"v": {Name: "ns/mine", Found: true, Data: data}}
+	found := func(data map[string]string) map[string]*corev1.ConfigMap {
+		return map[string]*corev1.ConfigMap{"v": {Data: data}}
 	}
 	for name, c := range map[string]struct {
 		variants []v1alpha1.Variant
-		profiles map[string]*Profile
+		profiles map[string]*corev1.ConfigMap
 		want     []string
 	}{
 		"the kernel spins":             {variants: []v1alpha1.Variant{{Name: "v", Wait: v1alpha1.WaitSpin}}},

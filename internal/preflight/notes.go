@@ -108,7 +108,7 @@ const usualMTU = 1500
 // Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
 // carried out: the traffic that Onload does not carry although a variant requests it, settings that Onload will not understand, and how
 // Onload polls and sends. The profiles are those of Observed; nothing is said about settings in a ConfigMap that was not looked up.
-func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile) []string {
+func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*corev1.ConfigMap) []string {
 	var all, switched []string
 	for _, v := range plan.Variants(spec) {
 		if v.Acceleration.Type != v1alpha1.AccelerationOnload {
@@ -137,10 +137,10 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*Profile)
 }
 
 // settings returns the variables of a variant's tools, and whether all are known.
-func settings(v v1alpha1.Variant, profile *Profile) (env map[string]string, known bool) {
+func settings(v v1alpha1.Variant, profile *corev1.ConfigMap) (env map[string]string, known bool) {
 	var data map[string]string
 	known = v.Acceleration.OnloadSettings().ProfileRef == nil
-	if profile != nil && profile.Found {
+	if profile != nil {
 		known, data = true, profile.Data
 	}
 	env, err := onload.Environment(v, data)
