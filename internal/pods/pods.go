@@ -92,6 +92,24 @@ func Secret(b *v1alpha1.LatencyBenchmark, key string) *corev1.Secret {
 	}
 }
 
+// agentPod returns a pod that runs a verb of the agent on a node.
+func agentPod(image string, pull corev1.PullPolicy, serviceAccount, node, verb string, deadline time.Duration) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{
+		RestartPolicy:         corev1.RestartPolicyNever,
+		ServiceAccountName:    serviceAccount,
+		ActiveDeadlineSeconds: new(int64(deadline.Seconds())),
+		Affinity:              onNode(node),
+		Containers: []corev1.Container{{
+			Name:            Container,
+			Image:           image,
+			ImagePullPolicy: pull,
+			Command:         []string{Agent},
+			Args:            []string{verb},
+			Env:             []corev1.EnvVar{fromField(plan.EnvNode, "spec.nodeName"), fromField(plan.EnvPodIP, "status.podIP")},
+		}},
+	}}
+}
+
 // Build returns the pod of an endpoint.
 func Build(e Endpoint) (*corev1.Pod, error) {
 	task, err := e.Task.Encode()
@@ -107,41 +125,18 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	annotations := foreign.OptOutAnnotations()
 	maps.Copy(annotations, foreign.StayAnnotations())
 
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            cmp.Or(e.Name, Name(e.Task.Run, e.Task.Attempt, e.Task.Role)),
-			Namespace:       e.Benchmark.Namespace,
-			Labels:          labels,
-			Annotations:     annotations,
-			OwnerReferences: []metav1.OwnerReference{Owner(e.Benchmark)},
-		},
-		Spec: corev1.PodSpec{
-			RestartPolicy:                 corev1.RestartPolicyNever,
-			ServiceAccountName:            e.ServiceAccount,
-			TerminationGracePeriodSeconds: new(int64(2)),
-			// A last resort that works even when no manager is running.
-			ActiveDeadlineSeconds: new(int64((e.Task.Deadline + StartAllowance).Seconds())),
-			Affinity:              onNode(e.Node),
-			// The agent compares its CPUs with those of the pod's sandbox, which has no CPU manager.
-			ShareProcessNamespace: new(true),
-			Containers: []corev1.Container{{
-				Name:            Container,
-				Image:           e.Image,
-				ImagePullPolicy: e.PullPolicy,
-				Command:         []string{Agent},
-				Args:            []string{e.Task.Role},
-				Env: []corev1.EnvVar{
-					{Name: plan.EnvTask, Value: task},
-					fromField(plan.EnvNode, "spec.nodeName"),
-					fromField(plan.EnvPodIP, "status.podIP"),
-					{Name: plan.EnvKey, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-						LocalObjectReference: corev1.LocalObjectReference{Name: SecretName(e.Benchmark)}, Key: secretKey,
-					}}},
-				},
-				Resources: resources(e.Benchmark, e.Benchmark.CPUs().Of(e.Task.Role), *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory, e.Variant.Resources()),
-			}},
-		},
-	}
+	// The deadline is a last resort that works even when no manager is running.
+	pod := agentPod(e.Image, e.PullPolicy, e.ServiceAccount, e.Node, e.Task.Role, e.Task.Deadline+StartAllowance)
+	pod.Name, pod.Namespace = cmp.Or(e.Name, Name(e.Task.Run, e.Task.Attempt, e.Task.Role)), e.Benchmark.Namespace
+	pod.Labels, pod.Annotations, pod.OwnerReferences = labels, annotations, []metav1.OwnerReference{Owner(e.Benchmark)}
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(2))
+	// The agent compares its CPUs with those of the pod's sandbox, which has no CPU manager.
+	pod.Spec.ShareProcessNamespace = new(true)
+	c := &pod.Spec.Containers[0]
+	key := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: SecretName(e.Benchmark)}, Key: secretKey}
+	c.Env = append([]corev1.EnvVar{{Name: plan.EnvTask, Value: task}}, c.Env...)
+	c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvKey, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: key}})
+	c.Resources = resources(e.Benchmark, e.Benchmark.CPUs().Of(e.Task.Role), *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory, e.Variant.Resources())
 	Restrict(&pod.Spec, capabilities(e)...)
 	if e.Scratch {
 		addVolume(&pod.Spec, "scratch", plan.Scratch, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
@@ -302,4 +297,81 @@ func Node(p *corev1.Pod) string {
 
 func fromField(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+}
+
+// LabelDoctor is on every inspect pod. Its value identifies one call of kubectl tailgate doctor.
+const LabelDoctor = "tailgate.dev/doctor"
+
+// Inspection describes an inspect pod.
+type Inspection struct {
+	Namespace, Name string
+	Call            string
+	// Node is the node on which the pod must run. If it is Named, its taints do not matter.
+	Node  string
+	Named bool
+	// Benchmark is a benchmark whose pods this one resembles; nil: one without settings.
+	Benchmark *v1alpha1.LatencyBenchmark
+	// Image contains the agent, and PullPolicy says when it is pulled.
+	Image      string
+	PullPolicy corev1.PullPolicy
+	// ServiceAccount is the pod's; empty: the namespace's default.
+	ServiceAccount string
+	// CPUs are whole CPUs, which make the pod guaranteed. Without them it runs on those that no pod has exclusively, and always fits.
+	CPUs int32
+	// Devices are extended resources. The pod requests one of each.
+	Devices []string
+	// Network is attached at Interface; nil: no network is attached.
+	Network *foreign.Selection
+	// Answers makes a pod that only lets another one try the network between them; Peer is the address of such a pod, or empty.
+	Answers  bool
+	Peer     string
+	Deadline time.Duration
+}
+
+// inspectMemory is plenty for the agent alone.
+var inspectMemory = resource.MustParse("64Mi")
+
+// Inspect returns the pod that inspects a node for kubectl tailgate doctor. It resembles the pod of a benchmark, and has
+// nothing that the inspection does not need.
+func Inspect(i Inspection) (*corev1.Pod, error) {
+	verb, b := "inspect", cmp.Or(i.Benchmark, &v1alpha1.LatencyBenchmark{})
+	asked := resources(&v1alpha1.LatencyBenchmark{}, 0, inspectMemory, i.Devices)
+	if i.CPUs > 0 {
+		memory := *b.Spec.Placement.Of(v1alpha1.RoleClient).Memory
+		if memory.IsZero() {
+			memory = inspectMemory
+		}
+		asked = resources(b, i.CPUs, memory, i.Devices)
+	} else {
+		asked.Requests[corev1.ResourceCPU] = resource.Quantity{} // no CPU, whatever a LimitRange has as its default
+	}
+	if i.Answers {
+		verb = "answer"
+	}
+	labels := foreign.OptOutLabels()
+	labels[LabelDoctor] = i.Call
+	pod := agentPod(i.Image, i.PullPolicy, i.ServiceAccount, i.Node, verb, i.Deadline)
+	pod.Namespace, pod.Name, pod.Labels, pod.Annotations = i.Namespace, i.Name, labels, foreign.OptOutAnnotations()
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	// The doctor also inspects nodes that Tailgate itself has tainted as unverified.
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}}
+	c := &pod.Spec.Containers[0]
+	c.Resources = asked
+	Restrict(&pod.Spec)
+	adopt(pod, b, v1alpha1.RoleClient, v1alpha1.RoleServer)
+	if i.Named {
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	if i.Peer != "" {
+		c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvPeer, Value: i.Peer})
+	}
+	if i.Network != nil {
+		annotation, err := foreign.Annotation(*i.Network)
+		if err != nil {
+			return nil, err
+		}
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
+		c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvInterface, Value: i.Network.Interface})
+	}
+	return pod, nil
 }
