@@ -138,11 +138,8 @@ func (d *doctorCall) launch(ctx context.Context, n *doctor.Node, network string,
 	if namespace, name, attached := strings.Cut(network, "/"); attached {
 		spec.Network = &foreign.Selection{Namespace: namespace, Name: name, Interface: pods.Interface}
 	}
-	pod, err := pods.Inspect(spec)
-	if err == nil {
-		err = d.api.Create(ctx, pod)
-	}
-	if err != nil {
+	pod := pods.Inspect(spec)
+	if err := d.api.Create(ctx, pod); err != nil {
 		return nil, &pods.Trouble{Outcome: v1alpha1.OutcomePodRefused, Said: oneLine(err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)

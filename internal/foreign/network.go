@@ -35,17 +35,14 @@ func Object() *metav1.PartialObjectMetadata {
 }
 
 // Definition returns a NetworkAttachmentDefinition of a network whose device belongs to an extended resource.
-func Definition(namespace, name, resourceName string, config NetworkConfig) (*unstructured.Unstructured, error) {
-	data, err := json.Marshal(config)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the CNI configuration of network %s/%s: %w", namespace, name, err)
-	}
+func Definition(namespace, name, resourceName string, config NetworkConfig) *unstructured.Unstructured {
+	data, _ := json.Marshal(config) // Texts and numbers can always be encoded.
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"config": string(data)}}}
 	o.SetGroupVersionKind(GroupVersionKind)
 	o.SetNamespace(namespace)
 	o.SetName(name)
 	o.SetAnnotations(map[string]string{AnnotationResourceName: resourceName})
-	return o, nil
+	return o
 }
 
 // Selection is one element of AnnotationNetworks.
@@ -59,12 +56,9 @@ type Selection struct {
 }
 
 // Annotation returns the value of AnnotationNetworks for selections.
-func Annotation(selections ...Selection) (string, error) {
-	data, err := json.Marshal(selections)
-	if err != nil {
-		return "", fmt.Errorf("encoding annotation %s: %w", AnnotationNetworks, err)
-	}
-	return string(data), nil
+func Annotation(selections ...Selection) string {
+	data, _ := json.Marshal(selections) // Texts can always be encoded.
+	return string(data)
 }
 
 // Status is one element of AnnotationNetworkStatus.

@@ -30,11 +30,7 @@ func TestInspectGolden(t *testing.T) {
 	}}}
 	like.Benchmark.Spec.Placement.Memory = resource.MustParse("256Mi")
 	for name, i := range map[string]Inspection{"inspect-shared": base, "inspect-network": whole, "inspect-like": like} {
-		pod, err := Inspect(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := yaml.Marshal(pod)
+		got, err := yaml.Marshal(Inspect(i))
 		if err != nil {
 			t.Fatal(err)
 		}

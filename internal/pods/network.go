@@ -30,10 +30,10 @@ func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, n
 
 // Network returns the NetworkAttachmentDefinition that the operator creates for a benchmark's variant, and nil for a variant
 // whose network has no ipam. The benchmark owns it; variants that share spec.network share it.
-func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Unstructured, error) {
+func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) *unstructured.Unstructured {
 	n, ipam := v.Network, v.Network.IPAM()
 	if ipam == nil {
-		return nil, nil
+		return nil
 	}
 	device := foreign.CNIPlugin{Type: "host-device"}
 	if n.VF != nil {
@@ -52,13 +52,10 @@ func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (*unstructured.Un
 	}
 
 	namespace, name := NetworkName(b, v)
-	definition, err := foreign.Definition(namespace, name, n.ResourceName(), foreign.NetworkConfig{CNIVersion: foreign.CNIVersion, Name: name, Plugins: plugins})
-	if err != nil {
-		return nil, err
-	}
+	definition := foreign.Definition(namespace, name, n.ResourceName(), foreign.NetworkConfig{CNIVersion: foreign.CNIVersion, Name: name, Plugins: plugins})
 	definition.SetLabels(Labels(b.Name))
 	definition.SetOwnerReferences([]metav1.OwnerReference{Owner(b)})
-	return definition, nil
+	return definition
 }
 
 func selection(e Endpoint) (foreign.Selection, error) {

@@ -137,7 +137,11 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	c.Env = append([]corev1.EnvVar{{Name: plan.EnvTask, Value: task}}, c.Env...)
 	c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvKey, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: key}})
 	c.Resources = resources(e.Benchmark, e.Benchmark.CPUs().Of(e.Task.Role), *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory, e.Variant.Resources())
-	Restrict(&pod.Spec, capabilities(e)...)
+	var needed []corev1.Capability
+	if e.Variant.Capture == v1alpha1.CaptureServer && e.Task.Role == v1alpha1.RoleServer {
+		needed = append(needed, "NET_RAW")
+	}
+	Restrict(&pod.Spec, needed...)
 	if e.Scratch {
 		addVolume(&pod.Spec, "scratch", plan.Scratch, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	}
@@ -154,11 +158,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		annotation, err := foreign.Annotation(selection)
-		if err != nil {
-			return nil, err
-		}
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, foreign.Annotation(selection))
 	}
 	return pod, nil
 }
@@ -230,14 +230,6 @@ func Restrict(spec *corev1.PodSpec, add ...corev1.Capability) {
 		ReadOnlyRootFilesystem:   new(true),
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: add},
 	}
-}
-
-// capabilities returns the capabilities that an endpoint needs: the server of a variant with capture reads packets.
-func capabilities(e Endpoint) []corev1.Capability {
-	if e.Variant.Capture == v1alpha1.CaptureServer && e.Task.Role == v1alpha1.RoleServer {
-		return []corev1.Capability{"NET_RAW"}
-	}
-	return nil
 }
 
 // resources returns equal requests and limits, which make the pod guaranteed, with one of each device. Huge pages are not
@@ -333,7 +325,7 @@ var inspectMemory = resource.MustParse("64Mi")
 
 // Inspect returns the pod that inspects a node for kubectl tailgate doctor. It resembles the pod of a benchmark, and has
 // nothing that the inspection does not need.
-func Inspect(i Inspection) (*corev1.Pod, error) {
+func Inspect(i Inspection) *corev1.Pod {
 	verb, b := "inspect", cmp.Or(i.Benchmark, &v1alpha1.LatencyBenchmark{})
 	asked := resources(&v1alpha1.LatencyBenchmark{}, 0, inspectMemory, i.Devices)
 	if i.CPUs > 0 {
@@ -366,12 +358,8 @@ func Inspect(i Inspection) (*corev1.Pod, error) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvPeer, Value: i.Peer})
 	}
 	if i.Network != nil {
-		annotation, err := foreign.Annotation(*i.Network)
-		if err != nil {
-			return nil, err
-		}
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, annotation)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, foreign.AnnotationNetworks, foreign.Annotation(*i.Network))
 		c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvInterface, Value: i.Network.Interface})
 	}
-	return pod, nil
+	return pod
 }

@@ -140,11 +140,7 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, client := endpoint(name, v1alpha1.RoleServer), endpoint(name, v1alpha1.RoleClient)
 			objects := []any{build(t, server), build(t, client)}
-			network, err := Network(server.Benchmark, server.Variant)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if network != nil {
+			if network := Network(server.Benchmark, server.Variant); network != nil {
 				objects = append([]any{network}, objects...)
 			}
 			var documents []string

@@ -107,10 +107,7 @@ func attach(t *testing.T, n network, role, function string) *attachment {
 	t.Helper()
 	b := n.benchmark(v1alpha1.ToolPinger, time.Second)
 	run := plan.Runs(b)[0]
-	definition, err := pods.Network(b, run.Variant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	definition := pods.Network(b, run.Variant)
 	config, _, err := unstructured.NestedString(definition.Object, "spec", "config")
 	if err != nil {
 		t.Fatal(err)
