@@ -314,8 +314,11 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 	case o.Driver == nil:
 		p.Obstacle = &preflight.Rejection{Reason: v1alpha1.ReasonCellUnsupported, Message: fmt.Sprintf("spec.tool: this command does not know %s; use a newer one", b.Spec.Tool)}
 	case m != nil:
-		var nodes preflight.Nodes
-		if nodes, p.Obstacle = nodesOf(m, o); p.Obstacle == nil {
+		nodes := preflight.Nodes{Names: m.Status.Nodes, Server: m.Status.Server} // Those for which it was accepted.
+		if len(nodes.Names) == 0 {
+			nodes, p.Obstacle = preflight.AcceptMatrix(o, m.Spec)
+		}
+		if p.Obstacle == nil {
 			p.LeftOut = nodes.LeftOut
 			p.Slots = plan.Matrix(m.Spec, nodes.Names, nodes.Server)
 		}
@@ -344,14 +347,6 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 	p.MoreRounds = max(0, plan.MaxRounds(b.Spec)-plan.Rounds(b))
 	p.MoreSeconds = (total * times * time.Duration(p.MoreRounds) / time.Duration(plan.Rounds(b))).Seconds()
 	return p
-}
-
-// nodesOf returns the nodes of a matrix: the nodes for which it was accepted, or would be accepted.
-func nodesOf(m *v1alpha1.LatencyMatrix, o preflight.Observed) (preflight.Nodes, *preflight.Rejection) {
-	if len(m.Status.Nodes) > 0 {
-		return preflight.Nodes{Names: m.Status.Nodes, Server: m.Status.Server}, nil
-	}
-	return preflight.AcceptMatrix(o, m.Spec)
 }
 
 func (p Planned) nodes() []string {

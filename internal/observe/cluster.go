@@ -363,10 +363,7 @@ func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, [
 const fewNodes = 16
 
 func selectors(field string, nodes []string, also ...fields.Selector) []client.ListOption {
-	switch {
-	case len(nodes) > fewNodes && len(also) == 0:
-		return []client.ListOption{&client.ListOptions{}}
-	case len(nodes) > fewNodes:
+	if len(nodes) > fewNodes {
 		return []client.ListOption{client.MatchingFieldsSelector{Selector: fields.AndSelectors(also...)}}
 	}
 	var all []client.ListOption

@@ -124,13 +124,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-type subject struct {
-	// about is the answer without the verdict.
-	about    Answer
-	object   client.Object
-	resource string
-}
-
 // endpoint is a path of verdicts, with the kind in the answer and the object that is read.
 type endpoint struct {
 	path, kind, resource string
@@ -142,17 +135,6 @@ var endpoints = []endpoint{
 	{"latencygates/{name}/nodes/{node}", "LatencyGate", "latencyverifications", func() client.Object { return &v1alpha1.LatencyVerification{} }},
 	{"namespaces/{namespace}/latencybenchmarks/{name}", "LatencyBenchmark", "latencybenchmarks", func() client.Object { return &v1alpha1.LatencyBenchmark{} }},
 	{"namespaces/{namespace}/latencymatrices/{name}", "LatencyMatrix", "latencymatrices", func() client.Object { return &v1alpha1.LatencyMatrix{} }},
-}
-
-func (e endpoint) subject(r *http.Request) subject {
-	about := Answer{Kind: e.kind, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Node: r.PathValue("node")}
-	s := subject{about, e.object(), e.resource}
-	s.object.SetNamespace(about.Namespace)
-	s.object.SetName(about.Name)
-	if about.Node != "" {
-		s.object.SetName(v1alpha1.VerificationName(about.Name, about.Node))
-	}
-	return s
 }
 
 // standing returns the standing of an object that was read. It may read others: those of a gate for at most maxReading answers at the
@@ -174,7 +156,7 @@ func (h *Handler) serve(e endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		code, answer := h.answer(ctx, r, e.subject(r))
+		code, answer := h.answer(ctx, r, e)
 		write(w, r, code, answer)
 	}
 }
@@ -226,38 +208,40 @@ func (h *Handler) admit(ctx context.Context, r *http.Request, about Answer, acce
 }
 
 // answer returns the status code and the answer for a subject, if the caller may get it.
-func (h *Handler) answer(ctx context.Context, r *http.Request, s subject) (int, Answer) {
-	code, refused := h.admit(ctx, r, s.about, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Verb: "get", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: s.resource,
-		Namespace: s.object.GetNamespace(), Name: s.object.GetName(),
-	}}, fmt.Sprintf("get %s.%s %s: ClusterRole tailgate-gate-reader has that right",
-		s.resource, v1alpha1.GroupVersion.Group, s.object.GetName()))
+func (h *Handler) answer(ctx context.Context, r *http.Request, e endpoint) (int, Answer) {
+	about := Answer{Kind: e.kind, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Node: r.PathValue("node")}
+	name, o := about.Name, e.object()
+	if about.Node != "" {
+		name = v1alpha1.VerificationName(about.Name, about.Node)
+	}
+	code, refused := h.admit(ctx, r, about, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "get", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: e.resource,
+		Namespace: about.Namespace, Name: name,
+	}}, fmt.Sprintf("get %s.%s %s: ClusterRole tailgate-gate-reader has that right", e.resource, v1alpha1.GroupVersion.Group, name))
 	if code != http.StatusOK {
 		return code, refused
 	}
 	absent := func() (int, Answer) {
-		return http.StatusNotFound, unknown(s.about, ReasonNotFound, "it does not exist, or is being deleted")
+		return http.StatusNotFound, unknown(about, ReasonNotFound, "it does not exist, or is being deleted")
 	}
-	for _, name := range []string{s.object.GetNamespace(), s.object.GetName()} {
-		// No object has such a name, and no request can be made for it.
-		if len(content.IsPathSegmentName(name)) > 0 {
-			return absent()
-		}
-	}
-	err := h.api.Get(ctx, client.ObjectKeyFromObject(s.object), s.object)
-	if err == nil && !s.object.GetDeletionTimestamp().IsZero() {
+	// No object has such a name, and no request can be made for it.
+	if len(content.IsPathSegmentName(about.Namespace))+len(content.IsPathSegmentName(name)) > 0 {
 		return absent()
 	}
-	answer := s.about
+	err := h.api.Get(ctx, client.ObjectKey{Namespace: about.Namespace, Name: name}, o)
+	if err == nil && !o.GetDeletionTimestamp().IsZero() {
+		return absent()
+	}
+	answer := about
 	var st standing.Standing
 	if err == nil {
-		st, err = h.standing(ctx, s.object, &answer)
+		st, err = h.standing(ctx, o, &answer)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return absent()
 	case err != nil:
-		return unavailable(ctx, s.about, "reading it", err)
+		return unavailable(ctx, about, "reading it", err)
 	}
 	answer.Verdict, answer.Reason, answer.Message, answer.Details = Verdict(st.Outcome), st.Reason, st.Message, st.Details
 	if st.Outcome == "" {
