@@ -252,7 +252,7 @@ func (e *end) task(run plan.Run) (string, error) {
 		task.Deadline += peerTimeout
 		task.Capture = v.Capture == v1alpha1.CaptureServer
 	}
-	return task.Encode()
+	return task.Encode(), nil
 }
 
 func (e *end) measure(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {

@@ -112,11 +112,6 @@ func agentPod(image string, pull corev1.PullPolicy, serviceAccount, node, verb s
 
 // Build returns the pod of an endpoint.
 func Build(e Endpoint) (*corev1.Pod, error) {
-	task, err := e.Task.Encode()
-	if err != nil {
-		return nil, err
-	}
-
 	labels := foreign.OptOutLabels()
 	maps.Copy(labels, Labels(e.Benchmark.Name))
 	labels[v1alpha1.LabelRun] = e.Task.Run
@@ -134,7 +129,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	pod.Spec.ShareProcessNamespace = new(true)
 	c := &pod.Spec.Containers[0]
 	key := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: SecretName(e.Benchmark)}, Key: secretKey}
-	c.Env = append([]corev1.EnvVar{{Name: plan.EnvTask, Value: task}}, c.Env...)
+	c.Env = append([]corev1.EnvVar{{Name: plan.EnvTask, Value: e.Task.Encode()}}, c.Env...)
 	c.Env = append(c.Env, corev1.EnvVar{Name: plan.EnvKey, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: key}})
 	c.Resources = resources(e.Benchmark, e.Benchmark.CPUs().Of(e.Task.Role), *e.Benchmark.Spec.Placement.Of(e.Task.Role).Memory, e.Variant.Resources())
 	var needed []corev1.Capability

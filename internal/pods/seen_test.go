@@ -69,10 +69,7 @@ func TestSeen(t *testing.T) {
 			if c.changeTask != nil {
 				task := e.Task
 				c.changeTask(&task)
-				value, err := task.Encode()
-				if err != nil {
-					t.Fatal(err)
-				}
+				value := task.Encode()
 				pod.Spec.Containers[0].Env[0].Value = value
 			}
 			if c.change != nil {
