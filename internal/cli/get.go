@@ -40,7 +40,14 @@ func newGet(c *cluster) *cobra.Command {
 				text, err := c.fleet(cmd.Context(), of, form)
 				return emit(cmd.OutOrStdout(), text, err)
 			}
-			text, err := get(cmd.Context(), c, args[0], form)
+			if _, err := formNamed(form); err != nil { // An invalid format is refused before the cluster is contacted.
+				return err
+			}
+			m, err := c.load(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			text, err := printed(m, form)
 			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
@@ -55,18 +62,6 @@ func formFlag(cmd *cobra.Command, form *string) {
 	}
 	cmd.Flags().StringVarP(form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for a LatencyMatrix %s)",
 		strings.Join(known, ", "), known[0], report.FormPairs))
-}
-
-// get returns the stored results of a benchmark, or the results of a matrix's pairs, in a format; see printed for the default.
-func get(ctx context.Context, c *cluster, arg, form string) ([]byte, error) {
-	if _, err := formNamed(form); err != nil { // An invalid format is refused before the cluster is contacted.
-		return nil, err
-	}
-	m, err := c.load(ctx, arg)
-	if err != nil {
-		return nil, err
-	}
-	return printed(m, form)
 }
 
 // formNamed returns the format with a name; the first format if the name is empty.

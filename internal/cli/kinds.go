@@ -24,13 +24,12 @@ type kind struct {
 	object        func() client.Object
 }
 
-// benchmarks is the kind LatencyBenchmark, the default if a user names no kind.
+// benchmarks are the default if a user names no kind.
 var benchmarks = &kind{
 	name: "LatencyBenchmark", short: "lbench", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyBenchmark{} },
 }
 
-// matrices is the kind LatencyMatrix, whose verdict covers all pairs.
 var matrices = &kind{
 	name: "LatencyMatrix", short: "lmatrix", plural: "latencymatrices", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyMatrix{} },
@@ -44,13 +43,12 @@ func overviewOf(o client.Object) *v1alpha1.LatencyBenchmark {
 	return o.(*v1alpha1.LatencyBenchmark)
 }
 
-// gates is the kind LatencyGate, whose verdict covers all nodes.
 var gates = &kind{
 	name: "LatencyGate", short: "lgate", plural: "latencygates", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyGate{} },
 }
 
-// verifications is the kind LatencyVerification, the state of a gate's node. The verb gate prints no verdict on this kind.
+// verifications have no verdict that the verb gate prints.
 var verifications = &kind{
 	name: "LatencyVerification", short: "lver", plural: "latencyverifications", scope: meta.RESTScopeRoot,
 	object: func() client.Object { return &v1alpha1.LatencyVerification{} },

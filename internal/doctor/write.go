@@ -50,7 +50,11 @@ func (r Report) Table(all bool, paint func(Level, string) string) string {
 		begin(of.Result, place)
 		fmt.Fprintf(&out, "  %s\n", of.counts())
 	}
-	fmt.Fprintf(&out, "\n%s: %s\n", paint(r.Result, string(r.Result)), r.summary())
+	nodes := "1 node"
+	if len(r.Nodes) != 1 {
+		nodes = fmt.Sprintf("%d nodes", len(r.Nodes))
+	}
+	fmt.Fprintf(&out, "\n%s: %s, %s\n", paint(r.Result, string(r.Result)), nodes, r.counts())
 	return out.String()
 }
 
@@ -64,14 +68,6 @@ func (r Report) of(node string) Report {
 }
 
 func (l Line) what() string { return strings.TrimSuffix(l.Check+" "+l.Subject, " ") }
-
-func (r Report) summary() string {
-	nodes := "1 node"
-	if len(r.Nodes) != 1 {
-		nodes = fmt.Sprintf("%d nodes", len(r.Nodes))
-	}
-	return nodes + ", " + r.counts()
-}
 
 func (r Report) counts() string {
 	var parts []string

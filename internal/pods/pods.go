@@ -141,7 +141,9 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 		addVolume(&pod.Spec, "scratch", plan.Scratch, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	}
 	if e.ToolImage != "" {
-		addTools(&pod.Spec, e)
+		addVolume(&pod.Spec, "tools", toolFolder, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: e.ToolImage, PullPolicy: e.PullPolicy}})
+		c.VolumeMounts[len(c.VolumeMounts)-1].ReadOnly = true
+		c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: toolPath})
 	}
 
 	adopt(pod, e.Benchmark, e.Task.Role)
@@ -190,13 +192,6 @@ const (
 	toolPath   = toolFolder + "/usr/local/bin:" + toolFolder + "/usr/bin:" + toolFolder + "/bin:" +
 		"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
-
-func addTools(spec *corev1.PodSpec, e Endpoint) {
-	addVolume(spec, "tools", toolFolder, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: e.ToolImage, PullPolicy: e.PullPolicy}})
-	c := &spec.Containers[0]
-	c.VolumeMounts[len(c.VolumeMounts)-1].ReadOnly = true
-	c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: toolPath})
-}
 
 func addVolume(spec *corev1.PodSpec, name, path string, source corev1.VolumeSource) {
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
