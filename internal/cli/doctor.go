@@ -182,7 +182,9 @@ func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *s
 	return nil
 }
 
-var doctorCodes = map[doctor.Level]int{doctor.Good: exitPass, doctor.Error: exitFail, doctor.Warning: exitInconclusive, doctor.Unknown: exitError}
+var doctorCodes = map[doctor.Level]int{
+	doctor.Good: exitPass, doctor.Error: exitFail, doctor.Warning: exitInconclusive, doctor.Unknown: exitError,
+}
 
 // paint colours a word by its level, if the screen has colours.
 func (s *screen) paint(l doctor.Level, word string) string {

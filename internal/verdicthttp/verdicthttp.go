@@ -127,14 +127,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // endpoint is a path of verdicts, with the kind in the answer and the object that is read.
 type endpoint struct {
 	path, kind, resource string
-	object               func() client.Object
+	object               client.Object
 }
 
 var endpoints = []endpoint{
-	{"latencygates/{name}", "LatencyGate", "latencygates", func() client.Object { return &v1alpha1.LatencyGate{} }},
-	{"latencygates/{name}/nodes/{node}", "LatencyGate", "latencyverifications", func() client.Object { return &v1alpha1.LatencyVerification{} }},
-	{"namespaces/{namespace}/latencybenchmarks/{name}", "LatencyBenchmark", "latencybenchmarks", func() client.Object { return &v1alpha1.LatencyBenchmark{} }},
-	{"namespaces/{namespace}/latencymatrices/{name}", "LatencyMatrix", "latencymatrices", func() client.Object { return &v1alpha1.LatencyMatrix{} }},
+	{"latencygates/{name}", "LatencyGate", "latencygates", &v1alpha1.LatencyGate{}},
+	{"latencygates/{name}/nodes/{node}", "LatencyGate", "latencyverifications", &v1alpha1.LatencyVerification{}},
+	{"namespaces/{namespace}/latencybenchmarks/{name}", "LatencyBenchmark", "latencybenchmarks", &v1alpha1.LatencyBenchmark{}},
+	{"namespaces/{namespace}/latencymatrices/{name}", "LatencyMatrix", "latencymatrices", &v1alpha1.LatencyMatrix{}},
 }
 
 // standing returns the standing of an object that was read. It may read others: those of a gate for at most maxReading answers at the
@@ -210,7 +210,7 @@ func (h *Handler) admit(ctx context.Context, r *http.Request, about Answer, acce
 // answer returns the status code and the answer for a subject, if the caller may get it.
 func (h *Handler) answer(ctx context.Context, r *http.Request, e endpoint) (int, Answer) {
 	about := Answer{Kind: e.kind, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Node: r.PathValue("node")}
-	name, o := about.Name, e.object()
+	name, o := about.Name, e.object.DeepCopyObject().(client.Object)
 	if about.Node != "" {
 		name = v1alpha1.VerificationName(about.Name, about.Node)
 	}
