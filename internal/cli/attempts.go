@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -28,7 +30,8 @@ func newAttempts(c *cluster) *cobra.Command {
 		Use:   "attempts NAME",
 		Short: "List the attempts of a LatencyBenchmark, and the state of the current pods",
 		Long: "List every attempt at every run of a LatencyBenchmark, with its start, its duration, its measuring time and its\n" +
-			"outcome. For the current attempt, print the state of its pods.",
+			"outcome. For the current attempt, print the state of its pods, and the last lines of their logs if you may\n" +
+			"read them.",
 		Example: "  " + name + " attempts sweep -n perf",
 		Args:    takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,7 +56,7 @@ func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error)
 		return nil, fmt.Errorf("writing the attempts: %w", err)
 	}
 	if b.Status.Active != nil {
-		activeAttempt(ctx, &out, api, b)
+		activeAttempt(ctx, &out, c, api, b)
 	}
 	return out.Bytes(), nil
 }
@@ -86,7 +89,8 @@ func moment(t metav1.MicroTime) string { return t.UTC().Format(time.RFC3339) }
 
 func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
-func activeAttempt(ctx context.Context, w io.Writer, api client.Client, b *v1alpha1.LatencyBenchmark) {
+// activeAttempt prints the active attempt and its pods.
+func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Client, b *v1alpha1.LatencyBenchmark) {
 	a := b.Status.Active
 	fmt.Fprintf(w, "\nnow: %s, attempt %d, since %s\n", a.Run, a.Attempt, moment(a.StartTime))
 	if a.Outcome != nil {
@@ -99,12 +103,25 @@ func activeAttempt(ctx context.Context, w io.Writer, api client.Client, b *v1alp
 		switch err := api.Get(ctx, key, pod); {
 		case apierrors.IsNotFound(err):
 			fmt.Fprintln(w, "it does not exist")
+			continue
 		case err != nil:
 			fmt.Fprintf(w, "it cannot be read: %s\n", printable(oneLine(err)))
+			continue
 		case !metav1.IsControlledBy(pod, b):
 			fmt.Fprintln(w, "it exists and does not belong to this benchmark")
-		default:
-			fmt.Fprintln(w, standingOf(pod))
+			continue
+		}
+		fmt.Fprintln(w, standingOf(pod))
+		if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Waiting != nil {
+			// There is no log yet.
+			continue
+		}
+		lines, err := lastWords(ctx, c, key)
+		if err != nil {
+			fmt.Fprintf(w, "  its log cannot be read: %s\n", printable(oneLine(err)))
+		}
+		for _, line := range lines {
+			fmt.Fprintf(w, "  | %s\n", line)
 		}
 	}
 }
@@ -137,6 +154,37 @@ func standingOf(pod *corev1.Pod) string {
 		add("being removed", "")
 	}
 	return strings.Join(told, ", ")
+}
+
+// How much of a log is shown.
+const (
+	mostLines     = 8
+	mostLineBytes = 64 << 10
+)
+
+// lastWords returns the last lines of the log of a pod's agent, except the lines that hold its result.
+func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]string, error) {
+	log, err := c.log(ctx, pod, pods.Container)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	var last []string
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, mostLineBytes)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || result.Framing(line) {
+			continue
+		}
+		last = append(last, printable(line))
+		last = last[max(0, len(last)-mostLines):]
+	}
+	if err := lines.Err(); err != nil {
+		// The lines read so far are not the end of the log.
+		return nil, err
+	}
+	return last, nil
 }
 
 // mostShown is how many bytes of a text from another component are shown.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 func at(second int) metav1.MicroTime {
@@ -28,7 +29,7 @@ func newBusyCluster(t *testing.T) *apiServer {
 		{Run: "sweep-r1", Attempt: 2, StartTime: at(9), MeasuredMilliseconds: 2345, Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured, CompletionTime: at(15)}},
 	}
 	b.Status.Active = &v1alpha1.ActiveAttempt{Run: "sweep-r2", Round: 2, Attempt: 1, StartTime: at(16), Pair: v1alpha1.Pair{ClientNode: "node-a", ServerNode: "node-b"}}
-	s.pods = map[types.NamespacedName]*corev1.Pod{}
+	s.pods, s.logs = map[types.NamespacedName]*corev1.Pod{}, map[types.NamespacedName]string{}
 	for _, role := range []string{v1alpha1.RoleServer, v1alpha1.RoleClient} {
 		pod := &corev1.Pod{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -52,17 +53,45 @@ RUN       ATTEMPT  BEGAN                 TOOK  MEASURED  ENDED AS   MESSAGE
 sweep-r1  1        2026-03-04T05:06:00Z  4s    -         OOMKilled  ask for more �[31mmemory
 sweep-r1  2        2026-03-04T05:06:09Z  6s    2.3s      Measured   -
 `
+	var frame strings.Builder
+	if err := result.WriteFrame(&frame, result.Document{Run: "sweep-r2"}); err != nil {
+		t.Fatal(err)
+	}
 	cases := map[string]struct {
 		change func(*apiServer)
 		want   string
 	}{
-		"pods that run": {want: past + `
+		"the last lines of both logs, without the result": {
+			change: func(s *apiServer) {
+				s.logs[server] = strings.Repeat("an old line\n", 20) + "listening\n"
+				s.logs[client] = "measured tcp-1\n" + frame.String() + "the end"
+			},
+			want: past + `
 now: sweep-r2, attempt 1, since 2026-03-04T05:06:16Z
 
 server on node-b, pod sweep-r2-a1-server: Running
+` + strings.Repeat("  | an old line\n", 7) + `  | listening
 
 client on node-a, pod sweep-r2-a1-client: Running
-`},
+  | measured tcp-1
+  | the end
+`,
+		},
+		"logs that are long": {
+			change: func(s *apiServer) {
+				s.logs[server] = strings.Repeat("an old line\n", 1<<20) + "listening\n"
+				s.logs[client] = strings.Repeat(strings.Repeat("x", 9<<10)+"\n", 1000)
+			},
+			want: past + `
+now: sweep-r2, attempt 1, since 2026-03-04T05:06:16Z
+
+server on node-b, pod sweep-r2-a1-server: Running
+` + strings.Repeat("  | an old line\n", 7) + `  | listening
+
+client on node-a, pod sweep-r2-a1-client: Running
+  its log cannot be read: it has more than 8 MiB
+`,
+		},
 		"a pod that does not start, and one that does not exist": {
 			change: func(s *apiServer) {
 				delete(s.pods, client)
@@ -78,12 +107,13 @@ server on node-b, pod sweep-r2-a1-server: Pending, ImagePullBackOff, Back-off pu
 client on node-a, pod sweep-r2-a1-client: it does not exist
 `,
 		},
-		"a pod of another owner": {
+		"a log that may not be read, and a pod of another owner": {
 			change: func(s *apiServer) { s.pods[client].OwnerReferences = nil },
 			want: past + `
 now: sweep-r2, attempt 1, since 2026-03-04T05:06:16Z
 
 server on node-b, pod sweep-r2-a1-server: Running
+  its log cannot be read: pods/log "sweep-r2-a1-server" is forbidden: <nil>
 
 client on node-a, pod sweep-r2-a1-client: it exists and does not belong to this benchmark
 `,
@@ -97,6 +127,7 @@ client on node-a, pod sweep-r2-a1-client: it exists and does not belong to this 
 				pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", ContainerStatuses: []corev1.ContainerStatus{
 					{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}}},
 				}}
+				s.logs[client] = ""
 			},
 			want: past + `
 now: sweep-r2, attempt 1, since 2026-03-04T05:06:16Z
@@ -131,9 +162,7 @@ client on node-a, pod sweep-r2-a1-client: Failed, Evicted, exit code 137, Error,
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newBusyCluster(t)
-			if c.change != nil {
-				c.change(s)
-			}
+			c.change(s)
 			code, stdout, stderr := run("attempts", "sweep", "--kubeconfig", s.serve(t))
 			if code != 0 || stderr != "" {
 				t.Fatalf("exit code %d, it said %q", code, stderr)

@@ -33,6 +33,9 @@ const (
 	MaxLog = 8 << 20
 )
 
+// Framing reports whether a line of a log is for a program, and not for people.
+func Framing(line string) bool { return strings.HasPrefix(line, mark) }
+
 type record struct {
 	kind, content string
 	// whole is false if the log ends before the line does.
