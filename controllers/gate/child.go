@@ -25,24 +25,22 @@ const (
 	keyNode = "node"
 )
 
-// baseName returns the first part of the names of a node's objects in the gate's namespace. It has no dots, which would
-// lead to unexpected host names of pods. Two nodes may have the same one.
-func baseName(gate, node string, limit int) string {
-	name := v1alpha1.Shortened(gate+"-"+node, limit)
-	return strings.ReplaceAll(name, ".", "-")
+// objectName returns the name of an object of a node in the gate's namespace. It has no dots, which would lead to unexpected host
+// names of pods. Two nodes may have the same name before the suffix.
+func objectName(gate, node, suffix string, limit int) string {
+	name := v1alpha1.Shortened(gate+"-"+node, limit-len(suffix))
+	return strings.ReplaceAll(name, ".", "-") + suffix
 }
 
 // holdPodName returns the name of a node's hold pod. The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c
 // of gate a-b.
 func holdPodName(gate, node string) string {
 	sum := sha256.Sum256([]byte(v1alpha1.VerificationName(gate, node)))
-	suffix := fmt.Sprintf("-%x-hold", sum[:4])
-	return baseName(gate, node, maxPodName-len(suffix)) + suffix
+	return objectName(gate, node, fmt.Sprintf("-%x-hold", sum[:4]), maxPodName)
 }
 
 func benchmarkName(gate, node string, number int64) string {
-	suffix := fmt.Sprintf("-%d", number)
-	return baseName(gate, node, maxBenchmarkName-len(suffix)) + suffix
+	return objectName(gate, node, fmt.Sprintf("-%d", number), maxBenchmarkName)
 }
 
 func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
