@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -216,13 +217,12 @@ func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) erro
 			wanted = append(wanted, mark)
 		}
 	}
+	if len(wanted) == 0 {
+		return nil
+	}
 	groups := [][]v1alpha1.NodeMark{wanted}
-	for len(groups) > 0 {
-		group := groups[0]
-		groups = groups[1:]
-		if len(group) == 0 {
-			continue
-		}
+	for i := 0; i < len(groups); i++ {
+		group := groups[i]
 		written, err := b.writeMetadata(ctx, node, group)
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && len(group) > 1 {
 			groups = append(groups, group[:1], group[1:])
@@ -244,7 +244,14 @@ func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) erro
 // Because Nodes have many other writers, a write that holds a node back is repeated after a conflict.
 func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group []v1alpha1.NodeMark) (*corev1.Node, error) {
 	current, written := node, &corev1.Node{}
-	write := func() error {
+	again := func(err error) bool { return b.p.holdsBack() && apierrors.IsConflict(err) }
+	err := retry.OnError(retry.DefaultBackoff, again, func() error {
+		if current == nil {
+			current = &corev1.Node{}
+			if err := b.Live.Get(ctx, client.ObjectKeyFromObject(node), current); err != nil {
+				return err
+			}
+		}
 		metadata := map[string]any{"resourceVersion": current.ResourceVersion}
 		patch := map[string]any{"metadata": metadata}
 		for _, mark := range group {
@@ -262,22 +269,8 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 		if err != nil {
 			return fmt.Errorf("encoding label and taint: %w", err)
 		}
-		written = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+		current, written = nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
 		return b.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), fieldManager)
-	}
-	if !b.p.holdsBack() {
-		return written, write()
-	}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := write()
-		if apierrors.IsConflict(err) {
-			fresh := &corev1.Node{}
-			if getErr := b.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
-				return getErr
-			}
-			current = fresh
-		}
-		return err
 	})
 	return written, err
 }
@@ -439,30 +432,22 @@ func markNotices(old, v *v1alpha1.LatencyVerification) []controllers.Notice {
 	return all
 }
 
-// otherManager returns the field manager that last changed a mark of a Node, other than the gate; if none is recorded for the mark,
-// the one that changed the Node last.
+// otherManager returns the field manager, other than the gate, that last changed a mark of a Node; if none is recorded for the mark, the
+// one that changed the Node last.
 func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
 	field := map[v1alpha1.NodeMark]string{
 		v1alpha1.MarkCondition: v1alpha1.NodeConditionVerified, v1alpha1.MarkLabel: `"f:` + v1alpha1.NodeLabelVerified, v1alpha1.MarkTaint: `"f:taints"`,
 	}[mark]
-	var found, last *metav1.ManagedFieldsEntry
-	newer := func(e, than *metav1.ManagedFieldsEntry) bool {
-		return than == nil || than.Time == nil || e.Time != nil && !e.Time.Before(than.Time)
-	}
-	for i := range node.ManagedFields {
-		e := &node.ManagedFields[i]
-		if e.Manager == string(fieldManager) {
-			continue
+	others := slices.DeleteFunc(slices.Clone(node.ManagedFields), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == string(fieldManager) })
+	writers := slices.DeleteFunc(slices.Clone(others), func(e metav1.ManagedFieldsEntry) bool {
+		return e.FieldsV1 == nil || !strings.Contains(e.FieldsV1.GetRawString(), field)
+	})
+	for _, entries := range [][]metav1.ManagedFieldsEntry{writers, others} {
+		if len(entries) > 0 {
+			return "perhaps " + slices.MaxFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
+				return ptr.Deref(a.Time, metav1.Time{}).Compare(ptr.Deref(b.Time, metav1.Time{}).Time)
+			}).Manager
 		}
-		if newer(e, last) {
-			last = e
-		}
-		if e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), field) && newer(e, found) {
-			found = e
-		}
-	}
-	if e := cmp.Or(found, last); e != nil {
-		return "perhaps " + e.Manager
 	}
 	return "which the managed fields do not name"
 }
