@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -203,8 +205,8 @@ func (s *snapshot) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacl
 	case len(others) > 0:
 		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true}
 	}
-	if i := slices.IndexFunc(p.passing, func(h hindered) bool { return h.name != v.Spec.NodeName }); i >= 0 {
-		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].name, p.passing[i].message)}
+	if i := slices.IndexFunc(p.passing, func(n v1alpha1.NodeLine) bool { return n.Name != v.Spec.NodeName }); i >= 0 {
+		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].Name, p.passing[i].Message)}
 	}
 	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true}
 }
@@ -240,35 +242,23 @@ func (s *snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	}
 	var all []*v1alpha1.LatencyVerification
 	for _, v := range s.verifications {
-		switch v.Status.State {
-		case v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
-		case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
+		node, last := s.nodes[v.Spec.NodeName], lastMeasured(v)
+		if !slices.Contains(concluded, v.Status.State) || node == nil || s.unusable(node, v1alpha1.RoleClient).message != "" {
 			continue
 		}
-		node := s.nodes[v.Spec.NodeName]
-		if last := lastMeasured(v); node == nil || s.unusable(node, v1alpha1.RoleClient).message != "" || !last.Before(fired) && !last.After(s.now.Add(maxSkew)) {
-			continue
+		if last.Before(fired) || last.After(s.now.Add(maxSkew)) {
+			all = append(all, v)
 		}
-		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int {
-		if order := lastMeasured(a).Compare(lastMeasured(b)); order != 0 {
-			return order
-		}
-		return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
+		return cmp.Or(lastMeasured(a).Compare(lastMeasured(b)), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 	return all
 }
 
 // lastMeasured returns the time from which the schedule counts.
 func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
-	switch {
-	case v.Status.LastMeasurementTime != nil:
-		return v.Status.LastMeasurementTime.Time
-	case v.Status.LastTransitionTime != nil:
-		return v.Status.LastTransitionTime.Time
-	}
-	return time.Time{}
+	return ptr.Deref(cmp.Or(v.Status.LastMeasurementTime, v.Status.LastTransitionTime), metav1.Time{}).Time
 }
 
 // peers holds the nodes with which others can be measured, each list in the order of names.
@@ -278,11 +268,8 @@ type peers struct {
 	// full are nodes without room for a peer, which come last.
 	full []string
 	// passing are nodes that cannot be peers now because of something that passes by itself.
-	passing []hindered
+	passing []v1alpha1.NodeLine
 }
-
-// hindered is a node that cannot be a peer now, and why.
-type hindered struct{ name, message string }
 
 // peers returns the nodes that the template selects, that can run its pod, and that have not failed.
 func (s *snapshot) peers() peers {
@@ -298,7 +285,7 @@ func (s *snapshot) peers() peers {
 		}
 		if why := s.unusable(node, v1alpha1.RoleServer); why.message != "" {
 			if !why.lasting && node.DeletionTimestamp.IsZero() {
-				p.passing = append(p.passing, hindered{name, why.message})
+				p.passing = append(p.passing, v1alpha1.NodeLine{Name: name, Message: why.message})
 			}
 			continue
 		}
@@ -310,7 +297,7 @@ func (s *snapshot) peers() peers {
 	}
 	slices.Sort(p.verified)
 	slices.Sort(p.others)
-	slices.SortFunc(p.passing, func(a, b hindered) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(p.passing, func(a, b v1alpha1.NodeLine) int { return cmp.Compare(a.Name, b.Name) })
 	return p
 }
 
