@@ -32,14 +32,10 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 	before := v.DeepCopy()
 	var again time.Duration
 	var markErr error
-	switch {
-	case publishes:
-		again, markErr = r.mark(ctx, w.node, v, p)
-		if markErr == nil && len(v.Status.MarkSetbacks) == 0 {
-			r.observeHold(w.node, v, p)
-		}
-	default:
+	if !publishes {
 		v.Status.MarkSetbacks = nil
+	} else if again, markErr = r.mark(ctx, w.node, v, p); markErr == nil && len(v.Status.MarkSetbacks) == 0 {
+		r.observeHold(w.node, v, p)
 	}
 	pruneErr := r.prune(ctx, w.gate.Spec.Namespace, v)
 	holdAgain, holdErr := r.hold(ctx, w, v)
@@ -87,14 +83,10 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 
 // observeHold records in the metrics how long it took to hold back a node that changed. node is the Node before it was marked.
 func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) {
-	c := nodeCondition(node, v1alpha1.NodeConditionVerified)
-	if c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Verified().Reason != v1alpha1.ReasonIdentityChanged {
-		return
-	}
-	for _, ready := range node.Status.Conditions {
-		if ready.Type == corev1.NodeReady && !ready.LastHeartbeatTime.IsZero() {
-			r.Activity.ObserveHold(r.Clock.Since(ready.LastHeartbeatTime.Time))
-		}
+	c, ready := nodeCondition(node, v1alpha1.NodeConditionVerified), nodeCondition(node, corev1.NodeReady)
+	changed := p.holdsBack() && v.Status.Verified().Reason == v1alpha1.ReasonIdentityChanged
+	if changed && c != nil && c.Status == corev1.ConditionTrue && ready != nil && !ready.LastHeartbeatTime.IsZero() {
+		r.Activity.ObserveHold(r.Clock.Since(ready.LastHeartbeatTime.Time))
 	}
 }
 
@@ -208,9 +200,8 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 		}
 		return v.Status.Retained.EndTime.Sub(w.now), patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 	}
-	whole := v.Status.Retained.EndTime.Sub(v.Status.Retained.StartTime.Time)
 	if left := v.Status.Retained.EndTime.Sub(w.now); left > 0 {
-		return min(left, whole), nil
+		return left, nil
 	}
 	return 0, controllers.Delete(ctx, r.Client, v)
 }
