@@ -136,17 +136,12 @@ func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVeri
 		status.LastTransitionTime = &metav1.Time{Time: now}
 	}
 	status.State = t.to
-	verified := metav1.ConditionUnknown
-	switch t.to {
-	case v1alpha1.VerificationVerified:
-		verified = metav1.ConditionTrue
-	case v1alpha1.VerificationFailed:
-		verified = metav1.ConditionFalse
-	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationInconclusive:
+	verified := map[v1alpha1.VerificationState]metav1.ConditionStatus{
+		v1alpha1.VerificationVerified: metav1.ConditionTrue, v1alpha1.VerificationFailed: metav1.ConditionFalse,
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: now},
-		Reason: s.reason, Message: text.Shorten(s.message, maxMessage),
+		Type: v1alpha1.ConditionVerified, Status: cmp.Or(verified[t.to], metav1.ConditionUnknown), ObservedGeneration: v.Generation,
+		LastTransitionTime: metav1.Time{Time: now}, Reason: s.reason, Message: text.Shorten(s.message, maxMessage),
 	})
 	status.ObservedGeneration = v.Generation
 	standing.Publish(&status.Conditions, v.Generation, now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
@@ -450,17 +445,11 @@ var reportedChecks = []string{v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1al
 
 // evidence returns what the agent on the node reported about NIC and Onload.
 func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {
-	for _, e := range b.Status.Endpoints {
-		if e.Role != v1alpha1.RoleClient {
-			continue
-		}
-		var all []v1alpha1.ProofLine
-		for _, line := range e.Proof {
-			if slices.Contains(reportedChecks, line.Check) {
-				all = append(all, line)
-			}
-		}
-		return all
+	i := slices.IndexFunc(b.Status.Endpoints, func(e v1alpha1.Endpoint) bool { return e.Role == v1alpha1.RoleClient })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return slices.DeleteFunc(slices.Clone(b.Status.Endpoints[i].Proof), func(line v1alpha1.ProofLine) bool {
+		return !slices.Contains(reportedChecks, line.Check)
+	})
 }
