@@ -136,12 +136,16 @@ func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.La
 // are only written to the version that was read, so that no other gate can have taken the node in between.
 func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, []v1alpha1.LatencyGate, error) {
 	w := &world{now: r.Clock.Now(), verification: v}
-	node, gates, err := r.nodeAndGates(ctx, v)
-	if err != nil {
+	var err error
+	if w.node, err = observe.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName); err != nil {
 		return nil, nil, err
 	}
-	w.node, w.owner = node, ownerOf(node, gates)
-	w.gate = gateOf(v, gates)
+	list := &v1alpha1.LatencyGateList{}
+	if err := r.Live.List(ctx, list); err != nil {
+		return nil, nil, fmt.Errorf("listing gates: %w", err)
+	}
+	gates := list.Items
+	w.owner, w.gate = ownerOf(w.node, gates), gateOf(v, gates)
 	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() || !v.DeletionTimestamp.IsZero() && !w.keepsFail() {
 		return w, gates, nil
 	}
@@ -163,19 +167,6 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 	}
 	w.baselineTrouble, err = r.baselineTrouble(ctx, w)
 	return w, gates, err
-}
-
-// nodeAndGates reads the Node of a verification, which is nil if it does not exist, and then all gates.
-func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVerification) (*corev1.Node, []v1alpha1.LatencyGate, error) {
-	node, err := observe.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName)
-	if err != nil {
-		return nil, nil, err
-	}
-	gates := &v1alpha1.LatencyGateList{}
-	if err := r.Live.List(ctx, gates); err != nil {
-		return nil, nil, fmt.Errorf("listing gates: %w", err)
-	}
-	return node, gates.Items, nil
 }
 
 // gateOf returns the gate of a verification, by its name; nil if it is gone. See ofEarlierGate for a gate that was created again.
@@ -411,18 +402,17 @@ func sameNode(a, b *corev1.Node) bool {
 
 // benchmarkChanges passes the changes of a benchmark that a verification reads: its conditions, its spec, and its deletion.
 var benchmarkChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
-	standing := func(b *v1alpha1.LatencyBenchmark) [3]string {
-		var all [3]string
-		for i, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
-			if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
-				all[i] = fmt.Sprint(c.Status, c.ObservedGeneration)
-				if conditionType != v1alpha1.ConditionSucceeded {
-					all[i] += c.Reason
-				}
+	facts := func(b *v1alpha1.LatencyBenchmark) string {
+		all := []any{b.UID, b.Generation, b.DeletionTimestamp.IsZero()}
+		for _, c := range b.Status.Conditions {
+			switch c.Type {
+			case v1alpha1.ConditionSucceeded:
+				all = append(all, c.Type, c.Status, c.ObservedGeneration)
+			case v1alpha1.ConditionAccepted, v1alpha1.ConditionPassed:
+				all = append(all, c.Type, c.Status, c.ObservedGeneration, c.Reason)
 			}
 		}
-		return all
+		return fmt.Sprintln(all...)
 	}
-	return before.UID != after.UID || before.Generation != after.Generation || standing(before) != standing(after) ||
-		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	return facts(before) != facts(after)
 })
