@@ -34,7 +34,6 @@ type Comparison struct {
 	NeedsSamples int64
 
 	rule     rule
-	halfRTT  bool
 	detail   string
 	between  stats.Between
 	evidence *evidence
@@ -44,11 +43,12 @@ type Comparison struct {
 // reasons against a conclusion. The outcome is empty if there is none. inTurns is true if both were measured in turns.
 func compare(r rule, candidate Cell, baseline *Cell, inTurns bool) Comparison {
 	c := Comparison{
-		Variant: candidate.Variant, Cell: candidate.Name, rule: r, halfRTT: candidate.HalfRTT,
+		Variant: candidate.Variant, Cell: candidate.Name, rule: r,
 		Bounds: stats.Bounds{Estimate: math.NaN(), Lower: math.Inf(-1), Upper: math.Inf(1)},
 	}
 	e, missing := gather(r, candidate, baseline)
-	if missing == nil && !e.tooFewToShow() {
+	// A percentile of so few samples is not shown anywhere.
+	if missing == nil && (r.percentile == nil || r.percentile.Eligible(e.samples)) {
 		e.inTurns = inTurns
 		e.count()
 		c.fill(e)
@@ -153,11 +153,6 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 			fmt.Sprintf("not every round of the baseline has %s", r.Metric)}
 	}
 	return e, nil
-}
-
-// tooFewToShow reports whether a round has so few samples that its percentile is not shown anywhere.
-func (e *evidence) tooFewToShow() bool {
-	return e.rule.percentile != nil && !e.rule.percentile.Eligible(e.samples)
 }
 
 // null returns the distribution of the comparisons on the wrong side of the true value, for numbers of rounds.

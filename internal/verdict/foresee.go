@@ -17,7 +17,6 @@ type Foreseen struct {
 // Foresee returns what each rule can show. The candidate's cells have no rounds yet; most returns the most samples that a round of a cell gives,
 // and whether that is known.
 func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
-	variant := in.Criteria.Baseline != nil && in.Criteria.Baseline.Variant != ""
 	rules, selected, all, err := in.selected()
 	all *= max(1, int(in.Criteria.JudgedTogether))
 	out := make([]Foreseen, len(rules))
@@ -33,7 +32,7 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 		switch {
 		case len(selected[i]) == 0:
 			f.Never = fmt.Sprintf("rule %s selects no cell of this benchmark; change its selectors, or the workload", r)
-		case in.MaxRounds < fewest && (r.kind == absolute || variant):
+		case in.MaxRounds < fewest && (r.kind == absolute || in.Criteria.BaselineVariant() != ""):
 			f.Never = fmt.Sprintf("rule %s can neither pass nor fail with %d rounds; set maxRounds to at least %d", r, in.MaxRounds, fewest)
 		}
 		if r.percentile == nil {
@@ -62,10 +61,6 @@ func (r rule) rounds(n int) string {
 // selected returns the rules, the candidate's cells that each selects, and the number of all comparisons. It returns an error only for a rule
 // that the API rejects.
 func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
-	variant := ""
-	if in.Criteria.Baseline != nil {
-		variant = in.Criteria.Baseline.Variant
-	}
 	for i, given := range in.Criteria.Rules {
 		r, err := parseRule(given)
 		if err != nil {
@@ -73,7 +68,7 @@ func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
 		}
 		var own []Cell
 		for _, c := range in.Candidate {
-			if r.selects(c, variant) {
+			if r.selects(c, in.Criteria.BaselineVariant()) {
 				own = append(own, c)
 			}
 		}

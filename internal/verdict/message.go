@@ -226,8 +226,12 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	if c.BaselineRounds > 0 && c.Baseline != stats.Infinite {
 		v.Baseline = new(c.Baseline)
 	}
+	digits := -1
+	if c.rule.kind == byRatio {
+		digits = 3
+	}
 	if !math.IsInf(c.Bounds.Estimate, 0) {
-		v.Estimate = decimal(c.Bounds.Estimate, c.digits())
+		v.Estimate = decimal(c.Bounds.Estimate, digits)
 	}
 	if c.rule.Metric != v1alpha1.MetricLost {
 		v.RoundsBeyond = int32(c.RoundsBeyond)
@@ -241,14 +245,6 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	if !math.IsInf(c.Bounds.Upper, 0) {
 		v.Upper = c.machineBound(c.Bounds.Upper, math.Ceil)
 	}
-}
-
-// digits returns the number of decimals of an estimate: three for a ratio, otherwise all.
-func (c Comparison) digits() int {
-	if c.rule.kind == byRatio {
-		return 3
-	}
-	return -1
 }
 
 // machineBound formats a bound as a plain number.

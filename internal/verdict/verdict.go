@@ -19,6 +19,7 @@
 package verdict
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -135,16 +136,16 @@ func Judge(in Input) (Judgement, error) {
 	if err != nil || len(rules) == 0 {
 		return Judgement{}, err
 	}
-	baselines := newBaselines(in)
+	baselines, variant := in.baselines(), in.Criteria.BaselineVariant()
 	j := Judgement{note: in.Note, looks: 1, Comparisons: comparisons}
 	if in.MaxRounds > in.Rounds {
 		j.looks = 2
 	}
-	j.sameSession = baselines.variant != "" || !slices.ContainsFunc(in.Criteria.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
+	j.sameSession = variant != "" || !slices.ContainsFunc(in.Criteria.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
 	var all []Comparison
 	for i, r := range rules {
 		for _, c := range selected[i] {
-			all = append(all, compare(r, c, baselines.of(c), baselines.variant != ""))
+			all = append(all, compare(r, c, baselines[cellKey{cmp.Or(variant, c.Variant), c.Name}], variant != ""))
 		}
 	}
 	beyond := make([]stats.OneIn, len(all))
@@ -171,19 +172,19 @@ func Judge(in Input) (Judgement, error) {
 		j.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{j.Outcome, judged.Outcome}, v1alpha1.VerdictOutcome.Compare)
 		j.Rules = append(j.Rules, judged)
 	}
-	j.MoreRoundsMayDecide = in.mayDecide(j, all, baselines.variant != "")
+	j.MoreRoundsMayDecide = in.mayDecide(j, all)
 	return j, nil
 }
 
 // mayDecide reports whether the data are to be judged once more: a second look may let every comparison pass, or one fail. A Fail that is
 // not certain enough among all benchmarks that are judged together is looked at again, too.
-func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
+func (in Input) mayDecide(j Judgement, all []Comparison) bool {
 	rounds, fails := 0, false
 	passes := !slices.ContainsFunc(j.Rules, func(r RuleJudgement) bool { return len(r.Comparisons) == 0 })
 	for _, c := range all {
 		baseline := c.BaselineRounds
-		if grows {
-			baseline = in.MaxRounds
+		if in.Criteria.BaselineVariant() != "" {
+			baseline = in.MaxRounds // It is measured on.
 		}
 		rounds = max(rounds, c.CandidateRounds)
 		within, beyond := c.may(baseline, in.MaxRounds)
@@ -198,36 +199,19 @@ func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
 	return j.Outcome == v1alpha1.VerdictInconclusive && (passes || fails)
 }
 
-// baselines finds the cell with which another is compared.
-type baselines struct {
-	variant string
-	cells   map[cellKey]*Cell
-}
-
 type cellKey struct{ variant, name string }
 
-func newBaselines(in Input) baselines {
-	b := baselines{cells: map[cellKey]*Cell{}}
-	if in.Criteria.Baseline == nil {
-		return b
-	}
+// baselines returns the cells with which others are compared.
+func (in Input) baselines() map[cellKey]*Cell {
 	cells := in.Baseline
-	if b.variant = in.Criteria.Baseline.Variant; b.variant != "" {
+	if in.Criteria.BaselineVariant() != "" {
 		cells = in.Candidate
 	}
+	all := map[cellKey]*Cell{}
 	for i, c := range cells {
-		b.cells[cellKey{c.Variant, c.Name}] = &cells[i]
+		all[cellKey{c.Variant, c.Name}] = &cells[i]
 	}
-	return b
-}
-
-// of returns the cell with which a candidate is compared; nil if there is none.
-func (b baselines) of(c Cell) *Cell {
-	variant := c.Variant
-	if b.variant != "" {
-		variant = b.variant
-	}
-	return b.cells[cellKey{variant, c.Name}]
+	return all
 }
 
 // Worst returns the comparison that decided a rule: the worst of those that have the outcome of the rule. It returns nil if
