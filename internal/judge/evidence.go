@@ -128,15 +128,6 @@ func together(a, b *rounds.Variant, of func(string) string) bool {
 // which costs the measuring CPU some time for each packet.
 const keyCapture = "capture"
 
-// capture returns the reason why two variants cannot be compared if packets were captured for only one of them.
-func capture(criteria v1alpha1.Criteria, baseline, candidate *rounds.Variant) []verdict.Blocker {
-	if baseline == nil || candidate == nil || baseline.Capture == candidate.Capture || ignored(criteria, result.Difference{Key: keyCapture}) {
-		return nil
-	}
-	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
-		"packets were captured on one side only, which slows it: capture %s, then %s%s", baseline.Capture, candidate.Capture, meantHint)}}
-}
-
 // meantHint ends the text about a difference.
 const meantHint = " (list intended differences in ignoreDifferences; kubectl tailgate compare -o ignoreDifferences prints them)"
 
@@ -151,24 +142,34 @@ func matchesAny(patterns []string, key string) bool {
 	return false
 }
 
-// incomparable returns the reason why a cell of a variant cannot be compared with that cell of the baseline's variant. The
+// incomparable returns the reasons why a cell of a variant cannot be compared with that cell of the baseline's variant. The
 // first run represents all runs of a variant: either their conditions are equal, or nothing is concluded from any of them. It
-// returns nothing if a run is missing, because then nothing is compared.
+// returns nothing about runs that are missing, because then nothing is compared.
 func incomparable(
-	cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
+	criteria v1alpha1.Criteria, cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
 ) []verdict.Blocker {
-	if baseline == nil || candidate == nil || baseline.First == nil || candidate.First == nil {
+	var all []verdict.Blocker
+	differs := func(message string) {
+		all = append(all, verdict.Blocker{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint})
+	}
+	if baseline == nil || candidate == nil {
 		return nil
+	}
+	if baseline.Capture != candidate.Capture && !ignored(criteria, result.Difference{Key: keyCapture}) {
+		differs(fmt.Sprintf("packets were captured on one side only, which slows it: capture %s, then %s", baseline.Capture, candidate.Capture))
+	}
+	if baseline.First == nil || candidate.First == nil {
+		return all
 	}
 	own := "cell." + strings.TrimSuffix(cell.Name, result.CapturedSuffix) + "."
 	message := rounds.Unequal(*baseline.First, *candidate.First, func(d result.Difference) bool {
-		return matters(d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
+		return matters(d) && !ignored(criteria, d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
 	})
-	if message == "" {
-		return nil
-	}
 	if strings.Contains(message, keyRelation) {
 		message += "; alignWith aligns the CPUs of networks Host and NAD with the NIC"
 	}
-	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint}}
+	if message != "" {
+		differs(message)
+	}
+	return all
 }
