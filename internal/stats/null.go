@@ -142,20 +142,14 @@ func ShareBound(count, n int) float64 {
 	return high
 }
 
-// FewestRounds returns the smallest number of rounds on each side with which a comparison can decide at all.
-func FewestRounds(alpha OneIn) int {
-	return fewest(func(n int) bool { return MannWhitney(n, n, alpha) >= 0 })
-}
+// EachPair returns the distribution of Pairs for as many rounds on each side.
+func EachPair(n int) Null { return Pairs(n, n) }
 
-// FewestRoundsForLevel returns the smallest number of rounds with which an absolute limit can be decided at all.
-func FewestRoundsForLevel(alpha OneIn) int {
-	return fewest(func(n int) bool { return Sign(n, alpha) >= 0 })
-}
-
-// fewest returns the smallest sufficient n. 64 rounds are sufficient for any probability that fits in 64 bits.
-func fewest(enough func(n int) bool) int {
+// FewestRounds returns the smallest number of rounds with which anything can be decided at all: with Signs, an absolute limit, and with
+// EachPair, a comparison. 64 rounds are sufficient for any probability that fits in 64 bits.
+func FewestRounds(null func(n int) Null, alpha OneIn) int {
 	n := 1
-	for n < 64 && !enough(n) {
+	for n < 64 && null(n).Most(alpha) < 0 {
 		n++
 	}
 	return n

@@ -22,9 +22,9 @@ const mostRounds = 1000
 // fewestRounds returns the smallest number of rounds, on each side, with which anything can be shown.
 func (r rule) fewestRounds(alpha stats.OneIn) int {
 	if r.kind == absolute {
-		return stats.FewestRoundsForLevel(alpha)
+		return stats.FewestRounds(stats.Signs, alpha)
 	}
-	return stats.FewestRounds(alpha)
+	return stats.FewestRounds(stats.EachPair, alpha)
 }
 
 // may reports whether a second look, at more candidate rounds and at as many baseline rounds as given, may show that the value is within the
