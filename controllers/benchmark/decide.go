@@ -139,9 +139,11 @@ func decideIdle(w *world) step {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed,
 			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
 	}
-	if waited := next.waitedForPlugin(b); waited > plan.PluginPatience {
-		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for %s: %s",
-			run.Name, waited.Round(time.Second), next.lastUnplugged.Outcome.Message)}
+	if unplugged := next.lastUnplugged; unplugged != nil && b.Status.DeviceWaitStartTime != nil {
+		if waited := unplugged.Outcome.CompletionTime.Sub(b.Status.DeviceWaitStartTime.Time); waited > plan.PluginPatience {
+			return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for %s: %s",
+				run.Name, waited.Round(time.Second), unplugged.Outcome.Message)}
+		}
 	}
 	if b.Spec.Suspend {
 		return step{kind: stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
@@ -229,14 +231,6 @@ func waitForPlugin(w *world, run, why string) step {
 		message: fmt.Sprintf("run %s waits for a device plugin, at most %s: %s", run, plan.PluginPatience, why)}
 }
 
-// waitedForPlugin returns how long a device plugin had not run when the latest attempt ended, if it ended for that reason.
-func (n upcoming) waitedForPlugin(b *v1alpha1.LatencyBenchmark) time.Duration {
-	if since := b.Status.DeviceWaitStartTime; n.unplugged > 0 && since != nil {
-		return n.lastUnplugged.Outcome.CompletionTime.Sub(since.Time)
-	}
-	return 0
-}
-
 // upcoming is the run to be measured next, with its history.
 type upcoming struct {
 	// run is the first run without a stored result; nil if there is none.
@@ -295,12 +289,9 @@ func nextRun(w *world) upcoming {
 }
 
 func curable(outcome string) bool {
-	switch outcome {
-	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
+	return !slices.Contains([]string{
+		v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
 		v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge,
-		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeSMTAlignment, v1alpha1.OutcomeOccupationExceeded:
-		return false
-	default:
-		return true
-	}
+		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeSMTAlignment, v1alpha1.OutcomeOccupationExceeded,
+	}, outcome)
 }

@@ -44,13 +44,11 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 				r.followed.uids.Delete(p.UID)
 				return
 			}
-			r.written.add(p.UID)
-			if !r.haveResults(w.server, w.client) {
-				return
-			}
-			select {
-			case r.wake <- event.GenericEvent{Object: benchmark}:
-			case <-ctx.Done():
+			if r.written.add(p.UID); r.haveResults(w.server, w.client) {
+				select {
+				case r.wake <- event.GenericEvent{Object: benchmark}:
+				case <-ctx.Done():
+				}
 			}
 		}()
 	}
@@ -81,11 +79,9 @@ func (r *Reconciler) forget(uids ...types.UID) {
 // podSet is a set of UIDs of pods. The zero value is ready to use.
 type podSet struct{ uids sync.Map }
 
-func (m *podSet) add(uids ...types.UID) {
-	for _, uid := range uids {
-		if uid != "" {
-			m.uids.Store(uid, true)
-		}
+func (m *podSet) add(uid types.UID) {
+	if uid != "" {
+		m.uids.Store(uid, true)
 	}
 }
 

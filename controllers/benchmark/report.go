@@ -60,15 +60,14 @@ const maxAttempts = 300
 // a state that was never stored.
 func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	b.Status.ObservedGeneration = b.Generation
-	b.Status.Progress = progress(b)
 	// The API bounds the list; the newest attempts are the most useful.
 	b.Status.Attempts = b.Status.Attempts[max(0, len(b.Status.Attempts)-maxAttempts):]
 	if len(b.Status.Stored) != len(old.Status.Stored) {
 		if err := r.Results.Summarize(ctx, b); err != nil {
 			return err
 		}
-		b.Status.Progress = progress(b)
 	}
+	b.Status.Progress = progress(b)
 	if err := r.judge(ctx, b); err != nil {
 		return err
 	}
@@ -105,14 +104,13 @@ func logNodes(ctx context.Context, before, now *v1alpha1.ActiveAttempt) {
 	if before != nil && now != nil && before.Run == now.Run && before.Attempt == now.Attempt {
 		return
 	}
-	for _, change := range []struct {
-		what string
-		of   *v1alpha1.ActiveAttempt
-	}{{"nodes released", before}, {"nodes claimed", now}} {
-		if a := change.of; a != nil {
-			log.FromContext(ctx).Info(change.what, "run", a.Run, "attempt", a.Attempt, "client", a.Pair.ClientNode, "server", a.Pair.ServerNode)
+	note := func(what string, a *v1alpha1.ActiveAttempt) {
+		if a != nil {
+			log.FromContext(ctx).Info(what, "run", a.Run, "attempt", a.Attempt, "client", a.Pair.ClientNode, "server", a.Pair.ServerNode)
 		}
 	}
+	note("nodes released", before)
+	note("nodes claimed", now)
 }
 
 // judge updates the verdict and condition Passed.
@@ -142,11 +140,10 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 
 func passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
-	switch v.Outcome {
-	case v1alpha1.VerdictInconclusive:
-	case v1alpha1.VerdictPass:
+	if v.Outcome == v1alpha1.VerdictPass {
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
-	case v1alpha1.VerdictFail:
+	}
+	if v.Outcome == v1alpha1.VerdictFail {
 		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
@@ -155,17 +152,14 @@ func passed(v *v1alpha1.Verdict) metav1.Condition {
 // inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark, and not only to
 // one of its cells; otherwise ReasonInconclusive.
 func inconclusive(v *v1alpha1.Verdict) string {
-	for _, rule := range v.Rules {
-		if rule.Outcome != v1alpha1.VerdictInconclusive {
-			continue
-		}
-		switch rule.Reason {
-		case v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
-			v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
-			v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence:
-			return rule.Reason
-		}
-		break
+	whole := []string{
+		v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
+		v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
+		v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence,
+	}
+	first := slices.IndexFunc(v.Rules, func(r v1alpha1.RuleVerdict) bool { return r.Outcome == v1alpha1.VerdictInconclusive })
+	if first >= 0 && slices.Contains(whole, v.Rules[first].Reason) {
+		return v.Rules[first].Reason
 	}
 	return v1alpha1.ReasonInconclusive
 }
