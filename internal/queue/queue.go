@@ -22,6 +22,7 @@
 package queue
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -119,13 +120,7 @@ func (e *Entry) before(other *Entry) bool {
 	if e.Started != other.Started {
 		return e.Started
 	}
-	if order := e.turn().Compare(other.turn()); order != 0 {
-		return order < 0
-	}
-	if order := e.Created.Compare(other.Created); order != 0 {
-		return order < 0
-	}
-	return e.Name < other.Name
+	return cmp.Or(e.turn().Compare(other.turn()), e.Created.Compare(other.Created), cmp.Compare(e.Name, other.Name)) < 0
 }
 
 // turn returns a time that orders entries by effective priority, the earliest first, without a clock: because all waiting
