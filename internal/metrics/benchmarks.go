@@ -231,11 +231,8 @@ func collectMatrixCell(ch chan<- prometheus.Metric, m *v1alpha1.LatencyMatrix, c
 		if p.PairsLatency == nil {
 			continue
 		}
-		labels := func(aggregate string) []string {
-			return []string{m.Namespace, m.Name, c.Variant, c.Cell, string(c.LatencyType), string(p.name), aggregate}
+		for aggregate, ns := range map[string]*int64{"Min": p.MinNanoseconds, "Median": p.MedianNanoseconds, "Max": p.MaxNanoseconds} {
+			pairsLatency.sendSeconds(ch, ns, m.Namespace, m.Name, c.Variant, c.Cell, string(c.LatencyType), string(p.name), aggregate)
 		}
-		pairsLatency.sendSeconds(ch, p.MinNanoseconds, labels("Min")...)
-		pairsLatency.sendSeconds(ch, p.MedianNanoseconds, labels("Median")...)
-		pairsLatency.sendSeconds(ch, p.MaxNanoseconds, labels("Max")...)
 	}
 }
