@@ -24,8 +24,7 @@ import (
 // linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second
 
-// follow follows the logs of both pods of the active attempt in the background, until they have a result, end, or take longer
-// than the agents may. It wakes the controller when both logs have a result.
+// follow follows the logs of both pods in the background, and wakes the controller when both have a result.
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
 	// The reconcile changes the original object.
@@ -67,7 +66,6 @@ func (r *Reconciler) haveResults(server, client *corev1.Pod) bool {
 	return server != nil && client != nil && r.written.has(server.UID) && r.written.has(client.UID)
 }
 
-// forget removes pods that are gone, or that no attempt uses any more.
 func (r *Reconciler) forget(uids ...types.UID) {
 	for _, set := range []*podSet{&r.made, &r.followed, &r.written} {
 		for _, uid := range uids {
@@ -76,7 +74,6 @@ func (r *Reconciler) forget(uids ...types.UID) {
 	}
 }
 
-// podSet is a set of UIDs of pods. The zero value is ready to use.
 type podSet struct{ uids sync.Map }
 
 func (m *podSet) add(uid types.UID) {
@@ -90,8 +87,7 @@ func (m *podSet) has(uid types.UID) bool {
 	return found
 }
 
-// gone forgets a pod that was deleted, and reports whether a manager had created it: only then may a node have become free. Other users
-// can create and delete pods with the operator's labels at any rate.
+// gone forgets a deleted pod, and reports whether a manager created it: only then may a node have become free. Others can use its labels.
 func (r *Reconciler) gone(uid types.UID) bool {
 	made := r.made.has(uid)
 	r.forget(uid)

@@ -53,11 +53,9 @@ func (w *world) acceptance() string {
 	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, w.accepted.Profiles), unproved), "; ")
 }
 
-// maxAttempts is the maximum number of attempts that the API allows in a status.
 const maxAttempts = 300
 
-// report completes the status and writes it, once, if it changed. Events follow the write: there is no event for
-// a state that was never stored.
+// report completes the status and writes it, once, if it changed. No event is about a state that was never stored.
 func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	b.Status.ObservedGeneration = b.Generation
 	// The API bounds the list; the newest attempts are the most useful.
@@ -74,8 +72,7 @@ func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchma
 	return r.write(ctx, old, b)
 }
 
-// rejudge is report for a finished benchmark, whose verdict alone may still change. The rest of the status is also valid
-// for the spec's new generation, because no change of it affects the measurement.
+// rejudge is report for a finished benchmark, whose verdict alone may still change, and of which no change of the spec affects the rest.
 func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	if err := r.judge(ctx, b); err != nil {
 		return err
@@ -99,7 +96,6 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 	return nil
 }
 
-// logNodes logs that the nodes of an attempt were claimed or released; before and now are the active attempts.
 func logNodes(ctx context.Context, before, now *v1alpha1.ActiveAttempt) {
 	if before != nil && now != nil && before.Run == now.Run && before.Attempt == now.Attempt {
 		return
@@ -113,7 +109,6 @@ func logNodes(ctx context.Context, before, now *v1alpha1.ActiveAttempt) {
 	note("nodes claimed", now)
 }
 
-// judge updates the verdict and condition Passed.
 func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	if err := r.Results.Judge(ctx, b); err != nil {
 		return err
@@ -129,7 +124,6 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 	return nil
 }
 
-// notJudged returns the message that says what a verdict waits for.
 func notJudged(b *v1alpha1.LatencyBenchmark) string {
 	if n := b.Status.ExtendedRounds; n > 0 {
 		return fmt.Sprintf(
@@ -149,8 +143,7 @@ func passed(v *v1alpha1.Verdict) metav1.Condition {
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
 }
 
-// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark, and not only to
-// one of its cells; otherwise ReasonInconclusive.
+// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark.
 func inconclusive(v *v1alpha1.Verdict) string {
 	whole := []string{
 		v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
@@ -164,7 +157,6 @@ func inconclusive(v *v1alpha1.Verdict) string {
 	return v1alpha1.ReasonInconclusive
 }
 
-// progress returns the numbers of stored and planned runs, and the measuring time that is left.
 func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 	runs := plan.Runs(b)
 	done := len(b.Status.Stored)
@@ -207,7 +199,6 @@ func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	return append(out, controllers.ConditionNotices(old.Status.Conditions, b.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)
 }
 
-// collected returns the verified result of the active attempt; empty if there is none.
 func collected(b *v1alpha1.LatencyBenchmark) v1alpha1.StoredResult {
 	if b.Status.Active == nil || b.Status.Active.Collected == nil {
 		return v1alpha1.StoredResult{}

@@ -32,8 +32,7 @@ func objectName(gate, node, suffix string, limit int) string {
 	return strings.ReplaceAll(name, ".", "-") + suffix
 }
 
-// holdPodName returns the name of a node's hold pod. The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c
-// of gate a-b.
+// The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c of gate a-b.
 func holdPodName(gate, node string) string {
 	sum := sha256.Sum256([]byte(v1alpha1.VerificationName(gate, node)))
 	return objectName(gate, node, fmt.Sprintf("-%x-hold", sum[:4]), maxPodName)
@@ -51,14 +50,12 @@ func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-// ownedBy returns the owner reference of an object that is deleted with its verification.
 func ownedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
-// benchmarkOf returns the benchmark that measures a node with a peer: the gate's template with the node as client and the
-// peer as server, a toleration of the gate's own taint, and the node's accepted results as baseline. The first session of a reference
-// has twice as many rounds: it limits what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
+// benchmarkOf returns the benchmark that measures a node with a peer. The first session of a reference has twice as many rounds: it limits
+// what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
@@ -89,8 +86,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 // maxPriority is the highest priority that a benchmark may have. A minute of waiting counts as much as one unit.
 const maxPriority = 1000
 
-// priority returns the priority of a node's benchmark: that of the template and, if earlier benchmarks of the node were abandoned because
-// they waited, their age. Otherwise the node would begin at the end of the queue again and again.
+// priority adds the age of earlier benchmarks that were abandoned while they waited, so that the node keeps its place in the queue.
 func priority(template int32, last *v1alpha1.Setback) int32 {
 	if last == nil || last.StartTime == nil {
 		return template
@@ -112,8 +108,7 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 	return pods
 }
 
-// rulesOf returns the criteria of a node's benchmark. If there is no accepted result yet, the rules that compare with one are
-// left out; if no rule remains, it returns nil.
+// rulesOf leaves out the rules that compare with an accepted result while there is none; it returns nil if no rule remains.
 func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
 	if c.BaselineAccepted() == nil {
 		return c
@@ -140,7 +135,6 @@ func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	return result.Digest(spec)
 }
 
-// pinOf returns what identifies the results of a benchmark.
 func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
 	spec, err := specDigest(b.Spec)
 	if err != nil {

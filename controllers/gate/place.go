@@ -61,9 +61,8 @@ func (k *shortages) known(s *snapshot) time.Duration {
 	return again
 }
 
-// place chooses the next pairs, as choose does, among the nodes that have room for the benchmark's pods. A node that is due by the schedule
-// keeps its state until its pair has room. A node that waits is measured with a peer that has no room if there is no other, because the
-// benchmark says what it lacks.
+// place chooses the next pairs among the nodes that have room. A node that is due by the schedule keeps its state until its pair has room.
+// A node that waits is measured with a peer without room if there is no other, because the benchmark says what it lacks.
 func (r *Gates) place(ctx context.Context, s *snapshot) choice {
 	if r.Cluster == nil {
 		return choose(s)

@@ -17,8 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// summarize sets a gate's status from its nodes. Nodes whose state has just changed are counted with the new state, and not with the
-// state in the cache. It has no other effect.
+// summarize sets a gate's status. Nodes whose state has just changed are counted with the new state, and not with the one in the cache.
 func summarize(s *snapshot, chosen choice) {
 	now := map[string]v1alpha1.VerificationState{}
 	for _, begun := range chosen.starts {
@@ -114,7 +113,6 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	return lines
 }
 
-// operational returns condition Operational: whether the gate can do all of its work.
 func operational(s *snapshot, chosen choice) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
@@ -179,7 +177,6 @@ func (s *snapshot) missingLabel() string {
 	return ""
 }
 
-// leaving returns condition Operational of a gate that is being deleted and whose nodes are not released yet.
 func leaving(left []*v1alpha1.LatencyVerification) metav1.Condition {
 	reason, message := v1alpha1.ReasonGateDeleted, fmt.Sprintf("%d nodes are being released", len(left))
 	if troubled := setbacks(left); len(troubled) > 0 {
@@ -201,7 +198,6 @@ func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback
 	return append(marks, others...)
 }
 
-// takenText lists the first nodes that belong to other gates.
 func takenText(taken map[string][]string) string {
 	var parts []string
 	for _, gate := range slices.Sorted(maps.Keys(taken)) {
@@ -211,7 +207,6 @@ func takenText(taken map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// passed returns condition Passed: whether all nodes are verified.
 func passed(s *snapshot) metav1.Condition {
 	n := s.gate.Status.Nodes
 	notVerified := n.Total - n.Verified

@@ -125,7 +125,6 @@ func (w *world) progress() *v1alpha1.Progress {
 	return &p
 }
 
-// acceptance returns the message of condition Accepted: nodes, pairs and slots, and the nodes that were left out.
 func (w *world) acceptance(leftOut string) string {
 	status := w.matrix.Status
 	nodes := fmt.Sprintf("%d nodes", len(status.Nodes))
@@ -173,8 +172,7 @@ func (w *world) firstFailure() string {
 	return ""
 }
 
-// running returns reason and message for a matrix that is not finished: a benchmark that cannot be created comes first, then
-// whether a pair is being measured.
+// running returns reason and message of a matrix that is not finished; a benchmark that cannot be created comes first.
 func (w *world) running() (reason, message string) {
 	var measuring, starting, queued, troubles []string
 	reasons := map[string]bool{}
