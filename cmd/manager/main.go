@@ -62,7 +62,6 @@ func main() {
 	}
 }
 
-// logTimeout bounds the reading of one log.
 const logTimeout = 20 * time.Second
 
 // options are the manager's flags.
@@ -268,7 +267,6 @@ func setUpServers(mgr ctrl.Manager, o options, certificate *certwatcher.CertWatc
 	return addServer(mgr, "metrics and verdicts", o.metricsAddress, verdicthttp.New(live, clock.RealClock{}, metrics), secured)
 }
 
-// off is the address of a server that is turned off.
 const off = "0"
 
 // addServer makes the manager serve requests at an address, with TLS unless secured is nil, whether it leads or not.
@@ -284,8 +282,7 @@ func addServer(mgr ctrl.Manager, name, address string, handler http.Handler, sec
 	return mgr.Add(&manager.Server{Name: name, Server: verdicthttp.NewServer(handler), Listener: listener, ShutdownTimeout: new(5 * time.Second)})
 }
 
-// limitMemory makes the garbage collector keep the process below nine tenths of GOMEMLIMIT, which the manifests set to the
-// memory limit of the container: the collector does not manage all memory of the container.
+// limitMemory sets nine tenths of GOMEMLIMIT, which is the container's limit: the garbage collector does not manage all its memory.
 func limitMemory() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 10 * 9)

@@ -26,8 +26,7 @@ type Results struct {
 	Reference *sessions.Reference
 }
 
-// Evaluate judges a benchmark's results. The baseline holds the results of criteria.baseline.benchmarkRef; without a benchmarkRef, it is
-// nil. Evaluate returns an error for a rule that cannot be parsed.
+// Evaluate judges a benchmark's results. baseline has those of another benchmark, if the criteria name one. Its error is about a rule.
 func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
 	metrics := append(metricsOf(criteria), v1alpha1.MetricLost)
 	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...)}

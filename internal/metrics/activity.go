@@ -9,8 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Activity counts the events of benchmarks of all kinds while this manager leads. Like all Prometheus counters, they begin at zero
-// when the manager starts. A nil Activity counts nothing.
+// Activity counts events of benchmarks while this manager leads, from zero when it starts. A nil Activity counts nothing.
 type Activity struct {
 	attempts  *prometheus.CounterVec
 	measuring prometheus.Counter
@@ -18,7 +17,6 @@ type Activity struct {
 	hold      prometheus.Histogram
 }
 
-// NewActivity creates the counters and registers them.
 func NewActivity(registry prometheus.Registerer) *Activity {
 	register := promauto.With(registry)
 	a := &Activity{

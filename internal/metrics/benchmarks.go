@@ -130,13 +130,11 @@ func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
 	}
 }
 
-// measured is a benchmark of a user, or a matrix with its overview.
 type measured struct {
 	*v1alpha1.LatencyBenchmark
 	matrix *v1alpha1.LatencyMatrix
 }
 
-// newestFirst orders unfinished benchmarks before finished ones, and newer before older ones.
 func newestFirst(a, b measured) int {
 	rank := func(b measured) int {
 		if b.Finished() {

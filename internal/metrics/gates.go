@@ -131,8 +131,7 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	}
 }
 
-// isTrue reports whether a condition is True for the generation of the spec. It is false for a spec that the controller has not
-// processed.
+// isTrue reports whether a condition is True for a generation, which the controller may not have processed.
 func isTrue(conditions []metav1.Condition, conditionType string, generation int64) bool {
 	c := meta.FindStatusCondition(conditions, conditionType)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation

@@ -17,7 +17,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/observe"
 )
 
-// unseen ends a message about a change of a node that the operator has not processed.
 const unseen = "the operator has not processed this yet; is it running?"
 
 // Of returns the current standing of an object that has a verdict, and may read other objects for it.
@@ -85,7 +84,6 @@ type changedNode struct {
 	Standing
 }
 
-// changedNodes returns the nodes of a gate that are not verified in their current state, which it reads from the API server.
 func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) ([]changedNode, error) {
 	known := map[string]*v1alpha1.LatencyVerification{}
 	err := observe.Each(ctx, api, func() client.ObjectList { return &v1alpha1.LatencyVerificationList{} }, func(o runtime.Object) error {

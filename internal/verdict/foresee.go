@@ -14,8 +14,7 @@ type Foreseen struct {
 	Never string
 }
 
-// Foresee returns what each rule can show. The candidate's cells have no rounds yet; most returns the most samples that a round of a cell gives,
-// and whether that is known.
+// Foresee returns what each rule can show. most returns the most samples that a round of a cell gives, and whether that is known.
 func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 	rules, selected, all, err := in.selected()
 	all *= max(1, int(in.Criteria.JudgedTogether))
@@ -50,7 +49,6 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 	return out, err
 }
 
-// rounds describes a number of rounds, on each side of a comparison.
 func (r rule) rounds(n int) string {
 	if r.kind == absolute {
 		return fmt.Sprintf("%d rounds", n)
@@ -58,8 +56,7 @@ func (r rule) rounds(n int) string {
 	return fmt.Sprintf("%d+%d rounds", n, n)
 }
 
-// selected returns the rules, the candidate's cells that each selects, and the number of all comparisons. It returns an error only for a rule
-// that the API rejects.
+// selected returns the rules, the candidate's cells that each selects, and how many these are. Its error is about a rule.
 func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
 	for i, given := range in.Criteria.Rules {
 		r, err := parseRule(given)

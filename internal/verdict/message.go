@@ -35,7 +35,6 @@ func (c Comparison) String() string {
 	return fmt.Sprintf("%s of %s/%s: %s%s, %s", c.rule.Metric, c.Variant, c.Cell, c.numbers(), c.Outcome, c.detail)
 }
 
-// numbers returns the numbers of the comparison, followed by a colon; empty if there are none.
 func (c Comparison) numbers() string {
 	if c.CandidateRounds == 0 {
 		return ""
@@ -68,7 +67,6 @@ func (c Comparison) numbers() string {
 		c.RoundsBeyond, c.CandidateRounds, limit, share)
 }
 
-// sides describes the numbers of rounds.
 func (c Comparison) sides() string {
 	if c.rule.kind == absolute {
 		return fmt.Sprintf("%d rounds", c.CandidateRounds)
@@ -76,7 +74,6 @@ func (c Comparison) sides() string {
 	return fmt.Sprintf("%d+%d rounds%s", c.CandidateRounds, c.BaselineRounds, c.sessions())
 }
 
-// value formats the value of a round for people.
 func (c Comparison) value(v int64) string {
 	switch unit := UnitOf(c.rule.Metric); {
 	case v == stats.Infinite:
@@ -89,8 +86,7 @@ func (c Comparison) value(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// bound formats a bound of the median round for people. It rounds outwards, so that a value shown to be within a limit is
-// within it.
+// bound formats a bound of the median round, rounded outwards, so that a value shown to be within a limit is within it.
 func (c Comparison) bound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
@@ -106,7 +102,6 @@ func (c Comparison) bound(v float64, round func(float64) float64) string {
 	return c.value(int64(stats.Outwards(v/step, round) * step))
 }
 
-// ratioBound formats a bound of a ratio, rounded outwards.
 func ratioBound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
@@ -125,7 +120,6 @@ func decimal(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// wouldDecide describes how many rounds would decide.
 func (c Comparison) wouldDecide() string {
 	switch {
 	case c.NeedsRounds == 0 && c.rule.kind == absolute && c.rule.Metric != v1alpha1.MetricLost:
@@ -136,7 +130,6 @@ func (c Comparison) wouldDecide() string {
 	return fmt.Sprintf("about %s would be enough", c.rule.rounds(c.NeedsRounds))
 }
 
-// maxMessage is the largest length of a message in the API, in bytes.
 const maxMessage = 1024
 
 // Status returns the verdict for the status of a benchmark, or nil if no rule was evaluated.
@@ -169,7 +162,6 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 	return v
 }
 
-// status returns the rule's verdict in the form of the API.
 func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	v := v1alpha1.RuleVerdict{Rule: text.Shorten(r.Rule, 512), Outcome: r.Outcome}
 	worst := r.Worst()
@@ -211,7 +203,6 @@ func counts(v v1alpha1.RuleVerdict) string {
 	return strings.Join(words, ", ")
 }
 
-// fillStatus sets the numbers of the deciding comparison.
 func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	v.Variant, v.Cell = c.Variant, c.Cell
 	v.NeedsRounds, v.NeedsSamples = int32(c.NeedsRounds), c.NeedsSamples
@@ -247,7 +238,6 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	}
 }
 
-// machineBound formats a bound as a plain number.
 func (c Comparison) machineBound(v float64, round func(float64) float64) string {
 	if c.rule.kind == byRatio {
 		return ratioBound(v, round)

@@ -31,15 +31,12 @@ import (
 type Round struct {
 	// Samples is the number of round trips behind the percentiles, including lost messages; 0 for streams.
 	Samples int64
-	// Values holds the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
-	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. Values that the tool rounds, or that are
-	// known only to the width of a histogram's bucket, have their range. All must be 0 or more, and far below
-	// stats.Infinite.
+	// Values holds the metrics of the round: latencies in ns of the full round trip (stats.Exact(stats.Infinite) if lost messages reach
+	// it), throughput in bit/s, lost in messages, each with its range. All are 0 or more, and far below stats.Infinite.
 	Values map[v1alpha1.Metric]stats.Observation
 }
 
-// Blocker is the reason why a cell gives no verdict: its placement or acceleration was not verified, or it cannot be
-// compared.
+// Blocker is the reason why a cell gives no verdict.
 type Blocker struct {
 	// Reason is one word, such as NUMAMismatch.
 	Reason string
@@ -65,8 +62,7 @@ type Cell struct {
 	Rounds []Round
 	// Blockers of a candidate apply to every rule, those of a baseline to comparisons with it.
 	Blockers []Blocker
-	// Incomparable holds the reasons why a candidate cannot be compared with its baseline: a difference that is not allowed,
-	// or a missing baseline.
+	// Incomparable holds the reasons why a candidate cannot be compared with its baseline.
 	Incomparable []Blocker
 	// References replace the rounds of a baseline in comparisons of ratios.
 	References map[v1alpha1.Metric]Reference
@@ -214,8 +210,7 @@ func (in Input) baselines() map[cellKey]*Cell {
 	return all
 }
 
-// Worst returns the comparison that decided a rule: the worst of those that have the outcome of the rule. It returns nil if
-// the rule selected no cell.
+// Worst returns the worst comparison with the outcome of the rule; nil if the rule selected no cell.
 func (r RuleJudgement) Worst() *Comparison {
 	var worst *Comparison
 	for i := range r.Comparisons {
