@@ -27,18 +27,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// state is the reason and message of condition Succeeded after a step: the step's own, unless it could not be carried out.
-type state struct {
-	reason, message string
-	again           time.Duration
-	// continues is true if the next step follows at once, because this controller's own status writes do not wake it.
-	continues bool
-}
-
-// apply carries out a step and records its results in the benchmark's status, which is not written yet.
-func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error) {
-	b := w.benchmark
-	at := state{reason: s.reason, message: s.message, again: s.again}
+// apply carries out a step and records its results in the benchmark's status, which is not written yet. It returns the step, with another
+// reason and message if it could not be carried out.
+func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) {
+	b, at := w.benchmark, s
 	w.recordSeen()
 	w.recordMissingPlugin(s)
 	r.deletePods(ctx, b, &at, w.left...)
@@ -72,7 +64,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 			e = w.ends()[1]
 		}
 		if err := r.createEndpoint(ctx, w, &at, e, s.address); err != nil {
-			return state{}, err
+			return step{}, err
 		}
 	case stepFollow:
 		r.follow(ctx, w)
@@ -160,7 +152,7 @@ func (w *world) setOutcome(reason, message string) {
 	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, CompletionTime: metav1.NewMicroTime(w.now)}
 }
 
-func (w *world) fail(at *state, reason, message string) {
+func (w *world) fail(at *step, reason, message string) {
 	w.setOutcome(reason, message)
 	active := w.benchmark.Status.Active
 	at.continues = true
@@ -228,7 +220,7 @@ func refusedCreate(w *world) (step, bool) {
 }
 
 // refuse records a refusal that may pass. Each pause is as long as all previous pauses together, up to longestPause.
-func (w *world) refuse(at *state, r *refusal) {
+func (w *world) refuse(at *step, r *refusal) {
 	active := w.benchmark.Status.Active
 	since := metav1.NewMicroTime(w.now)
 	if active.Refused != nil {
@@ -240,7 +232,7 @@ func (w *world) refuse(at *state, r *refusal) {
 }
 
 // createEndpoint creates the pod of an end and what it needs, and records its UID. After a refusal the attempt ends, at once or later.
-func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, e end, serverAddress string) error {
+func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *step, e end, serverAddress string) error {
 	limited, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	err := r.ensureNetwork(limited, w)
@@ -390,7 +382,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	}
 }
 
-func (r *Reconciler) deletePods(ctx context.Context, b *v1alpha1.LatencyBenchmark, at *state, all ...*corev1.Pod) {
+func (r *Reconciler) deletePods(ctx context.Context, b *v1alpha1.LatencyBenchmark, at *step, all ...*corev1.Pod) {
 	for _, p := range all {
 		if !ownsPod(b, p) {
 			continue

@@ -188,40 +188,39 @@ func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time
 const mostSteps = 10
 
 // advance takes one step of a benchmark. before is the world of the step before; nil if this one is the first.
-func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, state, error) {
+func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, step, error) {
 	old := b.DeepCopy()
 	controllers.SettleTimes(&b.Status, r.Clock.Now())
 	world, err := r.observe(ctx, b, before)
 	if err != nil {
-		return nil, state{}, err
+		return nil, step{}, err
 	}
-	step := decide(world)
-	if step.kind == stepRelease {
+	s := decide(world)
+	if s.kind == stepRelease {
 		// One write records both the end of the attempt and the next step, mostly the next claim.
 		r.taken.Delete(clientKey(b))
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
 		if world, err = r.observe(ctx, b, nil); err != nil {
 			// The state that the next run needs cannot be read. The nodes are released all the same.
-			return nil, state{}, errors.Join(err, r.report(ctx, old, b))
+			return nil, step{}, errors.Join(err, r.report(ctx, old, b))
 		}
-		step = decide(world)
+		s = decide(world)
 	}
-	if step.kind == stepClaim {
+	if s.kind == stepClaim {
 		r.claiming.Lock()
 		defer r.claiming.Unlock()
 	}
-	step, err = r.confirm(ctx, world, step)
-	if err != nil {
-		return nil, state{}, err
+	if s, err = r.confirm(ctx, world, s); err != nil {
+		return nil, step{}, err
 	}
-	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
+	log.FromContext(ctx).V(1).Info("decided", "step", s.kind, "reason", s.reason, "message", s.message)
 
-	at, err := r.apply(ctx, world, step)
+	at, err := r.apply(ctx, world, s)
 	if err != nil {
-		return nil, state{}, fmt.Errorf("%s: %w", step.kind, err)
+		return nil, step{}, fmt.Errorf("%s: %w", s.kind, err)
 	}
-	world.setConditions(step, at)
+	world.setConditions(at)
 	return world, at, r.report(ctx, old, b)
 }
 

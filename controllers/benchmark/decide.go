@@ -56,6 +56,8 @@ type step struct {
 	address string
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
+	// continues is true if the next step follows at once, because this controller's own status writes do not wake it.
+	continues bool
 }
 
 const (

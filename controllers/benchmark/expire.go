@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -71,10 +71,8 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
 	for i := range all {
 		o := &all[i]
-		if o.UID == b.UID || !o.DeletionTimestamp.IsZero() || metav1.IsControlledBy(o, b) {
-			continue
-		}
-		if o.Spec.Criteria.BaselineBenchmark() == b.Name {
+		other := o.UID != b.UID && o.DeletionTimestamp.IsZero() && !metav1.IsControlledBy(o, b)
+		if other && o.Spec.Criteria.BaselineBenchmark() == b.Name {
 			return o.Name
 		}
 	}
@@ -83,11 +81,7 @@ func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) strin
 
 func owned(b *v1alpha1.LatencyBenchmark) bool {
 	owner := metav1.GetControllerOfNoCopy(b)
-	if owner == nil {
-		return false
-	}
-	group, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && group.Group == v1alpha1.GroupVersion.Group
+	return owner != nil && strings.HasPrefix(owner.APIVersion, v1alpha1.GroupVersion.Group+"/")
 }
 
 var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},

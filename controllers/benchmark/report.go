@@ -21,17 +21,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-func (w *world) setConditions(s step, at state) {
+func (w *world) setConditions(at step) {
 	b := w.benchmark
 	status, reason := metav1.ConditionUnknown, at.reason
-	if s.kind == stepComplete {
+	if at.kind == stepComplete {
 		status = metav1.ConditionTrue
 	}
-	if s.kind == stepFail {
+	if at.kind == stepFail {
 		status = metav1.ConditionFalse
 	}
 	switch {
-	case s.kind == stepReject:
+	case at.kind == stepReject:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, at.message))
 		reason = v1alpha1.ReasonNotAccepted
 	case b.Status.Pair == nil:

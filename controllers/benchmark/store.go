@@ -53,7 +53,7 @@ func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
 	return keptWhole
 }
 
-func (w *world) cannotCollect(at *state, err error) {
+func (w *world) cannotCollect(at *step, err error) {
 	if w.sinceEnd() > peerGrace {
 		w.fail(at, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be read for %s: %s; check the kubelets of the nodes", peerGrace, oneLine(err.Error())))
 		return
@@ -79,7 +79,7 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 }
 
 // store creates the ConfigMap of the collected result, and retries for storeGrace.
-func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
+func (r *Reconciler) store(ctx context.Context, w *world, at *step) {
 	active := w.benchmark.Status.Active
 	var err error
 	switch w.kept {
