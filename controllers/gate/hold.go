@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -229,27 +230,23 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 	case v.Status.State == v1alpha1.VerificationMeasuring:
 		reason = string(v1alpha1.VerificationUnverified)
 	}
-	old := pod.DeepCopy()
-	condition := corev1.PodCondition{
-		Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: r.Clock.Now()},
+	old, ours := pod.DeepCopy(), func(c corev1.PodCondition) bool { return c.Type == v1alpha1.NodeConditionVerified }
+	before := corev1.PodCondition{}
+	if i := slices.IndexFunc(pod.Status.Conditions, ours); i >= 0 {
+		before = pod.Status.Conditions[i]
 	}
-	from := ""
-	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type }); i >= 0 {
-		before := pod.Status.Conditions[i]
-		from = fmt.Sprint(before.Status, " ", before.Reason)
-		if before.Status == status && before.Reason == reason {
-			return nil
-		}
-		if before.Status == status {
-			condition.LastTransitionTime = before.LastTransitionTime
-		}
-		pod.Status.Conditions[i] = condition
-	} else {
-		pod.Status.Conditions = append(pod.Status.Conditions, condition)
+	if before.Status == status && before.Reason == reason {
+		return nil
 	}
+	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: before.LastTransitionTime}
+	if before.Status != status {
+		condition.LastTransitionTime = metav1.Time{Time: r.Clock.Now()}
+	}
+	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, ours), condition)
 	if err := r.Client.Status().Patch(ctx, pod, client.StrategicMergeFrom(old)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting the condition of pod %s: %w", pod.Name, err)
 	}
+	from := strings.TrimSpace(fmt.Sprint(before.Status, " ", before.Reason))
 	log.FromContext(ctx).Info("condition of the hold pod", "object", pod.Namespace+"/"+pod.Name, "from", from, "to", fmt.Sprint(status, " ", reason))
 	return nil
 }
