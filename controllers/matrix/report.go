@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -222,8 +223,5 @@ func (w *world) running() (reason, message string) {
 }
 
 func messageOf(conditions []metav1.Condition, conditionType string) string {
-	if c := meta.FindStatusCondition(conditions, conditionType); c != nil {
-		return c.Message
-	}
-	return ""
+	return ptr.Deref(meta.FindStatusCondition(conditions, conditionType), metav1.Condition{}).Message
 }
