@@ -5,6 +5,7 @@ package identity
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -162,11 +163,7 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 
 // Since returns the changes of a node since the identity in a status, which says which absent values are kept.
 func Since(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) []v1alpha1.IdentityChange {
-	keys := make(Keys, 0, len(s.Identity))
-	for key := range s.Identity {
-		keys = append(keys, key)
-	}
-	current := keys.Of(node)
+	current := Keys(slices.Collect(maps.Keys(s.Identity))).Of(node)
 	for _, a := range s.Absent {
 		if is, ok := current[a.Key]; ok && !reported(a.Key, is) && now.Before(a.EndTime.Time) {
 			current[a.Key] = s.Identity[a.Key]

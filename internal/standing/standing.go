@@ -44,11 +44,8 @@ const (
 
 // String returns the standing in one line, and one more line for each detail.
 func (s Standing) String() string {
-	outcome := string(s.Outcome)
-	if outcome == "" {
-		outcome = "not judged"
-	}
-	return strings.Join(append([]string{outcome + ": " + s.Message}, s.Details...), "\n  ")
+	outcome := cmp.Or(s.Outcome, "not judged")
+	return strings.Join(append([]string{string(outcome) + ": " + s.Message}, s.Details...), "\n  ")
 }
 
 // current returns a condition that was written for the current spec; nil if there is no such condition.
