@@ -78,22 +78,15 @@ func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerificatio
 }
 
 func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
-	c := v1alpha1.NodeCounts{Total: int32(len(lines))}
+	by := map[v1alpha1.VerificationState]int32{}
 	for _, line := range lines {
-		switch line.State {
-		case v1alpha1.VerificationVerified:
-			c.Verified++
-		case v1alpha1.VerificationMeasuring:
-			c.Measuring++
-		case v1alpha1.VerificationFailed:
-			c.Failed++
-		case v1alpha1.VerificationInconclusive:
-			c.Inconclusive++
-		case v1alpha1.VerificationUnverified, "":
-			c.Unverified++
-		}
+		by[line.State]++
 	}
-	return c
+	return v1alpha1.NodeCounts{
+		Total: int32(len(lines)), Verified: by[v1alpha1.VerificationVerified], Measuring: by[v1alpha1.VerificationMeasuring],
+		Failed: by[v1alpha1.VerificationFailed], Inconclusive: by[v1alpha1.VerificationInconclusive],
+		Unverified: by[v1alpha1.VerificationUnverified] + by[""],
+	}
 }
 
 var severity = map[v1alpha1.VerificationState]int{

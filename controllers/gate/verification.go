@@ -329,27 +329,24 @@ const (
 	indexOwner = "owner"
 )
 
-// SetupWithManager registers the controller. A verification is reconciled when it, its benchmarks or its hold pod change, when its
-// node changes in a way that matters to a gate, and when the gate's spec changes.
+// SetupWithManager registers the controller. Nodes matter by what sameNode compares, and a gate by its spec.
 func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
-	for _, index := range []struct {
-		object client.Object
-		field  string
-		values client.IndexerFunc
-	}{
-		{&v1alpha1.LatencyVerification{}, indexNode, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.NodeName} }},
-		{&v1alpha1.LatencyVerification{}, indexGate, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.GateName} }},
-		{&v1alpha1.LatencyBenchmark{}, indexOwner, func(o client.Object) []string {
+	index := func(o client.Object, field string, values client.IndexerFunc) error {
+		return mgr.GetFieldIndexer().IndexField(context.Background(), o, field, values)
+	}
+	err := errors.Join(
+		index(&v1alpha1.LatencyVerification{}, indexNode, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.NodeName} }),
+		index(&v1alpha1.LatencyVerification{}, indexGate, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.GateName} }),
+		index(&v1alpha1.LatencyBenchmark{}, indexOwner, func(o client.Object) []string {
 			if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "LatencyVerification" {
 				return []string{string(owner.UID)}
 			}
 			return nil
-		}},
-	} {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.field, index.values); err != nil {
-			return fmt.Errorf("indexing by %s: %w", index.field, err)
-		}
+		}),
+	)
+	if err != nil {
+		return fmt.Errorf("indexing verifications and their benchmarks: %w", err)
 	}
 	found := func(field string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {

@@ -170,19 +170,14 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 		v.Message = text.Shorten(fmt.Sprintf("%s: Inconclusive, it selects no measured cell", r.Rule), maxMessage)
 		return v
 	}
+	by := map[v1alpha1.VerdictOutcome]int32{}
 	for _, c := range r.Comparisons {
-		switch c.Outcome {
-		case v1alpha1.VerdictPass:
-			v.Passed++
-		case v1alpha1.VerdictFail:
-			v.Failed++
-		case v1alpha1.VerdictInconclusive:
-			v.Inconclusive++
-		}
+		by[c.Outcome]++
 	}
+	v.Passed, v.Failed, v.Inconclusive = by[v1alpha1.VerdictPass], by[v1alpha1.VerdictFail], by[v1alpha1.VerdictInconclusive]
 	v.Reason, v.Message = worst.Reason, worst.String()
 	if len(r.Comparisons) > 1 {
-		v.Message += fmt.Sprintf(" (the worst of %d cells: %s)", len(r.Comparisons), counts(v))
+		v.Message += fmt.Sprintf(" (the worst of %d cells: %s)", len(r.Comparisons), counts(by))
 	}
 	v.Message = text.Shorten(v.Message, maxMessage)
 	worst.fillStatus(&v)
@@ -190,14 +185,11 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 }
 
 // counts lists the outcomes of a rule's cells with their numbers, if they are not 0.
-func counts(v v1alpha1.RuleVerdict) string {
+func counts(by map[v1alpha1.VerdictOutcome]int32) string {
 	var words []string
-	for _, c := range []struct {
-		outcome v1alpha1.VerdictOutcome
-		n       int32
-	}{{v1alpha1.VerdictFail, v.Failed}, {v1alpha1.VerdictInconclusive, v.Inconclusive}, {v1alpha1.VerdictPass, v.Passed}} {
-		if c.n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", c.n, c.outcome))
+	for _, outcome := range []v1alpha1.VerdictOutcome{v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictPass} {
+		if n := by[outcome]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, outcome))
 		}
 	}
 	return strings.Join(words, ", ")
