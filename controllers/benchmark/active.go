@@ -90,8 +90,7 @@ func decideActive(w *world) step {
 	return s
 }
 
-// decideStore chooses the next step of an attempt whose result is verified and whose digests are in the status. A ConfigMap with
-// these digests counts even if the pods are gone by now: a manager created it and died before it could record that.
+// decideStore stores a verified result. If its pods are gone, a ConfigMap with its digests counts, which a manager created before it died.
 func decideStore(w *world) step {
 	active := w.benchmark.Status.Active
 	if lost := lostPod(active, w.server, w.client); lost != "" && w.kept != keptWhole {
@@ -128,8 +127,7 @@ func startServer(w *world) step {
 	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
 }
 
-// startsSoon reports whether the server is about to start: its network is attached, and its node has the image. The client's pod needs the
-// second by which its kubelet reports the start late.
+// startsSoon reports whether the server is about to start, which its kubelet reports a second late: the client's pod needs that time.
 func startsSoon(w *world) bool {
 	address, _ := w.serverAddress()
 	return address != "" && len(w.benchmark.Status.Stored) > 0
@@ -281,8 +279,7 @@ func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string 
 // hasFailed reports whether a pod exists and has failed. The kubelet sets this phase when it knows the cause.
 func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
 
-// endedWell reports whether a pod exists and its container ended successfully. The pod's phase shows it too, but more than
-// a second later: the kubelet writes it when it has cleaned up.
+// endedWell reports whether a pod's container ended successfully, more than a second before its phase shows it.
 func endedWell(p *corev1.Pod) bool {
 	if p == nil || hasFailed(p) {
 		return false
@@ -296,9 +293,8 @@ func isRunning(p *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
-// isLost reports whether a node lost a pod's container, for example in a power failure. A kubelet that does not know how a
-// container ended starts it again, whatever the pod's restartPolicy is; a kubelet that finds a container without its sandbox lets
-// the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
+// isLost reports whether a node lost a pod's container. A kubelet that does not know how one ended starts it again; one that finds a
+// container without its sandbox lets the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
 func isLost(p *corev1.Pod) bool {
 	c := pods.AgentOf(p)
 	if c == nil {
@@ -355,8 +351,7 @@ func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestam
 
 func (w *world) ours(p *corev1.Pod) bool { return ownsPod(w.benchmark, p) }
 
-// ownsPod reports whether a benchmark may delete a pod and waits for it: the status has its UID, or the benchmark is its owner. Any client
-// that may change the pod can remove the owner.
+// ownsPod reports whether a benchmark may delete a pod: the status has its UID, or it is the owner, which a client may remove.
 func ownsPod(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
 	if p == nil || metav1.IsControlledBy(p, b) {
 		return p != nil

@@ -163,8 +163,7 @@ func (w *world) fail(at *step, reason, message string) {
 }
 
 const (
-	// createTimeout bounds the creation of the objects of an endpoint, so that time is left to write the outcome. A webhook may
-	// take 30 s.
+	// createTimeout bounds the creation of an endpoint, so that time is left to write the outcome. A webhook may take 30 s.
 	createTimeout = 45 * time.Second
 	// longestPause is the longest pause between two attempts to create an object that the API server refuses.
 	longestPause = 30 * time.Second

@@ -15,11 +15,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// A kubelet looks at its containers once a second. It reports up to a second late that a container has ended, and cleans up one or
-// two seconds after that. It cleans up at once if a pod is deleted while its container runs. The agents therefore linger
-// when they have written their results. The controller follows the logs of the two pods from the moment at which the measurement may
-// be over. When both logs have their results, it takes the result and deletes the pods.
-// If a log cannot be followed, nothing else is lost: the pods' phases show the end later.
+// A kubelet reports up to a second late that a container has ended, and cleans up one or two seconds after that, but at once if a pod is
+// deleted while its container runs. The agents therefore linger when they have written their results. The controller follows their logs
+// from the moment at which the measurement may be over, and deletes the pods when both have results. If a log cannot be followed, nothing
+// else is lost: the pods' phases show the end later.
 
 // linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// maxBenchmarkName is the 57 characters that the names of a benchmark and of a variant may have together, minus
-	// the 16 that a variant of a gate may have.
+	// maxBenchmarkName is the 57 characters of the names of a benchmark and a variant together, minus the 16 of a gate's variant.
 	maxBenchmarkName = 41
 	// maxLabel is the maximum length of a label's value.
 	maxLabel = 63

@@ -165,8 +165,7 @@ func newSnapshot(g *v1alpha1.LatencyGate, now time.Time) *snapshot {
 	}
 }
 
-// observe lists gates, nodes and verifications from the cache, but the verifications that are being measured live, so that no
-// slot and no node is assigned twice.
+// observe lists from the cache, but those that are being measured live, so that no slot and no node is assigned twice.
 func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot, error) {
 	s := newSnapshot(g, r.Clock.Now())
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
@@ -442,8 +441,7 @@ func patchFinalizer(ctx context.Context, c client.Client, o client.Object, chang
 	return nil
 }
 
-// SetupWithManager registers the controller. A gate is reconciled when any gate changes, because gates may give or take nodes, and,
-// gathered for a moment, when nodes and its verifications change.
+// SetupWithManager registers the controller. A change of any gate matters to all, because gates may give or take nodes.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {

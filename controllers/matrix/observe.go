@@ -28,8 +28,7 @@ type world struct {
 	// accepted is the preflight's input, filled until the matrix is accepted; the other fields are filled from then on.
 	accepted preflight.Observed
 
-	// pairs are the pairs of the plan, in its order: the pair with number n is at index n-1. slots is the number of slots of
-	// disjoint pairs in the plan.
+	// pairs are those of the plan: the pair with number n is at index n-1. slots is how many slots of disjoint pairs it has.
 	pairs []v1alpha1.Pair
 	slots int
 	// blocks is for how many pairs there are addresses: pairs whose numbers are equal modulo blocks share them.

@@ -97,8 +97,7 @@ func (s *Store) forget(uid types.UID) {
 	s.kept = slices.DeleteFunc(s.kept, func(k *collection) bool { return k.benchmark == uid })
 }
 
-// gather reads the results that a status lists, oldest first, and returns which of them are unchanged since they were stored. The caller
-// holds the lock, and does not use the rounds after it has released it.
+// gather reads the results that a status lists, oldest first, and returns which are unchanged. The caller holds the lock meanwhile.
 func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged bool) (*rounds.Collection, []v1alpha1.StoredResult, error) {
 	versions, err := s.versions(ctx, b)
 	if err != nil {

@@ -25,11 +25,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// A benchmark is judged when it finishes, and again whenever an input of the verdict has changed: the rules,
-// its stored results, the results of its baseline. If one of its own stored results is missing, a benchmark
-// does not pass any more. The first verdict fixes which benchmark is the accepted result of a LatencyGate: later acceptances
-// do not change it. A Pass or Fail also remains when the baseline is deleted afterwards, for example by the history limit of a
-// LatencyGate.
+// A benchmark is judged when it finishes, and again whenever an input has changed: the rules, its stored results, those of its baseline.
+// If one of its own is missing, it does not pass any more. The first verdict fixes which benchmark is the accepted result of a
+// LatencyGate. A Pass or Fail remains when the baseline is deleted afterwards, for example by the history limit of a LatencyGate.
 
 // Judge updates the verdict of a benchmark, which is nil until it is finished. It reads the results only if an input has changed.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
