@@ -32,6 +32,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -221,7 +222,7 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if api, err = client.New(config, client.Options{Scheme: scheme, Mapper: newMapper()}); err != nil {
+	if api, err = client.New(observe.Bounded(config), client.Options{Scheme: scheme, Mapper: newMapper()}); err != nil {
 		return nil, "", fmt.Errorf("making a client: %w", err)
 	}
 	return api, namespace, nil
