@@ -81,7 +81,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	// main prints one line for an error; all flags are printed only for -help.
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
-	fs.StringVar((*string)(&o.settings.PullPolicy), "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
+	fs.StringVar((*string)(&o.settings.PullPolicy), "bench-image-pull-policy", string(corev1.PullIfNotPresent),
+		"Always, IfNotPresent or Never")
 	benchTools := fs.String("bench-tools", "", "tools that the image has, separated by commas: a benchmark with another tool is not accepted. Empty: all")
 	fs.StringVar(&o.settings.SfnettestImage, "sfnettest-image", "", "image by digest with sfnt-pingpong and sfnt-stream, such as AMD's, which pods of these tools mount as an image volume (Kubernetes 1.35). Empty: the tools of the bench image")
 	fs.StringVar(&o.settings.ServiceAccount, "bench-service-account", "", "service account of benchmark and hold pods, which mount no token of it; it must exist in the namespaces of benchmarks and gates. Empty: their service account default")

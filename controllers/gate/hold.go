@@ -238,7 +238,9 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 	if before.Status == status && before.Reason == reason {
 		return nil
 	}
-	condition := corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: before.LastTransitionTime}
+	condition := corev1.PodCondition{
+		Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: before.LastTransitionTime,
+	}
 	if before.Status != status {
 		condition.LastTransitionTime = metav1.Time{Time: r.Clock.Now()}
 	}

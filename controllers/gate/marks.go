@@ -424,7 +424,9 @@ func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
 	field := map[v1alpha1.NodeMark]string{
 		v1alpha1.MarkCondition: v1alpha1.NodeConditionVerified, v1alpha1.MarkLabel: `"f:` + v1alpha1.NodeLabelVerified, v1alpha1.MarkTaint: `"f:taints"`,
 	}[mark]
-	others := slices.DeleteFunc(slices.Clone(node.ManagedFields), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == string(fieldManager) })
+	others := slices.DeleteFunc(slices.Clone(node.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == string(fieldManager)
+	})
 	writers := slices.DeleteFunc(slices.Clone(others), func(e metav1.ManagedFieldsEntry) bool {
 		return e.FieldsV1 == nil || !strings.Contains(e.FieldsV1.GetRawString(), field)
 	})

@@ -63,7 +63,9 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
 			of, own := candidate.Variant(criteria.BaselineVariant()), candidate.Variant(c.Variant)
-			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool { return d.BetweenRounds() && !intended(d, of, own) })
+			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool {
+				return d.BetweenRounds() && !intended(d, of, own)
+			})
 		}
 	}
 	return verdict.Judge(in)
