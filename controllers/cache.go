@@ -32,9 +32,8 @@ func Config() config.Controller {
 	}
 }
 
-// CacheOptions returns the options of a cache, for a manager of some namespaces, that holds only the data that the controllers' watches and lists need: data for
-// decisions are read live. In a cluster with thousands of nodes, the other data would take hundreds of megabytes. Objects
-// from the cache must not be written back, because that would remove the data that the cache leaves out.
+// CacheOptions returns a cache that holds only what the controllers' watches and lists need: the rest would take hundreds of megabytes in a
+// cluster with thousands of nodes. Objects from the cache must not be written back, because that would remove what it leaves out.
 func CacheOptions(named Named) cache.Options {
 	in := map[string]cache.Config{}
 	for _, namespace := range named {
@@ -81,12 +80,10 @@ func CacheOptions(named Named) cache.Options {
 	}
 }
 
-// maxText bounds the annotations and the labels of a cached object, and the text of its controller, in bytes each: longer than a note of
-// a user, whose change makes the object be reconciled.
+// maxText bounds each text of a cached object that users write, in bytes: longer than a note, whose change causes a reconcile.
 const maxText = 1 << 10
 
-// slimMeta removes metadata that the controllers do not read from the cache, and the rest if it is long. Annotations have at most 256 KiB
-// in an API server; labels and owners have no such limit.
+// slimMeta removes metadata that the controllers do not read from the cache, and the rest if it is long: only annotations are bounded.
 func slimMeta(o metav1.Object) {
 	o.SetFinalizers(nil)
 	if length(o.GetAnnotations()) > maxText {
@@ -123,7 +120,6 @@ var labelsKept = []string{
 	v1alpha1.LabelHold, v1alpha1.LabelMatrix, v1alpha1.NodeLabelVerified,
 }
 
-// keepOurLabels removes all other labels.
 func keepOurLabels(o metav1.Object) {
 	kept := map[string]string{}
 	for _, name := range labelsKept {
@@ -141,8 +137,7 @@ func slimAny(o metav1.Object) {
 	keepOurLabels(o)
 }
 
-// slimPod reduces a cached pod to the data that the controllers read there: its owner, its node, whether it has ended, and a digest of what
-// a step of its benchmark may depend on.
+// slimPod reduces a pod to its owner, its node, whether it has ended, and a digest of what a step of its benchmark may depend on.
 var slimPod = slim(func(p *corev1.Pod) {
 	facts := podFacts(p)
 	slimAny(p)

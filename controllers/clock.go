@@ -7,10 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SettleTimes moves the times of a status that are in the future to now, where a clock that was ahead put them; status is a pointer. What
-// counts from them then counts from now, and because the caller writes the status, it ends. A field EndTime of type metav1.Time, which
-// may be in the future, keeps its distance from StartTime. Two fields are left out: who waits for a RetryTime ignores one that is further
-// away than the longest pause, and a schedule repeats a measurement with a LastMeasurementTime in the future.
+// SettleTimes moves the times of a status, a pointer, that are in the future to now: a clock was ahead. A field EndTime of type
+// metav1.Time, which may be in the future, keeps its distance from StartTime. Two fields are left out: who waits for a RetryTime ignores
+// one beyond the longest pause, and a schedule repeats a measurement with a LastMeasurementTime in the future.
 func SettleTimes(status any, now time.Time) { settle(reflect.ValueOf(status), now) }
 
 func settle(v reflect.Value, now time.Time) {

@@ -24,7 +24,6 @@ func Logged(c client.Client) client.Client { return logged{c} }
 
 type logged struct{ client.Client }
 
-// Create creates an object.
 func (l logged) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
 	err := l.Client.Create(ctx, o, opts...)
 	if err == nil {
@@ -33,7 +32,6 @@ func (l logged) Create(ctx context.Context, o client.Object, opts ...client.Crea
 	return err
 }
 
-// Delete deletes an object.
 func (l logged) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
 	err := l.Client.Delete(ctx, o, opts...)
 	if err == nil {

@@ -91,9 +91,8 @@ func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...clien
 // keptAgain is the interval at which an expired object that is kept as a baseline is reconciled, if no watch wakes it earlier.
 const keptAgain = 10 * time.Minute
 
-// Expire deletes an object, with what it owns, because its own spec requests it for the reason why. It keeps the object if it has
-// changed since it was read, or if user is the name of another object of its kind that has it as its baseline. It returns when to
-// look again.
+// Expire deletes an object because its own spec requests it for the reason why, unless it has changed since it was read, or user, another
+// object of its kind, has it as its baseline. It returns when to look again.
 func (a API) Expire(ctx context.Context, o client.Object, why, user string) (time.Duration, error) {
 	if user != "" {
 		a.Recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
@@ -111,8 +110,7 @@ func (a API) Expire(ctx context.Context, o client.Object, why, user string) (tim
 	return 0, nil
 }
 
-// Overdue returns why a benchmark or matrix with that spec.ttlSecondsAfterFinished must be deleted. If it need not be deleted yet,
-// why is empty, and again is the time until it must; zero for never.
+// Overdue returns why a benchmark or matrix must be deleted, or the time until it must; zero for never.
 func Overdue(ttlSeconds *int32, created metav1.Time, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
 	if ttlSeconds == nil || completed == nil {
 		return "", 0
@@ -135,8 +133,7 @@ func CompareAge(a, b client.Object) int {
 
 func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
 
-// Requests returns the requests for the objects that wake selects; if wake is nil, for all objects. If the objects cannot
-// be listed, it logs the error and returns nil.
+// Requests returns the requests for the objects that wake selects; nil selects all. It logs an error, and then returns nil.
 func Requests[O client.Object](ctx context.Context, c client.Reader, list client.ObjectList, wake func(O) bool, opts ...client.ListOption) []reconcile.Request {
 	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "listing objects to reconcile", "list", fmt.Sprintf("%T", list))
@@ -164,7 +161,6 @@ func Updates[O client.Object](changed func(before, after O) bool) predicate.Func
 // NodeChanges passes the changes of a node that can change the result of preflight.Accept; heartbeats are not among them.
 var NodeChanges = Updates(func(before, after *corev1.Node) bool { return nodeFacts(before) != nodeFacts(after) })
 
-// nodeFacts returns the properties of a node that preflight.Accept reads, as text.
 func nodeFacts(n *corev1.Node) string {
 	return fmt.Sprint(n.Labels, n.Spec.Unschedulable, n.Spec.Taints, n.Status.Allocatable, preflight.NodeReady(*n))
 }
@@ -187,8 +183,7 @@ func (a API) Send(about runtime.Object, notices ...Notice) {
 	}
 }
 
-// ConditionNotices derives events from changes of conditions of the given types. Waiting causes no event, but an
-// Inconclusive verdict causes a warning.
+// ConditionNotices derives events from changes of conditions. Waiting causes none; an Inconclusive verdict causes a warning.
 func ConditionNotices(old, now []metav1.Condition, conditionTypes ...string) []Notice {
 	var all []Notice
 	for _, conditionType := range conditionTypes {

@@ -279,6 +279,9 @@ func (c *Criteria) BaselineMatrix() string { return c.baseline().MatrixRef.name(
 // BaselineAccepted returns the accepted result that the criteria, which may be nil, compare with; nil if they name none.
 func (c *Criteria) BaselineAccepted() *AcceptedBaseline { return c.baseline().Accepted }
 
+// BaselineVariant returns the variant of the same benchmark that the criteria, which may be nil, compare with; empty if they name none.
+func (c *Criteria) BaselineVariant() string { return c.baseline().Variant }
+
 // BaselineExport returns the export that the criteria, which may be nil, compare with; nil if they name none.
 func (c *Criteria) BaselineExport() *ExportedBaseline { return c.baseline().Export }
 

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones of gates' schedules; the image has no time zone data
@@ -61,13 +62,11 @@ func main() {
 	}
 }
 
-// logTimeout bounds the reading of one log.
 const logTimeout = 20 * time.Second
 
 // options are the manager's flags.
 type options struct {
 	settings       benchmark.Settings
-	pullPolicy     string
 	metricsAddress string
 	servingCertDir string
 	healthAddress  string
@@ -82,7 +81,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	// main prints one line for an error; all flags are printed only for -help.
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&o.settings.BenchImage, "bench-image", "", "image of the benchmark pods (required)")
-	fs.StringVar(&o.pullPolicy, "bench-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
+	fs.StringVar((*string)(&o.settings.PullPolicy), "bench-image-pull-policy", string(corev1.PullIfNotPresent),
+		"Always, IfNotPresent or Never")
 	benchTools := fs.String("bench-tools", "", "tools that the image has, separated by commas: a benchmark with another tool is not accepted. Empty: all")
 	fs.StringVar(&o.settings.SfnettestImage, "sfnettest-image", "", "image by digest with sfnt-pingpong and sfnt-stream, such as AMD's, which pods of these tools mount as an image volume (Kubernetes 1.35). Empty: the tools of the bench image")
 	fs.StringVar(&o.settings.ServiceAccount, "bench-service-account", "", "service account of benchmark and hold pods, which mount no token of it; it must exist in the namespaces of benchmarks and gates. Empty: their service account default")
@@ -106,7 +106,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		return o, err
 	}
-	o.settings.PullPolicy = corev1.PullPolicy(o.pullPolicy)
 	switch {
 	case fs.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
@@ -136,10 +135,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if image := o.settings.SfnettestImage; image != "" && !byDigest.MatchString(image) {
 		return o, fmt.Errorf("--sfnettest-image: %q is not REPOSITORY@sha256:DIGEST; a tag may name other tools in the next round", image)
 	}
-	switch o.settings.PullPolicy {
-	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
-	default:
-		return o, fmt.Errorf("--bench-image-pull-policy: %q is not Always, IfNotPresent or Never", o.pullPolicy)
+	if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, o.settings.PullPolicy) {
+		return o, fmt.Errorf("--bench-image-pull-policy: %q is not Always, IfNotPresent or Never", o.settings.PullPolicy)
 	}
 	return o, nil
 }
@@ -271,7 +268,6 @@ func setUpServers(mgr ctrl.Manager, o options, certificate *certwatcher.CertWatc
 	return addServer(mgr, "metrics and verdicts", o.metricsAddress, verdicthttp.New(live, clock.RealClock{}, metrics), secured)
 }
 
-// off is the address of a server that is turned off.
 const off = "0"
 
 // addServer makes the manager serve requests at an address, with TLS unless secured is nil, whether it leads or not.
@@ -287,8 +283,7 @@ func addServer(mgr ctrl.Manager, name, address string, handler http.Handler, sec
 	return mgr.Add(&manager.Server{Name: name, Server: verdicthttp.NewServer(handler), Listener: listener, ShutdownTimeout: new(5 * time.Second)})
 }
 
-// limitMemory makes the garbage collector keep the process below nine tenths of GOMEMLIMIT, which the manifests set to the
-// memory limit of the container: the collector does not manage all memory of the container.
+// limitMemory sets nine tenths of GOMEMLIMIT, which is the container's limit: the garbage collector does not manage all its memory.
 func limitMemory() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 10 * 9)

@@ -30,7 +30,6 @@ func TestParse(t *testing.T) {
 			args: []string{"--bench-image=bench:v0"},
 			want: options{
 				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullIfNotPresent, StartTimeout: 2 * time.Minute, MaxAttempts: 3, Namespaces: controllers.Named{}, Settings: preflight.Settings{MaxOccupation: 24 * time.Hour, NetworkNamespaces: []string{}, BenchTools: []string{}}},
-				pullPolicy:     "IfNotPresent",
 				metricsAddress: ":8443", healthAddress: ":8081", leaderElection: true, gates: true,
 			},
 		},
@@ -42,7 +41,6 @@ func TestParse(t *testing.T) {
 			},
 			want: options{
 				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", StartTimeout: time.Second, MaxAttempts: 1, Namespaces: controllers.Named{"perf", "gates"}, Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest}},
-				pullPolicy:     "Never",
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},
 		},

@@ -15,7 +15,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// decideActive chooses the next step of an attempt whose outcome is not known.
 func decideActive(w *world) step {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	if w.driver == nil {
@@ -91,8 +90,7 @@ func decideActive(w *world) step {
 	return s
 }
 
-// decideStore chooses the next step of an attempt whose result is verified and whose digests are in the status. A ConfigMap with
-// these digests counts even if the pods are gone by now: a manager created it and died before it could record that.
+// decideStore stores a verified result. If its pods are gone, a ConfigMap with its digests counts, which a manager created before it died.
 func decideStore(w *world) step {
 	active := w.benchmark.Status.Active
 	if lost := lostPod(active, w.server, w.client); lost != "" && w.kept != keptWhole {
@@ -101,7 +99,6 @@ func decideStore(w *world) step {
 	return step{kind: stepStore, reason: v1alpha1.ReasonRunning, message: "storing the result"}
 }
 
-// round describes the round, and the variant if there are several, of the active attempt.
 func round(b *v1alpha1.LatencyBenchmark) string {
 	text := fmt.Sprintf("round %d of %d", b.Status.Active.Round, plan.Rounds(b))
 	if len(b.Spec.Variants) > 0 {
@@ -110,8 +107,7 @@ func round(b *v1alpha1.LatencyBenchmark) string {
 	return text
 }
 
-// starting returns the message about the pod of the attempt that starts. It is the same before and after the pod is created, because
-// each change of it is a write.
+// starting returns a message that is the same before and after the pod is created, because each change of it is a write.
 func starting(w *world, role string) string {
 	return fmt.Sprintf("starting run %s, attempt %d: %s", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt, role)
 }
@@ -131,16 +127,13 @@ func startServer(w *world) step {
 	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
 }
 
-// startsSoon reports whether the server's container is about to start: its network is attached, and its node already has the
-// image, because it has run this benchmark before. Its kubelet reports the start up to a second late, and the client's pod
-// needs that time to start.
+// startsSoon reports whether the server is about to start, which its kubelet reports a second late: the client's pod needs that time.
 func startsSoon(w *world) bool {
 	address, _ := w.serverAddress()
 	return address != "" && len(w.benchmark.Status.Stored) > 0
 }
 
-// startClient creates the client's pod once the server's address is known. The server need not listen yet: the client's
-// agent tries until it does.
+// startClient creates the client's pod once the server's address is known. Its agent tries until the server listens.
 func startClient(w *world) step {
 	if pods.Terminated(w.server) != nil {
 		// The status of its pod will soon say how it ended. A client would find no server.
@@ -159,7 +152,6 @@ func startClient(w *world) step {
 	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: lookSoon}
 }
 
-// serverAddress returns the server's address on the measured network, or "" and a message about what is missing.
 func (w *world) serverAddress() (address, missing string) {
 	if v := w.activeRun().Variant; v.Network.Interface() == "" {
 		return pods.Address(w.benchmark, v, w.server)
@@ -190,9 +182,8 @@ func ended(w *world) (step, bool) {
 	return step{}, false
 }
 
-// concludeFailure ends an attempt that failed. A kubelet whose device plugin ended has no device on any NUMA node, and rejects
-// a pod with the same message as a kubelet whose free CPUs and devices are on different NUMA nodes. The Node shows which of the
-// two happened, a moment later.
+// concludeFailure ends an attempt. A kubelet whose device plugin ended rejects a pod with the same message as one whose free CPUs and
+// devices are on different NUMA nodes. The Node shows which of the two happened, a moment later.
 func concludeFailure(w *world, reason, message string) step {
 	switch v := w.activeRun().Variant; {
 	case reason != v1alpha1.OutcomeTopologyAffinity || len(v.Resources()) == 0:
@@ -205,9 +196,8 @@ func concludeFailure(w *world, reason, message string) step {
 	return conclude(reason, message)
 }
 
-// failure returns how the attempt failed. The reason is empty if it has not failed, or while the cause is not known: an end that
-// only reports that it lost the other end knows less than that end, which may report the cause in a moment. If both ends report a
-// cause, the client's is used.
+// failure returns how the attempt failed; no reason while that is not known: an end that only lost the other end knows less than that end,
+// which may report the cause in a moment. If both report one, the client's is used.
 func failure(w *world) (reason, message string) {
 	for _, end := range []struct{ pod, other *corev1.Pod }{{w.client, w.server}, {w.server, w.client}} {
 		if !hasFailed(end.pod) {
@@ -276,7 +266,6 @@ func (w *world) ends() []end {
 	}
 }
 
-// lostPod returns the role whose pod existed and does not exist any more.
 func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string {
 	switch {
 	case server == nil || active.ServerPodUID != "" && string(server.UID) != active.ServerPodUID:
@@ -290,8 +279,7 @@ func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string 
 // hasFailed reports whether a pod exists and has failed. The kubelet sets this phase when it knows the cause.
 func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
 
-// endedWell reports whether a pod exists and its container ended successfully. The pod's phase shows it too, but more than
-// a second later: the kubelet writes it when it has cleaned up.
+// endedWell reports whether a pod's container ended successfully, more than a second before its phase shows it.
 func endedWell(p *corev1.Pod) bool {
 	if p == nil || hasFailed(p) {
 		return false
@@ -305,9 +293,8 @@ func isRunning(p *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
-// isLost reports whether a node lost a pod's container, for example in a power failure. A kubelet that does not know how a
-// container ended starts it again, whatever the pod's restartPolicy is; a kubelet that finds a container without its sandbox lets
-// the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
+// isLost reports whether a node lost a pod's container. A kubelet that does not know how one ended starts it again; one that finds a
+// container without its sandbox lets the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
 func isLost(p *corev1.Pod) bool {
 	c := pods.AgentOf(p)
 	if c == nil {
@@ -332,12 +319,10 @@ func startedAgain(p *corev1.Pod) bool {
 // maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
 const maxSaid = 400
 
-// oneLine shortens a foreign message to one line of at most maxSaid bytes.
 func oneLine(s string) string { return text.OneLine(s, maxSaid) }
 
 func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }
 
-// sinceEnd returns how long ago the operator first saw that a pod of the attempt had ended.
 func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndTime) }
 
 // since returns how long ago something was first seen; 0 if it has not been recorded before.
@@ -358,18 +343,15 @@ func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	return w.now.Sub(since)
 }
 
-// holds reports whether a pod belongs to this benchmark and may still have CPUs, devices and an address of its node. A pod that is
-// being deleted has released them when its phase shows that it ended: the kubelet sets the phase after it stopped the sandbox. The
-// object remains for a second more.
+// holds reports whether a pod may still have CPUs, devices and an address of its node. One that is being deleted has released them when its
+// phase shows that it ended: the kubelet sets the phase after it stopped the sandbox.
 func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
-// ours reports whether a pod exists and belongs to this benchmark, and not to another owner that uses its name.
 func (w *world) ours(p *corev1.Pod) bool { return ownsPod(w.benchmark, p) }
 
-// ownsPod reports whether a benchmark may delete a pod and waits for it: the status has its UID, or the benchmark is its owner. Any client
-// that may change the pod can remove the owner.
+// ownsPod reports whether a benchmark may delete a pod: the status has its UID, or it is the owner, which a client may remove.
 func ownsPod(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
 	if p == nil || metav1.IsControlledBy(p, b) {
 		return p != nil
@@ -379,7 +361,6 @@ func ownsPod(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
 		slices.ContainsFunc(b.Status.LeftPods, func(left v1alpha1.LeftPod) bool { return left.UID == uid })
 }
 
-// activeRun returns the run of the active attempt, or an empty run if the plan does not have it.
 func (w *world) activeRun() plan.Run {
 	i := slices.IndexFunc(w.runs, func(run plan.Run) bool { return run.Name == w.benchmark.Status.Active.Run })
 	if i < 0 {

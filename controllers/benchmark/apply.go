@@ -27,19 +27,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// state is the reason and message of condition Succeeded after a step, and when to look again if nothing happens: the step's own values,
-// unless the step could not be carried out.
-type state struct {
-	reason, message string
-	again           time.Duration
-	// continues is true if the next step follows at once, because this controller's own status writes do not wake it.
-	continues bool
-}
-
-// apply carries out a step and records its results in the benchmark's status, which is not written yet.
-func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error) {
-	b := w.benchmark
-	at := state{reason: s.reason, message: s.message, again: s.again}
+// apply carries out a step and records its results in the benchmark's status, which is not written yet. It returns the step, with another
+// reason and message if it could not be carried out.
+func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) {
+	b, at := w.benchmark, s
 	w.recordSeen()
 	w.recordMissingPlugin(s)
 	r.deletePods(ctx, b, &at, w.left...)
@@ -73,7 +64,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (state, error)
 			e = w.ends()[1]
 		}
 		if err := r.createEndpoint(ctx, w, &at, e, s.address); err != nil {
-			return state{}, err
+			return step{}, err
 		}
 	case stepFollow:
 		r.follow(ctx, w)
@@ -136,8 +127,7 @@ func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 	}
 }
 
-// release releases the nodes of a finished attempt. Pods that could not be removed are recorded: they keep their
-// resources on the nodes.
+// release releases the nodes of a finished attempt. Pods that could not be removed keep their resources, and are recorded.
 func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
@@ -149,8 +139,7 @@ func (w *world) release() {
 	b.Status.Active = nil
 }
 
-// occupation returns how long the active attempt held its nodes: at most its deadline and the time to remove its pods, because the clock
-// may have been corrected meanwhile.
+// occupation returns how long the active attempt held its nodes. It is bounded, because the clock may have been corrected.
 func (w *world) occupation() time.Duration {
 	held := w.now.Sub(w.benchmark.Status.Active.StartTime.Time)
 	if w.driver == nil {
@@ -163,8 +152,7 @@ func (w *world) setOutcome(reason, message string) {
 	w.benchmark.Status.Active.Outcome = &v1alpha1.Outcome{Reason: reason, Message: message, CompletionTime: metav1.NewMicroTime(w.now)}
 }
 
-// fail ends the active attempt without a result.
-func (w *world) fail(at *state, reason, message string) {
+func (w *world) fail(at *step, reason, message string) {
 	w.setOutcome(reason, message)
 	active := w.benchmark.Status.Active
 	at.continues = true
@@ -175,8 +163,7 @@ func (w *world) fail(at *state, reason, message string) {
 }
 
 const (
-	// createTimeout bounds the creation of the objects of an endpoint, so that time is left to write the outcome. A webhook may
-	// take 30 s.
+	// createTimeout bounds the creation of an endpoint, so that time is left to write the outcome. A webhook may take 30 s.
 	createTimeout = 45 * time.Second
 	// longestPause is the longest pause between two attempts to create an object that the API server refuses.
 	longestPause = 30 * time.Second
@@ -203,8 +190,7 @@ func refusedBy(err error, reason, what, namespace string) error {
 		what, oneLine(err.Error()), namespace)}
 }
 
-// passing reports whether the API server may soon answer otherwise. An error without a status is a connection that failed or
-// took too long.
+// passing reports whether a retry may succeed. An error without a status is a connection that failed or took too long.
 func passing(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -218,8 +204,7 @@ func passing(err error) bool {
 	}
 }
 
-// refusedCreate returns the step of an attempt if the API server refused to create one of its objects, and whether it must wait or
-// end: it waits before the next retry, and ends when the refusals have lasted for the start timeout of a pod.
+// refusedCreate returns whether an attempt waits before the next retry of a refused create, or ends after the start timeout.
 func refusedCreate(w *world) (step, bool) {
 	r := w.benchmark.Status.Active.Refused
 	switch {
@@ -234,7 +219,7 @@ func refusedCreate(w *world) (step, bool) {
 }
 
 // refuse records a refusal that may pass. Each pause is as long as all previous pauses together, up to longestPause.
-func (w *world) refuse(at *state, r *refusal) {
+func (w *world) refuse(at *step, r *refusal) {
 	active := w.benchmark.Status.Active
 	since := metav1.NewMicroTime(w.now)
 	if active.Refused != nil {
@@ -245,9 +230,8 @@ func (w *world) refuse(at *state, r *refusal) {
 	at.reason, at.message, at.again = r.reason, r.message, pause
 }
 
-// createEndpoint creates the pod of an end and the objects that it needs, and records the pod's UID. If an object cannot be
-// created, the attempt ends, at once or after retries.
-func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, e end, serverAddress string) error {
+// createEndpoint creates the pod of an end and what it needs, and records its UID. After a refusal the attempt ends, at once or later.
+func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *step, e end, serverAddress string) error {
 	limited, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	err := r.ensureNetwork(limited, w)
@@ -272,7 +256,6 @@ func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *state, e 
 	return nil
 }
 
-// ensureNetwork creates the operator's own network for the active run, if the run needs one and it does not exist.
 func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
 	want := pods.Network(w.benchmark, w.activeRun().Variant)
 	if want == nil {
@@ -307,7 +290,6 @@ func (r *Reconciler) ensureSecret(ctx context.Context, b *v1alpha1.LatencyBenchm
 	return nil
 }
 
-// settings returns the environment variables of the active run's tools.
 func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string, error) {
 	b, v := w.benchmark, w.activeRun().Variant
 	var profile map[string]string
@@ -399,8 +381,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	}
 }
 
-// deletePods deletes the pods that belong to the benchmark, unless they are being deleted.
-func (r *Reconciler) deletePods(ctx context.Context, b *v1alpha1.LatencyBenchmark, at *state, all ...*corev1.Pod) {
+func (r *Reconciler) deletePods(ctx context.Context, b *v1alpha1.LatencyBenchmark, at *step, all ...*corev1.Pod) {
 	for _, p := range all {
 		if !ownsPod(b, p) {
 			continue

@@ -57,7 +57,7 @@ func TestClockThatWasBehind(t *testing.T) {
 	if s.kind != stepConclude || s.reason != v1alpha1.OutcomeDeadlineExceeded || !curable(s.reason) {
 		t.Fatalf("%s %s: %s", s.kind, s.reason, s.message)
 	}
-	w.fail(&state{}, s.reason, s.message)
+	w.fail(&step{}, s.reason, s.message)
 	w.release()
 	if held := time.Duration(w.benchmark.Status.OccupiedSeconds) * time.Second; held > 30*time.Minute {
 		t.Errorf("it counts as held for %s", held)
@@ -79,7 +79,7 @@ func TestOrphanedPod(t *testing.T) {
 	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.server, foreign).Build()
 	r := &Reconciler{API: controllers.API{Client: api}}
 	for pod, stays := range map[*corev1.Pod]bool{w.server: false, foreign: true} {
-		var at state
+		var at step
 		if r.deletePods(t.Context(), w.benchmark, &at, pod); at.message != "" {
 			t.Fatal(at.message)
 		}

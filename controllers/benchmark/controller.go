@@ -54,15 +54,12 @@ import (
 
 // Settings are the settings of the operator.
 type Settings struct {
-	// BenchImage is the image of the benchmark pods, and PullPolicy is its pull policy.
 	BenchImage string
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the service account of the benchmark pods in each namespace; empty: the namespace's default.
 	ServiceAccount string
-	// StartTimeout is how long a pod may take to start before the attempt fails.
-	StartTimeout time.Duration
-	// MaxAttempts is the maximum number of attempts at a run.
-	MaxAttempts int32
+	StartTimeout   time.Duration
+	MaxAttempts    int32
 	// Namespaces are those whose benchmarks are measured.
 	Namespaces controllers.Named
 	// Settings decide what is accepted.
@@ -80,24 +77,18 @@ type Reconciler struct {
 	// API reads only two things from the cache: the nodes, whose changes wake the controller anyway, and other benchmarks and their
 	// pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
 	controllers.API
-	// Logs opens pod logs.
-	Logs LogReader
-	// LogTimeout bounds the time to read a pod's log that is not followed.
+	Logs       LogReader
 	LogTimeout time.Duration
-	// Cluster reads what the checks before a measurement need, and has the drivers of the tools.
-	Cluster *observe.Cluster
-	// Results reads and judges stored results.
-	Results  *evaluate.Store
-	Settings Settings
+	Cluster    *observe.Cluster
+	Results    *evaluate.Store
+	Settings   Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
-	// made are the pods that this manager created, or that a manager created according to a status. Labels and owner references prove
-	// nothing: any user who may create pods can write them.
+	// made are the pods that a manager created. Labels and owner references prove nothing: any user who may create pods can write them.
 	made podSet
 	// taken are the ConfigMaps of results that were verified and are not stored yet, by the names of the benchmarks.
 	taken sync.Map
-	// followed are the pods whose logs are or were followed, and written are those whose logs have results. wake receives the benchmarks
-	// whose pods both have results.
+	// followed are the pods whose logs are followed, written those whose logs have results; wake receives benchmarks whose pods both have.
 	followed, written podSet
 	wake              chan event.GenericEvent
 	// claiming is held while nodes are claimed: otherwise two workers at once would both find them free.
@@ -196,48 +187,45 @@ func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time
 // mostSteps is the maximum number of steps of a benchmark before other benchmarks have their turn.
 const mostSteps = 10
 
-// advance takes one step of a benchmark, whose object is the one in the API before and after. before is the world of the step before; nil
-// if this one is the first.
-func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, state, error) {
+// advance takes one step of a benchmark. before is the world of the step before; nil if this one is the first.
+func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, step, error) {
 	old := b.DeepCopy()
 	controllers.SettleTimes(&b.Status, r.Clock.Now())
 	world, err := r.observe(ctx, b, before)
 	if err != nil {
-		return nil, state{}, err
+		return nil, step{}, err
 	}
-	step := decide(world)
-	if step.kind == stepRelease {
+	s := decide(world)
+	if s.kind == stepRelease {
 		// One write records both the end of the attempt and the next step, mostly the next claim.
 		r.taken.Delete(clientKey(b))
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
 		if world, err = r.observe(ctx, b, nil); err != nil {
 			// The state that the next run needs cannot be read. The nodes are released all the same.
-			return nil, state{}, errors.Join(err, r.report(ctx, old, b))
+			return nil, step{}, errors.Join(err, r.report(ctx, old, b))
 		}
-		step = decide(world)
+		s = decide(world)
 	}
-	if step.kind == stepClaim {
+	if s.kind == stepClaim {
 		r.claiming.Lock()
 		defer r.claiming.Unlock()
 	}
-	step, err = r.confirm(ctx, world, step)
-	if err != nil {
-		return nil, state{}, err
+	if s, err = r.confirm(ctx, world, s); err != nil {
+		return nil, step{}, err
 	}
-	log.FromContext(ctx).V(1).Info("decided", "step", step.kind, "reason", step.reason, "message", step.message)
+	log.FromContext(ctx).V(1).Info("decided", "step", s.kind, "reason", s.reason, "message", s.message)
 
-	at, err := r.apply(ctx, world, step)
+	at, err := r.apply(ctx, world, s)
 	if err != nil {
-		return nil, state{}, fmt.Errorf("%s: %w", step.kind, err)
+		return nil, step{}, fmt.Errorf("%s: %w", s.kind, err)
 	}
-	world.setConditions(step, at)
+	world.setConditions(at)
 	return world, at, r.report(ctx, old, b)
 }
 
-// SetupWithManager registers the controller. A benchmark is reconciled when it or its pods change and, while it is not
-// finished, when a node changes, another benchmark releases its nodes, or a benchmark pod is deleted. It is also reconciled when
-// the inputs of its verdict change: stored results, whose metadata alone is watched, and its baseline; and when it may have expired.
+// SetupWithManager registers the controller. A benchmark that is not finished is reconciled when nodes may have become free. Any one is
+// when the inputs of its verdict change, of which only metadata of stored results are watched, and when it may have expired.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
@@ -313,11 +301,9 @@ var acceptances = controllers.Updates(func(before, after *v1alpha1.LatencyVerifi
 	return after.Status.Accepted != nil && (before.Status.Accepted == nil || before.Status.Accepted.Benchmark != after.Status.Accepted.Benchmark)
 })
 
-// indexBaseline finds benchmarks by their baseline.
 const indexBaseline = "baseline"
 
-// The values of the index: a benchmark or the ConfigMap of an export, as namespace/name, and the LatencyGate whose accepted result is the
-// baseline.
+// The values of the index: a benchmark or a ConfigMap, as namespace/name, or a LatencyGate.
 func baselineBenchmark(namespace, name string) string {
 	return "LatencyBenchmark " + namespace + "/" + name
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
-// stepKind names a step that decide may choose.
 type stepKind string
 
 // The steps that decide may choose.
@@ -57,6 +56,8 @@ type step struct {
 	address string
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
+	// continues is true if the next step follows at once, because this controller's own status writes do not wake it.
+	continues bool
 }
 
 const (
@@ -64,13 +65,11 @@ const (
 	quietStart = 3 * time.Second
 	// lookAgain is the interval at which state that no watch reports is read again.
 	lookAgain = 2 * time.Second
-	// lookSoon is the interval at which the operator looks for the address of a server that has just started, or waits for an older
-	// benchmark that no worker has looked at.
+	// lookSoon is for the address of a server that has just started, and for an older benchmark that no worker has looked at.
 	lookSoon = 500 * time.Millisecond
 	// waitAgain is the fallback interval for a benchmark that waits or is rejected; watches should wake it earlier.
 	waitAgain = 10 * time.Second
-	// retryAfter is the pause between a failed attempt and the next one, multiplied by the number of failed attempts: a
-	// device plugin that restarts, or a VF that is being reset, needs some seconds.
+	// retryAfter is the pause after a failed attempt, times their number: a device plugin that restarts, or a VF that is reset, needs it.
 	retryAfter = 5 * time.Second
 	// peerGrace is how long one agent may take to end after the other was seen to have ended.
 	peerGrace = time.Minute
@@ -78,14 +77,11 @@ const (
 	wordsGrace = 10 * time.Second
 	// nodeGrace is how long a node of the pair may be not ready before the attempt ends.
 	nodeGrace = 60 * time.Second
-	// removeTimeout is how long the removal of the pods of a finished attempt may take before its nodes are released. A
-	// pod remains when its node is dead, or when it has a finalizer.
+	// removeTimeout is how long the removal of pods may take before their nodes are released: a node may be dead, a pod have a finalizer.
 	removeTimeout = 2 * time.Minute
-	// unseenGrace is how long after its acceptance a benchmark waits for older ones that no worker has looked at yet, for example
-	// after a manager starts.
+	// unseenGrace is how long a benchmark waits for older ones that no worker has looked at, for example after a manager starts.
 	unseenGrace = 5 * time.Second
-	// affinityGrace is how long it may take to learn that a TopologyAffinityError was caused by a device plugin that ended: a
-	// kubelet reports the devices of its node every 10 seconds.
+	// affinityGrace is how long it may take to learn that a device plugin ended: a kubelet reports devices every 10 seconds.
 	affinityGrace = 15 * time.Second
 	// deadlineGrace is added to the agents' own deadline before the operator ends the attempt.
 	deadlineGrace = 30 * time.Second
@@ -106,7 +102,6 @@ func decide(w *world) step {
 	}
 }
 
-// removing returns a message about the pods that are being removed, with advice if a pod cannot be removed because its kubelet is gone.
 func removing(w *world) string {
 	for _, p := range []*corev1.Pod{w.client, w.server} {
 		if !w.holds(p) {
@@ -119,7 +114,6 @@ func removing(w *world) string {
 	return "removing the pods of " + w.benchmark.Status.Active.Run
 }
 
-// decideIdle chooses the next step of a benchmark that holds no nodes.
 func decideIdle(w *world) step {
 	b := w.benchmark
 	if w.driver == nil {
@@ -139,9 +133,11 @@ func decideIdle(w *world) step {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed,
 			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
 	}
-	if waited := next.waitedForPlugin(b); waited > plan.PluginPatience {
-		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for %s: %s",
-			run.Name, waited.Round(time.Second), next.lastUnplugged.Outcome.Message)}
+	if unplugged := next.lastUnplugged; unplugged != nil && b.Status.DeviceWaitStartTime != nil {
+		if waited := unplugged.Outcome.CompletionTime.Sub(b.Status.DeviceWaitStartTime.Time); waited > plan.PluginPatience {
+			return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for %s: %s",
+				run.Name, waited.Round(time.Second), unplugged.Outcome.Message)}
+		}
 	}
 	if b.Spec.Suspend {
 		return step{kind: stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
@@ -192,7 +188,6 @@ func decideIdle(w *world) step {
 	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt, taken: next.taken != nil}
 }
 
-// rest returns the wait of a run that was attempted a moment ago, and whether there is one.
 func (n upcoming) rest(w *world) (step, bool) {
 	pause := func(a *v1alpha1.Attempt, times int32) time.Duration {
 		return a.Outcome.CompletionTime.Add(time.Duration(times) * retryAfter).Sub(w.now)
@@ -219,22 +214,13 @@ func (n upcoming) rest(w *world) (step, bool) {
 	return step{}, false
 }
 
-// waitForPlugin returns the step of a benchmark that has started, and one of whose nodes does not advertise a resource any more.
-// Other benchmarks can use the nodes meanwhile.
+// waitForPlugin lets other benchmarks use the nodes while a resource is not advertised there any more.
 func waitForPlugin(w *world, run, why string) step {
 	if w.since(w.benchmark.Status.DeviceWaitStartTime) > plan.PluginPatience {
 		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for more than %s: %s", run, plan.PluginPatience, why)}
 	}
 	return step{kind: stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, again: waitAgain,
 		message: fmt.Sprintf("run %s waits for a device plugin, at most %s: %s", run, plan.PluginPatience, why)}
-}
-
-// waitedForPlugin returns how long a device plugin had not run when the latest attempt ended, if it ended for that reason.
-func (n upcoming) waitedForPlugin(b *v1alpha1.LatencyBenchmark) time.Duration {
-	if since := b.Status.DeviceWaitStartTime; n.unplugged > 0 && since != nil {
-		return n.lastUnplugged.Outcome.CompletionTime.Sub(since.Time)
-	}
-	return 0
 }
 
 // upcoming is the run to be measured next, with its history.
@@ -247,8 +233,7 @@ type upcoming struct {
 	// there is none. Attempts that ended because the benchmark was suspended, or because a name was taken, do not count.
 	tries int32
 	last  *v1alpha1.Attempt
-	// unplugged is the number of consecutive attempts that ended because a device plugin did not run, and lastUnplugged is the latest
-	// of them. They do not count as tries.
+	// unplugged counts the consecutive attempts that ended because a device plugin did not run, which are no tries.
 	unplugged     int32
 	lastUnplugged *v1alpha1.Attempt
 	// taken is the latest attempt at it that ended because a name was taken; nil if there is none.
@@ -295,12 +280,9 @@ func nextRun(w *world) upcoming {
 }
 
 func curable(outcome string) bool {
-	switch outcome {
-	case v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
+	return !slices.Contains([]string{
+		v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing,
 		v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeResultTooLarge,
-		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeSMTAlignment, v1alpha1.OutcomeOccupationExceeded:
-		return false
-	default:
-		return true
-	}
+		v1alpha1.OutcomeOOMKilled, v1alpha1.OutcomeSMTAlignment, v1alpha1.OutcomeOccupationExceeded,
+	}, outcome)
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -20,10 +20,8 @@ import (
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=delete
 
-// expire deletes a finished benchmark, with its results, if its own spec requests it: a time after it has finished, or when a
-// number of newer benchmarks of its series are complete. The spec of a benchmark never deletes another benchmark. The only state
-// is the completion time, so that a new manager continues where another one died. expire returns when to look again if nothing
-// happens.
+// expire deletes a finished benchmark if its own spec requests it; the spec of one never deletes another. The only state is the completion
+// time, so that a new manager continues where another one died. It returns when to look again.
 func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
 	if !limited(b) {
 		return 0, nil
@@ -39,22 +37,18 @@ func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (
 	return r.Expire(ctx, b.DeepCopy(), why, user)
 }
 
-// limited reports whether a benchmark may have to be deleted at some time: it is finished, its spec limits how long it is kept,
-// and no object of Tailgate owns it.
+// limited reports whether a benchmark may have to be deleted at some time, and no object of Tailgate owns it.
 func limited(b *v1alpha1.LatencyBenchmark) bool {
 	return b.Finished() && b.DeletionTimestamp.IsZero() && (b.Spec.TTLSecondsAfterFinished != nil || b.Spec.HistoryLimit > 0) && !owned(b)
 }
 
-// expiryOf returns why a limited benchmark must be deleted, and the name of a benchmark that has it as its baseline, given all
-// benchmarks of its namespace. If it need not be deleted yet, why is empty, and again is when to look again; zero: only when
-// something happens. It is pure.
+// expiryOf returns why a limited benchmark must be deleted, what has it as its baseline, and when to look again. It is pure.
 func expiryOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) (why, user string, again time.Duration) {
 	overdue, again := controllers.Overdue(b.Spec.TTLSecondsAfterFinished, b.CreationTimestamp, b.Status.CompletionTime, now)
 	return cmp.Or(overdue, outnumbered(b, all)), userOf(b, all), again
 }
 
-// outnumbered returns why a benchmark must be deleted if spec.historyLimit newer benchmarks of its series are complete; otherwise
-// it returns an empty string. Failed benchmarks do not count, because they replace no result.
+// outnumbered counts the newer benchmarks of a series. Failed benchmarks do not count, because they replace no result.
 func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
 	series := b.Labels[v1alpha1.LabelSeries]
 	if b.Spec.HistoryLimit == 0 || series == "" {
@@ -74,32 +68,22 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 	return fmt.Sprintf("spec.historyLimit is %d, and %d newer benchmarks of series %s are complete", b.Spec.HistoryLimit, newer, series)
 }
 
-// userOf returns the name of a benchmark that has this one as its baseline; empty if there is none.
 func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
 	for i := range all {
 		o := &all[i]
-		if o.UID == b.UID || !o.DeletionTimestamp.IsZero() || metav1.IsControlledBy(o, b) {
-			continue
-		}
-		if o.Spec.Criteria.BaselineBenchmark() == b.Name {
+		other := o.UID != b.UID && o.DeletionTimestamp.IsZero() && !metav1.IsControlledBy(o, b)
+		if other && o.Spec.Criteria.BaselineBenchmark() == b.Name {
 			return o.Name
 		}
 	}
 	return ""
 }
 
-// owned reports whether an object of Tailgate, a matrix or a gate's verification, decides when a benchmark
-// is deleted.
 func owned(b *v1alpha1.LatencyBenchmark) bool {
 	owner := metav1.GetControllerOfNoCopy(b)
-	if owner == nil {
-		return false
-	}
-	group, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && group.Group == v1alpha1.GroupVersion.Group
+	return owner != nil && strings.HasPrefix(owner.APIVersion, v1alpha1.GroupVersion.Group+"/")
 }
 
-// completions passes the events that add a complete benchmark to a series.
 var completions = predicate.And(controllers.NotCreated, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
 	controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 		added := before.Labels[v1alpha1.LabelSeries] != after.Labels[v1alpha1.LabelSeries]

@@ -15,17 +15,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// A kubelet looks at its containers once a second. It reports up to a second late that a container has ended, and cleans up one or
-// two seconds after that. It cleans up at once if a pod is deleted while its container runs. The agents therefore linger
-// when they have written their results. The controller follows the logs of the two pods from the moment at which the measurement may
-// be over. When both logs have their results, it takes the result and deletes the pods.
-// If a log cannot be followed, nothing else is lost: the pods' phases show the end later.
+// A kubelet reports up to a second late that a container has ended, and cleans up one or two seconds after that, but at once if a pod is
+// deleted while its container runs. The agents therefore linger when they have written their results. The controller follows their logs
+// from the moment at which the measurement may be over, and deletes the pods when both have results. If a log cannot be followed, nothing
+// else is lost: the pods' phases show the end later.
 
 // linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second
 
-// follow follows the logs of both pods of the active attempt in the background, until they have a result, end, or take longer
-// than the agents may. It wakes the controller when both logs have a result.
+// follow follows the logs of both pods in the background, and wakes the controller when both have a result.
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
 	// The reconcile changes the original object.
@@ -44,13 +42,11 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 				r.followed.uids.Delete(p.UID)
 				return
 			}
-			r.written.add(p.UID)
-			if !r.haveResults(w.server, w.client) {
-				return
-			}
-			select {
-			case r.wake <- event.GenericEvent{Object: benchmark}:
-			case <-ctx.Done():
+			if r.written.add(p.UID); r.haveResults(w.server, w.client) {
+				select {
+				case r.wake <- event.GenericEvent{Object: benchmark}:
+				case <-ctx.Done():
+				}
 			}
 		}()
 	}
@@ -69,7 +65,6 @@ func (r *Reconciler) haveResults(server, client *corev1.Pod) bool {
 	return server != nil && client != nil && r.written.has(server.UID) && r.written.has(client.UID)
 }
 
-// forget removes pods that are gone, or that no attempt uses any more.
 func (r *Reconciler) forget(uids ...types.UID) {
 	for _, set := range []*podSet{&r.made, &r.followed, &r.written} {
 		for _, uid := range uids {
@@ -78,14 +73,11 @@ func (r *Reconciler) forget(uids ...types.UID) {
 	}
 }
 
-// podSet is a set of UIDs of pods. The zero value is ready to use.
 type podSet struct{ uids sync.Map }
 
-func (m *podSet) add(uids ...types.UID) {
-	for _, uid := range uids {
-		if uid != "" {
-			m.uids.Store(uid, true)
-		}
+func (m *podSet) add(uid types.UID) {
+	if uid != "" {
+		m.uids.Store(uid, true)
 	}
 }
 
@@ -94,8 +86,7 @@ func (m *podSet) has(uid types.UID) bool {
 	return found
 }
 
-// gone forgets a pod that was deleted, and reports whether a manager had created it: only then may a node have become free. Other users
-// can create and delete pods with the operator's labels at any rate.
+// gone forgets a deleted pod, and reports whether a manager created it: only then may a node have become free. Others can use its labels.
 func (r *Reconciler) gone(uid types.UID) bool {
 	made := r.made.has(uid)
 	r.forget(uid)

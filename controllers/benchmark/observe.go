@@ -31,47 +31,40 @@ type world struct {
 	benchmark *v1alpha1.LatencyBenchmark
 	// driver is the driver of its tool; nil if this operator does not know the tool.
 	driver tool.Driver
-	// runs are the runs of its plan.
-	runs []plan.Run
+	runs   []plan.Run
 
-	// accepted is the preflight's input, filled while no attempt is active; turn is true if it has what is read live.
+	// accepted is the preflight's input while no attempt is active; turn is true if it has what is read live.
 	accepted preflight.Observed
 	turn     bool
 	// others are the other benchmarks that hold nodes or wait for them; see queue.Competes.
 	others []queue.Entry
-	// blocking are the benchmark pods that still hold resources of the pair's nodes, and the pods of an earlier benchmark
-	// of this name that still exist, because they have our pods' names; filled while no attempt is active.
+	// blocking are the pods that the benchmark waits for: they hold resources of its nodes, or have the names of its pods.
 	blocking []blockingPod
 	// unseen is an older benchmark that no manager has looked at, as "namespace/name"; empty if there is none.
 	unseen string
 	// left are the pods of the benchmark's own earlier attempts that have not ended yet; filled while no attempt is active.
 	left []*corev1.Pod
-	// undecided is the verdict's message if all planned runs are stored, and more rounds are to be measured because
-	// the verdict is Inconclusive; empty otherwise.
+	// undecided is the verdict's message if more rounds are to be measured for it.
 	undecided string
 
 	// attempt is the name of the server's pod of the active attempt.
 	attempt string
 	// server and client are the pods of the active attempt; nil if they do not exist.
 	server, client *corev1.Pod
-	// listening is the address of a server that measures a named interface of its host, which only the server knows; noAddress
-	// is the reason why it is not known yet.
+	// listening is the address of a server that measures a named interface of its host, or noAddress why it is not known yet.
 	listening, noAddress string
 	// found is true if the logs of both pods have results, before their kubelets report that they ended.
 	found bool
 	// kept is the state of the ConfigMap for the collected result of the active attempt.
 	kept kept
-	// events are the warnings about a pod that does not start, by pod UID, newest last; filled only for pods
-	// that have been pending for a while.
+	// events are the warnings about pods that have been pending for a while, by pod UID, newest last.
 	events map[types.UID][]corev1.Event
-	// unplugged is a message about a resource of the active run that a node of the pair had and that is not allocatable there now;
-	// empty if there is none.
+	// unplugged is a message about a resource of the active run that is not allocatable on a node any more.
 	unplugged string
 	// notReady are the nodes of the active pair that do not exist or are not ready.
 	notReady []string
 }
 
-// blockingPod is a pod that the benchmark waits for.
 type blockingPod struct {
 	// name is "namespace/name on node".
 	name string
@@ -107,9 +100,8 @@ func (r *Reconciler) observeCached(ctx context.Context, b *v1alpha1.LatencyBench
 	return w, nodes.Items, nil
 }
 
-// confirm reads live the other benchmarks and their pods before a step that takes the nodes, and decides again. Until then they
-// come from the cache, so that a thousand waiting benchmarks do not each list all others from the API server whenever they check
-// whether their turn has come.
+// confirm reads live the other benchmarks and their pods before a step that takes the nodes, and decides again. If each of a thousand
+// waiting benchmarks did that for every look, the API server would be busy with it.
 func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error) {
 	if s.kind != stepClaim && s.kind != stepCreateServer {
 		return s, nil
@@ -124,7 +116,7 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error
 // visits lists objects and visits each: observe.Whole for the cache, observe.Each for live lists.
 type visits func(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error, options ...client.ListOption) error
 
-// observeQueue reads the other benchmarks that want nodes, and the pods that are on the nodes. The listed benchmarks must not be changed.
+// observeQueue reads the other benchmarks, which must not be changed, and the pods that are on the nodes.
 func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each visits, w *world, of ...client.ListOption) error {
 	w.others, w.blocking, w.unseen = nil, nil, ""
 	b := w.benchmark
@@ -170,9 +162,8 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 	return nil
 }
 
-// inTheWay reports whether a benchmark that has a pair cannot start because of a pod with the labels of a benchmark pod: either
-// the operator created the pod, and it still has resources of one of the nodes; or it belongs to an earlier benchmark of the same
-// name, so that the garbage collector deletes it. Labels and owners that another user wrote do not block a node.
+// inTheWay reports whether a pod with our labels holds resources of a node, and the operator created it, or is of an earlier benchmark of
+// this name, so that the garbage collector deletes it. Labels and owners that another user wrote do not block a node.
 func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	owner := metav1.GetControllerOf(p)
 	if p.Namespace == b.Namespace && owner != nil && owner.Kind == "LatencyBenchmark" && owner.Name == b.Name && owner.UID != b.UID {
@@ -182,14 +173,11 @@ func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	return made && !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
 }
 
-// unseenBefore reports whether o is older than b and no manager has looked at it yet, so that it may want the nodes
-// of b.
+// unseenBefore reports whether o is older than b and may want its nodes, but no manager has looked at it yet.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
 	return o.Status.ObservedGeneration <= 0 && !o.Spec.Suspend && o.DeletionTimestamp.IsZero() && controllers.CompareAge(o, b) < 0
 }
 
-// observeIdle reads the state that a benchmark without an active attempt needs: the preflight's input, and whether more rounds
-// are to be measured for the verdict.
 func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {
 	b := w.benchmark
 	w.accepted = r.Cluster.Known(b, nodes, w.others)
@@ -215,8 +203,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	return r.Cluster.Room(ctx, &w.accepted)
 }
 
-// looksCloser reports whether what the cluster can provide matters now: when a pair is chosen, when the turn of the benchmark has come,
-// and while it is rejected, which may be the reason.
+// looksCloser reports whether what the cluster can provide matters now: no pair is chosen, it is its turn, or it is rejected.
 func (w *world) looksCloser() bool {
 	b := w.benchmark
 	if b.Status.Pair == nil || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted) {
@@ -240,8 +227,7 @@ func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]
 	return all, nil
 }
 
-// observeActive reads the pods of the attempt, unless the step before of the same attempt has just read them, and the events of pods that do
-// not start.
+// observeActive reads the pods of the attempt, unless the step before has just read them, and events of those that do not start.
 func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node, before *world) error {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	// Pods of these names with another owner are recorded too: decide recognises them by their owner.
@@ -291,8 +277,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	return nil
 }
 
-// claimedDevice returns the PCI address of the device that the ResourceClaim of a pod of the attempt has for the variant's network; empty
-// if its device is not from a claim, or if the pod has ended: its claim is then deleted, and only an address that was recorded before counts.
+// claimedDevice returns the PCI address of the pod's device if it is from a claim. The claim of a pod that has ended is deleted.
 func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod) (string, error) {
 	network := w.activeRun().Variant.Network
 	if p == nil || network == nil || hasEnded(p) {
@@ -301,8 +286,7 @@ func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod)
 	return r.Cluster.ClaimedDevice(ctx, p, network.ResourceName())
 }
 
-// listening reads, from the log of a server that measures a named interface of its host, the address at which it listens, or
-// returns why it is unknown. A log that cannot be read is not an error: its node may be lost, and the attempt must end.
+// listening reads the address of a server from its log. A log that cannot be read is no error: the attempt must be able to end.
 func (r *Reconciler) listening(ctx context.Context, w *world) (address, noAddress string) {
 	network := w.activeRun().Variant.Network
 	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface() == "" {
@@ -322,7 +306,6 @@ func (r *Reconciler) listening(ctx context.Context, w *world) (address, noAddres
 	return found.String(), ""
 }
 
-// notReady returns the nodes of a pair that do not exist or are not ready.
 func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
 	var lost []string
 	for _, name := range []string{pair.ClientNode, pair.ServerNode} {
@@ -333,8 +316,7 @@ func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
 	return lost
 }
 
-// unplugged returns a message about a resource of the active run that a node of the pair does not give to pods although its
-// kubelet knows the resource, for example after its device plugin ended; empty if there is none.
+// unplugged returns a message about a resource that a node's kubelet knows and that has none to give: its device plugin ended.
 func unplugged(w *world, nodes []corev1.Node) string {
 	v := w.activeRun().Variant
 	if v.Network == nil {

@@ -85,7 +85,7 @@ func TestRefuse(t *testing.T) {
 	w := makeWorld(active(0))
 	for _, c := range []struct{ at, pause time.Duration }{{0, lookAgain}, {2 * time.Second, lookAgain}, {8 * time.Second, 8 * time.Second}, {time.Hour, longestPause}} {
 		w.now = noon.Add(c.at)
-		s := state{}
+		s := step{}
 		w.refuse(&s, &refusal{reason: v1alpha1.OutcomePodRefused, message: "no"})
 		refused := w.benchmark.Status.Active.Refused
 		if s.again != c.pause || !refused.RetryTime.Time.Equal(w.now.Add(c.pause)) || !refused.StartTime.Time.Equal(noon) || s.reason != v1alpha1.OutcomePodRefused {

@@ -21,17 +21,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-func (w *world) setConditions(s step, at state) {
+func (w *world) setConditions(at step) {
 	b := w.benchmark
 	status, reason := metav1.ConditionUnknown, at.reason
-	if s.kind == stepComplete {
+	if at.kind == stepComplete {
 		status = metav1.ConditionTrue
 	}
-	if s.kind == stepFail {
+	if at.kind == stepFail {
 		status = metav1.ConditionFalse
 	}
 	switch {
-	case s.kind == stepReject:
+	case at.kind == stepReject:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, at.message))
 		reason = v1alpha1.ReasonNotAccepted
 	case b.Status.Pair == nil:
@@ -53,30 +53,26 @@ func (w *world) acceptance() string {
 	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, w.accepted.Profiles), unproved), "; ")
 }
 
-// maxAttempts is the maximum number of attempts that the API allows in a status.
 const maxAttempts = 300
 
-// report completes the status and writes it, once, if it changed. Events follow the write: there is no event for
-// a state that was never stored.
+// report completes the status and writes it, once, if it changed. No event is about a state that was never stored.
 func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	b.Status.ObservedGeneration = b.Generation
-	b.Status.Progress = progress(b)
 	// The API bounds the list; the newest attempts are the most useful.
 	b.Status.Attempts = b.Status.Attempts[max(0, len(b.Status.Attempts)-maxAttempts):]
 	if len(b.Status.Stored) != len(old.Status.Stored) {
 		if err := r.Results.Summarize(ctx, b); err != nil {
 			return err
 		}
-		b.Status.Progress = progress(b)
 	}
+	b.Status.Progress = progress(b)
 	if err := r.judge(ctx, b); err != nil {
 		return err
 	}
 	return r.write(ctx, old, b)
 }
 
-// rejudge is report for a finished benchmark, whose verdict alone may still change. The rest of the status is also valid
-// for the spec's new generation, because no change of it affects the measurement.
+// rejudge is report for a finished benchmark, whose verdict alone may still change, and of which no change of the spec affects the rest.
 func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	if err := r.judge(ctx, b); err != nil {
 		return err
@@ -100,22 +96,19 @@ func (r *Reconciler) write(ctx context.Context, old, b *v1alpha1.LatencyBenchmar
 	return nil
 }
 
-// logNodes logs that the nodes of an attempt were claimed or released; before and now are the active attempts.
 func logNodes(ctx context.Context, before, now *v1alpha1.ActiveAttempt) {
 	if before != nil && now != nil && before.Run == now.Run && before.Attempt == now.Attempt {
 		return
 	}
-	for _, change := range []struct {
-		what string
-		of   *v1alpha1.ActiveAttempt
-	}{{"nodes released", before}, {"nodes claimed", now}} {
-		if a := change.of; a != nil {
-			log.FromContext(ctx).Info(change.what, "run", a.Run, "attempt", a.Attempt, "client", a.Pair.ClientNode, "server", a.Pair.ServerNode)
+	note := func(what string, a *v1alpha1.ActiveAttempt) {
+		if a != nil {
+			log.FromContext(ctx).Info(what, "run", a.Run, "attempt", a.Attempt, "client", a.Pair.ClientNode, "server", a.Pair.ServerNode)
 		}
 	}
+	note("nodes released", before)
+	note("nodes claimed", now)
 }
 
-// judge updates the verdict and condition Passed.
 func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	if err := r.Results.Judge(ctx, b); err != nil {
 		return err
@@ -131,7 +124,6 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 	return nil
 }
 
-// notJudged returns the message that says what a verdict waits for.
 func notJudged(b *v1alpha1.LatencyBenchmark) string {
 	if n := b.Status.ExtendedRounds; n > 0 {
 		return fmt.Sprintf(
@@ -142,35 +134,29 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 
 func passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
-	switch v.Outcome {
-	case v1alpha1.VerdictInconclusive:
-	case v1alpha1.VerdictPass:
+	if v.Outcome == v1alpha1.VerdictPass {
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
-	case v1alpha1.VerdictFail:
+	}
+	if v.Outcome == v1alpha1.VerdictFail {
 		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
 }
 
-// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark, and not only to
-// one of its cells; otherwise ReasonInconclusive.
+// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark.
 func inconclusive(v *v1alpha1.Verdict) string {
-	for _, rule := range v.Rules {
-		if rule.Outcome != v1alpha1.VerdictInconclusive {
-			continue
-		}
-		switch rule.Reason {
-		case v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
-			v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
-			v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence:
-			return rule.Reason
-		}
-		break
+	whole := []string{
+		v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
+		v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
+		v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence,
+	}
+	first := slices.IndexFunc(v.Rules, func(r v1alpha1.RuleVerdict) bool { return r.Outcome == v1alpha1.VerdictInconclusive })
+	if first >= 0 && slices.Contains(whole, v.Rules[first].Reason) {
+		return v.Rules[first].Reason
 	}
 	return v1alpha1.ReasonInconclusive
 }
 
-// progress returns the numbers of stored and planned runs, and the measuring time that is left.
 func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {
 	runs := plan.Runs(b)
 	done := len(b.Status.Stored)
@@ -213,7 +199,6 @@ func noticesOf(old, b *v1alpha1.LatencyBenchmark) []controllers.Notice {
 	return append(out, controllers.ConditionNotices(old.Status.Conditions, b.Status.Conditions, v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed)...)
 }
 
-// collected returns the verified result of the active attempt; empty if there is none.
 func collected(b *v1alpha1.LatencyBenchmark) v1alpha1.StoredResult {
 	if b.Status.Active == nil || b.Status.Active.Collected == nil {
 		return v1alpha1.StoredResult{}

@@ -30,8 +30,7 @@ import (
 // A manager that dies between two writes leaves a status from which the next one continues. A user who creates or replaces
 // ConfigMaps can delay a result, and make the operator measure again, but cannot insert a result.
 
-// storeGrace is how long the API server may refuse the ConfigMap of a verified result before the attempt ends without it
-// and gives its nodes back.
+// storeGrace is how long the API server may refuse a verified result before the attempt gives its nodes back without it.
 const storeGrace = time.Minute
 
 // kept is the state of the ConfigMap for a collected result.
@@ -54,8 +53,7 @@ func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
 	return keptWhole
 }
 
-// cannotCollect records why the result cannot be collected now, and ends the attempt after peerGrace.
-func (w *world) cannotCollect(at *state, err error) {
+func (w *world) cannotCollect(at *step, err error) {
 	if w.sinceEnd() > peerGrace {
 		w.fail(at, v1alpha1.OutcomeResultMissing, fmt.Sprintf("the result could not be read for %s: %s; check the kubelets of the nodes", peerGrace, oneLine(err.Error())))
 		return
@@ -66,8 +64,7 @@ func (w *world) cannotCollect(at *state, err error) {
 // randomPart returns a part of a name that cannot be known in advance: no user can create another object of that name.
 func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 
-// collect verifies the results of both ends and records their digests. A defect of a result is an outcome, not an error;
-// an error may not occur again in another reconcile.
+// collect verifies the results of both ends and records their digests. A defect of a result is an outcome, not an error.
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	active := w.benchmark.Status.Active
 	name := active.Run + "-" + randomPart()
@@ -81,9 +78,8 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	return nil
 }
 
-// store creates the ConfigMap of the collected result, unless it exists. If that fails, the message says why, and the
-// operator retries for storeGrace.
-func (r *Reconciler) store(ctx context.Context, w *world, at *state) {
+// store creates the ConfigMap of the collected result, and retries for storeGrace.
+func (r *Reconciler) store(ctx context.Context, w *world, at *step) {
 	active := w.benchmark.Status.Active
 	var err error
 	switch w.kept {
@@ -134,8 +130,7 @@ func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	return nil
 }
 
-// readCollected reads the results with the digests of the collected result again, and returns their ConfigMap; nil if the attempt ends,
-// because they are not there any more.
+// readCollected reads the collected results again, and returns their ConfigMap; nil if they are gone and the attempt ends.
 func (r *Reconciler) readCollected(ctx context.Context, w *world) (*corev1.ConfigMap, error) {
 	collected := w.benchmark.Status.Active.Collected
 	stored, cm, err := r.verified(ctx, w, collected.ConfigMap, false)
@@ -153,15 +148,13 @@ func (r *Reconciler) readCollected(ctx context.Context, w *world) (*corev1.Confi
 	return cm, nil
 }
 
-// measured records that the collected result of the active attempt is stored.
 func (w *world) measured() {
 	status := &w.benchmark.Status
 	status.Stored = append(status.Stored, *status.Active.Collected)
 	w.setOutcome(v1alpha1.OutcomeMeasured, "")
 }
 
-// verified reads the results of both ends, verifies that they are complete and, if they are new, that they can be summarized, and returns
-// them with their ConfigMap, which is not created yet.
+// verified reads and verifies the results of both ends and, if they are new, that they can be summarized.
 func (r *Reconciler) verified(ctx context.Context, w *world, name string, isNew bool) (result.Stored, *corev1.ConfigMap, error) {
 	fail := func(err error) (result.Stored, *corev1.ConfigMap, error) { return result.Stored{}, nil, err }
 	client, clientSeen, clientErr := r.takeEnd(ctx, w, w.ends()[1])
@@ -185,7 +178,6 @@ func (r *Reconciler) verified(ctx context.Context, w *world, name string, isNew 
 	return stored, cm, err
 }
 
-// unusable turns a defect of a result into an outcome, and returns any other error.
 func (w *world) unusable(err error) error {
 	switch {
 	case errors.Is(err, result.ErrTooLarge):
@@ -202,7 +194,6 @@ func (w *world) unusable(err error) error {
 	return nil
 }
 
-// takeEnd reads the result of an end, and what the API server and the node say about its pod.
 func (r *Reconciler) takeEnd(ctx context.Context, w *world, e end) (result.Framed, result.Seen, error) {
 	framed, err := r.takeResult(ctx, w, e.pod, e.role)
 	if err != nil {
@@ -220,7 +211,6 @@ func (r *Reconciler) takeEnd(ctx context.Context, w *world, e end) (result.Frame
 	return framed, seen, nil
 }
 
-// takeResult reads the framed result from a pod's log and checks that it belongs to the active run.
 func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, role string) (result.Framed, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.LogTimeout) // A kubelet that hangs keeps its connections open and sends nothing.
 	defer cancel()

@@ -137,7 +137,7 @@ func TestStoreGivesUp(t *testing.T) {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), collectedAs(keptOther))...)
 		now := w.benchmark.Status.Active
 		now.CollectionTime = new(metav1.NewMicroTime(ago(since)))
-		name, s := now.Collected.ConfigMap, state{}
+		name, s := now.Collected.ConfigMap, step{}
 		(&Reconciler{}).store(t.Context(), w, &s)
 		got := ""
 		if now.Outcome != nil {
@@ -154,7 +154,7 @@ func TestCollectingHasALimit(t *testing.T) {
 	for since, want := range map[time.Duration]bool{peerGrace - time.Second: false, peerGrace + time.Second: true} {
 		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
 		w.benchmark.Status.Active.EndTime = new(metav1.NewMicroTime(ago(since)))
-		s := state{}
+		s := step{}
 		w.cannotCollect(&s, errors.New("no log"))
 		if o := w.benchmark.Status.Active.Outcome; (o != nil) != want || o != nil && o.Reason != v1alpha1.OutcomeResultMissing || !want && s.again == 0 {
 			t.Errorf("after %s: %+v, again in %s", since, o, s.again)
@@ -169,7 +169,7 @@ func TestStoreTakesWhatIsStored(t *testing.T) {
 	(&Reconciler{Logs: func(context.Context, types.NamespacedName, bool) (io.ReadCloser, error) {
 		t.Error("a log is read")
 		return nil, io.ErrUnexpectedEOF
-	}}).store(t.Context(), w, &state{})
+	}}).store(t.Context(), w, &step{})
 	if stored := w.benchmark.Status.Stored; len(stored) != 1 || stored[0] != collected || w.benchmark.Status.Active.Outcome.Reason != v1alpha1.OutcomeMeasured {
 		t.Errorf("stored %v, outcome %+v", stored, w.benchmark.Status.Active.Outcome)
 	}

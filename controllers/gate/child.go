@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// maxBenchmarkName is the 57 characters that the names of a benchmark and of a variant may have together, minus
-	// the 16 that a variant of a gate may have.
+	// maxBenchmarkName is the 57 characters of the names of a benchmark and a variant together, minus the 16 of a gate's variant.
 	maxBenchmarkName = 41
 	// maxLabel is the maximum length of a label's value.
 	maxLabel = 63
@@ -25,24 +24,21 @@ const (
 	keyNode = "node"
 )
 
-// baseName returns the first part of the names of a node's objects in the gate's namespace. It has no dots, which would
-// lead to unexpected host names of pods. Two nodes may have the same one.
-func baseName(gate, node string, limit int) string {
-	name := v1alpha1.Shortened(gate+"-"+node, limit)
-	return strings.ReplaceAll(name, ".", "-")
+// objectName returns the name of an object of a node in the gate's namespace. It has no dots, which would lead to unexpected host
+// names of pods. Two nodes may have the same name before the suffix.
+func objectName(gate, node, suffix string, limit int) string {
+	name := v1alpha1.Shortened(gate+"-"+node, limit-len(suffix))
+	return strings.ReplaceAll(name, ".", "-") + suffix
 }
 
-// holdPodName returns the name of a node's hold pod. The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c
-// of gate a-b.
+// The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c of gate a-b.
 func holdPodName(gate, node string) string {
 	sum := sha256.Sum256([]byte(v1alpha1.VerificationName(gate, node)))
-	suffix := fmt.Sprintf("-%x-hold", sum[:4])
-	return baseName(gate, node, maxPodName-len(suffix)) + suffix
+	return objectName(gate, node, fmt.Sprintf("-%x-hold", sum[:4]), maxPodName)
 }
 
 func benchmarkName(gate, node string, number int64) string {
-	suffix := fmt.Sprintf("-%d", number)
-	return baseName(gate, node, maxBenchmarkName-len(suffix)) + suffix
+	return objectName(gate, node, fmt.Sprintf("-%d", number), maxBenchmarkName)
 }
 
 func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
@@ -53,14 +49,12 @@ func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-// ownedBy returns the owner reference of an object that is deleted with its verification.
 func ownedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
-// benchmarkOf returns the benchmark that measures a node with a peer: the gate's template with the node as client and the
-// peer as server, a toleration of the gate's own taint, and the node's accepted results as baseline. The first session of a reference
-// has twice as many rounds: it limits what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
+// benchmarkOf returns the benchmark that measures a node with a peer. The first session of a reference has twice as many rounds: it limits
+// what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
 func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
@@ -91,8 +85,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 // maxPriority is the highest priority that a benchmark may have. A minute of waiting counts as much as one unit.
 const maxPriority = 1000
 
-// priority returns the priority of a node's benchmark: that of the template and, if earlier benchmarks of the node were abandoned because
-// they waited, their age. Otherwise the node would begin at the end of the queue again and again.
+// priority adds the age of earlier benchmarks that were abandoned while they waited, so that the node keeps its place in the queue.
 func priority(template int32, last *v1alpha1.Setback) int32 {
 	if last == nil || last.StartTime == nil {
 		return template
@@ -114,8 +107,7 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 	return pods
 }
 
-// rulesOf returns the criteria of a node's benchmark. If there is no accepted result yet, the rules that compare with one are
-// left out; if no rule remains, it returns nil.
+// rulesOf leaves out the rules that compare with an accepted result while there is none; it returns nil if no rule remains.
 func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
 	if c.BaselineAccepted() == nil {
 		return c
@@ -142,7 +134,6 @@ func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	return result.Digest(spec)
 }
 
-// pinOf returns what identifies the results of a benchmark.
 func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
 	spec, err := specDigest(b.Spec)
 	if err != nil {

@@ -143,8 +143,7 @@ type snapshot struct {
 	invalid string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
 	refused string
-	// unsettled is condition Operational if the gate could never verify its nodes; nil if there is no known reason. A gate that is fresh then
-	// holds no node back.
+	// unsettled is condition Operational if the gate could never verify its nodes; a fresh gate then holds no node back.
 	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string
@@ -156,8 +155,7 @@ type snapshot struct {
 	fired, firedBefore time.Time
 	// closed is true when the window of fired has ended.
 	closed bool
-	// full are the nodes that have no room for the pod of a peer now, and unplaced those that are due by the schedule and have no room for
-	// their own, each with the reason; see place.
+	// full are the nodes without room for a peer's pod, and unplaced the due nodes without room for their own, with the reasons.
 	full, unplaced map[string]string
 }
 
@@ -167,8 +165,7 @@ func newSnapshot(g *v1alpha1.LatencyGate, now time.Time) *snapshot {
 	}
 }
 
-// observe lists gates, nodes and verifications from the cache, but the verifications that are being measured live, so that no
-// slot and no node is assigned twice.
+// observe lists from the cache, but those that are being measured live, so that no slot and no node is assigned twice.
 func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot, error) {
 	s := newSnapshot(g, r.Clock.Now())
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
@@ -201,7 +198,6 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot
 	return s, nil
 }
 
-// assign finds the gate's nodes among all nodes of the cluster.
 func (s *snapshot) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications []v1alpha1.LatencyVerification) {
 	g := s.gate
 	s.states = statesOf(verifications)
@@ -241,8 +237,7 @@ func (s *snapshot) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, ver
 	slices.SortFunc(s.missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// leave takes a node that is being deleted off the gate's verifications: it cannot be made the gate's again. One that failed still
-// counts, because its deletion does not remove what made it fail.
+// leave takes a node that is being deleted off the gate, unless it failed: its deletion does not remove the cause.
 func (s *snapshot) leave(own map[string]*v1alpha1.LatencyVerification, node *corev1.Node) {
 	if v := own[node.Name]; v != nil && v.Status.State == v1alpha1.VerificationFailed {
 		s.leaving = append(s.leaving, v)
@@ -260,11 +255,9 @@ func refusal(all ...error) string {
 	return ""
 }
 
-// Refusals has the last error of the API server about the status of each LatencyVerification that cannot be written. It is only in
-// memory: what stands in a gate's status about it cannot be stored in the verification.
+// Refusals has the last refusal of each verification's status, in memory because it cannot be stored in the verification.
 type Refusals struct{ byName sync.Map }
 
-// set records the outcome of writing the status of a verification.
 func (r *Refusals) set(name string, err error) {
 	if text := refusal(err); text != "" {
 		r.byName.Store(name, text)
@@ -273,7 +266,6 @@ func (r *Refusals) set(name string, err error) {
 	}
 }
 
-// first returns the first error about the verifications; empty if there is none.
 func (r *Refusals) first(verifications []*v1alpha1.LatencyVerification) string {
 	for _, v := range verifications {
 		if text, ok := r.byName.Load(v.Name); ok {
@@ -301,8 +293,7 @@ func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyG
 	return owner
 }
 
-// members creates a verification for each of the gate's nodes without one. It continues after an error, and returns the first one,
-// and when to continue. A gate that could never verify nodes does not begin to hold them back.
+// members creates the missing verifications. It continues after an error, and returns the first one, and when to continue.
 func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error) {
 	var first error
 	if s.unsettled != nil && s.fresh() {
@@ -328,8 +319,7 @@ func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error)
 	return 0, first
 }
 
-// start creates the chosen benchmarks, and makes the nodes that are due by the schedule unverified. It continues after an error,
-// and returns the first one.
+// start creates the chosen benchmarks, and begins the turns of the schedule. It returns the first error, and continues after it.
 func (r *Gates) start(ctx context.Context, s *snapshot, chosen choice) error {
 	var first error
 	for _, begin := range chosen.starts {
@@ -350,12 +340,10 @@ func conflict(v *v1alpha1.LatencyVerification) error {
 	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
 }
 
-// due is the step of a node that is due by the schedule.
 func due(schedule string) step {
 	return step{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "the schedule is due for the node, " + schedule}
 }
 
-// take writes the status of a node after a step.
 func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s step) error {
 	status, err := s.apply(v, v.Status, r.Clock.Now())
 	if err != nil {
@@ -370,8 +358,7 @@ func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s ste
 	return nil
 }
 
-// measure creates the benchmark of a node and records it in the node's verification. If it cannot be created, for whatever
-// reason, the gate retries after a pause.
+// measure creates the benchmark of a node and records it in the node's verification. If it is refused, the gate retries after a pause.
 func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin start) error {
 	v := &v1alpha1.LatencyVerification{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.verification), v); err != nil {
@@ -423,8 +410,7 @@ func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error 
 	return err
 }
 
-// finalize removes the gate's finalizer when its nodes are released, which the controller of the verifications does. Until then, the
-// gate says what prevents it.
+// finalize waits until the controller of the verifications has released the nodes. Until then, the gate says what prevents it.
 func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 	list := &v1alpha1.LatencyVerificationList{}
 	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name}); err != nil {
@@ -444,7 +430,6 @@ func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 	return patchFinalizer(ctx, r.Client, g, controllerutil.RemoveFinalizer)
 }
 
-// patchFinalizer adds or removes the finalizer of an object, unless that is done.
 func patchFinalizer(ctx context.Context, c client.Client, o client.Object, change func(client.Object, string) bool) error {
 	before := o.DeepCopyObject().(client.Object)
 	if !change(o, v1alpha1.FinalizerNode) {
@@ -456,8 +441,7 @@ func patchFinalizer(ctx context.Context, c client.Client, o client.Object, chang
 	return nil
 }
 
-// SetupWithManager registers the controller. A gate is reconciled when any gate changes, because gates may give or take nodes, and,
-// gathered for a moment, when nodes and its verifications change.
+// SetupWithManager registers the controller. A change of any gate matters to all, because gates may give or take nodes.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
@@ -512,10 +496,8 @@ func heldUp(b *v1alpha1.LatencyBenchmark) string {
 	return c.Reason + ": " + c.Message
 }
 
-// heldUpChanges passes the changes of a benchmark that change whether and why it is held up.
 var heldUpChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return heldUp(before) != heldUp(after) })
 
-// observeHeldUp reads from the cache which benchmarks of the gate are held up.
 func (r *Gates) observeHeldUp(ctx context.Context, s *snapshot, measuring []v1alpha1.LatencyVerification) error {
 	s.heldUp = map[string]string{}
 	for i := range measuring {
@@ -534,13 +516,11 @@ func (r *Gates) observeHeldUp(ctx context.Context, s *snapshot, measuring []v1al
 	return nil
 }
 
-// gateChanges passes changes of a gate's spec, deletion and finalizers.
 var gateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyGate) bool {
 	return before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers)
 })
 
-// stateChanges passes changes of a verification's status, from which a gate's summary and its next choice are made, and of its
-// finalizers, for which a gate that is being deleted waits.
+// stateChanges passes changes of a status, and of the finalizers, for which a gate that is being deleted waits.
 var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerification) bool {
 	return !equality.Semantic.DeepEqual(before.Status, after.Status) || len(before.Finalizers) != len(after.Finalizers)
 })

@@ -20,9 +20,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/observe"
 )
 
-// enforce brings the cluster in line with the status: it updates the Node's marks, deletes benchmarks that are not needed, and
-// updates the hold pod. Each is done independently of the others, so that one that is refused stops nothing else. It returns when to
-// look again.
+// enforce brings marks, benchmarks and hold pod in line with the status, each independently of the others, so that one that is refused
+// stops nothing else. It returns when to look again.
 func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	p := publicationOf(w.gate, v)
 	publishes, err := r.publishes(ctx, w, p)
@@ -32,14 +31,10 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 	before := v.DeepCopy()
 	var again time.Duration
 	var markErr error
-	switch {
-	case publishes:
-		again, markErr = r.mark(ctx, w.node, v, p)
-		if markErr == nil && len(v.Status.MarkSetbacks) == 0 {
-			r.observeHold(w.node, v, p)
-		}
-	default:
+	if !publishes {
 		v.Status.MarkSetbacks = nil
+	} else if again, markErr = r.mark(ctx, w.node, v, p); markErr == nil && len(v.Status.MarkSetbacks) == 0 {
+		r.observeHold(w.node, v, p)
 	}
 	pruneErr := r.prune(ctx, w.gate.Spec.Namespace, v)
 	holdAgain, holdErr := r.hold(ctx, w, v)
@@ -49,7 +44,6 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 	return controllers.Soonest(again, holdAgain), cmp.Or(holdErr, pruneErr, markErr)
 }
 
-// writeSetbacks writes the setbacks of marks and hold pod, if they changed, and sends events about those of the Node.
 func (r *Verifications) writeSetbacks(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
 	written, err := r.WriteStatus(ctx, before, v)
 	if written && node != nil {
@@ -58,8 +52,7 @@ func (r *Verifications) writeSetbacks(ctx context.Context, before, v *v1alpha1.L
 	return err
 }
 
-// publishes reports whether this verification may write the marks on the Node: its gate owns the node, or no gate does. In
-// the latter case another retained verification may hold the node back; then this one does not release it.
+// publishes reports whether the gate owns the node, or no gate does and no other retained verification holds it back.
 func (r *Verifications) publishes(ctx context.Context, w *world, p publication) (bool, error) {
 	if w.node == nil {
 		return false, nil
@@ -87,19 +80,14 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 
 // observeHold records in the metrics how long it took to hold back a node that changed. node is the Node before it was marked.
 func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) {
-	c := nodeCondition(node, v1alpha1.NodeConditionVerified)
-	if c == nil || c.Status != corev1.ConditionTrue || !p.holdsBack() || v.Status.Verified().Reason != v1alpha1.ReasonIdentityChanged {
-		return
-	}
-	for _, ready := range node.Status.Conditions {
-		if ready.Type == corev1.NodeReady && !ready.LastHeartbeatTime.IsZero() {
-			r.Activity.ObserveHold(r.Clock.Since(ready.LastHeartbeatTime.Time))
-		}
+	c, ready := nodeCondition(node, v1alpha1.NodeConditionVerified), nodeCondition(node, corev1.NodeReady)
+	changed := p.holdsBack() && v.Status.Verified().Reason == v1alpha1.ReasonIdentityChanged
+	if changed && c != nil && c.Status == corev1.ConditionTrue && ready != nil && !ready.LastHeartbeatTime.IsZero() {
+		r.Activity.ObserveHold(r.Clock.Since(ready.LastHeartbeatTime.Time))
 	}
 }
 
-// prune deletes the node's benchmarks that the status does not name, except benchmarks with a higher number than the status
-// has, which are being created.
+// prune deletes the node's benchmarks that the status does not name. Those with a higher number are being created.
 func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1.LatencyVerification) error {
 	list := &v1alpha1.LatencyBenchmarkList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexOwner: string(v.UID)}); err != nil {
@@ -132,10 +120,8 @@ func numberOf(name string) int64 {
 	return number
 }
 
-// finalize updates the marks on the Node for the end of the verification: if a gate owns the node, the marks of that gate, which
-// hold the node back until it is verified; otherwise the marks of another retained verification, if there is one; otherwise none.
-// The hold pod and the benchmarks are deleted with the verification, which owns them. While a mark is refused, the verification
-// remains and says so.
+// finalize removes the finalizer when the marks are right for the time after the verification. The hold pod and the benchmarks are deleted
+// with the verification, which owns them. While a mark is refused, the verification remains and says so.
 func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
 		return 0, nil
@@ -161,13 +147,11 @@ func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerifica
 	return again, cmp.Or(r.writeSetbacks(ctx, before, v, node), err)
 }
 
-// defaultRetention is how long the accepted results of a gate are kept whose spec cannot be read any more: the default of
-// spec.releaseAfter.
+// defaultRetention is spec.releaseAfter's default, for a gate that is gone.
 const defaultRetention = time.Hour
 
-// dismiss releases a node whose gate is being deleted or is gone, and keeps its accepted results for spec.releaseAfter, so that a gate
-// that is only created again, for example because a tool replaces it by force, compares with them. It deletes a verification that has
-// none.
+// dismiss releases a node whose gate is gone. It keeps accepted results for spec.releaseAfter, so that a gate that is only created again,
+// for example because a tool replaces it by force, compares with them.
 func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	if v.Status.Accepted == nil {
 		return 0, controllers.Delete(ctx, r.Client, v)
@@ -208,9 +192,8 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 		}
 		return v.Status.Retained.EndTime.Sub(w.now), patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 	}
-	whole := v.Status.Retained.EndTime.Sub(v.Status.Retained.StartTime.Time)
 	if left := v.Status.Retained.EndTime.Sub(w.now); left > 0 {
-		return min(left, whole), nil
+		return left, nil
 	}
 	return 0, controllers.Delete(ctx, r.Client, v)
 }

@@ -31,10 +31,8 @@ type world struct {
 	owner *v1alpha1.LatencyGate
 	// benchmark is the one in status.benchmark; nil if it does not exist, or if the benchmark of that name has another UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// edited is true if its spec has changed since it was created.
-	edited bool
-	// measured are the compared rounds of the benchmark, or of the one that annotation AnnotationAccept names, and bootID is the boot that it
-	// measured; nil if they were not read or there are none.
+	edited    bool
+	// measured are the compared rounds of the benchmark, or of the one that AnnotationAccept names, and bootID is its boot; nil if unread.
 	measured sessions.Measured
 	bootID   string
 	// others are the sessions of the gate's other nodes, if they were read.
@@ -67,8 +65,7 @@ type step struct {
 const (
 	// maxDiscarded is the number of benchmarks of a verification that are created again after users deleted or edited them.
 	maxDiscarded = 2
-	// patience is how long a benchmark may wait for resources that its nodes do not provide, for pods that cannot be removed, or
-	// for its verdict, while other nodes wait for its slot.
+	// patience is how long a benchmark may wait without progress while other nodes wait for its slot.
 	patience = 5 * time.Minute
 	// queuePatience is how long it may wait for other benchmarks, each of which has its own limit.
 	queuePatience = 30 * time.Minute
@@ -104,7 +101,6 @@ func decide(w *world) step {
 // disowned reports whether the gate does not own the node now: no gate selects it, or another gate owns it.
 func (w *world) disowned() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
 
-// ofEarlierGate reports whether the verification is of an earlier gate with the name of this one.
 func (w *world) ofEarlierGate() bool { return ofEarlierGate(w.verification, w.gate) }
 
 // ofEarlierGate reports whether a verification is of another gate than the given one, of its name.
@@ -122,8 +118,7 @@ func (w *world) retainedFor() time.Duration {
 	return whole
 }
 
-// keepsFail reports whether a requested deletion of the verification must wait: the node has not passed since it was compared with an
-// accepted result, which would be forgotten.
+// keepsFail reports whether a requested deletion must wait for a Pass, because accepted results would be forgotten.
 func (w *world) keepsFail() bool {
 	v := w.verification
 	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && v.Status.Accepted != nil && !w.ofEarlierGate() &&
@@ -136,7 +131,6 @@ func (w *world) changed() bool {
 	return w.verification.Status.NodeUID != string(w.node.UID) || len(identity.Changes(w.verification.Status.Identity, current)) > 0
 }
 
-// decideState chooses the next step of a node that exists.
 func decideState(w *world) step {
 	v := w.verification
 	switch {
@@ -169,8 +163,7 @@ func decideState(w *world) step {
 	return s
 }
 
-// recreated returns the step of a node whose Node was deleted and created again. Only a machine that is known to be another one has
-// nothing to do with the results: otherwise a Fail would be forgotten with the Node object.
+// recreated forgets the results only if the machine is known to be another one: otherwise a Fail would go with the Node object.
 func (w *world) recreated() step {
 	was, is := w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID
 	s := step{event: eventReturned, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
@@ -183,8 +176,7 @@ func (w *world) recreated() step {
 	return s
 }
 
-// changed returns the step of a node whose identity changed. It reports the difference from the accepted identity, which may have
-// arisen in several steps.
+// changed reports the difference from the accepted identity, which may have arisen in several steps.
 func changed(w *world, current map[string]string, found []v1alpha1.IdentityChange) step {
 	if accepted := w.verification.Status.Accepted; accepted != nil {
 		if all := identity.Changes(accepted.Identity, current); len(all) > 0 {
@@ -194,7 +186,6 @@ func changed(w *world, current map[string]string, found []v1alpha1.IdentityChang
 	return step{event: eventChanged, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}
 }
 
-// accept returns the step for a result that a user wants to accept.
 func accept(w *world, value string, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
 		return step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
@@ -231,7 +222,6 @@ func acceptable(v *v1alpha1.LatencyVerification) *v1alpha1.VerificationResult {
 	return find(v.Status.History, name)
 }
 
-// find returns the entry of a benchmark in a history; nil if there is none.
 func find(history []v1alpha1.VerificationResult, name string) *v1alpha1.VerificationResult {
 	if i := slices.IndexFunc(history, func(r v1alpha1.VerificationResult) bool { return r.Benchmark == name }); i >= 0 {
 		return &history[i]
@@ -239,7 +229,6 @@ func find(history []v1alpha1.VerificationResult, name string) *v1alpha1.Verifica
 	return nil
 }
 
-// measuring returns the step of a node in state Measuring.
 func measuring(w *world) step {
 	b, current := w.benchmark, w.verification.Status.Benchmark
 	switch {
@@ -274,8 +263,7 @@ func measuring(w *world) step {
 	}
 }
 
-// discarded returns which attempt of a benchmark a user may have ended because of what it was about to measure, by deleting a pod or by
-// spec.suspend; empty if there is none.
+// discarded returns which attempt a user may have ended because of what it was about to measure; empty if there is none.
 func discarded(b *v1alpha1.LatencyBenchmark) string {
 	for _, a := range b.Status.Attempts {
 		if a.Outcome.Reason == v1alpha1.OutcomePodLost || a.Outcome.Reason == v1alpha1.OutcomeSuspended {
@@ -285,8 +273,7 @@ func discarded(b *v1alpha1.LatencyBenchmark) string {
 	return ""
 }
 
-// unfinished returns the step of a node whose benchmark waits or measures. A benchmark without progress is abandoned after a
-// while, because other nodes wait for its slot.
+// unfinished abandons a benchmark without progress after a while, because other nodes wait for its slot.
 func unfinished(w *world) step {
 	b := w.benchmark
 	message := "its status has no condition yet"
@@ -338,8 +325,7 @@ func progress(w *world) time.Time {
 	return last
 }
 
-// runPatience returns how long one run may take. The benchmark's own deadlines are shorter; this limit is for a benchmark that no
-// manager reconciles.
+// runPatience exceeds the benchmark's own deadlines for a run; it is for a benchmark that no manager reconciles.
 func runPatience(spec v1alpha1.LatencyBenchmarkSpec) time.Duration {
 	var longest time.Duration
 	for _, v := range plan.Variants(spec) {
@@ -359,13 +345,11 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
-// reference returns the sessions with which the current benchmark was compared.
 func (w *world) reference() sessions.Reference {
 	return sessions.For(&w.verification.Status, &w.gate.Status, w.bootID, w.verification.Status.Benchmark.Peer)
 }
 
-// accepted returns the step for a result that passed. A Pass says that this boot is within the tolerance of the node's own accepted boots. It
-// is provisional where too little is known of how much boots differ.
+// accepted returns the step for a Pass. It is provisional where too little is known of how much boots differ.
 func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	r, current := w.reference(), w.verification.Status.Benchmark
@@ -397,8 +381,7 @@ func accepted(w *world, message string) step {
 	return s
 }
 
-// failed returns the step for a result that failed. One measurement does not show which of the two nodes is slow: before it is final, the
-// node is measured with another peer, if there is one, and must fail with it, too.
+// failed lets a node fail only with two peers, if there are two: one measurement does not show which of the two nodes is slow.
 func failed(w *world, reason, message string) step {
 	current, suspect := w.verification.Status.Benchmark, w.verification.Status.SuspectPeer
 	doubt := ""
@@ -421,13 +404,11 @@ func failed(w *world, reason, message string) step {
 	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
 }
 
-// inconclusive returns the step for a result from which nothing can be concluded. It is not measured again: the benchmark has had all of its
-// looks, and another one would add to its error.
+// inconclusive does not measure again: the benchmark has had all of its looks, and another one would add to its error.
 func inconclusive(reason, message string) step {
 	return step{event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
 
-// measuredAgain returns the step for a benchmark that a user deleted or changed.
 func measuredAgain(w *world, reason, message string) step {
 	if w.verification.Status.Discarded < maxDiscarded {
 		return step{event: eventDiscarded, reason: reason, message: message + "; it is measured again"}
@@ -435,17 +416,15 @@ func measuredAgain(w *world, reason, message string) step {
 	return step{event: eventUndecided, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: annotation " + v1alpha1.AnnotationVerify}
 }
 
-// clusterFaults are the outcomes of attempts that say nothing about the latency of a node: the cluster did not let the pods start, or
-// removed them.
+// clusterFaults are the outcomes of attempts whose pods the cluster did not start, or removed.
 var clusterFaults = []string{
 	v1alpha1.OutcomeEvicted, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomePodLost, v1alpha1.OutcomePodRefused, v1alpha1.OutcomeNetworkRefused,
 	v1alpha1.OutcomeStoreRefused, v1alpha1.OutcomeUnschedulable, v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeUnexpectedAdmission,
 	v1alpha1.OutcomeAdmissionRejected, v1alpha1.OutcomeDevicePluginUnavailable, v1alpha1.OutcomeStartTimeout,
 }
 
-// benchmarkFailed returns the step of a node whose benchmark failed: it is measured again, after a pause, if the cluster is the cause.
-// A user who deletes pods can choose the results that are completed, so that a benchmark that already had results and lost
-// a pod is repeated at most maxDiscarded times.
+// benchmarkFailed measures a node again if the cluster is the cause. A user who deletes pods can choose the results that are completed, so
+// that a benchmark that had results and lost a pod is repeated at most maxDiscarded times.
 func benchmarkFailed(w *world) step {
 	b := w.benchmark
 	message := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,15 +27,12 @@ import (
 // maxPodName is the maximum length of a host name, because a pod's name becomes its host name.
 const maxPodName = 63
 
-// labelDrain is the label by which the drain of Cluster API skips a pod. Its drain ends only when a node has no other pod, and a hold pod
-// is created again as soon as it is gone.
+// labelDrain makes the drain of Cluster API skip a pod. A hold pod is created again as soon as it is gone, so that it would not end.
 const labelDrain = "cluster.x-k8s.io/drain"
 
-// holdPodOf returns the hold pod of a node, which exists while the gate requests it: always Running, and Ready only while the node is
-// verified. The bench image's agent sleeps in it. Some operators look at its condition Ready, which waits for the condition that
-// this controller sets; others, such as NVIDIA's k8s-operator-libs, look at whether its containers are ready, which a readiness
-// gate does not change: see probeOf. The probe of a pod cannot change, so that the pod is created again when the node becomes
-// verified or unverified.
+// holdPodOf returns the hold pod of a node: always Running, and Ready only while the node is verified. Some operators look at its condition
+// Ready, which waits for the condition that this controller sets; others, such as NVIDIA's k8s-operator-libs, look at whether its
+// containers are ready, for which it has a probe. A probe cannot change, so that the pod is created again for another state.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
 	labels := labelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
@@ -67,10 +65,9 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 	return pod
 }
 
-// probeOf returns the probe of a hold pod. If the node is not verified, it fails. If the node is verified, it compares the boot and
-// the kernel that the container sees with the verified ones, if they are part of the identity: after a boot the kubelet
-// runs the container again, and it does not become ready, whether or not a manager runs. Neither changes while the container
-// runs, so that the probe need not run often.
+// probeOf returns a probe that fails while the node is held back. On a verified node it compares the boot and the kernel that the container
+// sees with the verified ones: after a boot the kubelet runs the container again, and it does not become ready, whether or not a manager
+// runs.
 func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev1.Probe {
 	probe := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{pods.Agent, "unverified"}}},
@@ -98,14 +95,12 @@ func probes(pod *corev1.Pod) []string {
 	return pod.Spec.Containers[0].ReadinessProbe.Exec.Command
 }
 
-// ownsHoldPod reports whether a pod is the verification's to delete: the recorded hold pod, or one whose owner it is. Anyone who may create pods
-// can write an owner, which therefore proves nothing else.
+// ownsHoldPod reports whether the verification may delete a pod. Anyone can write an owner, which proves nothing else.
 func ownsHoldPod(v *v1alpha1.LatencyVerification, pod *corev1.Pod) bool {
 	return pod != nil && (metav1.IsControlledBy(pod, v) || v.Status.HoldPod != nil && v.Status.HoldPod.UID == string(pod.UID))
 }
 
-// forged returns why a pod with the name of the hold pod is not the one that the gate created, as it created it; empty if it is. Of the
-// spec of a pod, only the image can change so that another program decides whether the pod is ready.
+// forged returns why a pod is not the hold pod as the gate created it. Only another image lets another program decide whether it is ready.
 func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
 	recorded := v.Status.HoldPod
 	switch {
@@ -208,8 +203,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	return again, nil
 }
 
-// settle clears the setback of earlier hold pods, at once if they could not be created, and if they ended when this one has run for
-// holdSettled. It returns when to look again.
+// settle clears the setback of earlier hold pods, at once if they were refused. It returns when to look again.
 func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) time.Duration {
 	last := v.Status.HoldPodSetback
 	if last == nil {
@@ -226,7 +220,6 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 	return min(left, holdSettled)
 }
 
-// holdCondition sets the condition for which the pod's readiness waits.
 func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
 	status, reason := corev1.ConditionFalse, string(v.Status.State)
 	switch {
@@ -237,27 +230,25 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 	case v.Status.State == v1alpha1.VerificationMeasuring:
 		reason = string(v1alpha1.VerificationUnverified)
 	}
-	old := pod.DeepCopy()
+	old, ours := pod.DeepCopy(), func(c corev1.PodCondition) bool { return c.Type == v1alpha1.NodeConditionVerified }
+	before := corev1.PodCondition{}
+	if i := slices.IndexFunc(pod.Status.Conditions, ours); i >= 0 {
+		before = pod.Status.Conditions[i]
+	}
+	if before.Status == status && before.Reason == reason {
+		return nil
+	}
 	condition := corev1.PodCondition{
-		Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: r.Clock.Now()},
+		Type: v1alpha1.NodeConditionVerified, Status: status, Reason: reason, LastTransitionTime: before.LastTransitionTime,
 	}
-	from := ""
-	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type }); i >= 0 {
-		before := pod.Status.Conditions[i]
-		from = fmt.Sprint(before.Status, " ", before.Reason)
-		if before.Status == status && before.Reason == reason {
-			return nil
-		}
-		if before.Status == status {
-			condition.LastTransitionTime = before.LastTransitionTime
-		}
-		pod.Status.Conditions[i] = condition
-	} else {
-		pod.Status.Conditions = append(pod.Status.Conditions, condition)
+	if before.Status != status {
+		condition.LastTransitionTime = metav1.Time{Time: r.Clock.Now()}
 	}
+	pod.Status.Conditions = append(slices.DeleteFunc(pod.Status.Conditions, ours), condition)
 	if err := r.Client.Status().Patch(ctx, pod, client.StrategicMergeFrom(old)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting the condition of pod %s: %w", pod.Name, err)
 	}
+	from := strings.TrimSpace(fmt.Sprint(before.Status, " ", before.Reason))
 	log.FromContext(ctx).Info("condition of the hold pod", "object", pod.Namespace+"/"+pod.Name, "from", from, "to", fmt.Sprint(status, " ", reason))
 	return nil
 }
@@ -288,7 +279,6 @@ func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudg
 	}
 }
 
-// budget creates, updates or deletes the budget of a gate.
 func (r *Gates) budget(ctx context.Context, s *snapshot) error {
 	asked := s.gate.Spec.Enforcement.HoldPod != nil && s.gate.Spec.Enforcement.HoldPod.Budget != nil
 	if _, none := r.unbudgeted.Load(s.gate.UID); none && !asked {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -26,14 +27,11 @@ import (
 
 // publication is the set of marks that a Node should have. The zero value is for a node without a verification: no marks.
 type publication struct {
-	// condition is nil if there should be none.
 	condition *corev1.NodeCondition
 	// regressed is the condition for tools that repair nodes; nil if there should be none.
 	regressed *corev1.NodeCondition
-	// label is empty if there should be none.
-	label string
-	// taint is nil if there should be none.
-	taint *corev1.Taint
+	label     string
+	taint     *corev1.Taint
 }
 
 // held reports whether a gate holds back the node of a verification while it is not verified.
@@ -47,9 +45,8 @@ func older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
 }
 
-// publicationOf returns the marks for a verification: none for a node that is not held back whatever its state, so that nothing
-// mistakes it for one that is. While the node waits and is measured, the condition says why it is held
-// back, but not how far the measurement is, which would need one more write.
+// publicationOf returns no marks for a node that is not held back whatever its state, so that nothing mistakes it for one that is. The
+// condition does not say how far a measurement is, which would need one more write.
 func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
 	status := v.Status
 	verified := status.State == v1alpha1.VerificationVerified
@@ -106,7 +103,6 @@ func (p publication) has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
 	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
 }
 
-// value returns what a mark should be, as text to compare.
 func (p publication) value(mark v1alpha1.NodeMark) string {
 	switch {
 	case mark == v1alpha1.MarkCondition && p.condition != nil:
@@ -139,8 +135,7 @@ func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.Nod
 	return &node.Status.Conditions[i]
 }
 
-// taints returns all taints that a node should have: the taints of others, and the gate's. While the node is held back, taints are only
-// added: the kubelet may have registered it with the gate's key and another effect, or the gate may ask for no taint.
+// taints only adds to a Node that is held back: the kubelet may have registered it with the gate's key and another effect.
 func (p publication) taints(node *corev1.Node) []corev1.Taint {
 	var all []corev1.Taint
 	found := false
@@ -156,7 +151,6 @@ func (p publication) taints(node *corev1.Node) []corev1.Taint {
 	return all
 }
 
-// holdsBack reports whether the marks hold a node back.
 func (p publication) holdsBack() bool {
 	return p.condition != nil && p.condition.Status != corev1.ConditionTrue
 }
@@ -172,13 +166,11 @@ type publisher struct {
 	outcomes map[v1alpha1.NodeMark]error
 }
 
-// fieldManager is the manager of the marks in the managed fields of a Node.
 const fieldManager = client.FieldOwner("tailgate-gate")
 
-// publish writes the marks of a Node, each independently of the others: label and taint in one write, unless it is refused, and the
-// condition in another. A taint is added before the condition is written, and removed after it, so that no pod is admitted while the
-// condition is False. Marks that release a node are written only to the version of the Node that was read: another gate may have begun
-// to hold it back. It returns a conflict; all other errors are outcomes.
+// publish writes each mark independently of the others. A taint is added before the condition is written, and removed after it, so that no
+// pod is admitted while the condition is False. Marks that release a node are written only to the version that was read: another gate may
+// have begun to hold it back. It returns a conflict; all other errors are outcomes.
 func (b *publisher) publish(ctx context.Context, node *corev1.Node) error {
 	b.outcomes = map[v1alpha1.NodeMark]error{}
 	if b.p.holdsBack() {
@@ -193,8 +185,7 @@ func (b *publisher) publish(ctx context.Context, node *corev1.Node) error {
 	return b.publishMetadata(ctx, node)
 }
 
-// record records the outcome of a write of a mark; written is the Node as the API server returned it. It returns a conflict. A Node that
-// is gone needs no marks.
+// record notes the outcome of a write that returned a Node. It returns a conflict. A Node that is gone needs no marks.
 func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
@@ -216,13 +207,12 @@ func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) erro
 			wanted = append(wanted, mark)
 		}
 	}
+	if len(wanted) == 0 {
+		return nil
+	}
 	groups := [][]v1alpha1.NodeMark{wanted}
-	for len(groups) > 0 {
-		group := groups[0]
-		groups = groups[1:]
-		if len(group) == 0 {
-			continue
-		}
+	for i := 0; i < len(groups); i++ {
+		group := groups[i]
 		written, err := b.writeMetadata(ctx, node, group)
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && len(group) > 1 {
 			groups = append(groups, group[:1], group[1:])
@@ -244,7 +234,14 @@ func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) erro
 // Because Nodes have many other writers, a write that holds a node back is repeated after a conflict.
 func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group []v1alpha1.NodeMark) (*corev1.Node, error) {
 	current, written := node, &corev1.Node{}
-	write := func() error {
+	again := func(err error) bool { return b.p.holdsBack() && apierrors.IsConflict(err) }
+	err := retry.OnError(retry.DefaultBackoff, again, func() error {
+		if current == nil {
+			current = &corev1.Node{}
+			if err := b.Live.Get(ctx, client.ObjectKeyFromObject(node), current); err != nil {
+				return err
+			}
+		}
 		metadata := map[string]any{"resourceVersion": current.ResourceVersion}
 		patch := map[string]any{"metadata": metadata}
 		for _, mark := range group {
@@ -262,28 +259,13 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 		if err != nil {
 			return fmt.Errorf("encoding label and taint: %w", err)
 		}
-		written = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+		current, written = nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
 		return b.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), fieldManager)
-	}
-	if !b.p.holdsBack() {
-		return written, write()
-	}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := write()
-		if apierrors.IsConflict(err) {
-			fresh := &corev1.Node{}
-			if getErr := b.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); getErr != nil {
-				return getErr
-			}
-			current = fresh
-		}
-		return err
 	})
 	return written, err
 }
 
-// publishCondition writes the conditions, which the API server merges by type with those of the kubelet. If version is not
-// empty, it writes only to that version of the Node. It returns the resulting Node.
+// publishCondition writes the conditions, only to the given version of the Node unless it is empty, and returns the Node.
 func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
 	wanted := b.p.conditions(node)
 	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || len(wanted) == 0 {
@@ -320,7 +302,6 @@ func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, ver
 	return written, nil
 }
 
-// errDropped is the outcome of a write that the API server accepted without the mark.
 var errDropped = errors.New("the API server accepted the write and dropped the mark; does a mutating webhook or policy remove it?")
 
 const (
@@ -328,8 +309,7 @@ const (
 	contestWindow, contestLimit = time.Minute, 5
 )
 
-// mark writes the marks of a Node and records in the status which of them failed, and when they are tried again. It returns when to
-// look again, or a conflict.
+// mark writes the marks of a Node and records the refused ones. It returns when to look again, or a conflict.
 func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) (time.Duration, error) {
 	now := r.Clock.Now()
 	b := publisher{API: r.API, p: p, now: metav1.Time{Time: now}}
@@ -428,7 +408,6 @@ func retryMarks(v *v1alpha1.LatencyVerification, before, after publication, now 
 	}
 }
 
-// markNotices returns the events about marks that failed, or failed for another reason, about the Node.
 func markNotices(old, v *v1alpha1.LatencyVerification) []controllers.Notice {
 	var all []controllers.Notice
 	for _, s := range v.Status.MarkSetbacks {
@@ -439,30 +418,24 @@ func markNotices(old, v *v1alpha1.LatencyVerification) []controllers.Notice {
 	return all
 }
 
-// otherManager returns the field manager that last changed a mark of a Node, other than the gate; if none is recorded for the mark,
-// the one that changed the Node last.
+// otherManager returns the field manager, other than the gate, that last changed a mark of a Node; if none is recorded for the mark, the
+// one that changed the Node last.
 func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
 	field := map[v1alpha1.NodeMark]string{
 		v1alpha1.MarkCondition: v1alpha1.NodeConditionVerified, v1alpha1.MarkLabel: `"f:` + v1alpha1.NodeLabelVerified, v1alpha1.MarkTaint: `"f:taints"`,
 	}[mark]
-	var found, last *metav1.ManagedFieldsEntry
-	newer := func(e, than *metav1.ManagedFieldsEntry) bool {
-		return than == nil || than.Time == nil || e.Time != nil && !e.Time.Before(than.Time)
-	}
-	for i := range node.ManagedFields {
-		e := &node.ManagedFields[i]
-		if e.Manager == string(fieldManager) {
-			continue
+	others := slices.DeleteFunc(slices.Clone(node.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == string(fieldManager)
+	})
+	writers := slices.DeleteFunc(slices.Clone(others), func(e metav1.ManagedFieldsEntry) bool {
+		return e.FieldsV1 == nil || !strings.Contains(e.FieldsV1.GetRawString(), field)
+	})
+	for _, entries := range [][]metav1.ManagedFieldsEntry{writers, others} {
+		if len(entries) > 0 {
+			return "perhaps " + slices.MaxFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
+				return ptr.Deref(a.Time, metav1.Time{}).Compare(ptr.Deref(b.Time, metav1.Time{}).Time)
+			}).Manager
 		}
-		if newer(e, last) {
-			last = e
-		}
-		if e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), field) && newer(e, found) {
-			found = e
-		}
-	}
-	if e := cmp.Or(found, last); e != nil {
-		return "perhaps " + e.Manager
 	}
 	return "which the managed fields do not name"
 }

@@ -119,7 +119,6 @@ func (s *snapshot) foresee() Outlook {
 	}
 }
 
-// unmarked returns a copy of a Node without the marks of a gate.
 func unmarked(node *corev1.Node) *corev1.Node {
 	node = node.DeepCopy()
 	delete(node.Labels, v1alpha1.NodeLabelVerified)
@@ -133,7 +132,6 @@ func unmarked(node *corev1.Node) *corev1.Node {
 // suppliersFor is how long the Modules and DaemonSets that were read count, because a gate may be reconciled twice a second.
 const suppliersFor = 10 * time.Second
 
-// suppliers are the Modules and DaemonSets as they were last read, for all gates.
 type suppliers struct {
 	mu   sync.Mutex
 	read time.Time
@@ -160,7 +158,6 @@ func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration
 	return 0, nil
 }
 
-// observeIntroduction records why a gate that is introduced to nodes could never measure one of them.
 func (s *snapshot) observeIntroduction() {
 	if !s.introduced() {
 		return
@@ -175,7 +172,6 @@ func (s *snapshot) cannotSettle(reason, message string) {
 	s.unsettled = new(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message))
 }
 
-// fresh reports whether the gate has no verification yet.
 func (s *snapshot) fresh() bool { return len(s.verifications)+len(s.retained)+len(s.leaving) == 0 }
 
 // introduced reports whether the gate has no verification yet, and all its nodes were there before it. If such a gate can measure none of
@@ -185,8 +181,7 @@ func (s *snapshot) introduced() bool {
 	return len(s.missing) > 0 && s.fresh() && !slices.ContainsFunc(s.missing, joined)
 }
 
-// get reads the suppliers, unless they were read a moment ago. A kind that the cluster does not have, or that the manager may not list,
-// has none.
+// get reads the suppliers, unless that was a moment ago. A kind that does not exist, or that the manager may not list, has none.
 func (c *suppliers) get(ctx context.Context, live client.Reader, now time.Time) ([]preflight.Supplier, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

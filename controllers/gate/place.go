@@ -22,10 +22,7 @@ const (
 )
 
 // shortages has the nodes that were found without room. It is only in memory: a manager that starts looks again.
-type shortages struct {
-	sync.Mutex
-	found map[shortageOf]shortage
-}
+type shortages struct{ found sync.Map }
 
 // shortageOf is a gate, a node and the role of the pod for which it has no room, and shortage is the reason, and until when it is known.
 type (
@@ -37,33 +34,24 @@ type (
 )
 
 func (k *shortages) add(of shortageOf, why string, now time.Time) {
-	k.Lock()
-	defer k.Unlock()
-	if k.found == nil {
-		k.found = map[shortageOf]shortage{}
-	}
-	k.found[of] = shortage{why, now.Add(shortageFor)}
+	k.found.Store(of, shortage{why, now.Add(shortageFor)})
 }
 
 // known fills in what is known of a gate's nodes, and returns the time until the first of that is looked at again.
 func (k *shortages) known(s *snapshot) time.Duration {
-	k.Lock()
-	defer k.Unlock()
 	s.full, s.unplaced = map[string]string{}, map[string]string{}
 	var again time.Duration
-	maps.DeleteFunc(k.found, func(_ shortageOf, at shortage) bool {
-		return !at.until.After(s.now) || at.until.After(s.now.Add(shortageFor))
-	})
 	due := s.outdated(s.fired)
-	for of, at := range k.found {
-		if of.gate != s.gate.Name {
-			continue
-		}
+	for key, value := range k.found.Range {
+		of, at := key.(shortageOf), value.(shortage)
 		isDue := slices.ContainsFunc(due, func(v *v1alpha1.LatencyVerification) bool { return v.Spec.NodeName == of.node })
 		switch {
-		case of.role == v1alpha1.RoleServer:
+		case !at.until.After(s.now), at.until.After(s.now.Add(shortageFor)):
+			k.found.Delete(key)
+			continue
+		case of.gate == s.gate.Name && of.role == v1alpha1.RoleServer:
 			s.full[of.node] = at.why
-		case isDue:
+		case of.gate == s.gate.Name && isDue:
 			s.unplaced[of.node] = at.why
 		default:
 			continue
@@ -73,9 +61,8 @@ func (k *shortages) known(s *snapshot) time.Duration {
 	return again
 }
 
-// place chooses the next pairs, as choose does, among the nodes that have room for the benchmark's pods. A node that is due by the schedule
-// keeps its state until its pair has room. A node that waits is measured with a peer that has no room if there is no other, because the
-// benchmark says what it lacks.
+// place chooses the next pairs among the nodes that have room. A node that is due by the schedule keeps its state until its pair has room.
+// A node that waits is measured with a peer without room if there is no other, because the benchmark says what it lacks.
 func (r *Gates) place(ctx context.Context, s *snapshot) choice {
 	if r.Cluster == nil {
 		return choose(s)

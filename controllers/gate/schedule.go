@@ -12,8 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 )
 
-// maxSkew is how far in the future a time in a status may be before it proves that a clock jumped. Such a time is
-// ignored: a node that was measured at an unknown time is measured again.
+// maxSkew is how far a time may be in the future before it is ignored: a node measured at an unknown time is measured again.
 const maxSkew = time.Minute
 
 // consultSchedule determines when the schedule was last due, whether its window is open, and when to look again.
@@ -51,8 +50,7 @@ func (s *snapshot) consultSchedule() {
 	}
 }
 
-// since returns from when the times of a gate's schedule count: from when the operator first saw this schedule, or from the end of
-// spec.suspend.
+// since returns from when the schedule counts: since the operator first saw it, or since the end of spec.suspend.
 func since(g *v1alpha1.LatencyGate, now time.Time) *v1alpha1.ScheduleStatus {
 	before := g.Status.Schedule
 	if before != nil && before.Schedule == g.Spec.Schedule && before.TimeZone == g.Spec.TimeZone && !before.StartTime.After(now.Add(maxSkew)) {

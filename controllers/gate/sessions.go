@@ -16,10 +16,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// maxChange is the maximum length of a change in a status.
 const maxChange = 160
 
-// remember adds the measured session to the recent ones, with what changed since the session before.
 func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, peer string) {
 	if len(w.measured) == 0 {
 		return
@@ -30,7 +28,6 @@ func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, peer string
 	})
 }
 
-// extend adds the measured session, which was accepted, to the reference.
 func (w *world) extend(status *v1alpha1.LatencyVerificationStatus) {
 	if len(w.measured) == 0 {
 		return
@@ -40,8 +37,7 @@ func (w *world) extend(status *v1alpha1.LatencyVerificationStatus) {
 	}, w.measured, &w.gate.Status)
 }
 
-// group compares the first session of a node with those of other nodes of its kind: slower says that it is slower than the tolerance allows,
-// and note that there are too few of them to know.
+// group says whether the first session of a node is slower than those of its kind, or notes that there are too few of them.
 func (w *world) group() (slower, note string) {
 	kind := sessions.OfNode(w.verification).Class
 	for key, level := range w.measured.Levels() {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -16,15 +18,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
-// start is a node to be measured, with its peer.
 type start struct {
 	verification *v1alpha1.LatencyVerification
 	peer         string
 	peerVerified bool
 }
 
-// statesOf returns the states of nodes. A node that has several verifications, while it passes from one gate to another, is
-// verified only if all of them are in state Verified.
+// statesOf returns the states of nodes. One that passes from one gate to another is verified only if all its verifications are.
 func statesOf(all []v1alpha1.LatencyVerification) map[string]v1alpha1.VerificationState {
 	states := map[string]v1alpha1.VerificationState{}
 	for i := range all {
@@ -39,7 +39,6 @@ func statesOf(all []v1alpha1.LatencyVerification) map[string]v1alpha1.Verificati
 	return states
 }
 
-// choice is what a gate does next.
 type choice struct {
 	// starts are the benchmarks to create now.
 	starts []start
@@ -47,8 +46,7 @@ type choice struct {
 	due []start
 	// waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	waiting map[string]string
-	// unmeasurable are the names of those that cannot be measured until a user acts, and overlong of those that have waited for
-	// longer than waitLimit for anything but their turn.
+	// unmeasurable are those that only a user can make measurable, and overlong those that have waited for longer than waitLimit.
 	unmeasurable, overlong []string
 	// overdue is the number of nodes that were not measured between the last two times of the schedule, or in its window.
 	overdue int
@@ -59,7 +57,6 @@ type choice struct {
 // waitLimit is how long a node may wait for anything but its turn, such as a reboot, before condition Operational says so.
 const waitLimit = 30 * time.Minute
 
-// wait records why a node is not measured now.
 func (c *choice) wait(s *snapshot, v *v1alpha1.LatencyVerification, why obstacle) {
 	c.waiting[v.Spec.NodeName] = why.message
 	since := v.Status.LastTransitionTime
@@ -138,7 +135,6 @@ func choose(s *snapshot) choice {
 	return c
 }
 
-// inOrder orders verifications by how long they have waited, the longest first.
 func inOrder(a, b *v1alpha1.LatencyVerification) int {
 	if a.Status.LastTransitionTime != nil && b.Status.LastTransitionTime != nil {
 		if order := a.Status.LastTransitionTime.Compare(b.Status.LastTransitionTime.Time); order != 0 {
@@ -191,7 +187,6 @@ func (s *snapshot) unusable(node *corev1.Node, role string) obstacle {
 	return obstacle{message: why + "; remove the taint, or tolerate it in spec.template.spec.pods.tolerations", lasting: true}
 }
 
-// controlPlane is the key of the taint of control planes.
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
 // withoutPeer returns why there is no peer for a node. Only a user can change that, unless a peer is busy or becomes usable by itself.
@@ -203,14 +198,13 @@ func (s *snapshot) withoutPeer(v *v1alpha1.LatencyVerification, p peers) obstacl
 	case len(others) > 0:
 		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true}
 	}
-	if i := slices.IndexFunc(p.passing, func(h hindered) bool { return h.name != v.Spec.NodeName }); i >= 0 {
-		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].name, p.passing[i].message)}
+	if i := slices.IndexFunc(p.passing, func(n v1alpha1.NodeLine) bool { return n.Name != v.Spec.NodeName }); i >= 0 {
+		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].Name, p.passing[i].Message)}
 	}
 	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true}
 }
 
-// due returns at most most nodes that were last measured before the schedule was last due, the longest ago first, each of which has a
-// peer with room. It adds them and their peers to s.busy, and those without such a peer to s.unplaced.
+// due returns at most most nodes that are due, each with a peer. It adds them to s.busy, and those without a peer with room to s.unplaced.
 func (s *snapshot) due(most int, p peers) []start {
 	var all []start
 	for _, v := range s.outdated(s.fired) {
@@ -240,35 +234,23 @@ func (s *snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	}
 	var all []*v1alpha1.LatencyVerification
 	for _, v := range s.verifications {
-		switch v.Status.State {
-		case v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
-		case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
+		node, last := s.nodes[v.Spec.NodeName], lastMeasured(v)
+		if !slices.Contains(concluded, v.Status.State) || node == nil || s.unusable(node, v1alpha1.RoleClient).message != "" {
 			continue
 		}
-		node := s.nodes[v.Spec.NodeName]
-		if last := lastMeasured(v); node == nil || s.unusable(node, v1alpha1.RoleClient).message != "" || !last.Before(fired) && !last.After(s.now.Add(maxSkew)) {
-			continue
+		if last.Before(fired) || last.After(s.now.Add(maxSkew)) {
+			all = append(all, v)
 		}
-		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int {
-		if order := lastMeasured(a).Compare(lastMeasured(b)); order != 0 {
-			return order
-		}
-		return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
+		return cmp.Or(lastMeasured(a).Compare(lastMeasured(b)), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 	return all
 }
 
 // lastMeasured returns the time from which the schedule counts.
 func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
-	switch {
-	case v.Status.LastMeasurementTime != nil:
-		return v.Status.LastMeasurementTime.Time
-	case v.Status.LastTransitionTime != nil:
-		return v.Status.LastTransitionTime.Time
-	}
-	return time.Time{}
+	return ptr.Deref(cmp.Or(v.Status.LastMeasurementTime, v.Status.LastTransitionTime), metav1.Time{}).Time
 }
 
 // peers holds the nodes with which others can be measured, each list in the order of names.
@@ -278,11 +260,8 @@ type peers struct {
 	// full are nodes without room for a peer, which come last.
 	full []string
 	// passing are nodes that cannot be peers now because of something that passes by itself.
-	passing []hindered
+	passing []v1alpha1.NodeLine
 }
-
-// hindered is a node that cannot be a peer now, and why.
-type hindered struct{ name, message string }
 
 // peers returns the nodes that the template selects, that can run its pod, and that have not failed.
 func (s *snapshot) peers() peers {
@@ -298,7 +277,7 @@ func (s *snapshot) peers() peers {
 		}
 		if why := s.unusable(node, v1alpha1.RoleServer); why.message != "" {
 			if !why.lasting && node.DeletionTimestamp.IsZero() {
-				p.passing = append(p.passing, hindered{name, why.message})
+				p.passing = append(p.passing, v1alpha1.NodeLine{Name: name, Message: why.message})
 			}
 			continue
 		}
@@ -310,12 +289,11 @@ func (s *snapshot) peers() peers {
 	}
 	slices.Sort(p.verified)
 	slices.Sort(p.others)
-	slices.SortFunc(p.passing, func(a, b hindered) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(p.passing, func(a, b v1alpha1.NodeLine) int { return cmp.Compare(a.Name, b.Name) })
 	return p
 }
 
-// peerMatcher returns a function that reports whether a gate's template selects a node as a peer. own is true if the node belongs to
-// the gate: without a selection, the peers are the gate's own nodes.
+// peerMatcher returns which nodes can be peers by the template. own is true for the gate's nodes, which are the peers if it selects none.
 func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) bool {
 	server := gate.Spec.Template.Spec.Placement.Server
 	if server == nil || server.Any() {
@@ -325,10 +303,9 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
 
-// of chooses the peer of a node. Peers without room come last. Of the others, peers with which a measurement made no progress come last,
-// verified peers come before others, and among these the peers of the reference come first, because a pair of nodes differs from another;
-// otherwise the next node by name is chosen, with the first after the last. A node is not its own peer, and a peer with which it failed is
-// not used again.
+// of chooses the peer of a node. Peers without room come last, before them those with which a measurement made no progress. Of the others,
+// verified peers come first, and among these those of the reference, because a pair of nodes differs from another; otherwise the next node
+// by name, with the first after the last. A node is not its own peer, and a peer with which it failed is not used again.
 func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
 	var failed []string
 	if v.Status.Setback != nil {
@@ -342,7 +319,6 @@ func (p peers) of(v *v1alpha1.LatencyVerification) (name string, verified, ok bo
 	return name, verified, ok
 }
 
-// without chooses the peer of a node among the nodes that are not in avoided.
 func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name string, verified, ok bool) {
 	usual := sessions.Peers(v.Status.Reference)
 	if v.Status.Accepted != nil {

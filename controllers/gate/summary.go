@@ -17,8 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// summarize sets a gate's status from its nodes. Nodes whose state has just changed are counted with the new state, and not with the
-// state in the cache. It has no other effect.
+// summarize sets a gate's status. Nodes whose state has just changed are counted with the new state, and not with the one in the cache.
 func summarize(s *snapshot, chosen choice) {
 	now := map[string]v1alpha1.VerificationState{}
 	for _, begun := range chosen.starts {
@@ -79,22 +78,15 @@ func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerificatio
 }
 
 func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
-	c := v1alpha1.NodeCounts{Total: int32(len(lines))}
+	by := map[v1alpha1.VerificationState]int32{}
 	for _, line := range lines {
-		switch line.State {
-		case v1alpha1.VerificationVerified:
-			c.Verified++
-		case v1alpha1.VerificationMeasuring:
-			c.Measuring++
-		case v1alpha1.VerificationFailed:
-			c.Failed++
-		case v1alpha1.VerificationInconclusive:
-			c.Inconclusive++
-		case v1alpha1.VerificationUnverified, "":
-			c.Unverified++
-		}
+		by[line.State]++
 	}
-	return c
+	return v1alpha1.NodeCounts{
+		Total: int32(len(lines)), Verified: by[v1alpha1.VerificationVerified], Measuring: by[v1alpha1.VerificationMeasuring],
+		Failed: by[v1alpha1.VerificationFailed], Inconclusive: by[v1alpha1.VerificationInconclusive],
+		Unverified: by[v1alpha1.VerificationUnverified] + by[""],
+	}
 }
 
 var severity = map[v1alpha1.VerificationState]int{
@@ -114,7 +106,6 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	return lines
 }
 
-// operational returns condition Operational: whether the gate can do all of its work.
 func operational(s *snapshot, chosen choice) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
@@ -179,7 +170,6 @@ func (s *snapshot) missingLabel() string {
 	return ""
 }
 
-// leaving returns condition Operational of a gate that is being deleted and whose nodes are not released yet.
 func leaving(left []*v1alpha1.LatencyVerification) metav1.Condition {
 	reason, message := v1alpha1.ReasonGateDeleted, fmt.Sprintf("%d nodes are being released", len(left))
 	if troubled := setbacks(left); len(troubled) > 0 {
@@ -201,7 +191,6 @@ func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback
 	return append(marks, others...)
 }
 
-// takenText lists the first nodes that belong to other gates.
 func takenText(taken map[string][]string) string {
 	var parts []string
 	for _, gate := range slices.Sorted(maps.Keys(taken)) {
@@ -211,7 +200,6 @@ func takenText(taken map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// passed returns condition Passed: whether all nodes are verified.
 func passed(s *snapshot) metav1.Condition {
 	n := s.gate.Status.Nodes
 	notVerified := n.Total - n.Verified

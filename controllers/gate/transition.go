@@ -20,7 +20,6 @@ import (
 // All changes of the status of a LatencyVerification, except for its hold pod, are in this file, and pure: next is for the steps
 // that decide chose, and apply for those of the gate. The table transitions lists the fields that an event changes.
 
-// nodeEvent is what happened to a node.
 type nodeEvent string
 
 // The events that change neither the state of a node nor a counter in its status.
@@ -68,7 +67,6 @@ type transition struct {
 	counts statusField
 }
 
-// statusField is a field of the status that transitions clear, increment or set.
 type statusField string
 
 // The fields.
@@ -136,24 +134,18 @@ func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVeri
 		status.LastTransitionTime = &metav1.Time{Time: now}
 	}
 	status.State = t.to
-	verified := metav1.ConditionUnknown
-	switch t.to {
-	case v1alpha1.VerificationVerified:
-		verified = metav1.ConditionTrue
-	case v1alpha1.VerificationFailed:
-		verified = metav1.ConditionFalse
-	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationInconclusive:
+	verified := map[v1alpha1.VerificationState]metav1.ConditionStatus{
+		v1alpha1.VerificationVerified: metav1.ConditionTrue, v1alpha1.VerificationFailed: metav1.ConditionFalse,
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionVerified, Status: verified, ObservedGeneration: v.Generation, LastTransitionTime: metav1.Time{Time: now},
-		Reason: s.reason, Message: text.Shorten(s.message, maxMessage),
+		Type: v1alpha1.ConditionVerified, Status: cmp.Or(verified[t.to], metav1.ConditionUnknown), ObservedGeneration: v.Generation,
+		LastTransitionTime: metav1.Time{Time: now}, Reason: s.reason, Message: text.Shorten(s.message, maxMessage),
 	})
 	status.ObservedGeneration = v.Generation
 	standing.Publish(&status.Conditions, v.Generation, now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
 	return status, nil
 }
 
-// reset clears a field.
 func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	switch f {
 	case fieldBenchmark:
@@ -213,7 +205,6 @@ func (e nodeEvent) begins() bool {
 	return e == eventChanged || e == eventReplaced || e == eventReturned || e == eventAdopted
 }
 
-// next returns the status after a step.
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	status.BaselineTrouble, status.Retained, status.GateUID = w.baselineTrouble, w.retention(), string(w.gate.UID)
@@ -265,8 +256,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	return status, err
 }
 
-// conclude makes the conditions agree with the state: Verified with whether the node is ready, and Ready, Reconciling and Stalled with
-// Verified.
+// conclude makes the conditions agree with the state, and with whether the node is ready.
 func (w *world) conclude(status *v1alpha1.LatencyVerificationStatus) {
 	w.confirm(status)
 	standing.Publish(&status.Conditions, w.verification.Generation, w.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: *status}))
@@ -302,7 +292,6 @@ func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
 	meta.SetStatusCondition(&status.Conditions, c)
 }
 
-// setDeletable says in the status that a requested deletion waits for the node to pass.
 func (w *world) setDeletable(status *v1alpha1.LatencyVerificationStatus) {
 	if w.verification.DeletionTimestamp.IsZero() {
 		return
@@ -333,8 +322,7 @@ var (
 	ofMark = pauses{time.Second, time.Minute}
 )
 
-// setback returns the setback after one more failure; last is the previous one, or nil. For what holds a node back, another reason begins
-// again.
+// setback returns the setback after one more failure. For what holds a node back, another reason begins again.
 func (p pauses) setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
 	next := &v1alpha1.Setback{}
 	if last != nil && (p != ofMark || last.Reason == reason) {
@@ -346,8 +334,7 @@ func (p pauses) setback(last *v1alpha1.Setback, reason, message string, now time
 	return next
 }
 
-// left returns the time until a retry after a setback; zero if it may happen now. If the retry time is further away than the longest
-// pause, the clock was set back, and it is ignored.
+// left returns the time until a retry. A retry time beyond the longest pause shows that the clock was set back, and is ignored.
 func (p pauses) left(last *v1alpha1.Setback, now time.Time) time.Duration {
 	if last == nil || last.RetryTime.Sub(now) > p.longest {
 		return 0
@@ -365,8 +352,7 @@ func (w *world) dismissed(after time.Duration) (v1alpha1.LatencyVerificationStat
 	return status, err
 }
 
-// retained returns a retention from now on, or since the gate lost the node. The message has an argument, the end, and the name of the
-// verification.
+// retained returns a retention since the gate lost the node. The message has an argument, the end, and the verification's name.
 func (w *world) retained(reason string, after time.Duration, format string, argument any) *v1alpha1.Retention {
 	r := &v1alpha1.Retention{StartTime: metav1.Time{Time: w.now}, Reason: reason}
 	owned := func(reason string) bool {
@@ -396,7 +382,6 @@ func (w *world) retention() *v1alpha1.Retention {
 		"spec.nodeSelector of LatencyGate %s does not select the node; state and baselines are kept until %s (spec.releaseAfter); to release it at once: kubectl delete latencyverifications.tailgate.dev %s", w.gate.Name)
 }
 
-// accepted returns a result of the history as the accepted one, with the present identity of the node.
 func (w *world) accepted(result v1alpha1.VerificationResult, by v1alpha1.AcceptedBy) *v1alpha1.AcceptedResult {
 	return &v1alpha1.AcceptedResult{
 		Benchmark: result.Benchmark, ResultPin: result.ResultPin, AcceptanceTime: metav1.Time{Time: w.now}, By: by, Peer: result.Peer,
@@ -404,7 +389,6 @@ func (w *world) accepted(result v1alpha1.VerificationResult, by v1alpha1.Accepte
 	}
 }
 
-// record adds the current benchmark to the history, if it has an outcome.
 func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error {
 	if s.outcome == "" || status.Benchmark == nil {
 		return nil
@@ -431,7 +415,6 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	return nil
 }
 
-// ratio returns the highest estimate of the rules that compare latencies with a baseline; empty if there is none.
 func ratio(verdict *v1alpha1.Verdict) string {
 	highest, found := 0.0, ""
 	if verdict == nil {
@@ -445,22 +428,14 @@ func ratio(verdict *v1alpha1.Verdict) string {
 	return found
 }
 
-// reportedChecks are the checks of an endpoint's proof that describe its NIC and Onload.
 var reportedChecks = []string{v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofFirmwareVariant, v1alpha1.ProofAcceleration}
 
-// evidence returns what the agent on the node reported about NIC and Onload.
 func evidence(b *v1alpha1.LatencyBenchmark) []v1alpha1.ProofLine {
-	for _, e := range b.Status.Endpoints {
-		if e.Role != v1alpha1.RoleClient {
-			continue
-		}
-		var all []v1alpha1.ProofLine
-		for _, line := range e.Proof {
-			if slices.Contains(reportedChecks, line.Check) {
-				all = append(all, line)
-			}
-		}
-		return all
+	i := slices.IndexFunc(b.Status.Endpoints, func(e v1alpha1.Endpoint) bool { return e.Role == v1alpha1.RoleClient })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return slices.DeleteFunc(slices.Clone(b.Status.Endpoints[i].Proof), func(line v1alpha1.ProofLine) bool {
+		return !slices.Contains(reportedChecks, line.Check)
+	})
 }

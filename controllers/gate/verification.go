@@ -40,11 +40,9 @@ type Results interface {
 // Verifications reconciles LatencyVerifications.
 type Verifications struct {
 	controllers.API
-	// Results reads the rounds of finished benchmarks.
 	Results Results
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
-	Activity *metrics.Activity
-	// Image is the image of hold pods, and PullPolicy is its pull policy.
+	Activity   *metrics.Activity
 	Image      string
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
@@ -54,8 +52,7 @@ type Verifications struct {
 	Refusals *Refusals
 
 	contests contests
-	// held are the hold pods that this manager created, by the names of their verifications: if the status could not be written after
-	// that, it is written later.
+	// held are the hold pods that this manager created, by verification, if the status could not be written after that.
 	held sync.Map
 }
 
@@ -136,12 +133,16 @@ func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.La
 // are only written to the version that was read, so that no other gate can have taken the node in between.
 func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, []v1alpha1.LatencyGate, error) {
 	w := &world{now: r.Clock.Now(), verification: v}
-	node, gates, err := r.nodeAndGates(ctx, v)
-	if err != nil {
+	var err error
+	if w.node, err = observe.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName); err != nil {
 		return nil, nil, err
 	}
-	w.node, w.owner = node, ownerOf(node, gates)
-	w.gate = gateOf(v, gates)
+	list := &v1alpha1.LatencyGateList{}
+	if err := r.Live.List(ctx, list); err != nil {
+		return nil, nil, fmt.Errorf("listing gates: %w", err)
+	}
+	gates := list.Items
+	w.owner, w.gate = ownerOf(w.node, gates), gateOf(v, gates)
 	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() || !v.DeletionTimestamp.IsZero() && !w.keepsFail() {
 		return w, gates, nil
 	}
@@ -165,20 +166,6 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 	return w, gates, err
 }
 
-// nodeAndGates reads the Node of a verification, which is nil if it does not exist, and then all gates.
-func (r *Verifications) nodeAndGates(ctx context.Context, v *v1alpha1.LatencyVerification) (*corev1.Node, []v1alpha1.LatencyGate, error) {
-	node, err := observe.Get[corev1.Node](ctx, r.Live, "", v.Spec.NodeName)
-	if err != nil {
-		return nil, nil, err
-	}
-	gates := &v1alpha1.LatencyGateList{}
-	if err := r.Live.List(ctx, gates); err != nil {
-		return nil, nil, fmt.Errorf("listing gates: %w", err)
-	}
-	return node, gates.Items, nil
-}
-
-// gateOf returns the gate of a verification, by its name; nil if it is gone. See ofEarlierGate for a gate that was created again.
 func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	i := slices.IndexFunc(gates, func(g v1alpha1.LatencyGate) bool { return g.Name == v.Spec.GateName })
 	if i < 0 {
@@ -187,7 +174,6 @@ func gateOf(v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) *v1al
 	return &gates[i]
 }
 
-// observeBenchmark reads the current benchmark and, when it is finished, the state that decides what its verdict means.
 func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	status := w.verification.Status
 	b, err := observe.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, status.Benchmark.Name)
@@ -213,7 +199,6 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeSession reads the rounds of a finished benchmark if the gate compares nodes with themselves.
 func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha1.LatencyBenchmark) (err error) {
 	criteria := w.gate.Spec.Template.Spec.Criteria
 	if criteria.BaselineAccepted() == nil || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
@@ -248,8 +233,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	return nil
 }
 
-// baselineTrouble describes a defect of the result with which the next result is compared. It reads it from the cache, because
-// the verdict itself reads it live.
+// baselineTrouble describes a defect of the accepted result, by the cache: the verdict itself reads it live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
 	accepted := w.verification.Status.Accepted
 	if accepted == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
@@ -292,7 +276,6 @@ func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVeri
 	return nil
 }
 
-// logState logs a change of a node's state, of its reason, or of the reason why its verification is only kept.
 func logState(ctx context.Context, old, v *v1alpha1.LatencyVerification) {
 	of := func(v *v1alpha1.LatencyVerification) (state, reason, message string) {
 		if kept := v.Status.Retained; kept != nil {
@@ -306,7 +289,6 @@ func logState(ctx context.Context, old, v *v1alpha1.LatencyVerification) {
 	}
 }
 
-// consumed returns the annotation that a step processed; empty if there is none.
 func consumed(s step) string {
 	switch {
 	case s.event == eventAccepted, s.event == eventNotAccepted:
@@ -317,7 +299,6 @@ func consumed(s step) string {
 	return ""
 }
 
-// notices returns the events of a step: changes of the node's state, and refusals.
 func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice {
 	switch {
 	case s.event == eventNotAccepted:
@@ -348,27 +329,24 @@ const (
 	indexOwner = "owner"
 )
 
-// SetupWithManager registers the controller. A verification is reconciled when it, its benchmarks or its hold pod change, when its
-// node changes in a way that matters to a gate, and when the gate's spec changes.
+// SetupWithManager registers the controller. Nodes matter by what sameNode compares, and a gate by its spec.
 func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
-	for _, index := range []struct {
-		object client.Object
-		field  string
-		values client.IndexerFunc
-	}{
-		{&v1alpha1.LatencyVerification{}, indexNode, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.NodeName} }},
-		{&v1alpha1.LatencyVerification{}, indexGate, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.GateName} }},
-		{&v1alpha1.LatencyBenchmark{}, indexOwner, func(o client.Object) []string {
+	index := func(o client.Object, field string, values client.IndexerFunc) error {
+		return mgr.GetFieldIndexer().IndexField(context.Background(), o, field, values)
+	}
+	err := errors.Join(
+		index(&v1alpha1.LatencyVerification{}, indexNode, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.NodeName} }),
+		index(&v1alpha1.LatencyVerification{}, indexGate, func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.GateName} }),
+		index(&v1alpha1.LatencyBenchmark{}, indexOwner, func(o client.Object) []string {
 			if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "LatencyVerification" {
 				return []string{string(owner.UID)}
 			}
 			return nil
-		}},
-	} {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.field, index.values); err != nil {
-			return fmt.Errorf("indexing by %s: %w", index.field, err)
-		}
+		}),
+	)
+	if err != nil {
+		return fmt.Errorf("indexing verifications and their benchmarks: %w", err)
 	}
 	found := func(field string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -385,14 +363,12 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// retries returns the pauses before an object is reconciled again after an error: they double, and no node waits longer than a minute
-// to be held back.
+// retries doubles the pauses after errors: no node waits longer than a minute to be held back.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
-// sameNode reports whether a node is unchanged as far as it matters to a gate: its identity, whether it can be measured, and the
-// marks on it.
+// sameNode reports whether a node is unchanged as far as it matters to a gate.
 func sameNode(a, b *corev1.Node) bool {
 	conditions := func(n *corev1.Node) [3][3]string {
 		var all [3][3]string
@@ -409,20 +385,18 @@ func sameNode(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// benchmarkChanges passes the changes of a benchmark that a verification reads: its conditions, its spec, and its deletion.
 var benchmarkChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
-	standing := func(b *v1alpha1.LatencyBenchmark) [3]string {
-		var all [3]string
-		for i, conditionType := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSucceeded, v1alpha1.ConditionPassed} {
-			if c := meta.FindStatusCondition(b.Status.Conditions, conditionType); c != nil {
-				all[i] = fmt.Sprint(c.Status, c.ObservedGeneration)
-				if conditionType != v1alpha1.ConditionSucceeded {
-					all[i] += c.Reason
-				}
+	facts := func(b *v1alpha1.LatencyBenchmark) string {
+		all := []any{b.UID, b.Generation, b.DeletionTimestamp.IsZero()}
+		for _, c := range b.Status.Conditions {
+			switch c.Type {
+			case v1alpha1.ConditionSucceeded:
+				all = append(all, c.Type, c.Status, c.ObservedGeneration)
+			case v1alpha1.ConditionAccepted, v1alpha1.ConditionPassed:
+				all = append(all, c.Type, c.Status, c.ObservedGeneration, c.Reason)
 			}
 		}
-		return all
+		return fmt.Sprintln(all...)
 	}
-	return before.UID != after.UID || before.Generation != after.Generation || standing(before) != standing(after) ||
-		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	return facts(before) != facts(after)
 })

@@ -27,8 +27,7 @@ const (
 	maxUpdates = 50
 )
 
-// apply carries out the steps and records their results in the matrix's status, which is not written yet. It returns
-// when to look again.
+// apply carries out the steps, records them in the status, which is not written yet, and returns when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duration, error) {
 	m := w.matrix
 	switch {
@@ -103,8 +102,7 @@ func (w *world) leave(number int32) {
 	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
 }
 
-// withdraw takes its place from a pair and deletes its benchmark, unless that has changed since it was observed, because it may just
-// have started. A pair whose nodes exist gets a new benchmark when its turn comes again.
+// withdraw takes its place from a pair and deletes its benchmark, unless that has changed, because it may just have started.
 func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error {
 	child := w.child(number)
 	notice := controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonNodeGone, Action: "Postpone"}
@@ -127,8 +125,7 @@ func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error
 	return nil
 }
 
-// create creates the benchmark of a running pair. If it exists already and belongs to the matrix, it is used: its name
-// identifies it.
+// create creates the benchmark of a running pair, or uses the one that exists and belongs to the matrix.
 func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.RunningPair) error {
 	child := w.makeChild(running.Number)
 	err := r.Client.Create(ctx, child)
@@ -156,7 +153,6 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 	return nil
 }
 
-// obstacle returns why a benchmark with the name of a pair's benchmark cannot be used for the pair; nil if it can.
 func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) *blocker {
 	owner := metav1.GetControllerOf(child)
 	switch {
@@ -214,8 +210,7 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	return nil
 }
 
-// update gives the benchmark of a pair the criteria, the priority and the value of suspend that it should have; no other field
-// of its spec may change.
+// update passes on the fields that may change: criteria, priority and suspend.
 func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	child, err := r.live(ctx, w, number)
 	if apierrors.IsNotFound(err) {
@@ -243,7 +238,6 @@ func (r *Reconciler) live(ctx context.Context, w *world, number int32) (*v1alpha
 	return child, r.Live.Get(ctx, key, child)
 }
 
-// makeChild returns the benchmark of a pair: the template with its two nodes.
 func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
 	m, p := w.matrix, w.pair(number)
 	child := &v1alpha1.LatencyBenchmark{

@@ -41,9 +41,7 @@ import (
 type Reconciler struct {
 	// API reads benchmarks, nodes and other matrices from the cache.
 	controllers.API
-	// Cluster reads what the checks before the acceptance need.
-	Cluster *observe.Cluster
-	// Namespaces are those whose matrices are measured.
+	Cluster    *observe.Cluster
 	Namespaces controllers.Named
 }
 
@@ -92,8 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return controllers.Written(controllers.Soonest(again, expires), err)
 }
 
-// expire deletes a finished matrix when its spec.ttlSecondsAfterFinished has passed, unless another matrix has it as its baseline.
-// It returns when to look again.
+// expire deletes a finished matrix after spec.ttlSecondsAfterFinished, unless another one has it as its baseline.
 func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (time.Duration, error) {
 	if !m.Finished() {
 		return 0, nil
@@ -115,8 +112,7 @@ func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (tim
 	return r.Expire(ctx, m.DeepCopy(), why, user)
 }
 
-// SetupWithManager registers the controller. A matrix is reconciled when it or the benchmark of a pair changes, while it is not
-// accepted when a node changes, and when its baseline, or a matrix that has it as its baseline, changes.
+// SetupWithManager registers the controller. Nodes matter to a matrix while it is not accepted.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexMatrix, matrixOf); err != nil {
@@ -138,7 +134,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// kind is the kind of all matrices.
 const kind = "LatencyMatrix"
 
 // indexMatrix finds the benchmarks of pairs by the UID of the matrix that owns them: any user can change a label.
@@ -151,14 +146,11 @@ func matrixOf(o client.Object) []string {
 	return nil
 }
 
-// accepted reports whether the nodes of a matrix were chosen.
 func accepted(m *v1alpha1.LatencyMatrix) bool { return len(m.Status.Nodes) > 0 }
 
-// childChanges passes the changes of a pair's benchmark that affect the matrix. Most writes of its status, about pods that start
-// and end, are not among them.
+// childChanges does not pass the writes about pods that start and end, which are most of those of a pair's benchmark.
 var childChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return childFacts(before) != childFacts(after) })
 
-// childFacts returns the part of a pair's benchmark that affects the matrix, as text.
 func childFacts(b *v1alpha1.LatencyBenchmark) string {
 	facts := []any{b.Generation, b.DeletionTimestamp.IsZero(), b.Status.StartTime != nil}
 	if owner := metav1.GetControllerOfNoCopy(b); owner != nil {
@@ -178,12 +170,10 @@ func childFacts(b *v1alpha1.LatencyBenchmark) string {
 	return fmt.Sprintln(facts...)
 }
 
-// planChanges passes the changes that give a baseline other pairs, or a matrix another baseline.
 var planChanges = controllers.Updates(func(before, after *v1alpha1.LatencyMatrix) bool {
 	return before.UID != after.UID || accepted(before) != accepted(after) || baselineOf(before) != baselineOf(after)
 })
 
-// failed reports whether the benchmark of a pair is finished although not all of its runs were measured.
 func failed(child *v1alpha1.LatencyBenchmark) bool {
 	return meta.IsStatusConditionFalse(child.Status.Conditions, v1alpha1.ConditionSucceeded)
 }

@@ -16,20 +16,16 @@ import (
 
 // steps are the steps that decide chose. Pairs are identified by their numbers in the plan, from 1.
 type steps struct {
-	// rejection is the reason why the matrix cannot be accepted now, and nodes are the nodes with which it is accepted; both are
-	// nil once it was accepted.
+	// rejection is why the matrix cannot be accepted now, or nodes are those with which it is; both nil once it was accepted.
 	rejection *preflight.Rejection
 	nodes     *preflight.Nodes
-	// release are running pairs that are finished: their places are free.
-	release []int32
+	release   []int32
 	// end are running pairs that end without a result, because a Node is gone.
 	end []int32
 	// postpone are running pairs that give their places to others because one of their nodes has been unusable for a long time.
 	postpone []int32
-	// create are running pairs whose benchmark is to be created, or read live.
-	create []int32
-	// claim are the pairs that run next.
-	claim []int32
+	create   []int32
+	claim    []int32
 	// update are pairs whose benchmark does not have the criteria, the priority or the value of suspend that it should have.
 	update []int32
 	// again is when to look again if nothing happens; zero: only when something does.
@@ -39,8 +35,7 @@ type steps struct {
 const (
 	// waitAgain is the fallback interval for a matrix that is rejected; watches should wake it earlier.
 	waitAgain = 10 * time.Second
-	// postponeAfter is how long a node of a running pair may be unusable before other pairs go first. The results of the
-	// pair are then lost, so it is longer than a reboot of a node.
+	// postponeAfter is how long a node of a running pair may be unusable. The results are then lost, so it is longer than a reboot.
 	postponeAfter = 10 * time.Minute
 	// goneAfter is how long a Node may be missing before its pairs end. It is longer than the replacement of a node in an upgrade.
 	goneAfter = 30 * time.Minute
@@ -105,7 +100,6 @@ func decide(w *world) steps {
 	return s
 }
 
-// waiting returns the pairs that are not finished and not running, in the order of the plan.
 func (w *world) waiting() []int32 {
 	running := map[int32]bool{}
 	for _, r := range w.matrix.Status.Running {
@@ -121,16 +115,13 @@ func (w *world) waiting() []int32 {
 	return numbers
 }
 
-// preferred reports whether the nodes of a pair are usable and not used by benchmarks outside this matrix.
 func (w *world) preferred(number int32) bool {
 	p := w.pair(number)
 	return !w.busy[p.ClientNode] && !w.busy[p.ServerNode] && !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode]
 }
 
-// next returns as many of the waiting pairs as there are places besides the pairs that stay, in the order of the plan. No pair
-// overtakes another pair that waits for one of its nodes: the pairs then take as many slots as the plan has, while
-// taking any free pair would take more. Pairs whose nodes are used by other benchmarks, or are unusable, come last; they hold up
-// no other pair.
+// next returns the pairs for the free places, in the order of the plan. No pair overtakes one that waits for its nodes: taking any free
+// pair would take more slots. Pairs whose nodes are used by other benchmarks, or are unusable, come last and hold up no other.
 func (w *world) next(waiting, stays []int32) []int32 {
 	if preferred := slices.DeleteFunc(slices.Clone(waiting), func(n int32) bool { return !w.preferred(n) }); len(preferred) > 0 {
 		waiting = preferred
@@ -160,8 +151,7 @@ func (w *world) next(waiting, stays []int32) []int32 {
 	return next
 }
 
-// unusableSince reports whether a running pair holds no nodes and one of its nodes is unusable, and since when its benchmark
-// has been rejected.
+// unusableSince returns since when the benchmark of a running pair with an unusable node has been rejected.
 func (w *world) unusableSince(number int32) (time.Time, bool) {
 	child, p := w.child(number), w.pair(number)
 	if child == nil || child.Status.Active != nil || !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode] {
@@ -174,8 +164,7 @@ func (w *world) unusableSince(number int32) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// upToDate reports whether the benchmark of a pair has the criteria and the priority that it should have and, unless it is
-// finished, the right value of suspend.
+// upToDate reports whether the benchmark of a pair has its criteria, priority and, unless it is finished, suspend.
 func (w *world) upToDate(number int32) bool {
 	child := w.child(number)
 	have, want := &child.Spec, w.criteria(number)

@@ -28,41 +28,29 @@ type world struct {
 	// accepted is the preflight's input, filled until the matrix is accepted; the other fields are filled from then on.
 	accepted preflight.Observed
 
-	// pairs are the pairs of the plan, in its order: the pair with number n is at index n-1. slots is the number of slots of
-	// disjoint pairs in the plan.
+	// pairs are those of the plan: the pair with number n is at index n-1. slots is how many slots of disjoint pairs it has.
 	pairs []v1alpha1.Pair
 	slots int
-	// blocks is the number of pairs that can have addresses of their own at the same time: pairs whose numbers are equal
-	// modulo blocks share addresses.
+	// blocks is for how many pairs there are addresses: pairs whose numbers are equal modulo blocks share them.
 	blocks int
-	// children are the benchmarks of the pairs, in the order of the plan; nil for a pair that has none. They are from the
-	// cache and must not be changed.
+	// children are the benchmarks of the pairs, or nil. They are from the cache and must not be changed.
 	children []*v1alpha1.LatencyBenchmark
-	// busy are the nodes that other benchmarks hold or wait for, and unusable are the nodes of the plan that cannot provide the
-	// requested resources now.
+	// busy are the nodes that other benchmarks hold or wait for, and unusable those without the requested resources.
 	busy, unusable map[string]bool
-	// gone is when the Nodes disappeared that have not existed for goneAfter.
-	gone map[string]time.Time
-	// baseline is the name of the matrix that the criteria compare with, empty if there is none, and baselines are the
-	// names of its pairs' benchmarks.
+	gone           map[string]time.Time
+	// baseline is the matrix that the criteria compare with, and baselines are the names of its pairs' benchmarks.
 	baseline  string
 	baselines map[v1alpha1.Pair]string
-	// outdated are the pairs whose benchmark does not have the criteria, the priority or the value of suspend that it should have.
-	outdated []int32
+	outdated  []int32
 
-	// rejection is the reason why the matrix is not accepted, and chosen are the nodes with which it has just been accepted; apply fills
-	// them and the fields below.
+	// rejection and chosen are those of the steps; apply fills them and the fields below.
 	rejection *preflight.Rejection
 	chosen    *preflight.Nodes
-	// blocked is the reason why the benchmark of a pair that has a place cannot be created.
-	blocked map[int32]blocker
-	// released is true when pairs have just been finished.
-	released bool
-	// notices are the events of the steps, sent after the status was written.
-	notices []controllers.Notice
+	blocked   map[int32]blocker
+	released  bool
+	notices   []controllers.Notice
 }
 
-// blocker is the reason why the benchmark of a pair cannot be created.
 type blocker struct{ reason, message string }
 
 func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*world, error) {
@@ -87,7 +75,6 @@ func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*w
 	return w, nil
 }
 
-// planOf returns the pairs of an accepted matrix, and the number of their slots.
 func planOf(m *v1alpha1.LatencyMatrix) (pairs []v1alpha1.Pair, slots int) {
 	all := plan.Matrix(m.Spec, m.Status.Nodes, m.Status.Server)
 	return slices.Concat(all...), len(all)
@@ -102,7 +89,6 @@ func blocks(spec v1alpha1.LatencyBenchmarkSpec, limit int) int {
 	return max(1, limit)
 }
 
-// ranges returns the IPAM sections of type Static of a spec.
 func ranges(spec *v1alpha1.LatencyBenchmarkSpec) []*v1alpha1.IPAM {
 	networks := []*v1alpha1.Network{&spec.Network}
 	for i := range spec.Variants {
@@ -135,15 +121,13 @@ func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
 	return nil
 }
 
-// numberOf returns the number of the pair whose benchmark has a name, and whether it is the name of such a benchmark.
 func numberOf(m *v1alpha1.LatencyMatrix, name string) (int, bool) {
 	text, ok := strings.CutPrefix(name, m.Name+"-p")
 	number, err := strconv.ParseInt(text, 10, 32)
 	return int(number), ok && err == nil && number > 0 && m.PairName(int32(number)) == name
 }
 
-// observeNodes reads from the cache which nodes other benchmarks use and which are unusable. This affects only the order of
-// the pairs.
+// observeNodes reads from the cache which nodes are busy or unusable, which affects only the order of the pairs.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	m := w.matrix
 	others := &v1alpha1.LatencyBenchmarkList{}
@@ -237,7 +221,6 @@ func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeOutdated finds the pairs whose benchmarks do not have the changeable fields that they should have from this matrix.
 func (w *world) observeOutdated() {
 	for i, child := range w.children {
 		if number := int32(i + 1); child != nil && child.DeletionTimestamp.IsZero() && !w.upToDate(number) {
@@ -246,7 +229,6 @@ func (w *world) observeOutdated() {
 	}
 }
 
-// baselineOf returns the name of the matrix with which a matrix's criteria compare; empty if there is none.
 func baselineOf(m *v1alpha1.LatencyMatrix) string {
 	return m.Spec.Template.Spec.Criteria.BaselineMatrix()
 }
@@ -255,5 +237,4 @@ func (w *world) child(number int32) *v1alpha1.LatencyBenchmark { return w.childr
 
 func (w *world) pair(number int32) v1alpha1.Pair { return w.pairs[number-1] }
 
-// parallel returns the number of pairs that may run at once.
 func (w *world) parallel() int { return plan.Parallel(w.matrix.Spec, len(w.matrix.Status.Nodes)) }

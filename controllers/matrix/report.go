@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -125,7 +126,6 @@ func (w *world) progress() *v1alpha1.Progress {
 	return &p
 }
 
-// acceptance returns the message of condition Accepted: nodes, pairs and slots, and the nodes that were left out.
 func (w *world) acceptance(leftOut string) string {
 	status := w.matrix.Status
 	nodes := fmt.Sprintf("%d nodes", len(status.Nodes))
@@ -173,8 +173,7 @@ func (w *world) firstFailure() string {
 	return ""
 }
 
-// running returns reason and message for a matrix that is not finished: a benchmark that cannot be created comes first, then
-// whether a pair is being measured.
+// running returns reason and message of a matrix that is not finished; a benchmark that cannot be created comes first.
 func (w *world) running() (reason, message string) {
 	var measuring, starting, queued, troubles []string
 	reasons := map[string]bool{}
@@ -224,8 +223,5 @@ func (w *world) running() (reason, message string) {
 }
 
 func messageOf(conditions []metav1.Condition, conditionType string) string {
-	if c := meta.FindStatusCondition(conditions, conditionType); c != nil {
-		return c.Message
-	}
-	return ""
+	return ptr.Deref(meta.FindStatusCondition(conditions, conditionType), metav1.Condition{}).Message
 }

@@ -15,8 +15,7 @@ import (
 
 const (
 	// maxRules is the maximum number of rules in a verdict.
-	maxRules = 32
-	// maxMessage is the maximum length of a message of a verdict, in bytes.
+	maxRules   = 32
 	maxMessage = 1024
 )
 
@@ -65,7 +64,6 @@ func (w *world) judge() {
 	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, state, reason, verdict.Message))
 }
 
-// judged returns the benchmarks of the pairs whose verdict is on the present rules.
 func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 	var all []*v1alpha1.LatencyBenchmark
 	for i, child := range w.children {

@@ -455,7 +455,7 @@ func (f *Figure) compare(before, after []stats.Observation) {
 		f.Ratio = &bounds.Estimate
 	}
 	if !bounded {
-		n := stats.FewestRounds(stats.EachSide)
+		n := stats.FewestRounds(stats.EachPair, stats.EachSide)
 		f.Lacks = fmt.Sprintf("too few rounds for a comparison; it needs at least %d+%d", n, n)
 		return
 	}

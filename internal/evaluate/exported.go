@@ -49,13 +49,11 @@ func noExport(name string) string {
 	return fmt.Sprintf("%s: ConfigMap %s does not exist in this namespace; create it with kubectl tailgate export --configmap", fieldExportName, name)
 }
 
-// refuse returns why results cannot be judged, or compared with.
 func refuse(reason, format string, args ...any) *verdict.Blocker {
 	return &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Exported returns the results of the export with this digest, in hexadecimal, in a ConfigMap, or the reason why a benchmark cannot be
-// compared with it.
+// Exported returns the results of the export with this hexadecimal digest, or why a benchmark cannot be compared with it.
 func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.ConfigMap, sha256 string) judge.Results {
 	results, refused := judge.Results{}, (*verdict.Blocker)(nil)
 	err := export.ReadConfigMap(ctx, cm, sha256, func(of *v1alpha1.LatencyBenchmark) error {
@@ -82,10 +80,8 @@ func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.Conf
 	return judge.Results{Trouble: refused}
 }
 
-// onlyDescribed ends the message about an export without evidence.
 const onlyDescribed = "so that it can only be described; name an export of a benchmark, or one of tailgate-agent bare"
 
-// unlike refuses an exported benchmark with which a benchmark cannot be compared, by their specs and the list of its runs.
 func unlike(b, exported *v1alpha1.LatencyBenchmark) error {
 	missing, stored := plan.RoundNumbers(exported), exported.Status.Stored
 	planned := len(missing)
@@ -108,7 +104,6 @@ func unlike(b, exported *v1alpha1.LatencyBenchmark) error {
 	return nil
 }
 
-// hasEvidence reports whether an end reported on what it ran, which the conditions of a comparison are read from.
 func hasEvidence(d result.Document) bool {
 	e := d.Evidence
 	return e.Node != "" && e.Kernel != "" && e.CPUsAllowed != "" && e.Interface != "" && len(e.Paths) > 0

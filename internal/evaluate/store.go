@@ -35,7 +35,6 @@ type Store struct {
 	kept []*collection
 }
 
-// collection holds the stored results of a benchmark that were read.
 type collection struct {
 	benchmark types.UID
 	rounds    *rounds.Collection
@@ -66,8 +65,7 @@ func (c *collection) size() int {
 	return n
 }
 
-// takeCollection returns the collection of a benchmark, or a new one, and makes room for it: the benchmarks that have not been read for the
-// longest time are dropped first. If merged is true and the kept collection is not merged, it returns a new one.
+// takeCollection returns the collection of a benchmark, or a new one, and makes room: those not read for the longest time are dropped.
 func (s *Store) takeCollection(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
 	var own *collection
 	if i := slices.IndexFunc(s.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
@@ -95,14 +93,11 @@ func (s *Store) takeCollection(b *v1alpha1.LatencyBenchmark, merged bool) *colle
 	return own
 }
 
-// forget drops the collection of a benchmark, so that the next gather reads everything again.
 func (s *Store) forget(uid types.UID) {
 	s.kept = slices.DeleteFunc(s.kept, func(k *collection) bool { return k.benchmark == uid })
 }
 
-// gather reads the results that a benchmark's status lists, oldest first, if they are unchanged since they were stored, and
-// returns which of them are. It reads only results that were not read before. If merged is true, it merges the rounds of each cell.
-// The caller holds the lock, and does not use the rounds after it has released it.
+// gather reads the results that a status lists, oldest first, and returns which are unchanged. The caller holds the lock meanwhile.
 func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged bool) (*rounds.Collection, []v1alpha1.StoredResult, error) {
 	versions, err := s.versions(ctx, b)
 	if err != nil {
@@ -157,7 +152,6 @@ func (s *Store) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, into *co
 	return nil
 }
 
-// versions returns the versions of the existing ConfigMaps that a benchmark's status lists, by name.
 func (s *Store) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark) (map[string]version, error) {
 	listed := make(map[string]bool, len(b.Status.Stored))
 	for _, named := range b.Status.Stored {

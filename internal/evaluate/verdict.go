@@ -25,14 +25,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// A benchmark is judged when it finishes, and again whenever an input of the verdict has changed: the rules,
-// its stored results, the results of its baseline. If one of its own stored results is missing, a benchmark
-// does not pass any more. The first verdict fixes which benchmark is the accepted result of a LatencyGate: later acceptances
-// do not change it. A Pass or Fail also remains when the baseline is deleted afterwards, for example by the history limit of a
-// LatencyGate.
+// A benchmark is judged when it finishes, and again whenever an input has changed: the rules, its stored results, those of its baseline.
+// If one of its own is missing, it does not pass any more. The first verdict fixes which benchmark is the accepted result of a
+// LatencyGate. A Pass or Fail remains when the baseline is deleted afterwards, for example by the history limit of a LatencyGate.
 
-// Judge updates the verdict of a benchmark with criteria, which is nil until it is finished. It reads the results only if they, or the
-// rules, have changed since the present verdict.
+// Judge updates the verdict of a benchmark, which is nil until it is finished. It reads the results only if an input has changed.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	if b.Spec.Criteria == nil || !b.Finished() {
 		b.Status.Verdict = nil
@@ -71,7 +68,6 @@ func (s *Store) Summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) err
 	return nil
 }
 
-// stands reports whether a verdict still applies. digest is the digest of the present inputs.
 func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 	if v == nil || v.Inputs == digest {
 		return v != nil
@@ -85,8 +81,7 @@ func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 type compared struct {
 	// benchmark is the baseline. If it does not exist, it has no UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// gate is the LatencyGate that has accepted it; empty if the criteria name the benchmark itself. uid is its UID, if gate or criteria
-	// say which it is.
+	// gate is the LatencyGate that has accepted it, if one has. uid is its UID, if gate or criteria say which it is.
 	gate, uid string
 	// missing is why there is no baseline; empty if the benchmark, or the ConfigMap of the export, exists.
 	missing string
@@ -98,7 +93,6 @@ type compared struct {
 	spread       *v1alpha1.LatencyGateStatus
 }
 
-// settled returns the baseline for the status if a LatencyGate has accepted it; nil for any other baseline.
 func (c *compared) settled() *v1alpha1.VerdictBaseline {
 	if c == nil || c.gate == "" || c.benchmark.Name == "" {
 		return nil
@@ -143,9 +137,8 @@ func (s *Store) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*co
 	return c, nil
 }
 
-// accepted returns the result that a LatencyGate has accepted for a benchmark's client node, or had accepted when the benchmark
-// was first judged; nil if there is none, or if the gate's benchmarks are in another namespace: the verdict would show their
-// numbers to readers of this namespace. It adds what the gate knows of the node's sessions.
+// accepted returns the result that a LatencyGate has accepted for the client's node, or had when the benchmark was first judged. There is
+// none if the gate's benchmarks are in another namespace: the verdict would show their numbers there.
 func (s *Store) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (*v1alpha1.VerdictBaseline, error) {
 	var settled *v1alpha1.VerdictBaseline
 	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == c.gate {
@@ -181,7 +174,6 @@ func (c *compared) reference(b *v1alpha1.LatencyBenchmark, measured *rounds.Coll
 	return &reference
 }
 
-// bootOf returns the boot ID of the client's node in the last run.
 func bootOf(c *rounds.Collection) string {
 	id := ""
 	for _, v := range c.Variants {
@@ -192,9 +184,7 @@ func bootOf(c *rounds.Collection) string {
 	return id
 }
 
-// inputs returns a digest of the inputs of a verdict without reading the results: the same object in the same version has the
-// same content. It has a part for the criteria and the benchmark's own results and, after a dot, a part for the baseline if
-// there is one.
+// inputs returns a digest of the inputs of a verdict without reading the results, with a dot before the part for the baseline.
 func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (string, error) {
 	type side struct {
 		Criteria   *v1alpha1.Criteria
@@ -228,8 +218,7 @@ func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseli
 	return own + "." + other, err
 }
 
-// judge reads the results of both sides and judges them. It returns whether more rounds may decide. Defects of the results are in the
-// verdict; an error may not occur again in another reconcile.
+// judge judges both sides, and says whether more rounds may decide. Defects of results are in the verdict, and errors may pass.
 func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judged *v1alpha1.Verdict, more bool, err error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -254,7 +243,6 @@ func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baselin
 	return j.Status(), j.MoreRoundsMayDecide, nil
 }
 
-// unreadable returns the verdict on results or rules that this operator cannot judge.
 func unreadable(err error) *v1alpha1.Verdict {
 	message, reason := oneLine(err), v1alpha1.ReasonRuleInvalid
 	if errors.Is(err, result.ErrCorrupt) {
@@ -280,7 +268,6 @@ func (s *Store) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchma
 	return results, nil
 }
 
-// baselineResults returns the results of a baseline, or the reason why it has none.
 func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (judge.Results, error) {
 	baseline, missing := c.benchmark, c.missing
 	if c.export != nil && missing == "" {
@@ -316,8 +303,7 @@ func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmar
 	return judge.Results{Collection: all}, nil
 }
 
-// Undecided returns the verdict's message if all planned runs are measured, and more rounds may decide. Otherwise it returns an empty
-// string.
+// Undecided returns the verdict's message if all planned runs are measured, and more rounds may decide; otherwise nothing.
 func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
 	if plan.MaxRounds(b.Spec) <= plan.Rounds(b) {
 		return "", nil
@@ -333,8 +319,7 @@ func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (st
 	return judged.Message, nil
 }
 
-// Measured returns the rounds of a finished benchmark that the relative rules of criteria, which need not be its own, compare, and the boot
-// ID of its client's node. There are none if a result is missing or unreadable.
+// Measured returns the rounds of a finished benchmark that relative rules compare, and the boot ID of its client's node.
 func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -348,7 +333,6 @@ func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, crit
 	return judge.Measured(*criteria, results), bootOf(results.Collection), nil
 }
 
-// maxSaid is the maximum length, in bytes, of an error in a message.
 const maxSaid = 400
 
 func oneLine(err error) string { return text.OneLine(err.Error(), maxSaid) }

@@ -5,6 +5,7 @@ package identity
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,6 @@ const (
 	devicePrefix = string(v1alpha1.IdentityDevices) + "/"
 )
 
-// Label returns the identity key of a label.
 func Label(name string) string { return labelPrefix + name }
 
 // Keys are the identity keys that a gate counts.
@@ -47,7 +47,6 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 	return all
 }
 
-// Of returns the values of the keys on a node.
 func (k Keys) Of(node *corev1.Node) map[string]string {
 	all := make(map[string]string, len(k))
 	for _, key := range k {
@@ -56,7 +55,6 @@ func (k Keys) Of(node *corev1.Node) map[string]string {
 	return all
 }
 
-// value returns the value of one key. A label that the node does not have is empty, so that adding it is a change.
 func value(key string, node *corev1.Node) string {
 	info := node.Status.NodeInfo
 	switch v1alpha1.IdentityKey(key) {
@@ -83,8 +81,7 @@ func value(key string, node *corev1.Node) string {
 // before it.
 const unknown = "Unknown"
 
-// reported reports whether a value of a key tells something about the node. An empty value, an unknown version, or no device do not:
-// the kubelet, the runtime, the device plugin or the labeller may only be restarting.
+// reported reports whether a value tells something: the kubelet, the runtime, the device plugin or the labeller may be restarting.
 func reported(key, value string) bool {
 	switch {
 	case value == "":
@@ -111,9 +108,8 @@ func absenceLimit(key string) time.Duration {
 	return AbsenceLimit
 }
 
-// Present returns the identity of a node that counts, given the recorded one: the values that the node reports and, for a key that it
-// does not report, the recorded value, until the limit. absent are these keys, since when they are absent and until when their
-// values are kept.
+// Present returns the identity that counts: the values that the node reports and, until their limit, the recorded ones that it does not
+// report, whose keys are absent.
 func (k Keys) Present(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) (values map[string]string, absent []v1alpha1.AbsentKey) {
 	values = k.Of(node)
 	for key, is := range values {
@@ -134,14 +130,12 @@ func (k Keys) Present(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, 
 	return values, absent
 }
 
-// FilledIn reports whether a change only completes an identity that was recorded while the node did not report a key yet. That is no
-// change of a node that has no result yet. A label that was added is a change, because a user can add it deliberately.
+// FilledIn reports whether a change only completes a recorded identity. A label that was added is a change, because a user can add it.
 func FilledIn(c v1alpha1.IdentityChange) bool {
 	return !strings.HasPrefix(c.Key, labelPrefix) && !reported(c.Key, c.From) && reported(c.Key, c.To)
 }
 
-// NotReady returns why the identity of a node is unknown now: its kubelet does not report that it is ready. It is empty if the node
-// is ready. A node that is away may return as another one.
+// NotReady returns why the identity of a node is unknown now; empty if it is ready. A node that is away may return as another one.
 func NotReady(node *corev1.Node) string {
 	for _, c := range node.Status.Conditions {
 		if c.Type != corev1.NodeReady {
@@ -155,8 +149,7 @@ func NotReady(node *corev1.Node) string {
 	return "the node is not ready (its kubelet has reported nothing), so that its identity is unknown"
 }
 
-// Changes returns the keys that two identities share and in which they differ. A key that only one of them has was added to
-// the gate, or removed from it: that says nothing about the node.
+// Changes returns the keys that differ. A key that only one identity has was added to the gate, or removed from it.
 func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	var all []v1alpha1.IdentityChange
 	for key, now := range to {
@@ -168,14 +161,9 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	return all
 }
 
-// Since returns the changes of a node since the identity in a status, whose keys are the ones that count. A key that the node does
-// not report is a change unless the status says that its value is still kept.
+// Since returns the changes of a node since the identity in a status, which says which absent values are kept.
 func Since(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) []v1alpha1.IdentityChange {
-	keys := make(Keys, 0, len(s.Identity))
-	for key := range s.Identity {
-		keys = append(keys, key)
-	}
-	current := keys.Of(node)
+	current := Keys(slices.Collect(maps.Keys(s.Identity))).Of(node)
 	for _, a := range s.Absent {
 		if is, ok := current[a.Key]; ok && !reported(a.Key, is) && now.Before(a.EndTime.Time) {
 			current[a.Key] = s.Identity[a.Key]

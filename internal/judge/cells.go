@@ -11,12 +11,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// values holds the metrics of a round.
 type values = map[v1alpha1.Metric]stats.Observation
 
-// Cells returns the results by variant and cell, in the order of the spec, with a round for each run of the variant. It
-// includes every cell of the spec, measured or not, and every captured cell of a variant that captures. The rounds have only
-// the given metrics, or all if none are given: all metrics of the largest benchmark would take 100 MiB.
+// Cells returns every cell of the spec, measured or not, and those that were captured, with a round for each run. The rounds have only the
+// given metrics, if any are given: all metrics of the largest benchmark would take 100 MiB.
 func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	var all []verdict.Cell
 	for _, v := range r.Variants {
@@ -39,7 +37,6 @@ func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	return all
 }
 
-// narrow removes all metrics but the given ones from rounds.
 func narrow(all []verdict.Round, metrics []v1alpha1.Metric) {
 	for i := range all {
 		left := make(values, len(metrics))
@@ -69,8 +66,7 @@ func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 	return all
 }
 
-// measured returns a cell as the clients measured it. A run without the cell, which agents do not allow, gives a round
-// without values, so that nothing is concluded.
+// measured returns a cell as the clients measured it. A run without the cell gives a round without values, so that nothing is concluded.
 func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) verdict.Cell {
 	cell := verdict.Cell{
 		Variant: variant, Name: c.Name, Protocol: c.Protocol, MessageSize: c.MessageSize,
@@ -82,8 +78,7 @@ func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) 
 	return cell
 }
 
-// roundOf returns the results of a run in a cell. Latencies are of the full round trip, except those of a capture. Samples
-// out of the histogram's range count as lost.
+// roundOf returns the results of a run. Latencies are of the full round trip, except those of a capture; samples out of range are lost.
 func roundOf(r rounds.Round) verdict.Round {
 	switch {
 	case !r.Found:
@@ -100,7 +95,6 @@ func roundOf(r rounds.Round) verdict.Round {
 	return round
 }
 
-// histogramRound returns a round whose samples are known.
 func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 	lost += s.OverRange
 	round := verdict.Round{Samples: s.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
@@ -147,8 +141,7 @@ func ownRound(own tool.Own, lost int64) verdict.Round {
 	return round
 }
 
-// captured returns the cell as the agents of the servers captured it from packets: how long the server had each message. An
-// incomplete capture gives a round without values.
+// captured returns how long the server had each message, from packets. An incomplete capture gives a round without values.
 func captured(cell verdict.Cell, c *rounds.Cell) verdict.Cell {
 	cell.Name, cell.HalfRTT, cell.Rounds = c.Name+result.CapturedSuffix, false, nil
 	for _, round := range c.Captured.Each {

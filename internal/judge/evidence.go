@@ -35,9 +35,7 @@ func OfKernelUpgrade(d result.Difference) bool {
 	return matchesAny(ofKernel, d.Key) || (d.A == "" || d.B == "") && matchesAny(newInKernel, d.Key)
 }
 
-// mustBeNamed reports whether a difference of a key can be allowed only by its full name, not by a pattern. A verdict exists
-// to notice these: a firmware with another latency, another function of the NIC, CPUs far from the NIC, a socket that is not
-// accelerated.
+// mustBeNamed reports whether no pattern allows a difference of a key: a verdict exists to notice these.
 func mustBeNamed(key string) bool {
 	return slices.Contains([]string{"nic.firmware-variant", "nic.function", keyRelation}, key) || matchesAny(ofAcceleration, key)
 }
@@ -50,8 +48,7 @@ func intended(d result.Difference, a, b *rounds.Variant) bool {
 	return a != nil && b != nil && (matchesAny(declared(a, b), d.Key) || ofNetworks(d, a, b))
 }
 
-// declared returns the keys, as patterns, that differ between two variants because their specs do, whatever their values are. A
-// NUMA policy has none: it does not move CPUs.
+// declared returns the keys, as patterns, that differ because two specs do. A NUMA policy has none: it does not move CPUs.
 func declared(a, b *rounds.Variant) []string {
 	var keys []string
 	if a.Wait != b.Wait {
@@ -77,12 +74,10 @@ var (
 	// ofNetwork holds the keys that may differ between networks: those of the interface and its location, and of the pod's
 	// network namespace. What is not in one of the lists below follows from the type of the network, or is chosen with its device.
 	ofNetwork = []string{"nic.*", keyRelation, "sysctl.net.*"}
-	// ofCard and ofPort hold the keys of a NIC and of its port, which no spec sets. VFs and attached interfaces cannot report some
-	// of them.
+	// ofCard and ofPort hold the keys of a NIC and of its port, which no spec sets, and which some interfaces cannot report.
 	ofCard = []string{"nic.firmware", "nic.firmware-variant"}
 	ofPort = []string{"nic.speed", "nic.duplex", "nic.fec"}
-	// settings holds the keys of settings that an administrator makes for one interface or network namespace. Some interfaces do
-	// not have them, and pods cannot read some.
+	// settings holds the keys that an administrator sets for one interface or network namespace, and which some do not have.
 	settings = []string{
 		"nic.coalesce.*", "nic.gro-flush-timeout", "nic.napi-defer-hard-irqs", "nic.threaded", "nic.hwtstamp", "sysctl.net.*",
 	}
@@ -112,8 +107,7 @@ func ofNetworks(d result.Difference, a, b *rounds.Variant) bool {
 	return true
 }
 
-// together reports whether two variants used one place at each end, which is known: the port of a NIC, or what of gives for its
-// PCI address.
+// together reports whether two variants used one known place at each end: what of returns for the PCI address of the port.
 func together(a, b *rounds.Variant, of func(string) string) bool {
 	for _, ends := range [][2]result.Document{{a.First.Client, b.First.Client}, {a.First.Server, b.First.Server}} {
 		first, second := ends[0].Evidence.Facts["nic.port"], ends[1].Evidence.Facts["nic.port"]
@@ -124,23 +118,11 @@ func together(a, b *rounds.Variant, of func(string) string) bool {
 	return true
 }
 
-// keyCapture is the name in ignoreDifferences of a condition that has no key in the evidence: whether packets were captured,
-// which costs the measuring CPU some time for each packet.
+// keyCapture allows, in ignoreDifferences, that packets were captured on one side only, which costs the measuring CPU time.
 const keyCapture = "capture"
 
-// capture returns the reason why two variants cannot be compared if packets were captured for only one of them.
-func capture(criteria v1alpha1.Criteria, baseline, candidate *rounds.Variant) []verdict.Blocker {
-	if baseline == nil || candidate == nil || baseline.Capture == candidate.Capture || ignored(criteria, result.Difference{Key: keyCapture}) {
-		return nil
-	}
-	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: fmt.Sprintf(
-		"packets were captured on one side only, which slows it: capture %s, then %s%s", baseline.Capture, candidate.Capture, meantHint)}}
-}
-
-// meantHint ends the text about a difference.
 const meantHint = " (list intended differences in ignoreDifferences; kubectl tailgate compare -o ignoreDifferences prints them)"
 
-// matchesAny reports whether a key matches one of several patterns, which have at most one * each.
 func matchesAny(patterns []string, key string) bool {
 	for _, pattern := range patterns {
 		before, after, found := strings.Cut(pattern, "*")
@@ -151,24 +133,33 @@ func matchesAny(patterns []string, key string) bool {
 	return false
 }
 
-// incomparable returns the reason why a cell of a variant cannot be compared with that cell of the baseline's variant. The
-// first run represents all runs of a variant: either their conditions are equal, or nothing is concluded from any of them. It
-// returns nothing if a run is missing, because then nothing is compared.
+// incomparable returns why a cell cannot be compared with that of the baseline's variant. The first run represents all runs of a variant:
+// either their conditions are equal, or nothing is concluded from any of them.
 func incomparable(
-	cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
+	criteria v1alpha1.Criteria, cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
 ) []verdict.Blocker {
-	if baseline == nil || candidate == nil || baseline.First == nil || candidate.First == nil {
+	var all []verdict.Blocker
+	differs := func(message string) {
+		all = append(all, verdict.Blocker{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint})
+	}
+	if baseline == nil || candidate == nil {
 		return nil
+	}
+	if baseline.Capture != candidate.Capture && !ignored(criteria, result.Difference{Key: keyCapture}) {
+		differs(fmt.Sprintf("packets were captured on one side only, which slows it: capture %s, then %s", baseline.Capture, candidate.Capture))
+	}
+	if baseline.First == nil || candidate.First == nil {
+		return all
 	}
 	own := "cell." + strings.TrimSuffix(cell.Name, result.CapturedSuffix) + "."
 	message := rounds.Unequal(*baseline.First, *candidate.First, func(d result.Difference) bool {
-		return matters(d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
+		return matters(d) && !ignored(criteria, d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
 	})
-	if message == "" {
-		return nil
-	}
 	if strings.Contains(message, keyRelation) {
 		message += "; alignWith aligns the CPUs of networks Host and NAD with the NIC"
 	}
-	return []verdict.Blocker{{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint}}
+	if message != "" {
+		differs(message)
+	}
+	return all
 }

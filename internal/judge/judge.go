@@ -26,13 +26,9 @@ type Results struct {
 	Reference *sessions.Reference
 }
 
-// Evaluate judges a benchmark's results. The baseline holds the results of criteria.baseline.benchmarkRef; without a benchmarkRef, it is
-// nil. Evaluate returns an error for a rule that cannot be parsed.
+// Evaluate judges a benchmark's results. baseline has those of another benchmark, if the criteria name one. Its error is about a rule.
 func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
-	metrics := []v1alpha1.Metric{v1alpha1.MetricLost}
-	for _, rule := range criteria.Rules {
-		metrics = append(metrics, rule.Metric)
-	}
+	metrics := append(metricsOf(criteria), v1alpha1.MetricLost)
 	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...)}
 	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
@@ -60,31 +56,33 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 		}
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			matters := func(d result.Difference) bool { return d.Fingerprint && !ignored(criteria, d) }
 			of, own := baseline.Variant(c.Variant), candidate.Variant(c.Variant)
-			c.Incomparable = append(capture(criteria, of, own), incomparable(*c, of, own, matters)...)
+			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool { return d.Fingerprint })
 		}
-	case criteria.Baseline != nil && criteria.Baseline.Variant != "":
+	case criteria.BaselineVariant() != "":
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			of, own := candidate.Variant(criteria.Baseline.Variant), candidate.Variant(c.Variant)
-			matters := func(d result.Difference) bool {
-				return d.BetweenRounds() && !ignored(criteria, d) && !intended(d, of, own)
-			}
-			c.Incomparable = append(capture(criteria, of, own), incomparable(*c, of, own, matters)...)
+			of, own := candidate.Variant(criteria.BaselineVariant()), candidate.Variant(c.Variant)
+			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool {
+				return d.BetweenRounds() && !intended(d, of, own)
+			})
 		}
 	}
 	return verdict.Judge(in)
 }
 
-// Measured returns the rounds of a benchmark that rules with maxIncrease or maxDecrease compare.
-func Measured(criteria v1alpha1.Criteria, candidate Results) sessions.Measured {
-	all := sessions.Measured{}
+func metricsOf(criteria v1alpha1.Criteria) []v1alpha1.Metric {
 	metrics := make([]v1alpha1.Metric, 0, len(criteria.Rules))
 	for _, rule := range criteria.Rules {
 		metrics = append(metrics, rule.Metric)
 	}
-	verdict.Compared(criteria, Cells(candidate, metrics...), func(c verdict.Cell, m v1alpha1.Metric, rounds []stats.Observation) {
+	return metrics
+}
+
+// Measured returns the rounds of a benchmark that rules with maxIncrease or maxDecrease compare.
+func Measured(criteria v1alpha1.Criteria, candidate Results) sessions.Measured {
+	all := sessions.Measured{}
+	verdict.Compared(criteria, Cells(candidate, metricsOf(criteria)...), func(c verdict.Cell, m v1alpha1.Metric, rounds []stats.Observation) {
 		all[sessions.Key(c.Variant, c.Name, m)] = rounds
 	})
 	return all

@@ -4,12 +4,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Activity counts the events of benchmarks of all kinds while this manager leads. Like all Prometheus counters, they begin at zero
-// when the manager starts. A nil Activity counts nothing.
+// Activity counts events of benchmarks while this manager leads, from zero when it starts. A nil Activity counts nothing.
 type Activity struct {
 	attempts  *prometheus.CounterVec
 	measuring prometheus.Counter
@@ -17,33 +17,32 @@ type Activity struct {
 	hold      prometheus.Histogram
 }
 
-// NewActivity creates the counters and registers them.
 func NewActivity(registry prometheus.Registerer) *Activity {
+	register := promauto.With(registry)
 	a := &Activity{
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		attempts: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "tailgate_attempts_total",
 			Help: "Finished attempts by outcome: Measured, or the reason of their failure. The measured ones are the runs.",
 		}, []string{"reason"}),
-		measuring: prometheus.NewCounter(prometheus.CounterOpts{
+		measuring: register.NewCounter(prometheus.CounterOpts{
 			Name: "tailgate_measuring_seconds_total",
 			Help: "Time during which tools ran, including their start and warm-ups.",
 		}),
-		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+		wait: register.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tailgate_queue_wait_seconds",
 			Help:    "Time from the creation of a benchmark until it first had its nodes.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 48 * 3600},
 		}),
+		hold: register.NewHistogram(prometheus.HistogramOpts{
+			Name: "tailgate_hold_seconds",
+			Help: "From the last report of its kubelet (the heartbeat of condition Ready, by the node's clock, in whole seconds) to " +
+				"the writes that hold back a node whose identity changed. It includes neither the time before the kubelet's report nor, " +
+				"beyond the last heartbeat, the time without a leader.",
+			Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 900, 3600},
+		}),
 	}
-	a.hold = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "tailgate_hold_seconds",
-		Help: "From the last report of its kubelet (the heartbeat of condition Ready, by the node's clock, in whole seconds) to " +
-			"the writes that hold back a node whose identity changed. It includes neither the time before the kubelet's report nor, " +
-			"beyond the last heartbeat, the time without a leader.",
-		Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 900, 3600},
-	})
 	// The series exists from the start, so that the first run is seen as an increase.
 	a.attempts.WithLabelValues(v1alpha1.OutcomeMeasured)
-	registry.MustRegister(a.attempts, a.measuring, a.wait, a.hold)
 	return a
 }
 

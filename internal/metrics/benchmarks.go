@@ -130,13 +130,11 @@ func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
 	}
 }
 
-// measured is a benchmark of a user, or a matrix with its overview.
 type measured struct {
 	*v1alpha1.LatencyBenchmark
 	matrix *v1alpha1.LatencyMatrix
 }
 
-// newestFirst orders unfinished benchmarks before finished ones, and newer before older ones.
 func newestFirst(a, b measured) int {
 	rank := func(b measured) int {
 		if b.Finished() {
@@ -231,11 +229,8 @@ func collectMatrixCell(ch chan<- prometheus.Metric, m *v1alpha1.LatencyMatrix, c
 		if p.PairsLatency == nil {
 			continue
 		}
-		labels := func(aggregate string) []string {
-			return []string{m.Namespace, m.Name, c.Variant, c.Cell, string(c.LatencyType), string(p.name), aggregate}
+		for aggregate, ns := range map[string]*int64{"Min": p.MinNanoseconds, "Median": p.MedianNanoseconds, "Max": p.MaxNanoseconds} {
+			pairsLatency.sendSeconds(ch, ns, m.Namespace, m.Name, c.Variant, c.Cell, string(c.LatencyType), string(p.name), aggregate)
 		}
-		pairsLatency.sendSeconds(ch, p.MinNanoseconds, labels("Min")...)
-		pairsLatency.sendSeconds(ch, p.MedianNanoseconds, labels("Median")...)
-		pairsLatency.sendSeconds(ch, p.MaxNanoseconds, labels("Max")...)
 	}
 }

@@ -2,15 +2,13 @@ package metrics
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -125,27 +123,17 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 			found[line.Check] = line.Found
 		}
 		is := func(key v1alpha1.IdentityKey) string { return bounded(status.Identity[string(key)]) }
-		nodeIdentity.send(ch, 1, gate, node, digest(status.Identity),
+		digest, _ := result.Digest(status.Identity) // Strings can always be encoded.
+		nodeIdentity.send(ch, 1, gate, node, digest[:8],
 			is(v1alpha1.IdentityKernel), is(v1alpha1.IdentityKubelet), is(v1alpha1.IdentityOSImage), is(v1alpha1.IdentityContainerRuntime),
 			bounded(found[v1alpha1.ProofDriver]), bounded(found[v1alpha1.ProofFirmware]))
 	}
 }
 
-// isTrue reports whether a condition is True for the generation of the spec. It is false for a spec that the controller has not
-// processed.
+// isTrue reports whether a condition is True for a generation, which the controller may not have processed.
 func isTrue(conditions []metav1.Condition, conditionType string, generation int64) bool {
 	c := meta.FindStatusCondition(conditions, conditionType)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
-}
-
-// digest returns the beginning of the SHA-256 of an identity, in hex. JSON sorts the keys of maps.
-func digest(identity map[string]string) string {
-	data, err := json.Marshal(identity)
-	if err != nil { // strings can always be encoded
-		return ""
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:4])
 }
 
 // bounded returns a label value that fits a table. Prometheus refuses values that are not valid UTF-8.

@@ -37,7 +37,6 @@ const (
 // gauge is a metric whose value is computed at each scrape.
 type gauge struct{ *prometheus.Desc }
 
-// described holds the descriptions of all gauges, for Describe.
 var described []*prometheus.Desc
 
 func newGauge(name, help string, labels ...string) gauge {
@@ -116,7 +115,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	collectBenchmarks(ch, world)
 }
 
-// objects holds all exported objects, which belong to the cache and must not be changed.
 type objects struct {
 	benchmarks    []v1alpha1.LatencyBenchmark
 	matrices      []v1alpha1.LatencyMatrix

@@ -22,6 +22,7 @@
 package queue
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,11 +33,9 @@ import (
 // Entry is an unfinished, accepted benchmark.
 type Entry struct {
 	// Name is namespace/name. UID distinguishes a benchmark from an earlier one with that name.
-	Name string
-	UID  string
-	// Created is its creation time.
-	Created time.Time
-	// Priority is spec.priority.
+	Name     string
+	UID      string
+	Created  time.Time
 	Priority int32
 	// Pair contains the nodes that its runs need.
 	Pair v1alpha1.Pair
@@ -46,7 +45,6 @@ type Entry struct {
 	Active bool
 }
 
-// EntryOf returns a benchmark as an entry of the queue.
 func EntryOf(b *v1alpha1.LatencyBenchmark) Entry {
 	e := Entry{
 		Name: b.Namespace + "/" + b.Name, UID: string(b.UID), Created: b.CreationTimestamp.Time, Priority: b.Spec.Priority,
@@ -67,11 +65,9 @@ func Competes(b *v1alpha1.LatencyBenchmark) bool {
 	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
-// Admit reports whether the candidate may claim its nodes, or keep its claim if it is active, given all entries in any order
-// (the candidate's own may be among them). If not, blocker names the entry that goes first on each node that the candidate has
-// to wait for: "default/a is measuring on node x". It does not contain the number of preceding entries: this number changes
-// whenever one of them finishes, and every change would be written to the status of every waiting benchmark. The time that
-// Admit takes grows with the number of entries; nothing is sorted or kept.
+// Admit reports whether the candidate may claim its nodes, or keep its claim, given all entries in any order. If not, blocker names the
+// entry that goes first on each node: "default/a is measuring on node x". It does not contain the number of preceding entries: it would
+// change, and be written to the status of every waiting benchmark, whenever one of them finishes.
 func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 	client, server := candidate.Pair.ClientNode, candidate.Pair.ServerNode
 	var onClient, onServer *Entry // the entries that go first on these nodes
@@ -119,13 +115,7 @@ func (e *Entry) before(other *Entry) bool {
 	if e.Started != other.Started {
 		return e.Started
 	}
-	if order := e.turn().Compare(other.turn()); order != 0 {
-		return order < 0
-	}
-	if order := e.Created.Compare(other.Created); order != 0 {
-		return order < 0
-	}
-	return e.Name < other.Name
+	return cmp.Or(e.turn().Compare(other.turn()), e.Created.Compare(other.Created), cmp.Compare(e.Name, other.Name)) < 0
 }
 
 // turn returns a time that orders entries by effective priority, the earliest first, without a clock: because all waiting

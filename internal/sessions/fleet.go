@@ -72,7 +72,6 @@ func differences(recent []v1alpha1.MeasuredSession, key string) []difference {
 	return all
 }
 
-// keysOf returns the compared values of the nodes in order, at most as many as a status holds.
 func keysOf(nodes []Node) []string {
 	levels := Measured{}
 	for _, n := range nodes {
@@ -97,9 +96,8 @@ func Spread(nodes []Node) []v1alpha1.SessionSpread {
 	return all
 }
 
-// spread pools the differences between the sessions of all nodes. The differences of at least 8 nodes of a kind in a change are
-// centred. The latest change counts only until there are enough others, so that a change that moves some nodes does not widen its own
-// intervals.
+// spread pools the differences between the sessions of all nodes, centred within a change of at least 8 nodes of a kind. The latest change
+// counts only until there are enough others, so that a change that moves some nodes does not widen its own intervals.
 func spread(nodes []Node, key string) v1alpha1.SessionSpread {
 	type wave struct{ class, change string }
 	waves, latest := map[wave][]difference{}, difference{}
@@ -222,7 +220,6 @@ func outside(n int) int {
 	return int((float64(n)-1.96*math.Sqrt(float64(n)))/2) - 1
 }
 
-// ratio returns the ratio of a logarithm as a decimal number.
 func ratio(logarithm float64) string { return strconv.FormatFloat(math.Exp(logarithm), 'f', 4, 64) }
 
 // Shifted reports whether the latest change made the nodes slower by more than half of a tolerance.
@@ -239,7 +236,6 @@ func Shifted(changes []v1alpha1.FleetChange, t stats.Tolerance) bool {
 	return err == nil && lower > 1+half
 }
 
-// lowerIsWorse reports whether a lower value is worse.
 func lowerIsWorse(key string) bool {
 	return strings.HasSuffix(key, "/"+string(v1alpha1.MetricThroughput))
 }
@@ -254,8 +250,7 @@ func WarmUp(g *v1alpha1.LatencyGateStatus) string {
 	return ""
 }
 
-// warmUp tests whether the first 6 rounds of the nodes' first sessions are slower than the next 6: a t test over the nodes, 1 in 100 among
-// all compared values. It returns how much slower they are; empty if that is not significant.
+// warmUp tests whether the first 6 rounds of first sessions are slower than the next 6: a t test over the nodes, 1 in 100 among all values.
 func warmUp(nodes []Node, key string, among int) string {
 	var values []float64
 	for _, n := range nodes {

@@ -22,8 +22,7 @@ const (
 	// FirstRounds is the number of rounds that the first session of a reference keeps, and LaterRounds that of every later one. They are
 	// the first that were measured, whatever they show, so that a second look cannot bias the reference.
 	FirstRounds, LaterRounds = 12, 6
-	// maxSessions is the number of sessions of a reference, maxPeers the number of peers with which a node keeps one, and maxRecent the
-	// number of sessions whose levels are kept.
+	// maxSessions bounds a reference, maxPeers the peers with which a node keeps one, and maxRecent the sessions whose levels are kept.
 	maxSessions, maxPeers, maxRecent = 5, 2, 9
 )
 
@@ -35,7 +34,6 @@ func Key(variant, cell string, m v1alpha1.Metric) string {
 	return variant + "/" + cell + "/" + string(m)
 }
 
-// first returns the first keys in order, at most as many as a status holds.
 func (m Measured) first() []string {
 	keys := slices.Sorted(maps.Keys(m))
 	return keys[:min(len(keys), v1alpha1.MaxSeries)]
@@ -100,7 +98,6 @@ func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, 
 	return slices.DeleteFunc(reference, func(r v1alpha1.ReferenceSession) bool { return !slices.Contains(peers, r.Peer) })
 }
 
-// onlyWarmUp reports whether a session has no rounds after those that a warm-up takes.
 func onlyWarmUp(s v1alpha1.ReferenceSession) bool {
 	for _, rounds := range s.Rounds {
 		if len(parse(rounds)) > LaterRounds {
@@ -110,7 +107,6 @@ func onlyWarmUp(s v1alpha1.ReferenceSession) bool {
 	return true
 }
 
-// with returns the sessions of a reference with a peer.
 func with(reference []v1alpha1.ReferenceSession, peer string) []v1alpha1.ReferenceSession {
 	return slices.DeleteFunc(slices.Clone(reference), func(r v1alpha1.ReferenceSession) bool { return r.Peer != peer })
 }
@@ -128,8 +124,7 @@ func Peers(reference []v1alpha1.ReferenceSession) []string {
 	return peers
 }
 
-// Remember adds the levels of a measurement, whatever its outcome was. A second measurement of a boot with the same peer replaces none:
-// the first shows the boot.
+// Remember adds the levels of a measurement, whatever its outcome was, unless the boot was measured with the same peer before.
 func Remember(recent []v1alpha1.MeasuredSession, s v1alpha1.MeasuredSession) []v1alpha1.MeasuredSession {
 	if slices.ContainsFunc(recent, func(r v1alpha1.MeasuredSession) bool {
 		return r.Peer == s.Peer && r.BootID == s.BootID && s.Change == ""

@@ -8,19 +8,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 )
 
-// unseen ends a message about a change of a node that the operator has not processed.
 const unseen = "the operator has not processed this yet; is it running?"
-
-// page is how many objects one request lists, so that a large cluster does not need much memory.
-const page = 250
 
 // Of returns the current standing of an object that has a verdict, and may read other objects for it.
 func Of(ctx context.Context, api client.Reader, o client.Object) (Standing, error) {
@@ -87,15 +84,13 @@ type changedNode struct {
 	Standing
 }
 
-// changedNodes returns the nodes of a gate that are not verified in their current state, which it reads from the API server.
 func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) ([]changedNode, error) {
 	known := map[string]*v1alpha1.LatencyVerification{}
-	err := each(ctx, api, func(list *v1alpha1.LatencyVerificationList) {
-		for i := range list.Items {
-			if v := &list.Items[i]; v.DeletionTimestamp.IsZero() {
-				known[v.Spec.NodeName] = v
-			}
+	err := observe.Each(ctx, api, func() client.ObjectList { return &v1alpha1.LatencyVerificationList{} }, func(o runtime.Object) error {
+		if v := o.(*v1alpha1.LatencyVerification); v.DeletionTimestamp.IsZero() {
+			known[v.Spec.NodeName] = v
 		}
+		return nil
 	}, client.MatchingFields{"spec.gateName": g.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the LatencyVerifications of LatencyGate %s: %w", g.Name, err)
@@ -110,49 +105,30 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 			changed = append(changed, changedNode{node.Name, s})
 		}
 	}
-	err = each(ctx, api, func(list *corev1.NodeList) {
-		for i := range list.Items {
-			node := &list.Items[i]
-			switch v, ok := known[node.Name]; {
-			case !node.DeletionTimestamp.IsZero():
-			case !ok, v.Status.GateUID != "" && v.Status.GateUID != string(g.UID):
-				changed = append(changed, changedNode{node.Name, Standing{Reason: v1alpha1.ReasonNewNode, Message: "the node is new to the gate; " + unseen}})
-			default:
-				look(node, v)
-			}
-			delete(known, node.Name)
+	err = observe.Each(ctx, api, func() client.ObjectList { return &corev1.NodeList{} }, func(o runtime.Object) error {
+		node := o.(*corev1.Node)
+		switch v, ok := known[node.Name]; {
+		case !node.DeletionTimestamp.IsZero():
+		case !ok, v.Status.GateUID != "" && v.Status.GateUID != string(g.UID):
+			changed = append(changed, changedNode{node.Name, Standing{Reason: v1alpha1.ReasonNewNode, Message: "the node is new to the gate; " + unseen}})
+		default:
+			look(node, v)
 		}
+		delete(known, node.Name)
+		return nil
 	}, client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", g.Name, err)
 	}
 	// The remaining nodes belong to the gate, but its selector no longer selects them.
 	for name, v := range known {
-		node := &corev1.Node{}
-		switch err := api.Get(ctx, client.ObjectKey{Name: name}, node); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, fmt.Errorf("getting node %s of LatencyGate %s: %w", name, g.Name, err)
-		case node.DeletionTimestamp.IsZero() && !v.Status.OfDeletedGate():
+		node, err := observe.Get[corev1.Node](ctx, api, "", name)
+		if err != nil {
+			return nil, fmt.Errorf("LatencyGate %s: %w", g.Name, err)
+		}
+		if node != nil && node.DeletionTimestamp.IsZero() && !v.Status.OfDeletedGate() {
 			look(node, v)
 		}
 	}
 	return changed, nil
-}
-
-func each[T any, L interface {
-	*T
-	client.ObjectList
-}](ctx context.Context, api client.Reader, look func(L), options ...client.ListOption) error {
-	for next := ""; ; {
-		// Each page has its own list, so that the objects of earlier pages do not change.
-		list := L(new(T))
-		if err := api.List(ctx, list, append([]client.ListOption{client.Limit(page), client.Continue(next)}, options...)...); err != nil {
-			return err
-		}
-		look(list)
-		if next = list.GetContinue(); next == "" {
-			return nil
-		}
-	}
 }

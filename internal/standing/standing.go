@@ -44,11 +44,8 @@ const (
 
 // String returns the standing in one line, and one more line for each detail.
 func (s Standing) String() string {
-	outcome := string(s.Outcome)
-	if outcome == "" {
-		outcome = "not judged"
-	}
-	return strings.Join(append([]string{outcome + ": " + s.Message}, s.Details...), "\n  ")
+	outcome := cmp.Or(s.Outcome, "not judged")
+	return strings.Join(append([]string{string(outcome) + ": " + s.Message}, s.Details...), "\n  ")
 }
 
 // current returns a condition that was written for the current spec; nil if there is no such condition.
@@ -127,8 +124,7 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	return s
 }
 
-// OfVerification returns the standing of a node with its gate. It does not say why a node waits: the gate reports whether it is
-// suspended, or has a peer for the node.
+// OfVerification returns the standing of a node with its gate. Why the node waits is reported by the gate.
 func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	verified := v.Status.Verified()
 	s := Standing{Reason: verified.Reason, Message: verified.Message}
@@ -168,11 +164,9 @@ func notPassed(v *v1alpha1.Verdict) []string {
 	return lines
 }
 
-// maxMessage is the maximum length of a message of condition Ready, in bytes. Another condition has the whole message.
 const maxMessage = 512
 
-// Publish sets the conditions Ready, Reconciling and Stalled of an object with a generation, as kstatus defines them. Reconciling
-// and Stalled are absent rather than False.
+// Publish sets the conditions Ready, Reconciling and Stalled as kstatus defines them. The latter two are absent rather than False.
 func Publish(conditions *[]metav1.Condition, generation int64, now time.Time, s Standing) {
 	ready, why := metav1.ConditionFalse, v1alpha1.ConditionStalled
 	switch {
@@ -196,8 +190,7 @@ func Publish(conditions *[]metav1.Condition, generation int64, now time.Time, s 
 	}
 }
 
-// OfMeasurement returns the standing from which the conditions of a LatencyBenchmark, or of the overview of a LatencyMatrix, are
-// published. Without criteria there is no verdict to wait for: it passes when every run was measured.
+// OfMeasurement returns the standing that is published. Without criteria, a benchmark or matrix passes when every run was measured.
 func OfMeasurement(b *v1alpha1.LatencyBenchmark) Standing {
 	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
 	switch {
@@ -224,7 +217,6 @@ var lasting = []string{
 	v1alpha1.ReasonNetworkNamespaceForbidden, v1alpha1.ReasonOccupationTooLong, v1alpha1.ReasonAccelerationUnsupported,
 }
 
-// refused reports whether a benchmark is not accepted until a user changes its spec or the settings of the operator.
 func refused(b *v1alpha1.LatencyBenchmark) bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
 	return c != nil && c.Status == metav1.ConditionFalse && slices.Contains(lasting, c.Reason) && b.Status.Active == nil

@@ -23,8 +23,7 @@ const (
 	assumedShare, assumedWeight = 4, 6
 	// efficiency is how many independent differences one difference of successive sessions counts for, in a median of their sizes.
 	efficiency = 0.25
-	// gateWeight is the weight of the gate's standard deviation against the node's own differences, and mostOwn the largest own
-	// difference that counts, in the gate's standard deviations.
+	// gateWeight is the weight of the gate's standard deviation against own differences, and mostOwn the largest that counts, in these.
 	gateWeight, mostOwn = 3, 4
 )
 
@@ -44,8 +43,7 @@ func (b Between) Sigma(t Tolerance) (sigma, degrees float64) {
 	return max(sigma, math.Sqrt(sum/float64(gateWeight+len(b.Own))), b.Step/math.Sqrt(12)), degrees
 }
 
-// Half returns the half width of the interval, of natural logarithms, that the difference between sessions alone gives, with a
-// probability of error on each side.
+// Half returns the half width, of natural logarithms, that the difference between sessions adds, with an error on each side.
 func (b Between) Half(t Tolerance, eachSide OneIn) float64 {
 	sigma, degrees := b.Sigma(t)
 	return QuantileT(eachSide, degrees) * sigma * math.Sqrt(b.Share)

@@ -42,10 +42,9 @@ func Within(low, value, high int64) Observation {
 	return Observation{value, min(low, value), max(high, value)}
 }
 
-// Observe returns the percentile of the samples in buckets, of lost messages, and of messages with an unknown latency, as an
-// observation: from the bucket that contains it if all unknown latencies are below all samples, to the bucket that contains it if
-// they are above, which is also its value. It is Infinite where it is a message without a sample. It does not check whether there
-// are enough samples.
+// Observe returns a percentile of samples, lost messages, and messages with an unknown latency: from the bucket that contains it if all
+// unknown latencies are below all samples, to the one if they are above, which is also its value. It is Infinite where it is a message
+// without a sample. It does not check whether there are enough samples.
 func (p Percentile) Observe(buckets []Bucket, lost, unknown int64) Observation {
 	rank := p.rank(Count(buckets) + lost + unknown)
 	// All other output reports the value of the upper bucket, too.
@@ -88,16 +87,13 @@ func (t Tolerance) Above() Factor { return Factor{whole + int64(t), whole} }
 // Below returns one minus the tolerance: 0.95 for 5 %.
 func (t Tolerance) Below() Factor { return Factor{whole - int64(t), whole} }
 
-// beyondToGate is the number of samples beyond a percentile that is enough to judge it against any tolerance up to 10 %. The
-// true share beyond the reported value is then, with 95 % confidence, between 0.81 and 1.22 times the nominal one. The
-// uncertainty that the samples leave is part of the spread of the rounds.
+// beyondToGate is the number of samples beyond a percentile with which it can be judged against any tolerance: the true share beyond the
+// reported value is then, with 95 % confidence, 0.81 to 1.22 times the nominal one.
 const beyondToGate = 100
 
-// NeedsToGate returns the smallest number of samples of a round with which a percentile can be evaluated against a tolerance;
-// absolute limits need as many samples as a tolerance of 10 %. With x samples beyond the percentile, the share that truly lies
-// beyond the reported value has a relative standard error of 1/sqrt(x). That must not be more than the tolerance: 100
-// samples for 10 %, 25 for 20 %, and from 32 % on the 10 without which a percentile is not reported. Tolerances
-// below 10 % need no more than 100.
+// NeedsToGate returns the smallest number of samples with which a percentile can be judged against a tolerance, or an absolute limit. With
+// x samples beyond it, the share that truly lies beyond the reported value has a relative standard error of 1/sqrt(x), which must not
+// exceed the tolerance: 100 samples for 10 % and less, 25 for 20 %, and from 32 % on the 10 without which a percentile is not reported.
 func (p Percentile) NeedsToGate(t Tolerance) int64 {
 	if t <= whole/10 {
 		return p.needs(beyondToGate)
@@ -116,8 +112,7 @@ type Tally struct {
 	All, Surely, Possibly int
 }
 
-// Passes reports whether the true value is shown to be within the limit: if it were beyond the limit, so few worse
-// comparisons would be less probable than the alpha of k.
+// Passes reports whether the value is shown to be within the limit: beyond it, so few worse comparisons would be improbable.
 func (t Tally) Passes(k int) bool { return t.Possibly <= k }
 
 // TallyAbove counts the pairs in which the candidate is more than limit times the baseline.
@@ -144,8 +139,7 @@ func TallyBelow(baseline, candidate []Observation, limit Factor) Tally {
 	return TallyAbove(candidate, baseline, Factor{limit.Den, limit.Num})
 }
 
-// TallyDifference counts the pairs in which the candidate is more than the baseline and the limit together. The difference
-// between two infinite values is unknown.
+// TallyDifference counts the pairs in which the candidate is more than the baseline and the limit. That of two infinite values is unknown.
 func TallyDifference(baseline, candidate []Observation, limit int64) Tally {
 	t := Tally{All: len(baseline) * len(candidate)}
 	for _, c := range candidate {
@@ -224,9 +218,8 @@ type Bounds struct {
 	Lower, Upper float64
 }
 
-// Ratios returns bounds of the ratio of the candidate to the baseline. Of all len(baseline)*len(candidate) ratios in
-// ascending order, the lower bound is number kLower+1 from below and the upper bound number kUpper+1 from above. A k of -1
-// means no bound. The ratio of 0 to 0 may be any value.
+// Ratios returns bounds of the ratio of the candidate to the baseline: of all ratios in order, number kLower+1 from below and kUpper+1 from
+// above. A k of -1 means no bound. The ratio of 0 to 0 may be any value.
 func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	s := newSpread(len(baseline)*len(candidate), isExact(baseline) && isExact(candidate))
 	for _, c := range candidate {
@@ -243,8 +236,7 @@ func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 // Confidence is the name of the confidence level in every output that shows an interval.
 const Confidence = "95 % interval"
 
-// Interval returns the 95 % confidence interval of the ratio of the candidate to the baseline (exact Mann-Whitney), the one with which a
-// verdict decides. With fewer than FewestRounds rounds on a side, or equally few in total, it returns only an estimate, and bounded is false.
+// Interval returns the 95 % interval (exact Mann-Whitney) with which a verdict decides, or only an estimate of too few rounds.
 func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {
 	k := MannWhitney(len(baseline), len(candidate), EachSide)
 	return Ratios(baseline, candidate, k, k), k >= 0
@@ -302,7 +294,6 @@ func level(v int64) float64 {
 	return float64(v)
 }
 
-// spread holds comparisons: the value of each and, if they are rounded, its lowest and highest possible value.
 type spread struct {
 	value, lowest, highest []float64
 	rounded                bool
@@ -345,7 +336,6 @@ func (s *spread) bounds(none float64, kLower, kUpper int) Bounds {
 	return out
 }
 
-// middle returns the median of sorted values: for an even number of values, the mean of the middle two.
 func middle(sorted []float64) float64 {
 	n := len(sorted)
 	low, high := sorted[(n-1)/2], sorted[n/2]

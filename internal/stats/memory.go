@@ -2,10 +2,9 @@ package stats
 
 import "math"
 
-// Memory estimates the correlation of each round with the one before from the ranks of several series in the order of time (von Neumann's
-// ratio, of which independent rounds have 2), and returns by what factor it makes the interval of n rounds too narrow, at least 1. A series
-// whose first part differs from the rest correlates, too. The estimate is 0 with fewer than 6 rounds, and at most 1 - 4.5/n: few rounds
-// show little, and quiet ones need no second look for it.
+// Memory estimates the correlation of successive rounds from the ranks of several series in the order of time (von Neumann's ratio, of
+// which independent rounds have 2), and returns by what factor it makes the interval of n rounds too narrow, at least 1. The estimate is 0
+// with fewer than 6 rounds, and at most 1 - 4.5/n: few rounds show little, and quiet ones need no second look for it.
 func Memory(n int, series ...[]float64) (correlation, factor float64) {
 	var steps, spread float64
 	for _, s := range series {
@@ -36,8 +35,7 @@ func inflation(r, n float64) float64 {
 	return (1+r)/(1-r) - 2*r*(1-math.Pow(r, n))/(n*(1-r)*(1-r))
 }
 
-// vonNeumann returns the sum of the squared differences of successive ranks and that of their squared deviations from the mean, both
-// divided by the square of their number, so that a series counts in proportion to its length.
+// vonNeumann returns the sums of the squared steps and deviations of ranks, each in proportion to the length of the series.
 func vonNeumann(series []float64) (steps, spread float64) {
 	n, before := float64(len(series)), 0.0
 	for i, a := range series {

@@ -15,13 +15,11 @@ type OneIn int64
 // confidence, and two looks at growing data together have an error of at most one in 20 on each side.
 const EachSide OneIn = 40
 
-// Among returns the probability for each of a number of comparisons that limits the probability of all of them together to a
-// (Bonferroni).
+// Among returns the probability for each of some comparisons that limits that of all together to a (Bonferroni).
 func (a OneIn) Among(comparisons int) OneIn { return a * OneIn(max(comparisons, 1)) }
 
-// Hochberg decides which of several comparisons differ so that the probability of any wrong one is at most that of EachSide: in the order of
-// their significance (one in N), the r-th from the end must have r times EachSide, and then all that are as significant differ. It returns the
-// significance at which they do, 0 if none does, and that of all together, which is at least EachSide if any does.
+// Hochberg returns the significance (one in N) at which comparisons differ so that the probability of any wrong one is that of EachSide, 0
+// if none does, and that of all together: the r-th from the end must have r times EachSide, and then all as significant differ.
 func Hochberg(all []OneIn) (at, together OneIn) {
 	sorted := slices.Sorted(slices.Values(all))
 	for i, one := range slices.Backward(sorted) {
@@ -34,12 +32,10 @@ func Hochberg(all []OneIn) (at, together OneIn) {
 	return at, together
 }
 
-// Null is the distribution of a count if there is no difference: element k is one in how many, rounded down, has a count of at most k. It
-// ends where one in two has.
+// Null is the distribution of a count without a difference: element k is one in how many, rounded down, has at most k, up to one in two.
 type Null []OneIn
 
-// Most returns the largest k with P(count <= k) <= alpha, or -1 if even a count of 0 is more probable: there are too few observations to
-// show a difference.
+// Most returns the largest k with P(count <= k) <= alpha; -1 if there are too few observations to show a difference.
 func (n Null) Most(alpha OneIn) int {
 	k := len(n) - 1
 	for k >= 0 && n[k] < alpha {
@@ -56,8 +52,7 @@ func (n Null) OneIn(k int) OneIn {
 	return 1
 }
 
-// Pairs returns the distribution of the Mann-Whitney statistic U of m and n observations of one distribution: the number of pairs in which
-// the first is larger. It is exact for observations without ties. How ties are treated depends on how it is used: see Tally.
+// Pairs returns the distribution of the Mann-Whitney statistic U of m and n observations without ties, of which Tally says more.
 func Pairs(m, n int) Null { return known(nullKey{min(m, n), max(m, n)}, pairs) }
 
 // Signs returns the distribution of the number of n observations that lie beyond their true median.
@@ -122,8 +117,7 @@ func newNull(ways []big.Int, all *big.Int) Null {
 	return out
 }
 
-// ShareBound returns the upper bound of the true share of which count of n observations are: a smaller share than the bound is sure with
-// 95 % confidence (one-sided, Clopper-Pearson). It is 1 if all are.
+// ShareBound returns the upper bound of the true share of count of n, 95 % sure (one-sided, Clopper-Pearson); 1 if all are.
 func ShareBound(count, n int) float64 {
 	low, high := 0.0, 1.0
 	for count < n && high-low > 1e-9 {
@@ -142,20 +136,14 @@ func ShareBound(count, n int) float64 {
 	return high
 }
 
-// FewestRounds returns the smallest number of rounds on each side with which a comparison can decide at all.
-func FewestRounds(alpha OneIn) int {
-	return fewest(func(n int) bool { return MannWhitney(n, n, alpha) >= 0 })
-}
+// EachPair returns the distribution of Pairs for as many rounds on each side.
+func EachPair(n int) Null { return Pairs(n, n) }
 
-// FewestRoundsForLevel returns the smallest number of rounds with which an absolute limit can be decided at all.
-func FewestRoundsForLevel(alpha OneIn) int {
-	return fewest(func(n int) bool { return Sign(n, alpha) >= 0 })
-}
-
-// fewest returns the smallest sufficient n. 64 rounds are sufficient for any probability that fits in 64 bits.
-func fewest(enough func(n int) bool) int {
+// FewestRounds returns the smallest number of rounds with which anything can be decided at all: with Signs, an absolute limit, and with
+// EachPair, a comparison. 64 rounds are sufficient for any probability that fits in 64 bits.
+func FewestRounds(null func(n int) Null, alpha OneIn) int {
 	n := 1
-	for n < 64 && !enough(n) {
+	for n < 64 && null(n).Most(alpha) < 0 {
 		n++
 	}
 	return n

@@ -112,7 +112,7 @@ func TestFewestRounds(t *testing.T) {
 		pairs, level int
 	}{{20, 3, 5}, {EachSide, 4, 6}, {OneIn(20).Among(20), 6, 9}, {OneIn(20).Among(1600), 9, 15}, {2, 1, 1}, {1 << 62, 33, 62}}
 	for _, c := range cases {
-		if pairs, level := FewestRounds(c.alpha), FewestRoundsForLevel(c.alpha); pairs != c.pairs || level != c.level {
+		if pairs, level := FewestRounds(EachPair, c.alpha), FewestRounds(Signs, c.alpha); pairs != c.pairs || level != c.level {
 			t.Errorf("one in %d: got %d and %d rounds, want %d and %d", c.alpha, pairs, level, c.pairs, c.level)
 		}
 	}

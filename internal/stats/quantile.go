@@ -10,7 +10,6 @@ import (
 	"math/bits"
 )
 
-// Bucket is a number of samples with a known range, but unknown values.
 type Bucket struct {
 	// Low and High are the smallest and the largest value of the bucket, both inclusive, in nanoseconds.
 	Low, High int64
@@ -56,9 +55,8 @@ func Named(name string) (Percentile, bool) {
 	return Percentile{}, false
 }
 
-// samplesBeyond is the number of samples that must be beyond a percentile before it is reported. With ten, the true share
-// beyond the reported value is, with 95 % confidence, between 0.48 and 1.84 times the nominal one; with fewer, the "percentile"
-// is one of the few largest samples of this particular run.
+// samplesBeyond is the number of samples beyond a percentile that is reported: the true share beyond it is then, with 95 % confidence, 0.48
+// to 1.84 times the nominal one. With fewer, it is one of the few largest samples of this run.
 const samplesBeyond = 10
 
 // Needs returns the smallest number of samples with which a percentile is eligible.
@@ -82,9 +80,8 @@ func (p Percentile) rank(count int64) int64 {
 	return max(int64(quotient), 1)
 }
 
-// Quantile returns the percentile of the samples in buckets, which must be in ascending order: the largest value of the bucket
-// that contains its rank. It is never less than the true percentile, and exceeds it by at most the width of that bucket. It is
-// 0 without samples. It does not check whether the percentile is eligible.
+// Quantile returns the percentile of the samples in ascending buckets, or 0 without samples: the largest value of the bucket that contains
+// it, which exceeds it by at most the width of that bucket. It does not check whether the percentile is eligible.
 func Quantile(buckets []Bucket, p Percentile) int64 {
 	if count := Count(buckets); count > 0 {
 		return at(buckets, p.rank(count)).High
@@ -113,9 +110,8 @@ type Reported struct {
 	Lost bool
 }
 
-// Report returns a percentile of the samples in buckets and the messages without a sample, which count as slower than any sample:
-// without them, a network that loses its slowest messages would look fast. Messages with an unknown latency do not make a
-// percentile eligible.
+// Report returns a percentile. Messages without a sample count as slower than any: otherwise a network that loses its slowest messages
+// would look fast. Messages with an unknown latency do not make a percentile eligible.
 func Report(buckets []Bucket, lost, unknown int64, p Percentile) Reported {
 	samples := Count(buckets)
 	if !p.Eligible(samples + lost) {

@@ -16,9 +16,8 @@ type Comparison struct {
 	Outcome       v1alpha1.VerdictOutcome
 	// Reason is one word.
 	Reason string
-	// Candidate and Baseline are the values of the median rounds, Worst and WorstBaseline those of the worst: ns of the cell's own latency
-	// type, bit/s or messages; stats.Infinite if lost messages reach the percentile. They and the bounds are meaningless if CandidateRounds
-	// is 0.
+	// Candidate and Baseline are the median rounds, Worst and WorstBaseline the worst: ns of the cell's own latency type, bit/s or
+	// messages; stats.Infinite if lost messages reach the percentile. They and the bounds are meaningless without CandidateRounds.
 	Candidate, Baseline, Worst, WorstBaseline int64
 	CandidateRounds, BaselineRounds           int
 	// RoundsBeyond is the number of candidate rounds that may be beyond the limit; against a baseline, beyond the limit of its worst round.
@@ -27,14 +26,12 @@ type Comparison struct {
 	// own latency type. Bounded is false if there are too few rounds for bounds.
 	Bounds  stats.Bounds
 	Bounded bool
-	// NeedsRounds is the approximate number of rounds on each side that would decide, if further rounds are like those so
-	// far; 0 if more rounds would not decide, or more than 1000 would be necessary.
+	// NeedsRounds is about how many rounds on each side would decide, if further ones are like these; 0 if no number up to 1000 would.
 	NeedsRounds int
 	// NeedsSamples is the number of samples that each round must have; 0 if there are enough.
 	NeedsSamples int64
 
 	rule     rule
-	halfRTT  bool
 	detail   string
 	between  stats.Between
 	evidence *evidence
@@ -44,11 +41,12 @@ type Comparison struct {
 // reasons against a conclusion. The outcome is empty if there is none. inTurns is true if both were measured in turns.
 func compare(r rule, candidate Cell, baseline *Cell, inTurns bool) Comparison {
 	c := Comparison{
-		Variant: candidate.Variant, Cell: candidate.Name, rule: r, halfRTT: candidate.HalfRTT,
+		Variant: candidate.Variant, Cell: candidate.Name, rule: r,
 		Bounds: stats.Bounds{Estimate: math.NaN(), Lower: math.Inf(-1), Upper: math.Inf(1)},
 	}
 	e, missing := gather(r, candidate, baseline)
-	if missing == nil && !e.tooFewToShow() {
+	// A percentile of so few samples is not shown anywhere.
+	if missing == nil && (r.percentile == nil || r.percentile.Eligible(e.samples)) {
 		e.inTurns = inTurns
 		e.count()
 		c.fill(e)
@@ -88,17 +86,13 @@ func forbids(r rule, candidate Cell, baseline *Cell) *Blocker {
 type evidence struct {
 	rule                rule
 	candidate, baseline []stats.Observation
-	// samples is the smallest number of samples of any round.
-	samples int64
-	// lost is the number of messages that the candidate lost in all rounds.
-	lost int64
+	samples             int64
+	lost                int64
 	// limit is the limit of an absolute rule, or of a difference, in the unit of the observations.
-	limit int64
-	// halfRTT is true if latencies are shown as half of the observed values.
+	limit   int64
 	halfRTT bool
 
-	// between is what is known of the difference between the sessions of the baseline and another, and half the half width, of natural
-	// logarithms, that it adds to the interval; 0 if there is none.
+	// between is what is known of the difference between sessions, and half the half width, of natural logarithms, that it adds.
 	between stats.Between
 	half    float64
 	// inTurns is true if round i of the candidate and of the baseline were measured one after the other.
@@ -111,7 +105,6 @@ type evidence struct {
 	k      int
 	tally  stats.Tally
 	bounds stats.Bounds
-	// within is true if the value is shown to be within the limit.
 	within bool
 	// beyond is one in how many has a tally so far beyond the limit, and a session so far from the baseline's, if the true value is within it.
 	beyond stats.OneIn
@@ -153,11 +146,6 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 			fmt.Sprintf("not every round of the baseline has %s", r.Metric)}
 	}
 	return e, nil
-}
-
-// tooFewToShow reports whether a round has so few samples that its percentile is not shown anywhere.
-func (e *evidence) tooFewToShow() bool {
-	return e.rule.percentile != nil && !e.rule.percentile.Eligible(e.samples)
 }
 
 // null returns the distribution of the comparisons on the wrong side of the true value, for numbers of rounds.
@@ -218,7 +206,6 @@ func (e *evidence) slow() (rounds, allowed int) {
 	return (stats.ExcessAbove(e.baseline, e.candidate, e.rule.tolerance.Above()) + m - 1) / m, allowed
 }
 
-// worst returns the worst of some rounds.
 func (r rule) worst(rounds []stats.Observation) stats.Observation {
 	return slices.MaxFunc(rounds, func(a, b stats.Observation) int {
 		if r.lowerIsWorse() {
@@ -228,7 +215,6 @@ func (r rule) worst(rounds []stats.Observation) stats.Observation {
 	})
 }
 
-// fill sets the numbers that are shown.
 func (c *Comparison) fill(e *evidence) {
 	c.CandidateRounds, c.BaselineRounds = len(e.candidate), len(e.baseline)
 	c.Candidate, c.Baseline = stats.Median(e.candidate), stats.Median(e.baseline)
@@ -258,8 +244,7 @@ func half(rtt int64) int64 {
 	return stats.HalfRTT(rtt)
 }
 
-// decide draws the conclusion from the counted comparisons. A comparison fails at the given probability of error, if any does; all is the
-// number of comparisons.
+// decide draws the conclusion. A comparison fails at the given probability of error, if any of all does.
 func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	e := c.evidence
 	name, limit := e.rule.text()
@@ -329,9 +314,8 @@ func (c *Comparison) conclude(outcome v1alpha1.VerdictOutcome, reason, detail st
 	c.Outcome, c.Reason, c.detail = outcome, reason, detail
 }
 
-// worstLost returns the largest loss of a round, and the largest loss that a Pass of a rule on lost allows. A count of losses is not a
-// noisy level: nine rounds without losses do not make up for a tenth that lost a thousand. Therefore lost passes only if no round
-// lost more than the limit or, against a baseline, more than the sum of its worst round and the limit.
+// worstLost returns the largest loss of a round, and the largest that a Pass allows: the limit plus the worst round of the baseline.
+// Nine rounds without losses do not make up for a tenth that lost a thousand.
 func (e *evidence) worstLost() (worst, allowed int64) {
 	for _, o := range e.candidate {
 		worst = max(worst, o.High)
@@ -342,7 +326,6 @@ func (e *evidence) worstLost() (worst, allowed int64) {
 	return worst, allowed + e.limit
 }
 
-// direction names the direction in which a ratio was shown to differ from 1, if it was.
 func (c *Comparison) direction() string {
 	switch {
 	case c.rule.kind != byRatio:

@@ -14,10 +14,8 @@ type Foreseen struct {
 	Never string
 }
 
-// Foresee returns what each rule can show. The candidate's cells have no rounds yet; most returns the most samples that a round of a cell gives,
-// and whether that is known.
+// Foresee returns what each rule can show. most returns the most samples that a round of a cell gives, and whether that is known.
 func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
-	variant := in.Criteria.Baseline != nil && in.Criteria.Baseline.Variant != ""
 	rules, selected, all, err := in.selected()
 	all *= max(1, int(in.Criteria.JudgedTogether))
 	out := make([]Foreseen, len(rules))
@@ -33,7 +31,7 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 		switch {
 		case len(selected[i]) == 0:
 			f.Never = fmt.Sprintf("rule %s selects no cell of this benchmark; change its selectors, or the workload", r)
-		case in.MaxRounds < fewest && (r.kind == absolute || variant):
+		case in.MaxRounds < fewest && (r.kind == absolute || in.Criteria.BaselineVariant() != ""):
 			f.Never = fmt.Sprintf("rule %s can neither pass nor fail with %d rounds; set maxRounds to at least %d", r, in.MaxRounds, fewest)
 		}
 		if r.percentile == nil {
@@ -51,7 +49,6 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 	return out, err
 }
 
-// rounds describes a number of rounds, on each side of a comparison.
 func (r rule) rounds(n int) string {
 	if r.kind == absolute {
 		return fmt.Sprintf("%d rounds", n)
@@ -59,13 +56,8 @@ func (r rule) rounds(n int) string {
 	return fmt.Sprintf("%d+%d rounds", n, n)
 }
 
-// selected returns the rules, the candidate's cells that each selects, and the number of all comparisons. It returns an error only for a rule
-// that the API rejects.
+// selected returns the rules, the candidate's cells that each selects, and how many these are. Its error is about a rule.
 func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
-	variant := ""
-	if in.Criteria.Baseline != nil {
-		variant = in.Criteria.Baseline.Variant
-	}
 	for i, given := range in.Criteria.Rules {
 		r, err := parseRule(given)
 		if err != nil {
@@ -73,7 +65,7 @@ func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
 		}
 		var own []Cell
 		for _, c := range in.Candidate {
-			if r.selects(c, variant) {
+			if r.selects(c, in.Criteria.BaselineVariant()) {
 				own = append(own, c)
 			}
 		}

@@ -35,7 +35,6 @@ func (c Comparison) String() string {
 	return fmt.Sprintf("%s of %s/%s: %s%s, %s", c.rule.Metric, c.Variant, c.Cell, c.numbers(), c.Outcome, c.detail)
 }
 
-// numbers returns the numbers of the comparison, followed by a colon; empty if there are none.
 func (c Comparison) numbers() string {
 	if c.CandidateRounds == 0 {
 		return ""
@@ -68,7 +67,6 @@ func (c Comparison) numbers() string {
 		c.RoundsBeyond, c.CandidateRounds, limit, share)
 }
 
-// sides describes the numbers of rounds.
 func (c Comparison) sides() string {
 	if c.rule.kind == absolute {
 		return fmt.Sprintf("%d rounds", c.CandidateRounds)
@@ -76,7 +74,6 @@ func (c Comparison) sides() string {
 	return fmt.Sprintf("%d+%d rounds%s", c.CandidateRounds, c.BaselineRounds, c.sessions())
 }
 
-// value formats the value of a round for people.
 func (c Comparison) value(v int64) string {
 	switch unit := UnitOf(c.rule.Metric); {
 	case v == stats.Infinite:
@@ -89,8 +86,7 @@ func (c Comparison) value(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// bound formats a bound of the median round for people. It rounds outwards, so that a value shown to be within a limit is
-// within it.
+// bound formats a bound of the median round, rounded outwards, so that a value shown to be within a limit is within it.
 func (c Comparison) bound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
@@ -106,7 +102,6 @@ func (c Comparison) bound(v float64, round func(float64) float64) string {
 	return c.value(int64(stats.Outwards(v/step, round) * step))
 }
 
-// ratioBound formats a bound of a ratio, rounded outwards.
 func ratioBound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
@@ -125,7 +120,6 @@ func decimal(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// wouldDecide describes how many rounds would decide.
 func (c Comparison) wouldDecide() string {
 	switch {
 	case c.NeedsRounds == 0 && c.rule.kind == absolute && c.rule.Metric != v1alpha1.MetricLost:
@@ -136,7 +130,6 @@ func (c Comparison) wouldDecide() string {
 	return fmt.Sprintf("about %s would be enough", c.rule.rounds(c.NeedsRounds))
 }
 
-// maxMessage is the largest length of a message in the API, in bytes.
 const maxMessage = 1024
 
 // Status returns the verdict for the status of a benchmark, or nil if no rule was evaluated.
@@ -169,7 +162,6 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 	return v
 }
 
-// status returns the rule's verdict in the form of the API.
 func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	v := v1alpha1.RuleVerdict{Rule: text.Shorten(r.Rule, 512), Outcome: r.Outcome}
 	worst := r.Worst()
@@ -178,19 +170,14 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 		v.Message = text.Shorten(fmt.Sprintf("%s: Inconclusive, it selects no measured cell", r.Rule), maxMessage)
 		return v
 	}
+	by := map[v1alpha1.VerdictOutcome]int32{}
 	for _, c := range r.Comparisons {
-		switch c.Outcome {
-		case v1alpha1.VerdictPass:
-			v.Passed++
-		case v1alpha1.VerdictFail:
-			v.Failed++
-		case v1alpha1.VerdictInconclusive:
-			v.Inconclusive++
-		}
+		by[c.Outcome]++
 	}
+	v.Passed, v.Failed, v.Inconclusive = by[v1alpha1.VerdictPass], by[v1alpha1.VerdictFail], by[v1alpha1.VerdictInconclusive]
 	v.Reason, v.Message = worst.Reason, worst.String()
 	if len(r.Comparisons) > 1 {
-		v.Message += fmt.Sprintf(" (the worst of %d cells: %s)", len(r.Comparisons), counts(v))
+		v.Message += fmt.Sprintf(" (the worst of %d cells: %s)", len(r.Comparisons), counts(by))
 	}
 	v.Message = text.Shorten(v.Message, maxMessage)
 	worst.fillStatus(&v)
@@ -198,20 +185,16 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 }
 
 // counts lists the outcomes of a rule's cells with their numbers, if they are not 0.
-func counts(v v1alpha1.RuleVerdict) string {
+func counts(by map[v1alpha1.VerdictOutcome]int32) string {
 	var words []string
-	for _, c := range []struct {
-		outcome v1alpha1.VerdictOutcome
-		n       int32
-	}{{v1alpha1.VerdictFail, v.Failed}, {v1alpha1.VerdictInconclusive, v.Inconclusive}, {v1alpha1.VerdictPass, v.Passed}} {
-		if c.n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", c.n, c.outcome))
+	for _, outcome := range []v1alpha1.VerdictOutcome{v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictPass} {
+		if n := by[outcome]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, outcome))
 		}
 	}
 	return strings.Join(words, ", ")
 }
 
-// fillStatus sets the numbers of the deciding comparison.
 func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	v.Variant, v.Cell = c.Variant, c.Cell
 	v.NeedsRounds, v.NeedsSamples = int32(c.NeedsRounds), c.NeedsSamples
@@ -226,8 +209,12 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	if c.BaselineRounds > 0 && c.Baseline != stats.Infinite {
 		v.Baseline = new(c.Baseline)
 	}
+	digits := -1
+	if c.rule.kind == byRatio {
+		digits = 3
+	}
 	if !math.IsInf(c.Bounds.Estimate, 0) {
-		v.Estimate = decimal(c.Bounds.Estimate, c.digits())
+		v.Estimate = decimal(c.Bounds.Estimate, digits)
 	}
 	if c.rule.Metric != v1alpha1.MetricLost {
 		v.RoundsBeyond = int32(c.RoundsBeyond)
@@ -243,15 +230,6 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	}
 }
 
-// digits returns the number of decimals of an estimate: three for a ratio, otherwise all.
-func (c Comparison) digits() int {
-	if c.rule.kind == byRatio {
-		return 3
-	}
-	return -1
-}
-
-// machineBound formats a bound as a plain number.
 func (c Comparison) machineBound(v float64, round func(float64) float64) string {
 	if c.rule.kind == byRatio {
 		return ratioBound(v, round)

@@ -12,24 +12,20 @@ import (
 // of the number of rounds while the estimate stays the same, and requires the bound to be on one side of the limit in four
 // of five cases.
 
-// zPower is the normal quantile of four in five. Without it, the bound would be expected at the limit itself, and beyond it
-// in half of the cases.
+// zPower is the normal quantile of four in five: without it, the bound would be beyond the limit in half of the cases.
 const zPower = 0.8416
 
-// mostRounds is the largest number of rounds that is suggested.
 const mostRounds = 1000
 
-// fewestRounds returns the smallest number of rounds, on each side, with which anything can be shown.
 func (r rule) fewestRounds(alpha stats.OneIn) int {
 	if r.kind == absolute {
-		return stats.FewestRoundsForLevel(alpha)
+		return stats.FewestRounds(stats.Signs, alpha)
 	}
-	return stats.FewestRounds(alpha)
+	return stats.FewestRounds(stats.EachPair, alpha)
 }
 
-// may reports whether a second look, at more candidate rounds and at as many baseline rounds as given, may show that the value is within the
-// limit, or beyond it. A share of comparisons on the wrong side that is nearer to a half than to what decides at that look leaves no hope:
-// to stop then changes no error, because it decides nothing.
+// may reports whether a second look may show that the value is within the limit, or beyond it. A share of comparisons on the wrong side
+// that is nearer to a half than to what decides leaves no hope: to stop then changes no error, because it decides nothing.
 func (c Comparison) may(baseline, candidate int) (within, beyond bool) {
 	e := c.evidence
 	if e == nil || c.Outcome != v1alpha1.VerdictInconclusive {
@@ -51,7 +47,6 @@ func (c Comparison) may(baseline, candidate int) (within, beyond bool) {
 	return false, false
 }
 
-// scaledLimit returns the limit in the unit of the bounds.
 func (e *evidence) scaledLimit() float64 {
 	switch {
 	case e.rule.kind != byRatio:
@@ -68,8 +63,7 @@ func (e *evidence) tooCoarse() bool {
 	return e.bounds.Lowest < e.bounds.Highest && e.bounds.Lowest <= limit && limit <= e.bounds.Highest
 }
 
-// noise returns by what factor, as a logarithm, the bound on the worse side is beyond the estimate of a ratio; what rounding adds belongs to
-// the estimate.
+// noise returns by what factor, as a logarithm, the bound on the worse side is beyond the estimate and what rounding adds to it.
 func (e *evidence) noise() float64 {
 	if e.rule.lowerIsWorse() {
 		return math.Log(e.bounds.Lowest / e.bounds.Lower)
@@ -85,8 +79,7 @@ func (e *evidence) tooNoisy() bool {
 // withPower is by what factor a bound must be nearer to the estimate than the limit is.
 var withPower = 1 + zPower/normalQuantile(stats.EachSide)
 
-// tolerable returns the smallest tolerance, in whole percent, that an unchanged result with the same noise would mostly pass; empty if no
-// tolerance is.
+// tolerable returns the smallest whole percent that an unchanged result with this noise would mostly pass; empty if there is none.
 func (e *evidence) tolerable() string {
 	rounds := e.ofRounds(e.noise()) * withPower
 	for percent := range 9999 {

@@ -8,8 +8,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Reference replaces the rounds of a baseline in one metric: the rounds of several sessions, and how much sessions differ. The first
-// LeaveOut rounds of the candidate are not compared with it.
+// Reference replaces the rounds of a baseline by those of several sessions. The first LeaveOut rounds of the candidate are not compared.
 type Reference struct {
 	Rounds   []stats.Observation
 	Between  stats.Between
@@ -44,8 +43,7 @@ func (e *evidence) widen(null stats.Null) {
 	e.remembers = decides && !e.within && e.beyond < stats.EachSide
 }
 
-// inOrder returns the compared values in the order of time: the ratios of rounds that were measured in turns, which share what drifts, or
-// the rounds of each side, unless they are of several sessions.
+// inOrder returns the values in the order of time: ratios of rounds in turns, which share what drifts, or each side of one session.
 func (e *evidence) inOrder() [][]float64 {
 	candidate, baseline := stats.Values(e.candidate), stats.Values(e.baseline)
 	switch {
@@ -69,8 +67,7 @@ func (e *evidence) clear(b stats.Bounds) (within, beyond bool) {
 	return b.Upper <= limit, b.Lower > limit
 }
 
-// attainable reports whether any number of rounds can show, with a probability of error, that the value is within the limit, or beyond it:
-// rounds do not narrow the difference between sessions.
+// attainable reports whether any number of rounds can show either: rounds do not narrow the difference between sessions.
 func (e *evidence) attainable(alpha stats.OneIn) (within, beyond bool) {
 	if e.half == 0 {
 		return true, true
@@ -79,7 +76,6 @@ func (e *evidence) attainable(alpha stats.OneIn) (within, beyond bool) {
 	return e.clear(stats.Bounds{Estimate: at, Lower: at, Upper: at}.Widen(1, e.between.Half(e.rule.tolerance, alpha)))
 }
 
-// sessions describes the sessions of the baseline; empty for one session of the same boot, or a baseline without a reference.
 func (c Comparison) sessions() string {
 	if c.between.Share == 0 {
 		return ""

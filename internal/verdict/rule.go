@@ -72,7 +72,6 @@ func parseRule(r v1alpha1.Rule) (rule, error) {
 	return out, nil
 }
 
-// lowerIsWorse reports whether a lower value of the metric is worse.
 func (r rule) lowerIsWorse() bool { return r.Metric == v1alpha1.MetricThroughput }
 
 // selects reports whether a rule applies to a cell. baselineVariant is the variant with which others are compared; empty if
@@ -95,7 +94,6 @@ func among[T comparable](selector []T, value T) bool {
 	return len(selector) == 0 || slices.Contains(selector, value)
 }
 
-// text returns the name of the limit, and the limit with its unit.
 func (r rule) text() (name, limit string) {
 	switch {
 	case r.Min.Text != "":
@@ -126,7 +124,6 @@ func (r rule) String() string {
 	return line
 }
 
-// shownValues is the number of values of a selector that a line shows.
 const shownValues = 4
 
 func appendSelector[T any](to []string, name string, values []T) []string {

@@ -19,6 +19,7 @@
 package verdict
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -30,15 +31,12 @@ import (
 type Round struct {
 	// Samples is the number of round trips behind the percentiles, including lost messages; 0 for streams.
 	Samples int64
-	// Values holds the metrics that the round has: latencies in ns of the full round trip (a percentile that lost messages
-	// reach is stats.Exact(stats.Infinite)), throughput in bit/s, lost in messages. Values that the tool rounds, or that are
-	// known only to the width of a histogram's bucket, have their range. All must be 0 or more, and far below
-	// stats.Infinite.
+	// Values holds the metrics of the round: latencies in ns of the full round trip (stats.Exact(stats.Infinite) if lost messages reach
+	// it), throughput in bit/s, lost in messages, each with its range. All are 0 or more, and far below stats.Infinite.
 	Values map[v1alpha1.Metric]stats.Observation
 }
 
-// Blocker is the reason why a cell gives no verdict: its placement or acceleration was not verified, or it cannot be
-// compared.
+// Blocker is the reason why a cell gives no verdict.
 type Blocker struct {
 	// Reason is one word, such as NUMAMismatch.
 	Reason string
@@ -64,8 +62,7 @@ type Cell struct {
 	Rounds []Round
 	// Blockers of a candidate apply to every rule, those of a baseline to comparisons with it.
 	Blockers []Blocker
-	// Incomparable holds the reasons why a candidate cannot be compared with its baseline: a difference that is not allowed,
-	// or a missing baseline.
+	// Incomparable holds the reasons why a candidate cannot be compared with its baseline.
 	Incomparable []Blocker
 	// References replace the rounds of a baseline in comparisons of ratios.
 	References map[v1alpha1.Metric]Reference
@@ -135,16 +132,16 @@ func Judge(in Input) (Judgement, error) {
 	if err != nil || len(rules) == 0 {
 		return Judgement{}, err
 	}
-	baselines := newBaselines(in)
+	baselines, variant := in.baselines(), in.Criteria.BaselineVariant()
 	j := Judgement{note: in.Note, looks: 1, Comparisons: comparisons}
 	if in.MaxRounds > in.Rounds {
 		j.looks = 2
 	}
-	j.sameSession = baselines.variant != "" || !slices.ContainsFunc(in.Criteria.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
+	j.sameSession = variant != "" || !slices.ContainsFunc(in.Criteria.Rules, func(r v1alpha1.Rule) bool { return r.Compares() })
 	var all []Comparison
 	for i, r := range rules {
 		for _, c := range selected[i] {
-			all = append(all, compare(r, c, baselines.of(c), baselines.variant != ""))
+			all = append(all, compare(r, c, baselines[cellKey{cmp.Or(variant, c.Variant), c.Name}], variant != ""))
 		}
 	}
 	beyond := make([]stats.OneIn, len(all))
@@ -171,19 +168,19 @@ func Judge(in Input) (Judgement, error) {
 		j.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{j.Outcome, judged.Outcome}, v1alpha1.VerdictOutcome.Compare)
 		j.Rules = append(j.Rules, judged)
 	}
-	j.MoreRoundsMayDecide = in.mayDecide(j, all, baselines.variant != "")
+	j.MoreRoundsMayDecide = in.mayDecide(j, all)
 	return j, nil
 }
 
 // mayDecide reports whether the data are to be judged once more: a second look may let every comparison pass, or one fail. A Fail that is
 // not certain enough among all benchmarks that are judged together is looked at again, too.
-func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
+func (in Input) mayDecide(j Judgement, all []Comparison) bool {
 	rounds, fails := 0, false
 	passes := !slices.ContainsFunc(j.Rules, func(r RuleJudgement) bool { return len(r.Comparisons) == 0 })
 	for _, c := range all {
 		baseline := c.BaselineRounds
-		if grows {
-			baseline = in.MaxRounds
+		if in.Criteria.BaselineVariant() != "" {
+			baseline = in.MaxRounds // It is measured on.
 		}
 		rounds = max(rounds, c.CandidateRounds)
 		within, beyond := c.may(baseline, in.MaxRounds)
@@ -198,40 +195,22 @@ func (in Input) mayDecide(j Judgement, all []Comparison, grows bool) bool {
 	return j.Outcome == v1alpha1.VerdictInconclusive && (passes || fails)
 }
 
-// baselines finds the cell with which another is compared.
-type baselines struct {
-	variant string
-	cells   map[cellKey]*Cell
-}
-
 type cellKey struct{ variant, name string }
 
-func newBaselines(in Input) baselines {
-	b := baselines{cells: map[cellKey]*Cell{}}
-	if in.Criteria.Baseline == nil {
-		return b
-	}
+// baselines returns the cells with which others are compared.
+func (in Input) baselines() map[cellKey]*Cell {
 	cells := in.Baseline
-	if b.variant = in.Criteria.Baseline.Variant; b.variant != "" {
+	if in.Criteria.BaselineVariant() != "" {
 		cells = in.Candidate
 	}
+	all := map[cellKey]*Cell{}
 	for i, c := range cells {
-		b.cells[cellKey{c.Variant, c.Name}] = &cells[i]
+		all[cellKey{c.Variant, c.Name}] = &cells[i]
 	}
-	return b
+	return all
 }
 
-// of returns the cell with which a candidate is compared; nil if there is none.
-func (b baselines) of(c Cell) *Cell {
-	variant := c.Variant
-	if b.variant != "" {
-		variant = b.variant
-	}
-	return b.cells[cellKey{variant, c.Name}]
-}
-
-// Worst returns the comparison that decided a rule: the worst of those that have the outcome of the rule. It returns nil if
-// the rule selected no cell.
+// Worst returns the worst comparison with the outcome of the rule; nil if the rule selected no cell.
 func (r RuleJudgement) Worst() *Comparison {
 	var worst *Comparison
 	for i := range r.Comparisons {
