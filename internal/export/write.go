@@ -233,10 +233,10 @@ func (w *writer) results(under string, b Benchmark) error {
 }
 
 // Objects returns the LatencyBenchmarks of the benchmarks.
-func Objects(all []Benchmark) []v1alpha1.LatencyBenchmark {
-	var objects []v1alpha1.LatencyBenchmark
+func Objects(all []Benchmark) []*v1alpha1.LatencyBenchmark {
+	var objects []*v1alpha1.LatencyBenchmark
 	for _, b := range all {
-		objects = append(objects, *b.Object)
+		objects = append(objects, b.Object)
 	}
 	return objects
 }

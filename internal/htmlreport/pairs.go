@@ -24,7 +24,7 @@ type matrix struct {
 	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
 	Lowest, Median, Highest string
 	// Worst holds the pairs with the highest figures.
-	Worst []*report.PairResult
+	Worst []summary.PairResult
 	// Waiting holds the pairs without results, with their state.
 	Waiting []string
 }
@@ -86,19 +86,12 @@ func matricesOf(b export.Benchmark) []matrix {
 		return nil
 	}
 	pairs := export.Objects(b.Pairs)
-	nodes, waiting := report.NodesOf(pairs), report.WithoutResults(pairs)
-	var servers []string
-	for _, p := range pairs {
-		if server := summary.PairOf(p).ServerNode; server != "" {
-			servers = append(servers, server)
-		}
-	}
-	slices.Sort(servers)
-	servers = slices.Compact(servers)
+	nodes, servers := report.NodesOf(pairs)
+	waiting := report.WithoutResults(pairs)
 	var all []matrix
 	for _, results := range report.PairCells(pairs) {
 		for _, p := range v1alpha1.HeadlinePercentiles() {
-			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Interval: report.Interval(results[0].CellResult), Small: len(nodes) > mostNumbered}
+			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Interval: report.Interval(*results[0].CellResult), Small: len(nodes) > mostNumbered}
 			if m.fill(pairs, results, p, nodes, servers) {
 				all = append(all, m)
 			}
@@ -113,16 +106,15 @@ func matricesOf(b export.Benchmark) []matrix {
 }
 
 // fill adds the figures of the pairs; it returns false if no pair has a figure.
-func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairResult, p v1alpha1.Percentile, nodes, servers []string) bool {
-	of := map[v1alpha1.Pair]*report.PairResult{}
+func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult, p v1alpha1.Percentile, nodes, servers []string) bool {
+	of := map[v1alpha1.Pair]*v1alpha1.CellResult{}
 	for _, b := range pairs {
 		of[summary.PairOf(b)] = nil
 	}
-	var measured []*report.PairResult
+	var measured []summary.PairResult
 	var figures []int64
-	for i := range results {
-		r := &results[i]
-		of[r.Pair] = r
+	for _, r := range results {
+		of[r.Pair()] = r.CellResult
 		if r.Rank(p) >= 0 {
 			measured = append(measured, r)
 		}
@@ -146,7 +138,7 @@ func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairRe
 		}
 	}
 	m.divide(servers, rows)
-	slices.SortStableFunc(measured, func(x, y *report.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
+	slices.SortStableFunc(measured, func(x, y summary.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
 	m.Worst = measured[:min(mostWorst, len(measured))]
 	return true
 }
@@ -181,7 +173,7 @@ func (m *matrix) divide(servers []string, rows []matrixRow) {
 }
 
 // rowOf returns the row of a client; any reports whether it is the client of a pair.
-func rowOf(of map[v1alpha1.Pair]*report.PairResult, client string, servers []string, p v1alpha1.Percentile, median int64) (row matrixRow, any bool) {
+func rowOf(of map[v1alpha1.Pair]*v1alpha1.CellResult, client string, servers []string, p v1alpha1.Percentile, median int64) (row matrixRow, any bool) {
 	row.Client = client
 	for _, server := range servers {
 		f := matrixField{Class: "none"}
@@ -193,10 +185,10 @@ func rowOf(of map[v1alpha1.Pair]*report.PairResult, client string, servers []str
 				switch {
 				case ns != nil:
 					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, median)), micros(*ns)
-				case summary.IsLost(one.CellResult, p):
+				case summary.IsLost(*one, p):
 					f.Class, f.Text = "lost", "lost"
 				default:
-					f.Class, f.Text = "few", percentile(one.CellResult, p).Text
+					f.Class, f.Text = "few", percentile(*one, p).Text
 				}
 			}
 		}

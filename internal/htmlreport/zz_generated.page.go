@@ -4055,9 +4055,9 @@ func matrixTables(m matrix, id string) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var199 string
-					templ_7745c5c3_Var199, templ_7745c5c3_Err = templ.JoinStringErrs(w.Pair.ClientNode)
+					templ_7745c5c3_Var199, templ_7745c5c3_Err = templ.JoinStringErrs(w.Pair().ClientNode)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `internal/htmlreport/page.templ`, Line: 766, Col: 56}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `internal/htmlreport/page.templ`, Line: 766, Col: 58}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var199))
 					if templ_7745c5c3_Err != nil {
@@ -4068,9 +4068,9 @@ func matrixTables(m matrix, id string) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var200 string
-					templ_7745c5c3_Var200, templ_7745c5c3_Err = templ.JoinStringErrs(w.Pair.ServerNode)
+					templ_7745c5c3_Var200, templ_7745c5c3_Err = templ.JoinStringErrs(w.Pair().ServerNode)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `internal/htmlreport/page.templ`, Line: 767, Col: 56}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `internal/htmlreport/page.templ`, Line: 767, Col: 58}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var200))
 					if templ_7745c5c3_Err != nil {
@@ -4081,7 +4081,7 @@ func matrixTables(m matrix, id string) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					for _, p := range v1alpha1.HeadlinePercentiles() {
-						templ_7745c5c3_Err = cells([]figure{percentile(w.CellResult, p)}).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = cells([]figure{percentile(*w.CellResult, p)}).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -4094,7 +4094,7 @@ func matrixTables(m matrix, id string) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					if w.Placement == v1alpha1.PlacementVerified {
+					if w.Placement() == v1alpha1.PlacementVerified {
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 352, "Verified")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
@@ -4110,9 +4110,9 @@ func matrixTables(m matrix, id string) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var201 string
-					templ_7745c5c3_Var201, templ_7745c5c3_Err = templ.JoinStringErrs(w.Benchmark)
+					templ_7745c5c3_Var201, templ_7745c5c3_Err = templ.JoinStringErrs(w.Of.Name)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `internal/htmlreport/page.templ`, Line: 779, Col: 38}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `internal/htmlreport/page.templ`, Line: 779, Col: 36}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var201))
 					if templ_7745c5c3_Err != nil {

@@ -90,7 +90,7 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	for _, v := range plan.Variants(b.Spec) {
 		d.Variants = append(d.Variants, DocumentVariant{v.Name, Ways(v)})
 	}
-	if pair := summary.PairOf(*b); pair != (v1alpha1.Pair{}) {
+	if pair := summary.PairOf(b); pair != (v1alpha1.Pair{}) {
 		d.Pair = &pair
 	}
 	d.RunsMeasured, d.RunsPlanned = len(b.Status.Stored), len(plan.Runs(b))
@@ -130,11 +130,11 @@ func (s sheet) document() (Document, error) {
 }
 
 // documentOfMatrix returns the document of a matrix, computed from the status of the benchmark of each pair.
-func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) Document {
+func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) Document {
 	d := documentOf(m.Overview())
 	d.Pair, d.RunsPlanned = nil, 0
-	for i := range pairs {
-		d.Pairs = append(d.Pairs, documentOf(&pairs[i]))
+	for _, p := range pairs {
+		d.Pairs = append(d.Pairs, documentOf(p))
 	}
 	return d
 }

@@ -35,7 +35,7 @@ type Form struct {
 	// write prints stored runs; nil for a form that shows matrices only.
 	write func(w io.Writer, s sheet) error
 	// pairs prints the results of a matrix; nil for a form that shows stored runs only.
-	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error
+	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error
 }
 
 // sheet holds the input of a form.
@@ -86,7 +86,7 @@ func documentForm(name, shows string, write func(io.Writer, Document) error) For
 			}
 			return write(w, d)
 		},
-		pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
+		pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 			return write(w, documentOfMatrix(m, pairs))
 		},
 	}
@@ -122,7 +122,7 @@ func (f Form) ShowsPairs() bool { return f.pairs != nil }
 
 // WritePairs prints a matrix from the status of the benchmark of each pair. The error wraps ErrNothingToShow if no cell is
 // of the kind that the form shows.
-func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
+func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 	if f.pairs == nil {
 		return fmt.Errorf("%w: a LatencyMatrix measures many pairs of nodes", ErrNothingToShow)
 	}

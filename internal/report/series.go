@@ -105,7 +105,7 @@ func (s Series) Counts() string {
 
 // Shown converts a time of the histogram to the displayed time, in nanoseconds: half of it for round trips that are reported
 // as HalfRTT, otherwise the same time.
-func (s Series) Shown(ns int64) int64 { return summary.Shown(v1alpha1.LatencyType(s.LatencyType))(ns) }
+func (s Series) Shown(ns int64) int64 { return summary.Shown(s.LatencyType)(ns) }
 
 // label names the series, with its variant if there is more than one.
 func (s Series) label() string {

@@ -162,10 +162,22 @@ func (t resultTable) write(w io.Writer) error { return writeLines(w, t.heading, 
 
 // writeLines writes right-aligned columns, after a blank line and a heading.
 func writeLines(w io.Writer, heading string, lines [][]string) error {
-	fmt.Fprintf(w, "\n%s\n", heading)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	return writeColumns(w, heading, tabwriter.AlignRight, "%s\t\n", lines)
+}
+
+// WriteLeft writes indented left-aligned columns, after a blank line and a heading.
+func WriteLeft(w io.Writer, heading string, lines [][]string) error {
+	return writeColumns(w, heading, 0, "  %s\n", lines)
+}
+
+func writeColumns(w io.Writer, heading string, flags uint, format string, lines [][]string) error {
+	fmt.Fprintln(w)
+	if heading != "" {
+		fmt.Fprintln(w, heading)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
 	for _, values := range lines {
-		fmt.Fprintln(t, strings.Join(values, "\t")+"\t")
+		fmt.Fprintf(t, format, strings.Join(values, "\t"))
 	}
 	return t.Flush()
 }
@@ -191,13 +203,13 @@ func ByInterval(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 }
 
 // grouped groups results by a key, in the order in which the keys first appear.
-func grouped(results []v1alpha1.CellResult, key func(v1alpha1.CellResult) string) [][]v1alpha1.CellResult {
-	var all [][]v1alpha1.CellResult
+func grouped[T any](results []T, key func(T) string) [][]T {
+	var all [][]T
 	for _, r := range results {
-		if i := slices.IndexFunc(all, func(rows []v1alpha1.CellResult) bool { return key(rows[0]) == key(r) }); i >= 0 {
+		if i := slices.IndexFunc(all, func(rows []T) bool { return key(rows[0]) == key(r) }); i >= 0 {
 			all[i] = append(all[i], r)
 		} else {
-			all = append(all, []v1alpha1.CellResult{r})
+			all = append(all, []T{r})
 		}
 	}
 	return all

@@ -17,9 +17,6 @@ const (
 	fewAttempts = 50
 )
 
-// fewPercentiles holds the percentiles that the results of a status that is too large keep.
-var fewPercentiles = []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999}
-
 // shed holds the parts that a status can omit, in the order in which it omits them. All but the attempts can be computed
 // from the stored results.
 var shed = []struct {
@@ -48,7 +45,9 @@ var shed = []struct {
 		for i := range s.Results {
 			r := &s.Results[i]
 			r.MeanNanoseconds, r.StddevNanoseconds = nil, nil
-			r.Percentiles = slices.DeleteFunc(r.Percentiles, func(p v1alpha1.PercentileResult) bool { return !slices.Contains(fewPercentiles, p.Name) })
+			r.Percentiles = slices.DeleteFunc(r.Percentiles, func(p v1alpha1.PercentileResult) bool {
+				return !slices.Contains(v1alpha1.HeadlinePercentiles(), p.Name)
+			})
 		}
 	}},
 	{"checks that failed", func(s *v1alpha1.LatencyBenchmarkStatus) {
@@ -66,21 +65,16 @@ func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 	if i := slices.IndexFunc(s.Warnings, isShortened); i >= 0 {
 		before = s.Warnings[i].Message
 	}
-	leftOut := map[string]bool{}
-	for _, part := range shed {
-		// Parts that were omitted earlier are still missing, unless the results were computed again.
-		leftOut[part.what] = strings.Contains(before, part.what)
-	}
-	for _, part := range shed {
+	for i := range shed {
 		// A status can always be encoded.
 		if encoded, _ := json.Marshal(s); len(encoded) <= maxStatus {
 			return
 		}
-		part.leaveOut(s)
-		leftOut[part.what] = true
+		shed[i].leaveOut(s)
 		var parts []string
-		for _, part := range shed {
-			if leftOut[part.what] {
+		for k, part := range shed {
+			// What was omitted earlier is still missing, unless the results were computed again.
+			if k <= i || strings.Contains(before, part.what) {
 				parts = append(parts, part.what)
 			}
 		}
