@@ -13,31 +13,27 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-// comparison compares a candidate with a baseline.
+// comparison is a comparison with the rows of its table. Its differences are those that prevent a rule from comparing, and notes.
 type comparison struct {
-	Baseline, Candidate string
-	// Interval is the latency type in which the latencies of both are given.
-	Interval string
-	Notes    []string
-	// Differences holds the different conditions that prevent a rule from comparing; Explaining is the number of other
-	// differences.
-	Differences []compare.Difference
-	Explaining  int
-	// DifferentNotes holds the notes of the users that differ.
-	DifferentNotes []compare.Difference
-	Rows           []comparisonRow
+	compare.Comparison
+	Rows []comparisonRow
 	// Scale holds the marks of the axis of ratios: at its beginning, in its middle and at its end.
 	Scale []string
 	// Missing is the reason why there is no comparison; empty otherwise.
 	Missing string
 }
 
+// differences returns the different conditions, or the different notes of the users.
+func (c comparison) differences(notes bool) []compare.Difference {
+	return slices.DeleteFunc(slices.Clone(c.Differences), func(d compare.Difference) bool { return d.Note != notes })
+}
+
 // comparisonRow is one metric of a cell. Begin is true in the first row of a cell.
 type comparisonRow struct {
 	Cell, Rounds string
 	Begin        bool
-
-	Metric, Baseline, Candidate, Ratio, Interval string
+	// Texts holds the metric, the baseline, the candidate, the ratio and the interval.
+	Texts []string
 	// Shown is better, worse, same (no difference was shown) or none (there is no ratio).
 	Shown string
 	// Bar is the ratio on the axis; nil if there is no ratio.
@@ -55,14 +51,6 @@ type bar struct {
 // benchmark. benchmarks holds their contents in the same order.
 func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]comparison, error) {
 	var out []comparison
-	add := func(baseline, candidate compare.Side) error {
-		c, err := newComparison(baseline, candidate)
-		if err != nil {
-			return err
-		}
-		out = append(out, c)
-		return nil
-	}
 	side := func(i int, variant string) compare.Side {
 		name := benchmarks[i].Name
 		if variant != "" {
@@ -70,67 +58,61 @@ func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]compariso
 		}
 		return compare.Side{Name: name, Variant: variant, Results: judge.Results{Collection: benchmarks[i].collected}}
 	}
+	add := func(baseline, candidate compare.Side) error {
+		c, err := newComparison(baseline, candidate)
+		out = append(out, c)
+		return err
+	}
 	for i, b := range all {
-		if len(b.Runs) == 0 {
-			continue
-		}
 		variants := plan.Variants(b.Object.Spec)
 		for _, v := range variants[1:] {
+			if len(b.Runs) == 0 {
+				break
+			}
 			if err := add(side(i, variants[0].Name), side(i, v.Name)); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if len(all) > 1 {
-		for i := 1; i < len(all); i++ {
-			if j := slices.IndexFunc([]export.Benchmark{all[0], all[i]}, func(b export.Benchmark) bool { return len(b.Runs) == 0 }); j >= 0 {
-				missing := fmt.Sprintf("%s has no results to compare: it is not measured yet, or it is a LatencyMatrix, whose pairs are not compared", benchmarks[i*j].Name)
-				out = append(out, comparison{Baseline: benchmarks[0].Name, Candidate: benchmarks[i].Name, Missing: missing})
-				continue
-			}
-			if err := add(side(0, ""), side(i, "")); err != nil {
-				return nil, err
-			}
+	for i := 1; i < len(all); i++ {
+		if j := slices.IndexFunc([]export.Benchmark{all[0], all[i]}, func(b export.Benchmark) bool { return len(b.Runs) == 0 }); j >= 0 {
+			missing := fmt.Sprintf("%s has no results to compare: it is not measured yet, or it is a LatencyMatrix, whose pairs are not compared", benchmarks[i*j].Name)
+			out = append(out, without(side(0, ""), side(i, ""), missing))
+		} else if err := add(side(0, ""), side(i, "")); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
+// without returns a comparison that is impossible.
+func without(baseline, candidate compare.Side, missing string) comparison {
+	return comparison{Comparison: compare.Comparison{Baseline: baseline.Name, Candidate: candidate.Name}, Missing: missing}
+}
+
 func newComparison(baseline, candidate compare.Side) (comparison, error) {
 	c, err := compare.Compare(baseline, candidate)
 	if errors.Is(err, compare.ErrNothingInCommon) {
-		return comparison{Baseline: baseline.Name, Candidate: candidate.Name, Missing: err.Error()}, nil
+		return without(baseline, candidate, err.Error()), nil
 	}
 	if err != nil {
 		return comparison{}, err
 	}
-	few := c.WithoutExplaining()
-	out := comparison{Baseline: c.Baseline, Candidate: c.Candidate, Interval: string(c.LatencyType), Notes: c.Notes, Explaining: few.Explaining}
-	for _, d := range few.Differences {
-		if d.Note {
-			out.DifferentNotes = append(out.DifferentNotes, d)
-		} else {
-			out.Differences = append(out.Differences, d)
-		}
-	}
 	axis := newAxis(c.Figures)
-	out.Scale = axis.marks()
+	out := comparison{Comparison: c.WithoutExplaining(), Scale: axis.marks()}
 	for i, f := range c.Figures {
-		texts := f.Row()
-		row := comparisonRow{Cell: f.Cell, Rounds: f.Rounds(), Metric: texts[0], Baseline: texts[1], Candidate: texts[2], Ratio: texts[3], Interval: texts[4], Shown: "none", Bar: axis.bar(f)}
-		row.Begin = i == 0 || f.Cell != c.Figures[i-1].Cell || f.CandidateVariant != c.Figures[i-1].CandidateVariant
+		row := comparisonRow{Cell: f.Cell, Rounds: f.Rounds(), Begin: c.Begins(i), Texts: f.Row(), Shown: "none", Bar: axis.bar(f)}
 		if baseline.Variant == "" && f.CandidateVariant != plan.DefaultVariant {
 			row.Cell = f.CandidateVariant + " " + f.Cell
 		}
 		switch {
-		case f.Shown == compare.ShownRatio:
+		case f.Shown == compare.ShownRatio || f.Shown == compare.ShownNothing && f.Ratio != nil:
 			row.Shown = "same"
-		case f.Shown != compare.ShownNothing && (f.Shown == compare.ShownLower) == (f.Metric == v1alpha1.MetricThroughput):
+		case f.Shown == compare.ShownNothing:
+		case (f.Shown == compare.ShownLower) == (f.Metric == v1alpha1.MetricThroughput):
 			row.Shown = "worse"
-		case f.Shown != compare.ShownNothing:
+		default:
 			row.Shown = "better"
-		case f.Ratio != nil:
-			row.Shown = "same"
 		}
 		out.Rows = append(out.Rows, row)
 	}

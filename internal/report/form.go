@@ -172,8 +172,8 @@ func warningLines(b *v1alpha1.LatencyBenchmark) []string {
 	return lines
 }
 
-// notes prints lines below the tables, each with a prefix, after a blank line.
-func notes(w io.Writer, prefix string, lines []string) {
+// Notes prints lines below the tables, each with a prefix, after a blank line.
+func Notes(w io.Writer, prefix string, lines []string) {
 	for i, line := range lines {
 		if i == 0 {
 			fmt.Fprintln(w)

@@ -33,7 +33,7 @@ func ladder(w io.Writer, s sheet) error {
 			return fmt.Errorf("writing a published ladder: %w", err)
 		}
 	}
-	notes(w, "", warningLines(s.benchmark))
+	Notes(w, "", warningLines(s.benchmark))
 	return nil
 }
 

@@ -30,6 +30,6 @@ func matrix(w io.Writer, s sheet) error {
 			return fmt.Errorf("writing the matrix: %w", err)
 		}
 	}
-	notes(w, "", warningLines(s.benchmark))
+	Notes(w, "", warningLines(s.benchmark))
 	return nil
 }

@@ -44,7 +44,7 @@ func networks(w io.Writer, s sheet) error {
 			return fmt.Errorf("writing the NICs: %w", err)
 		}
 	}
-	notes(w, "", append(g.notes, warningLines(s.benchmark)...))
+	Notes(w, "", append(g.notes, warningLines(s.benchmark)...))
 	return nil
 }
 

@@ -54,7 +54,7 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenc
 			}
 		}
 	}
-	notes(w, "", waiting)
+	Notes(w, "", waiting)
 	return nil
 }
 

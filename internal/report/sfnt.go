@@ -37,7 +37,7 @@ func sfnt(w io.Writer, s sheet) error {
 		}
 		betweenRounds(w, rows)
 	}
-	notes(w, "# ", warningLines(s.benchmark))
+	Notes(w, "# ", warningLines(s.benchmark))
 	return nil
 }
 

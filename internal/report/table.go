@@ -33,8 +33,8 @@ func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 			return fmt.Errorf("writing %s: %w", t.heading, err)
 		}
 	}
-	notes(w, "", limits(b))
-	notes(w, "", verdict(b.Status.Verdict))
+	Notes(w, "", limits(b))
+	Notes(w, "", verdict(b.Status.Verdict))
 	return placements(w, plan.Variants(b.Spec), b.Status.Endpoints, all)
 }
 
