@@ -1,7 +1,6 @@
 package htmlreport
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -342,7 +341,7 @@ func causesOf(collected *rounds.Collection) []cause {
 	return all
 }
 
-// placement describes where a variant was measured, with the proof: checks that failed or are unknown come first, notes last.
+// placement describes where a variant was measured, with the proof.
 type placement struct {
 	Variant, Ways string
 	Verified      bool
@@ -351,34 +350,18 @@ type placement struct {
 }
 
 func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpoint) []placement {
-	rank := func(c report.Check) int {
-		switch {
-		case trouble(c):
-			return 0
-		case c.Client.State == v1alpha1.ProofNoted || c.Server.State == v1alpha1.ProofNoted:
-			return 2
-		}
-		return 1
-	}
 	var all []placement
 	for _, v := range plan.Variants(spec) {
 		own, client, server := report.Ends(endpoints, v.Name)
 		if len(own) == 0 {
 			continue
 		}
-		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Placement == v1alpha1.PlacementVerified && server.Placement == v1alpha1.PlacementVerified,
-			Facts: report.Facts(client, server), Checks: report.Checks(client.Proof, server.Proof)}
-		slices.SortStableFunc(p.Checks, func(a, b report.Check) int { return cmp.Compare(rank(a), rank(b)) })
-		all = append(all, p)
+		all = append(all, placement{
+			Variant: v.Name, Ways: report.Ways(v), Verified: summary.Placement(own) == v1alpha1.PlacementVerified,
+			Facts: report.Facts(client, server), Checks: report.Checks(client.Proof, server.Proof),
+		})
 	}
 	return all
-}
-
-// trouble reports whether a check failed or is unknown at an end.
-func trouble(c report.Check) bool {
-	return slices.ContainsFunc([]v1alpha1.ProofState{c.Client.State, c.Server.State}, func(s v1alpha1.ProofState) bool {
-		return s == v1alpha1.ProofFailed || s == v1alpha1.ProofUnknown
-	})
 }
 
 // manifestOf returns the YAML of the spec without fields that the API server added.

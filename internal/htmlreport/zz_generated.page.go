@@ -3458,7 +3458,7 @@ func placementTable(p placement) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if trouble(c) {
+				if c.Trouble() {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 298, " class=\"trouble\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -3481,11 +3481,11 @@ func placementTable(p placement) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = checkedEnd(c.Client, trouble(c)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = checkedEnd(c.Client, c.Trouble()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = checkedEnd(c.Server, trouble(c)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = checkedEnd(c.Server, c.Trouble()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
