@@ -52,7 +52,7 @@ func micros(ns int64) string {
 // number formats a count.
 func number(n int64) figure { return figure{Text: thousands(n)} }
 
-// thousands formats a number, which must not be negative, with its digits in groups of three.
+// thousands formats a number with its digits in groups of three; not a negative one, such as a counter that was reset.
 func thousands(n int64) string {
 	if n < 1000 {
 		return strconv.FormatInt(n, 10)
