@@ -212,7 +212,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
 	var all []table
 	for _, rows := range report.ByInterval(results) {
-		all = append(all, latenciesOf(b, rows).divided()...)
+		all = append(all, latenciesOf(b, rows))
 	}
 	return all
 }
@@ -277,7 +277,7 @@ func bandwidths(results []v1alpha1.CellResult) []table {
 	if len(t.Rows) == 0 {
 		return nil
 	}
-	return t.divided()
+	return []table{t}
 }
 
 // percentile returns a percentile of a result, or the reason why there is none.

@@ -43,19 +43,14 @@ func fraction(p stats.Percentile) float64 { return float64(p.Num) / float64(p.De
 
 // group holds the contents of one plot: a cell of all variants and benchmarks that have it.
 type group struct {
-	// ID is its name in the page; Label is its name for people.
-	ID, Label string
-	// Cell is the name of the cell; Counts describes the interval that its latencies measure.
-	Cell, Counts string
-	Ladders      []ladder
-	Strips       []strip
+	groupData
+	Ladders []ladder
+	Strips  []strip
 }
 
 // ladder is the table of percentiles behind the curves of one variant, with a column for all rounds together and for each round.
 type ladder struct {
 	Name, Ways string
-	// Part names the rounds if the table has only some of them.
-	Part string
 	table
 }
 
@@ -88,6 +83,7 @@ type data struct {
 	Groups []groupData `json:"groups"`
 }
 
+// groupData is a plot: its name in the page, its name for people, and the interval that its latencies measure.
 type groupData struct {
 	ID     string     `json:"id"`
 	Label  string     `json:"label"`
@@ -143,12 +139,10 @@ func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 		for _, c := range report.AllSeries(b.Object, b.Runs) {
 			// Captures and latencies counted from the actual send form groups of their own.
 			key := c.Cell + " " + c.Counts()
-			i := slices.IndexFunc(groups, func(g group) bool { return g.Cell+" "+g.Counts == key })
+			i := slices.IndexFunc(groups, func(g group) bool { return g.Label == key })
 			if i < 0 {
 				i = len(groups)
-				g := group{ID: fmt.Sprintf("g%d", i), Label: key, Cell: c.Cell, Counts: c.Counts()}
-				groups = append(groups, g)
-				d.Groups = append(d.Groups, groupData{ID: g.ID, Label: g.Label, Counts: g.Counts})
+				groups = append(groups, group{groupData: groupData{ID: fmt.Sprintf("g%d", i), Label: key, Counts: c.Counts()}})
 			}
 			columns, err := c.Columns()
 			if err != nil {
@@ -166,13 +160,16 @@ func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 				}
 				line.All = curve
 			}
-			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns).divided()...)
+			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns))
 			if s, course := courseOf(name, c, most); len(course) > 0 {
 				groups[i].Strips = append(groups[i].Strips, s)
 				line.Course = course
 			}
-			d.Groups[i].Lines = append(d.Groups[i].Lines, line)
+			groups[i].Lines = append(groups[i].Lines, line)
 		}
+	}
+	for _, g := range groups {
+		d.Groups = append(d.Groups, g.groupData)
 	}
 	return groups, d, nil
 }
@@ -253,19 +250,6 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 		row("samples", func(c report.Column) figure { return number(c.Count) }),
 		row("lost", func(c report.Column) figure { return number(c.Lost + c.OverRange) }))
 	return l
-}
-
-// divided returns the tables that have the columns of l between them.
-func (l ladder) divided() []ladder {
-	parts := l.table.divided()
-	all := make([]ladder, len(parts))
-	for i, part := range parts {
-		all[i] = ladder{l.Name, l.Ways, l.Part, part}
-		if len(parts) > 1 {
-			all[i].Part = fmt.Sprintf(", %s to %s", part.Columns[0], part.Columns[len(part.Columns)-1])
-		}
-	}
-	return all
 }
 
 // fewestIntervals is the smallest number of intervals that is shown as a course.

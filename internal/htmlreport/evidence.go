@@ -27,19 +27,12 @@ type evidence struct {
 
 type evidenceColumn struct{ Of, Role string }
 
-// evidenceTable is a table with some of the columns.
-type evidenceTable struct {
-	Columns []evidenceColumn
-	Rows    []evidenceRow
-}
+// Conditions returns the parts of the table of the conditions that differ, and Events those of the counters, which do not wrap.
+func (e *evidence) Conditions() [][2]int { return e.parts(e.Different, 230, 72) }
+func (e *evidence) Events() [][2]int     { return e.parts(e.Counters, 150, paperWidth) }
 
-// Conditions returns the tables of the conditions that differ, and Events those of the counters, which do not wrap.
-func (e *evidence) Conditions() []evidenceTable { return e.tables(e.Different, 230, 72) }
-func (e *evidence) Events() []evidenceTable     { return e.tables(e.Counters, 150, paperWidth) }
-
-// tables returns the tables that fit beside names and have the columns between them. A column is not wider than most, in points,
-// because its values wrap.
-func (e *evidence) tables(rows []evidenceRow, names, most float64) []evidenceTable {
+// parts returns the parts of the columns that fit beside names. A column is not wider than most, in points, because its values wrap.
+func (e *evidence) parts(rows []evidenceRow, names, most float64) [][2]int {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -50,16 +43,7 @@ func (e *evidence) tables(rows []evidenceRow, names, most float64) []evidenceTab
 		}
 		widths[i] = max(min(widths[i], most), columnWidth(c.Of, c.Role))
 	}
-	var all []evidenceTable
-	for _, part := range divided(names, widths) {
-		one := evidenceTable{Columns: e.Columns[part[0]:part[1]]}
-		for _, r := range rows {
-			r.Values = r.Values[part[0]:part[1]]
-			one.Rows = append(one.Rows, r)
-		}
-		all = append(all, one)
-	}
-	return all
+	return divided(names, widths)
 }
 
 type evidenceRow struct {

@@ -19,20 +19,16 @@ type matrix struct {
 	Interval string
 	// Small is true if there are too many nodes for a number in each field, Turned if the names above the columns are turned.
 	Small, Turned bool
-	// Tables have the servers between them.
-	Tables []heat
+	// Servers are the columns, which Parts divides into tables.
+	Servers []string
+	Rows    []matrixRow
+	Parts   [][2]int
 	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
 	Lowest, Median, Highest string
 	// Worst holds the pairs with the highest figures.
 	Worst []summary.PairResult
 	// Waiting holds the pairs without results, with their state.
 	Waiting []string
-}
-
-// heat is a table of the pairs with some of the servers.
-type heat struct {
-	Servers []string
-	Rows    []matrixRow
 }
 
 type matrixRow struct {
@@ -131,31 +127,30 @@ func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.Pair
 		median = figures[(len(figures)-1)/2]
 		m.Lowest, m.Median, m.Highest = micros(figures[0]), micros(median), micros(figures[len(figures)-1])
 	}
-	var rows []matrixRow
+	m.Servers = servers
 	for _, client := range nodes {
 		if row, any := rowOf(of, client, servers, p, median); any {
-			rows = append(rows, row)
+			m.Rows = append(m.Rows, row)
 		}
 	}
-	m.divide(servers, rows)
+	m.divide()
 	slices.SortStableFunc(measured, func(x, y summary.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
 	m.Worst = measured[:min(mostWorst, len(measured))]
 	return true
 }
 
-// divide sets the tables, which fit on paper. Names that are wider than the figures below them are turned.
-func (m *matrix) divide(servers []string, rows []matrixRow) {
+// divide sets the parts, which fit on paper. Names that are wider than the figures below them are turned.
+func (m *matrix) divide() {
 	var clients []string
-	widths := make([]float64, len(servers))
-	for i, r := range rows {
+	widths := make([]float64, len(m.Servers))
+	for i, r := range m.Rows {
 		clients = append(clients, r.Client)
 		for j, f := range r.Fields {
 			widths[j] = max(widths[j], columnWidth(f.Text))
-			m.Turned = m.Turned || i == 0 && columnWidth(servers[j]) > widths[j]+padding
+			m.Turned = m.Turned || i == 0 && columnWidth(m.Servers[j]) > widths[j]+padding
 		}
 	}
-	names := nameWidth(clients...)
-	for j, server := range servers {
+	for j, server := range m.Servers {
 		switch {
 		case m.Small:
 			widths[j] = smallField
@@ -163,13 +158,7 @@ func (m *matrix) divide(servers []string, rows []matrixRow) {
 			widths[j] = max(widths[j], columnWidth(server))
 		}
 	}
-	for _, part := range divided(names, widths) {
-		one := heat{Servers: servers[part[0]:part[1]]}
-		for _, r := range rows {
-			one.Rows = append(one.Rows, matrixRow{r.Client, r.Fields[part[0]:part[1]]})
-		}
-		m.Tables = append(m.Tables, one)
-	}
+	m.Parts = divided(nameWidth(clients...), widths)
 }
 
 // rowOf returns the row of a client; any reports whether it is the client of a pair.
