@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -47,7 +47,13 @@ func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := os.Chmod(unfinished, 0o755); err != nil {
 		return Written{}, fmt.Errorf("making a directory for the export: %w", err)
 	}
-	w := &writer{dir: unfinished}
+	w := &writer{put: func(name string, content []byte) error {
+		full := filepath.Join(unfinished, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(full, content, 0o644)
+	}}
 	if err := w.benchmark("", b); err != nil {
 		return Written{}, fmt.Errorf("writing the export of %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
 	}
@@ -96,19 +102,14 @@ func putInPlace(finished, dir string) error {
 	return nil
 }
 
-// writer writes files below a directory and records them.
+// writer puts files, whose paths have slashes, and records them.
 type writer struct {
-	dir   string
+	put   func(name string, content []byte) error
 	files []result.File
 }
 
-// file writes a file. Its path has slashes.
 func (w *writer) file(name string, content []byte) error {
-	full := filepath.Join(w.dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(full, content, 0o644); err != nil {
+	if err := w.put(name, content); err != nil {
 		return err
 	}
 	w.files = append(w.files, result.NewFile(name, content))
@@ -152,18 +153,13 @@ func (w *writer) benchmark(under string, b Benchmark) error {
 
 // object writes the LatencyBenchmark or LatencyMatrix.
 func (w *writer) object(under string, b Benchmark) error {
+	o, file, kind := client.Object(b.Object.DeepCopy()), benchmarkFile, "LatencyBenchmark"
 	if b.Matrix != nil {
-		m := b.Matrix.DeepCopy()
-		m.TypeMeta, m.ManagedFields = typeMeta("LatencyMatrix"), nil
-		return w.json(path.Join(under, matrixFile), m)
+		o, file, kind = b.Matrix.DeepCopy(), matrixFile, "LatencyMatrix"
 	}
-	o := b.Object.DeepCopy()
-	o.TypeMeta, o.ManagedFields = typeMeta("LatencyBenchmark"), nil
-	return w.json(path.Join(under, benchmarkFile), o)
-}
-
-func typeMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
+	o.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	o.SetManagedFields(nil)
+	return w.json(path.Join(under, file), o)
 }
 
 // runs writes the stored results.
