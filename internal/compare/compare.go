@@ -82,8 +82,7 @@ const (
 	ShownNothing Shown = ""
 	ShownLower   Shown = "Lower"
 	ShownHigher  Shown = "Higher"
-	// ShownRatio is for a published or imported result with too few rounds for an interval: the ratio describes the two values, and
-	// whether they differ by chance is not known.
+	// ShownRatio is for a published or imported result with too few rounds for an interval: the values may differ by chance.
 	ShownRatio Shown = "RatioOnly"
 )
 
@@ -96,12 +95,10 @@ type Figure struct {
 	Unit             string          `json:"unit"`
 	BaselineRounds   int             `json:"baselineRounds"`
 	CandidateRounds  int             `json:"candidateRounds"`
-	// Baseline and Candidate are the values of the median rounds, or for lost the sum over all rounds; nil if a round was
-	// not measured, or if lost messages reach the percentile.
+	// Baseline and Candidate are the values of the median rounds, or the sum for lost; nil if not measured, or if the percentile is lost.
 	Baseline  *int64 `json:"baseline,omitempty"`
 	Candidate *int64 `json:"candidate,omitempty"`
-	// Ratio is the median of the ratios of all candidate rounds to all baseline rounds; Lower and Upper bound it. Each is
-	// nil if it is unknown.
+	// Ratio is the median of the ratios of all candidate rounds to all baseline rounds, with its bounds; each is nil if it is unknown.
 	Ratio *float64 `json:"ratio,omitempty"`
 	Lower *float64 `json:"lower,omitempty"`
 	Upper *float64 `json:"upper,omitempty"`
@@ -214,8 +211,7 @@ func (p pair) String() string {
 	return p.baseline + " to " + p.candidate
 }
 
-// pairVariants pairs the variants with equal names. If each side has a single variant, the two are paired whatever their
-// names are.
+// pairVariants pairs the variants with equal names. A single variant on each side is paired whatever its name is.
 func pairVariants(baseline, candidate Side) ([]pair, error) {
 	before, err := variantsOf(baseline)
 	if err != nil {
@@ -287,8 +283,7 @@ func (c *Comparison) addDifference(d Difference) {
 	c.Differences = append(c.Differences, d)
 }
 
-// addNotesOfUsers adds the notes that only one of the benchmarks has, or whose values differ. The variants of one benchmark
-// have the same notes.
+// addNotesOfUsers adds the notes of the benchmarks that are not the same.
 func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 	for _, n := range slices.Concat(before, after) {
 		if a, b := noted(before, n.Name), noted(after, n.Name); a != b {
@@ -366,8 +361,7 @@ var latencies = []v1alpha1.Metric{
 	v1alpha1.MetricMean, v1alpha1.MetricP50, v1alpha1.MetricP90, v1alpha1.MetricP99, v1alpha1.MetricP999, v1alpha1.MetricP9999, v1alpha1.MetricP99999,
 }
 
-// addFigures adds the metrics of a cell that either side has. Of percentiles it adds those for which there are enough
-// samples, and the next one.
+// addFigures adds the metrics of a cell that either side has: percentiles up to the first with too few samples.
 func (c *Comparison) addFigures(before, after verdict.Cell) {
 	metrics := latencies
 	if after.Stream {
@@ -417,8 +411,7 @@ func lost(before, after verdict.Cell) Figure {
 	return f
 }
 
-// figureOf compares one metric of a cell with that metric of the baseline. enough is false if a round of either has too few
-// samples for the percentile.
+// figureOf compares one metric of a cell. enough is false if a round of either side has too few samples for the percentile.
 func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough bool) {
 	f = newFigure(m, before, after)
 	b, ofBaseline := before.Observations(m)

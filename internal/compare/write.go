@@ -284,8 +284,7 @@ func gridsOf(all []Comparison) (grids []grid, notes []string) {
 	return grids, notes
 }
 
-// Table writes a comparison for people: the differences between the conditions, then a table for each cell, then the limits
-// of the figures; see gridsOf for several.
+// Table writes for people: different conditions, a table for each cell, and the limits of the figures; see gridsOf for several.
 func Table(w io.Writer, all ...Comparison) error {
 	title, grids, notes := all[0].title(), all[0].grids(), all[0].Notes
 	if len(all) > 1 {

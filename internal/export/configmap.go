@@ -35,8 +35,7 @@ const (
 	maxExpanded  = 32 << 20
 )
 
-// ConfigMap returns the export of a LatencyBenchmark as an immutable ConfigMap, and the SHA-256 of its manifest in hexadecimal. The
-// error wraps ErrTooLarge if it does not fit.
+// ConfigMap returns the export of a LatencyBenchmark, and the SHA-256 of its manifest in hex. The error wraps ErrTooLarge.
 func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 	read := from(os.DirFS(b.Dir))
 	if b.Dir == "" {
@@ -74,8 +73,7 @@ func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 // keyOf returns the key of a file in a ConfigMap.
 func keyOf(file string) string { return strings.ReplaceAll(file, "/", "_") }
 
-// bounded returns an error that wraps ErrTooLarge for a ConfigMap that is larger than an API server stores, or whose compressed files
-// together expand to more than a manager should decode.
+// bounded returns ErrTooLarge for more than an API server stores, or for files that expand to more than a manager should decode.
 func bounded(cm *corev1.ConfigMap) error {
 	size, expanded := 0, int64(0)
 	for key, content := range cm.BinaryData {

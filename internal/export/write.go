@@ -80,8 +80,7 @@ func MayWrite(dir string, replace bool) error {
 	return nil
 }
 
-// putInPlace renames a finished export to its destination. It first moves aside an export that it replaces, and moves it
-// back if the rename fails.
+// putInPlace renames a finished export to its destination. An export that it replaces is moved back if that fails.
 func putInPlace(finished, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(finished, dir); err != nil {

@@ -166,8 +166,7 @@ type verdict struct {
 // notJudged is the outcome of a benchmark without a verdict.
 const notJudged = "NotJudged"
 
-// verdictOf returns nil for a benchmark without criteria. The condition Passed takes precedence: a verdict that no longer
-// matches the stored results is shown as Inconclusive.
+// verdictOf returns nil without criteria. A verdict that contradicts the condition Passed, which is newer, is Inconclusive.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
 		return nil

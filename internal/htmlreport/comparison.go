@@ -47,8 +47,7 @@ type bar struct {
 	HasInterval bool
 }
 
-// newComparisons compares the variants of each benchmark with its first variant, and all benchmarks with the first
-// benchmark. benchmarks holds their contents in the same order.
+// newComparisons compares the variants of each benchmark with its first, and all benchmarks with the first.
 func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]comparison, error) {
 	var out []comparison
 	side := func(i int, variant string) compare.Side {

@@ -68,8 +68,7 @@ type stripRow struct {
 	Intervals int
 	// Length is the length of an interval.
 	Length string
-	// P50 is the range of the p50 of the intervals and P99 the highest p99. Max is the longest round trip, MaxAt its
-	// interval.
+	// P50 is the range of the p50 of the intervals, P99 the highest p99, and Max the longest round trip, in the interval MaxAt.
 	P50, P99, Max, MaxAt string
 	Lost                 int64
 	// LostAt lists the intervals in which messages were lost; empty if none were.
@@ -91,8 +90,7 @@ type groupData struct {
 	Lines  []lineData `json:"lines"`
 }
 
-// lineData is a variant. Its curves begin at the first position of the grid and end where there are too few samples, or
-// where lost messages begin.
+// lineData is a variant. Its curves end where there are too few samples, or where lost messages begin.
 type lineData struct {
 	Name string `json:"name"`
 	// Color is the number of the line among all lines.
@@ -111,8 +109,7 @@ type roundData struct {
 // courseData is the course of a round over time. An interval without samples is null.
 type courseData struct {
 	N int32 `json:"n"`
-	// Step is the length of an interval in milliseconds; the last interval may be shorter or longer and ends at End. T holds
-	// the starts of the intervals if they are not equally long.
+	// Step is the length of an interval in ms, and End the end of the last. T holds their starts if they are not equally long.
 	Step int64    `json:"step"`
 	T    []int64  `json:"t,omitempty"`
 	End  int64    `json:"end"`
@@ -185,8 +182,7 @@ func lineName(names []string, i int, b export.Benchmark, variant string) string 
 	return names[i] + "/" + variant
 }
 
-// curveOf returns the distribution at the percentiles for which it has enough samples, up to the first that lost messages
-// reach.
+// curveOf returns the percentiles for which there are enough samples, up to the first that lost messages reach.
 func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
 	curve := []int64{}
 	for _, p := range points {
@@ -199,8 +195,7 @@ func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64
 	return curve
 }
 
-// ladderOf returns the table of a variant's percentiles, up to the first that no column has. The result, all rounds together, comes
-// first.
+// ladderOf returns the table of a variant's percentiles, up to the first that no column has, with all rounds together first.
 func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	l := ladder{Name: name, Ways: report.Ways(c.Variant), table: table{Texts: []string{"Percentile"}}}
 	if last := len(columns) - 1; columns[last].Round == 0 {
@@ -255,8 +250,7 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 // fewestIntervals is the smallest number of intervals that is shown as a course.
 const fewestIntervals = 3
 
-// courseOf returns the course of a cell over time, if its tool kept it, with at most most slow samples per round. It
-// returns nothing if no round has enough intervals or a slow sample.
+// courseOf returns the course of a cell, with most slow samples a round; nothing without a slow sample and enough intervals.
 func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 	s := strip{Name: name}
 	var course []courseData

@@ -50,8 +50,7 @@ type evidenceRow struct {
 	Key, Meaning string
 	// Fingerprint is true for a condition that must be equal for results to be comparable.
 	Fingerprint bool
-	// Rounds is true if a column has several values, Variants if columns of one role differ, Ends if the endpoints of a
-	// variant differ.
+	// Rounds is true if a column has several values, Variants if columns of a role differ, Ends if those of a variant differ.
 	Rounds, Variants, Ends bool
 	// Values has one value for each column, or a single value for a condition that is equal everywhere.
 	Values []string
@@ -223,8 +222,7 @@ func roundList(numbers []int32) string {
 	return strings.Join(parts, ", ")
 }
 
-// counters returns the median and the range of each counter over the rounds of each endpoint. Counters that are zero
-// everywhere are omitted.
+// counters returns the median and the range of the rounds of each counter that is not zero everywhere.
 func counters(columns []column) []evidenceRow {
 	keys := sets.New[string]()
 	each := make([]map[string][]int64, len(columns))

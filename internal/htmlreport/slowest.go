@@ -35,8 +35,7 @@ type slowSample struct {
 	Client, Server string
 }
 
-// places holds the possible locations of the interruption with which a slow sample coincides, in the order of their shapes
-// in the script.
+// places holds where an interruption with which a slow sample coincides may be, in the order of the shapes in the script.
 var places = []tool.Where{tool.WhereClient, tool.WhereServer, tool.WhereBoth, tool.WhereNeither, tool.WhereUndetermined}
 
 // placeNames holds the names on the page, in the order of places.

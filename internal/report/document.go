@@ -18,15 +18,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// DocumentFormat and DocumentVersion identify the shape of a Document. Fields may be added to a version; existing fields
-// keep their name, unit and meaning.
+// DocumentFormat and DocumentVersion identify a Document. A version may get new fields; existing ones keep name, unit and meaning.
 const (
 	DocumentFormat  = "tailgate-results"
 	DocumentVersion = 1
 )
 
-// Document holds a benchmark's results for programs, as the form json writes them. Times are whole nanoseconds.
-// Unknown figures are absent.
+// Document holds results for programs. Times are whole nanoseconds; unknown figures are absent.
 type Document struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -158,8 +156,7 @@ const (
 	ScopeAll   = "all"
 )
 
-// csvLine returns the names of all columns, of which the first identify the cell, and the values of a line: for one round, or for all
-// of them if round is nil. Unknown figures are empty.
+// csvLine returns the names and the values of all columns, for a round or, if it is nil, for all of them. Unknown figures are empty.
 func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, values []string) {
 	add := func(name string, value any) {
 		text := ""
@@ -228,8 +225,7 @@ func noFormula(text string) string {
 	return text
 }
 
-// writeCSV writes a line for each cell in each round and a line for each cell over all rounds. A matrix has only the latter,
-// for each pair.
+// writeCSV writes a line for each cell in each round and over all rounds. A matrix has only the latter, for each pair.
 func writeCSV(w io.Writer, d Document) error {
 	out := csv.NewWriter(w)
 	line := func(of Document, round *DocumentRound, r v1alpha1.CellResult) {

@@ -59,8 +59,7 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 	return sheet{benchmark: b, runs: runs, collected: collected}, nil
 }
 
-// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables; json
-// and csv are for programs.
+// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables.
 func Forms() []Form {
 	return []Form{
 		{Name: "table", Shows: "every cell with the ratios between variants, the limits of the results, the verdict, and a line about the placement of each variant",
@@ -104,8 +103,7 @@ func FormNamed(name string) (Form, error) {
 	return Form{}, fmt.Errorf("%w %q; known are %s", ErrUnknownForm, name, strings.Join(known, ", "))
 }
 
-// Write prints the stored runs of a benchmark, oldest first. It ignores the results in the benchmark's status. The error
-// wraps ErrNothingToShow if no cell is of the kind that the form shows.
+// Write prints the results of stored runs, not those of the status. The error wraps ErrNothingToShow if the form shows no such cells.
 func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Stored) error {
 	if f.write == nil {
 		return fmt.Errorf("%w: the benchmark measures one pair of nodes", ErrNothingToShow)
@@ -120,8 +118,7 @@ func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Sto
 // ShowsPairs reports whether the form shows matrices.
 func (f Form) ShowsPairs() bool { return f.pairs != nil }
 
-// WritePairs prints a matrix from the status of the benchmark of each pair. The error wraps ErrNothingToShow if no cell is
-// of the kind that the form shows.
+// WritePairs prints a matrix from the status of its pairs. The error wraps ErrNothingToShow if the form shows no such cells.
 func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 	if f.pairs == nil {
 		return fmt.Errorf("%w: a LatencyMatrix measures many pairs of nodes", ErrNothingToShow)
@@ -146,8 +143,7 @@ func (s sheet) ways(r v1alpha1.CellResult) string {
 // block is a list of cells that belong together.
 type block []v1alpha1.CellResult
 
-// roundTrips returns the results of round trips in blocks. A result joins the block before it if same holds for it and the
-// first result of that block.
+// roundTrips returns the results of round trips in blocks, each of neighbours for which same holds.
 func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
 	var blocks []block
 	for _, r := range s.benchmark.Status.Results {

@@ -56,8 +56,7 @@ type Column struct {
 	Lost int64
 }
 
-// Columns returns a column for each round and, if there are several, one for all rounds together. The error wraps
-// result.ErrCorrupt.
+// Columns returns a column for each round and, if there are several, for all together. The error wraps result.ErrCorrupt.
 func (s Series) Columns() ([]Column, error) {
 	var columns []Column
 	all, lost := result.NewMerger(), int64(0)

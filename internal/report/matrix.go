@@ -9,8 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// matrix prints a table for each variant and protocol, with a line for each rate and message size: the figures of all rounds
-// together, from min to max.
+// matrix prints a table for each variant and protocol, with the figures of all rounds for each rate and message size.
 func matrix(w io.Writer, s sheet) error {
 	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool { return a.Variant == b.Variant && a.Protocol == b.Protocol })
 	if len(blocks) == 0 {

@@ -58,8 +58,7 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenc
 	return nil
 }
 
-// PairCells returns the round-trip results of the pairs in blocks of one cell and variant. The blocks of a cell are
-// adjacent.
+// PairCells returns the round-trip results of the pairs by cell and variant. Those of a cell are adjacent.
 func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]summary.PairResult {
 	blocks := slices.DeleteFunc(summary.PairCells(pairs), func(b []summary.PairResult) bool { return summary.Streams(*b[0].CellResult) })
 	return slices.Concat(grouped(blocks, func(b []summary.PairResult) string { return b[0].Name })...)
@@ -76,8 +75,7 @@ func NodesOf(pairs []*v1alpha1.LatencyBenchmark) (nodes, servers []string) {
 	return sets.List(all.Delete("")), sets.List(of.Delete(""))
 }
 
-// pairMatrix writes a matrix with a row for each client node and a column, titled with the number of the node, for each
-// server node.
+// pairMatrix writes a row for each client, and for each server a column that is titled with the number of the node.
 func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes, servers []string, pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult) error {
 	values := map[v1alpha1.Pair]string{}
 	for _, b := range pairs {

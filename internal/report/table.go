@@ -38,8 +38,7 @@ func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	return placements(w, plan.Variants(b.Spec), b.Status.Endpoints, all)
 }
 
-// tables returns the tables of a benchmark's results: one table of the round trips of all cells or, if there are several
-// variants, one for each cell; and one of the bandwidths.
+// tables returns a table of all round trips or, with several variants, one for each cell; and one of the bandwidths.
 func tables(b *v1alpha1.LatencyBenchmark) []resultTable {
 	variants := plan.Variants(b.Spec)
 	var all []resultTable
@@ -260,8 +259,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	return all
 }
 
-// bandwidths returns a table with a line for each cell that streamed, grouped by cell, with ratios to the reference if there
-// are several variants.
+// bandwidths returns a table of the cells that streamed, with ratios to the reference if there are several variants.
 func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	cells := ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
 	rows := slices.Concat(cells...)

@@ -12,8 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// wide writes the same as Table but with all checks, followed by a table for each cell and variant that has a line with all
-// figures for each round.
+// wide writes Table with all checks, and a table for each cell and variant with all figures of each round.
 func wide(w io.Writer, s sheet) error {
 	if err := table(w, s.benchmark, true); err != nil {
 		return err

@@ -36,8 +36,7 @@ type Collection struct {
 	Simulated bool
 	// Incomplete describes the first incomplete capture, and Reduced the first result that was reduced; empty if there is none.
 	Incomplete, Reduced string
-	// Frequency describes the first run whose CPU was throttled, or ran at another frequency than in the first run; empty if there is
-	// none.
+	// Frequency describes the first run whose CPU was throttled, or ran at another frequency than in the first run; else empty.
 	Frequency string
 	// first is the first run that was added, of any variant, without its measurements.
 	first *result.Stored
@@ -68,8 +67,7 @@ type Variant struct {
 // Cell is one cell of a variant, over all its runs.
 type Cell struct {
 	tool.Cell
-	// Measured are the rounds as the clients measured them, and Captured as the servers' agents derived them from packets: one
-	// of each per run.
+	// Measured are the rounds of the clients, Captured those that the servers' agents derived from packets: one of each per run.
 	Measured, Captured Rounds
 }
 
@@ -229,8 +227,7 @@ func Unequal(first, second result.Stored, matters func(result.Difference) bool) 
 	return ""
 }
 
-// measured returns the round of a run, and its samples. Without the cell, the round is empty; streams and tools that report no samples
-// have none.
+// measured returns the round of a run, empty without the cell, and its samples, which streams and some tools do not have.
 func measured(c *result.Cell) (Round, *result.Histogram) {
 	if c == nil {
 		return Round{}, nil

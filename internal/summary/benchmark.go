@@ -37,8 +37,7 @@ func Standing(b *v1alpha1.LatencyBenchmark) string {
 // Streams reports whether a cell measured bandwidth and not round trips.
 func Streams(r v1alpha1.CellResult) bool { return r.LatencyType == "" }
 
-// Shown returns the conversion of a time to the displayed time, in nanoseconds: half of a round trip that is shown as HalfRTT,
-// otherwise the whole time.
+// Shown returns the conversion of a time, in nanoseconds, to the displayed one: half of a round trip that is shown as HalfRTT.
 func Shown[T ~string](t T) func(ns int64) int64 {
 	if string(t) == string(v1alpha1.LatencyHalfRTT) {
 		return stats.HalfRTT

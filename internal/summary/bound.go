@@ -17,8 +17,7 @@ const (
 	fewAttempts = 50
 )
 
-// shed holds the parts that a status can omit, in the order in which it omits them. All but the attempts can be computed
-// from the stored results.
+// shed holds what a status omits, in this order. All but the attempts can be computed from the stored results.
 var shed = []struct {
 	what     string
 	leaveOut func(*v1alpha1.LatencyBenchmarkStatus)
@@ -57,8 +56,7 @@ var shed = []struct {
 	}},
 }
 
-// Bound omits parts of a status that is too large for the API server, and adds a warning that names them. A benchmark whose
-// status cannot be written would hold its nodes forever.
+// Bound omits parts of a status that the API server would refuse, with a warning: a benchmark that cannot write holds its nodes forever.
 func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 	isShortened := func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningStatusShortened }
 	before := ""

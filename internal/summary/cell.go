@@ -225,8 +225,7 @@ func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 	return b
 }
 
-// outliers returns a sentence about the interruptions with which the slowest samples of all rounds coincide; empty if no
-// round has an attribution.
+// outliers says with which interruptions the slowest samples of all rounds coincide; empty without an attribution.
 func outliers(a *tool.Attribution) string {
 	if a == nil {
 		return ""

@@ -50,8 +50,7 @@ func Slower(a, b PairResult) int {
 	return cmp.Or(cmp.Compare(b.Rank(v1alpha1.P99), a.Rank(v1alpha1.P99)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
 }
 
-// PairCells groups the results of all pairs by cell and variant, in the order in which these first appear, and each in the order of
-// the pairs.
+// PairCells groups the results of all pairs by cell and variant, in the order in which these first appear.
 func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]PairResult {
 	var all [][]PairResult
 	places := map[[2]string]int{}
