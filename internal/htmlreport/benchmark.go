@@ -150,17 +150,13 @@ func factsOf(b export.Benchmark) [][2]string {
 	return facts
 }
 
-// verdict is the verdict of a benchmark.
+// verdict is the verdict of a benchmark, whose outcome may be notJudged.
 type verdict struct {
-	// Outcome is Pass, Fail, Inconclusive, or NotJudged.
-	Outcome string
-	// Message gives the reason.
-	Message string
-	Rules   []v1alpha1.RuleVerdict
+	v1alpha1.Verdict
 	// Errors states the probabilities of a wrong verdict.
 	Errors string
-	// Baseline names the baseline; empty if there is none.
-	Baseline string
+	// Against names the baseline; empty if there is none.
+	Against string
 }
 
 // notJudged is the outcome of a benchmark without a verdict.
@@ -171,38 +167,34 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
 		return nil
 	}
-	v := verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}
+	v := verdict{Verdict: v1alpha1.Verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}}
 	if baseline := b.Spec.Criteria.Baseline; baseline != nil {
 		switch {
 		case baseline.BenchmarkRef != nil:
-			v.Baseline = "LatencyBenchmark " + baseline.BenchmarkRef.Name
+			v.Against = "LatencyBenchmark " + baseline.BenchmarkRef.Name
 		case baseline.Variant != "":
-			v.Baseline = "variant " + baseline.Variant
+			v.Against = "variant " + baseline.Variant
 		case baseline.Accepted != nil:
-			v.Baseline = "LatencyGate " + baseline.Accepted.GateName
+			v.Against = "LatencyGate " + baseline.Accepted.GateName
 		}
 	}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
 	if c != nil {
 		v.Message = c.Message
 	}
-	given := b.Status.Verdict
-	if given == nil {
+	if b.Status.Verdict == nil {
 		return &v
 	}
-	if g := given.Baseline; g != nil {
-		v.Baseline += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
+	v.Verdict = *b.Status.Verdict
+	if g := v.Baseline; g != nil {
+		v.Against += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
 	}
-	v.Rules, v.Message = given.Rules, given.Message
-	if n := given.WrongOneIn; n > 0 {
+	if n := v.WrongOneIn; n > 0 {
 		v.Errors = fmt.Sprintf("If rounds are independent of each other, a result at its limit passes with a probability of at most 1 in %d, and any result within its limit fails with a probability of at most 1 in %d.", n, n)
 	}
 	stands := map[v1alpha1.VerdictOutcome]metav1.ConditionStatus{v1alpha1.VerdictPass: metav1.ConditionTrue, v1alpha1.VerdictFail: metav1.ConditionFalse}
-	switch want, decided := stands[given.Outcome]; {
-	case c != nil && decided && c.Status != want:
-		v.Outcome, v.Message = string(v1alpha1.VerdictInconclusive), fmt.Sprintf("%s: %s", c.Reason, c.Message)
-	default:
-		v.Outcome = string(given.Outcome)
+	if want, decided := stands[v.Outcome]; c != nil && decided && c.Status != want {
+		v.Outcome, v.Message = v1alpha1.VerdictInconclusive, fmt.Sprintf("%s: %s", c.Reason, c.Message)
 	}
 	return &v
 }
@@ -305,8 +297,8 @@ type cause struct {
 
 // part is the share of the slowest samples that have the same cause.
 type part struct {
-	Name, Class string
-	Count       string
+	place
+	Count string
 	// From and Width are its place in a bar, in percent; Percent is its share as text.
 	From, Width float64
 	Percent     string
@@ -326,12 +318,9 @@ func causesOf(collected *rounds.Collection) []cause {
 				c.Name = v.Name + " " + cell.Name
 			}
 			from := 0.0
-			for _, p := range []struct {
-				name, class string
-				n           int64
-			}{{"client", "client", sum.Client}, {"server", "server", sum.Server}, {"both ends", "both", sum.Both}, {"neither", "neither", sum.Neither}, {"unknown", "unknown", sum.Undetermined}} {
-				percent := 100 * float64(p.n) / float64(sum.Examined)
-				c.Parts = append(c.Parts, part{Name: p.name, Class: p.class, Count: thousands(p.n), From: from, Width: percent, Percent: fmt.Sprintf("%.0f %%", percent)})
+			for i, n := range []int64{sum.Client, sum.Server, sum.Both, sum.Neither, sum.Undetermined} {
+				percent := 100 * float64(n) / float64(sum.Examined)
+				c.Parts = append(c.Parts, part{place: places[i], Count: thousands(n), From: from, Width: percent, Percent: fmt.Sprintf("%.0f %%", percent)})
 				from += percent
 			}
 			all = append(all, c)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/cpuset"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
@@ -60,7 +61,7 @@ type evidenceRow struct {
 type column struct {
 	evidenceColumn
 	documents []result.Document
-	numbers   []int32
+	numbers   []int
 	// conditions holds the conditions of each document.
 	conditions []map[string]string
 }
@@ -123,7 +124,7 @@ func newEvidence(all []export.Benchmark, names []string) *evidence {
 
 func (c *column) add(d result.Document, number int32) {
 	c.documents = append(c.documents, d)
-	c.numbers = append(c.numbers, number)
+	c.numbers = append(c.numbers, int(number))
 	c.conditions = append(c.conditions, joinCells(result.Conditions(d)))
 }
 
@@ -180,10 +181,10 @@ func conditionRow(key string, columns []column) evidenceRow {
 // missing stands for a value that was not set or could not be read.
 const missing = "–"
 
-// value returns the value that all rounds have, or each value with its rounds.
+// value returns the value that all rounds have, or each value with its rounds, which are abbreviated like CPUs: 1-3,7.
 func (c column) value(key string) (text string, several bool) {
 	var values []string
-	rounds := map[string][]int32{}
+	rounds := map[string][]int{}
 	for i, conditions := range c.conditions {
 		v, ok := conditions[key]
 		if !ok {
@@ -199,27 +200,9 @@ func (c column) value(key string) (text string, several bool) {
 	}
 	var told []string
 	for _, v := range values {
-		told = append(told, fmt.Sprintf("%s (%s)", v, roundList(rounds[v])))
+		told = append(told, fmt.Sprintf("%s (rounds %s)", v, cpuset.New(rounds[v]...)))
 	}
 	return strings.Join(told, "; "), true
-}
-
-// roundList abbreviates a list of numbers in ascending order: r1–3, r7.
-func roundList(numbers []int32) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		part := fmt.Sprintf("r%d", numbers[i])
-		if j > i {
-			part += fmt.Sprintf("–%d", numbers[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ", ")
 }
 
 // counters returns the median and the range of the rounds of each counter that is not zero everywhere.

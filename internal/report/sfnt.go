@@ -28,12 +28,8 @@ func sfnt(w io.Writer, s sheet) error {
 		}
 		s.sfntHeader(w, rows[0])
 		for _, r := range rows {
-			fmt.Fprintf(w, "\t%d", r.MessageSizeBytes)
-			for _, ns := range []*int64{r.MeanNanoseconds, r.MinNanoseconds} {
-				fmt.Fprintf(w, "\t%s", whole(ns))
-			}
-			fmt.Fprintf(w, "\t%s\t%s", wholePercentile(r, v1alpha1.P50), whole(r.MaxNanoseconds))
-			fmt.Fprintf(w, "\t%s\t%s\t%d\n", wholePercentile(r, v1alpha1.P99), whole(r.StddevNanoseconds), r.Samples)
+			fmt.Fprintf(w, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.MessageSizeBytes, whole(r.MeanNanoseconds), whole(r.MinNanoseconds),
+				wholePercentile(r, v1alpha1.P50), whole(r.MaxNanoseconds), wholePercentile(r, v1alpha1.P99), whole(r.StddevNanoseconds), r.Samples)
 		}
 		betweenRounds(w, rows)
 	}
