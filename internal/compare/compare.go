@@ -34,7 +34,6 @@ var (
 
 // Side is one side of a comparison.
 type Side struct {
-	// Name is the name for users.
 	Name string
 	// Variant is the only variant to compare; empty for all variants.
 	Variant string
@@ -201,7 +200,6 @@ func (c Comparison) WithoutExplaining() Comparison {
 	return c
 }
 
-// pair names two variants to compare.
 type pair struct{ baseline, candidate string }
 
 func (p pair) String() string {
@@ -292,7 +290,6 @@ func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 	}
 }
 
-// noted returns the value of a note; empty if there is none.
 func noted(notes []v1alpha1.Note, name string) string {
 	i := slices.IndexFunc(notes, func(n v1alpha1.Note) bool { return n.Name == name })
 	if i < 0 {
@@ -336,7 +333,6 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 	}
 }
 
-// of returns the cells of a variant.
 func of(cells []verdict.Cell, variant string) []verdict.Cell {
 	var own []verdict.Cell
 	for _, c := range cells {

@@ -70,7 +70,6 @@ func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 	return cm, result.NewFile(manifestFile, cm.BinaryData[manifestFile]).SHA256, bounded(cm)
 }
 
-// keyOf returns the key of a file in a ConfigMap.
 func keyOf(file string) string { return strings.ReplaceAll(file, "/", "_") }
 
 // bounded returns ErrTooLarge for more than an API server stores, or for files that expand to more than a manager should decode.

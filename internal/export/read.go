@@ -185,7 +185,6 @@ func (m manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	return b, nil
 }
 
-// object reads the LatencyBenchmark or LatencyMatrix.
 func (m manifest) object(ctx context.Context, from source) (Benchmark, error) {
 	file, kind := benchmarkFile, "LatencyBenchmark"
 	b := Benchmark{Object: &v1alpha1.LatencyBenchmark{}}
@@ -232,7 +231,6 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
-// run reads a stored result.
 func (m manifest) run(from source, s v1alpha1.StoredResult) (result.Stored, error) {
 	if strings.Contains(s.Run, "/") {
 		return result.Stored{}, fmt.Errorf("%.253q is not a name of a run", s.Run)
@@ -258,7 +256,6 @@ func (m manifest) run(from source, s v1alpha1.StoredResult) (result.Stored, erro
 	return stored, nil
 }
 
-// pair reads the benchmark of a pair.
 func (m manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.LatencyBenchmark, name string) (Benchmark, error) {
 	if !fs.ValidPath(name) || strings.Contains(name, "/") {
 		return Benchmark{}, errors.New("this is not a name of a benchmark")

@@ -150,7 +150,6 @@ func (w *writer) benchmark(under string, b Benchmark) error {
 	return w.json(path.Join(under, manifestFile), m)
 }
 
-// object writes the LatencyBenchmark or LatencyMatrix.
 func (w *writer) object(under string, b Benchmark) error {
 	o, file, kind := client.Object(b.Object.DeepCopy()), benchmarkFile, "LatencyBenchmark"
 	if b.Matrix != nil {
@@ -161,7 +160,6 @@ func (w *writer) object(under string, b Benchmark) error {
 	return w.json(path.Join(under, file), o)
 }
 
-// runs writes the stored results.
 func (w *writer) runs(under string, b Benchmark) error {
 	for _, r := range b.Runs {
 		for name, content := range r.Files() {

@@ -150,7 +150,6 @@ func (a axis) at(ratio float64) float64 {
 	return math.Round(min(max(place, 0), 100)*10) / 10
 }
 
-// marks returns the ratios at the beginning, in the middle and at the end.
 func (a axis) marks() []string {
 	return []string{fmt.Sprintf("%.3g", 1/a.reach), "1", fmt.Sprintf("%.3g", a.reach)}
 }

@@ -66,8 +66,7 @@ type strip struct {
 type stripRow struct {
 	Round     int32
 	Intervals int
-	// Length is the length of an interval.
-	Length string
+	Length    string
 	// P50 is the range of the p50 of the intervals, P99 the highest p99, and Max the longest round trip, in the interval MaxAt.
 	P50, P99, Max, MaxAt string
 	Lost                 int64

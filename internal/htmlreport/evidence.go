@@ -60,9 +60,8 @@ type evidenceRow struct {
 // column is an endpoint of a variant of a benchmark, with the documents of all rounds.
 type column struct {
 	evidenceColumn
-	documents []result.Document
-	numbers   []int
-	// conditions holds the conditions of each document.
+	documents  []result.Document
+	numbers    []int
 	conditions []map[string]string
 }
 
@@ -155,7 +154,6 @@ func joinCells(conditions map[string]string) map[string]string {
 	return joined
 }
 
-// conditionRow compares all columns.
 func conditionRow(key string, columns []column) evidenceRow {
 	known, _ := result.FindKey(key)
 	row := evidenceRow{Key: key, Meaning: known.Meaning, Fingerprint: known.Fingerprint}

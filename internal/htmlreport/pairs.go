@@ -36,7 +36,6 @@ type matrixRow struct {
 	Fields []matrixField
 }
 
-// matrixField is a pair: with a figure, without a figure yet, or not measured.
 type matrixField struct {
 	// Class is h0 to h8 (see steps), lost, few (too few samples), wait or none.
 	Class, Text string
@@ -67,7 +66,6 @@ func level(ns, median int64) int {
 // legendItem is a colour with the lowest multiple of the median that has it.
 type legendItem struct{ Class, Text string }
 
-// Legend returns the colours.
 func (m matrix) Legend() []legendItem {
 	all := []legendItem{{"h0", "below"}}
 	for i, percent := range steps {

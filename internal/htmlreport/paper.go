@@ -54,7 +54,6 @@ func divided(names float64, columns []float64) [][2]int {
 	return append(parts, [2]int{from, len(columns)})
 }
 
-// within returns the columns of a part.
 func within[T any](columns []T, part [2]int) []T { return columns[part[0]:part[1]] }
 
 // Parts returns the parts of the table's columns, each of which has all of its names beside it.

@@ -161,7 +161,6 @@ func (r *Result) variant(name string, rounds int) *Variant {
 	return v
 }
 
-// numbers reads positive integers.
 func numbers(texts []string) ([]int64, error) {
 	var all []int64
 	for _, text := range texts {

@@ -35,15 +35,13 @@ type Document struct {
 	State       string               `json:"state,omitempty"`
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Notes holds spec.notes.
-	Notes []v1alpha1.Note `json:"notes,omitempty"`
+	Notes       []v1alpha1.Note      `json:"notes,omitempty"`
 	// Pair holds the nodes of a benchmark of one pair.
 	Pair *v1alpha1.Pair `json:"pair,omitempty"`
 	// RunsMeasured counts the runs whose results are stored, RunsPlanned the runs of the spec; both are 0 for a LatencyMatrix.
-	RunsMeasured int `json:"runsMeasured"`
-	RunsPlanned  int `json:"runsPlanned"`
-	// Variants describes the variants in a few words.
-	Variants []DocumentVariant `json:"variants,omitempty"`
+	RunsMeasured int               `json:"runsMeasured"`
+	RunsPlanned  int               `json:"runsPlanned"`
+	Variants     []DocumentVariant `json:"variants,omitempty"`
 	// Cells holds the result of each cell of each variant.
 	Cells []DocumentCell `json:"cells,omitempty"`
 	// Endpoints, Warnings and Verdict are as in the status.
@@ -76,7 +74,6 @@ type DocumentRound struct {
 	v1alpha1.CellResult `json:",inline"`
 }
 
-// documentOf returns the document of a status.
 func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	d := Document{
 		Format: DocumentFormat, Version: DocumentVersion, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
@@ -98,7 +95,6 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	return d
 }
 
-// noted returns a line of text for each note.
 func noted(notes []v1alpha1.Note) []string {
 	var lines []string
 	for _, n := range notes {

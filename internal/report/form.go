@@ -47,7 +47,6 @@ type sheet struct {
 	collected *rounds.Collection
 }
 
-// newSheet computes the results of the runs.
 func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error) {
 	collected, err := rounds.Of(b.Spec, runs...)
 	if err != nil {
@@ -75,7 +74,6 @@ func Forms() []Form {
 	}
 }
 
-// documentForm returns a form for programs.
 func documentForm(name, shows string, write func(io.Writer, Document) error) Form {
 	return Form{Name: name, Shows: shows,
 		write: func(w io.Writer, s sheet) error {
@@ -135,7 +133,6 @@ func (s sheet) title() string {
 	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
 }
 
-// ways describes the variant of a result in a few words.
 func (s sheet) ways(r v1alpha1.CellResult) string {
 	return Ways(s.collected.Variant(r.Variant).Variant)
 }
@@ -159,7 +156,6 @@ func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
 	return blocks
 }
 
-// warningLines returns the warnings of a benchmark, a line each.
 func warningLines(b *v1alpha1.LatencyBenchmark) []string {
 	var lines []string
 	for _, warning := range b.Status.Warnings {

@@ -14,7 +14,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// ladderTable is a table with a line for each percentile.
 type ladderTable struct {
 	heading string
 	lines   [][]string
@@ -83,7 +82,6 @@ func ladderLine[C any](name string, columns []C, value func(C) (us, events strin
 	return line
 }
 
-// percentileTitle returns the title of the line of a percentile.
 func percentileTitle(name string) string { return strings.TrimPrefix(name, "p") + "%" }
 
 func (s Series) ladder(columns []Column) [][]string {

@@ -47,7 +47,6 @@ func networks(w io.Writer, s sheet) error {
 	return nil
 }
 
-// grid holds the contents of the tables.
 type grid struct {
 	// places are those of the variants that have results, in the order of the spec.
 	places []networkPlace
@@ -69,7 +68,6 @@ type networkColumn struct {
 	mtu        int32
 }
 
-// megabitsUnit is the unit of columns of bandwidths.
 const megabitsUnit = "Mb/s"
 
 func (s sheet) networkGrid() grid {
@@ -101,7 +99,6 @@ func (s sheet) networkGrid() grid {
 	return g
 }
 
-// place returns the place of a result's variant.
 func (g grid) place(r v1alpha1.CellResult) networkPlace {
 	return g.places[slices.IndexFunc(g.places, func(p networkPlace) bool { return p.variant == r.Variant })]
 }

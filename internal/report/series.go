@@ -19,8 +19,7 @@ type Series struct {
 	// LatencyType is the measured interval, CountedFrom the send from which it counts at a rate: Intended or Actual.
 	LatencyType v1alpha1.ResultLatencyType
 	CountedFrom string
-	// Rounds are in the order in which they were measured.
-	Rounds []SeriesRound
+	Rounds      []SeriesRound
 }
 
 // SeriesRound contains the latencies of one round of a cell.

@@ -106,7 +106,6 @@ func rateColumn(title string, of func(*v1alpha1.BandwidthResult) int64) tableCol
 	}}
 }
 
-// figureColumns returns the columns of all figures of round trips.
 func figureColumns(percentiles []v1alpha1.Percentile, format func(int64) string, deviation bool) []tableColumn {
 	column := func(title string, of func(v1alpha1.CellResult) *int64) tableColumn {
 		return latencyColumn(title, format, of)

@@ -50,7 +50,6 @@ type Collection struct {
 // Variant combines the runs of one variant.
 type Variant struct {
 	v1alpha1.Variant
-	// Runs is the number of its runs.
 	Runs int
 	// First and Last are the first and the last run without their measurements; nil without runs.
 	First, Last *result.Stored

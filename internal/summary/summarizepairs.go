@@ -19,7 +19,6 @@ type PairsSummary struct {
 // PairResult is the result of one pair in one cell.
 type PairResult struct {
 	*v1alpha1.CellResult
-	// Of is the benchmark of the pair.
 	Of *v1alpha1.LatencyBenchmark
 }
 
