@@ -85,10 +85,11 @@ func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 		Placements: placementsOf(b.Object.Spec, computed.Endpoints), Matrices: matricesOf(b),
 		Manifest: manifest, Stored: b.Object.Status.Stored, collected: collected,
 	}
-	one.Simulated = slices.ContainsFunc(one.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
+	measured := one.Warnings
 	for _, p := range b.Pairs {
-		one.Simulated = one.Simulated || slices.ContainsFunc(p.Object.Status.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
+		measured = append(slices.Clip(measured), p.Object.Status.Warnings...)
 	}
+	one.Simulated = slices.ContainsFunc(measured, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
 	if !meta.IsStatusConditionTrue(b.Object.Status.Conditions, v1alpha1.ConditionSucceeded) {
 		one.Standing = summary.Standing(b.Object)
 	}

@@ -118,16 +118,13 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 	return out, nil
 }
 
-// axis is a logarithmic axis of ratios with 1 in its middle.
-type axis struct {
-	// reach is the highest ratio; 1/reach is the lowest.
-	reach float64
-}
+// axis is a logarithmic axis of ratios with 1 in its middle, up to its value.
+type axis float64
 
-// reaches holds the possible values of reach.
+// reaches holds the possible axes.
 var reaches = []float64{1.1, 1.25, 1.5, 2, 3, 5, 10, 30, 100}
 
-// newAxis returns the smallest axis with room for all ratios and bounds, up to the largest reach.
+// newAxis returns the smallest axis with room for all ratios and bounds, or the largest.
 func newAxis(figures []compare.Figure) axis {
 	most := 1.0
 	for _, f := range figures {
@@ -137,37 +134,30 @@ func newAxis(figures []compare.Figure) axis {
 			}
 		}
 	}
-	i := slices.IndexFunc(reaches, func(r float64) bool { return r >= most })
-	if i < 0 {
-		i = len(reaches) - 1
-	}
-	return axis{reaches[i]}
+	i, _ := slices.BinarySearch(reaches, most)
+	return axis(reaches[min(i, len(reaches)-1)])
 }
 
 // at returns the position of a ratio, from 0 to 100.
 func (a axis) at(ratio float64) float64 {
-	place := 50 + 50*math.Log(ratio)/math.Log(a.reach)
+	place := 50 + 50*math.Log(ratio)/math.Log(float64(a))
 	return math.Round(min(max(place, 0), 100)*10) / 10
 }
 
 func (a axis) marks() []string {
-	return []string{fmt.Sprintf("%.3g", 1/a.reach), "1", fmt.Sprintf("%.3g", a.reach)}
+	return []string{fmt.Sprintf("%.3g", 1/a), "1", fmt.Sprintf("%.3g", a)}
 }
 
 func (a axis) bar(f compare.Figure) *bar {
 	if f.Ratio == nil {
 		return nil
 	}
-	b := &bar{At: a.at(*f.Ratio)}
-	if f.Lower != nil || f.Upper != nil {
-		from, to := 0.0, 100.0
-		if f.Lower != nil {
-			from = a.at(*f.Lower)
-		}
-		if f.Upper != nil {
-			to = a.at(*f.Upper)
-		}
-		b.From, b.Width, b.HasInterval = from, math.Round((to-from)*10)/10, true
+	from, to := 0.0, 100.0
+	if f.Lower != nil {
+		from = a.at(*f.Lower)
 	}
-	return b
+	if f.Upper != nil {
+		to = a.at(*f.Upper)
+	}
+	return &bar{At: a.at(*f.Ratio), From: from, Width: math.Round((to-from)*10) / 10, HasInterval: f.Lower != nil || f.Upper != nil}
 }

@@ -1,7 +1,6 @@
 package htmlreport
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -279,42 +278,35 @@ func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 // fill adds intervals and returns their summary.
 func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) stripRow {
 	row := stripRow{Round: c.N, Intervals: len(intervals), Length: seconds(intervals[0].LengthNs)}
-	var measured []tool.Interval
-	var lostAt []string
-	c.Step = intervals[0].LengthNs / 1e6
+	c.Step, c.Lost = intervals[0].LengthNs/1e6, map[int]int64{}
 	even := true
-	for i := range intervals {
-		in := &intervals[i]
+	var measured []tool.Interval
+	var p50, p99, highest []int64
+	var lostAt []string
+	for i, in := range intervals {
 		c.T = append(c.T, in.StartNs/1e6)
 		even = even && in.StartNs/1e6 == int64(i)*c.Step
 		c.End = (in.StartNs + in.LengthNs) / 1e6
 		if in.Lost > 0 {
-			if c.Lost == nil {
-				c.Lost = map[int]int64{}
-			}
 			c.Lost[i] = in.Lost
 			row.Lost += in.Lost
-			lostAt = append(lostAt, span(*in))
+			lostAt = append(lostAt, span(in))
 		}
 		if in.Count == 0 {
 			c.P50, c.P99, c.Max = append(c.P50, nil), append(c.P99, nil), append(c.Max, nil)
 			continue
 		}
+		p50, p99, highest = append(p50, shown(in.P50Ns)), append(p99, shown(in.P99Ns)), append(highest, shown(in.MaxNs))
 		c.P50, c.P99, c.Max = append(c.P50, new(shown(in.P50Ns))), append(c.P99, new(shown(in.P99Ns))), append(c.Max, new(shown(in.MaxNs)))
-		measured = append(measured, *in)
+		measured = append(measured, in)
 	}
 	if even {
 		c.T = nil
 	}
 	if len(measured) > 0 {
-		by := func(of func(tool.Interval) int64) func(a, b tool.Interval) int {
-			return func(a, b tool.Interval) int { return cmp.Compare(of(a), of(b)) }
-		}
-		byP50 := by(func(in tool.Interval) int64 { return in.P50Ns })
-		row.P50 = micros(shown(slices.MinFunc(measured, byP50).P50Ns)) + " to " + micros(shown(slices.MaxFunc(measured, byP50).P50Ns))
-		row.P99 = micros(shown(slices.MaxFunc(measured, by(func(in tool.Interval) int64 { return in.P99Ns })).P99Ns))
-		most := slices.MaxFunc(measured, by(func(in tool.Interval) int64 { return in.MaxNs }))
-		row.Max, row.MaxAt = micros(shown(most.MaxNs)), span(most)
+		most := slices.Max(highest)
+		row.P50, row.P99 = micros(slices.Min(p50))+" to "+micros(slices.Max(p50)), micros(slices.Max(p99))
+		row.Max, row.MaxAt = micros(most), span(measured[slices.Index(highest, most)])
 	}
 	row.LostAt = text.List(lostAt, 6, ", ")
 	return row

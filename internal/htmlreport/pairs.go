@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -80,13 +82,14 @@ func matricesOf(b export.Benchmark) []matrix {
 		return nil
 	}
 	pairs := export.Objects(b.Pairs)
-	nodes, servers := report.NodesOf(pairs)
+	clients, servers := report.NodesOf(pairs)
+	small := sets.New(clients...).Insert(servers...).Len() > mostNumbered
 	waiting := report.WithoutResults(pairs)
 	var all []matrix
 	for _, results := range report.PairCells(pairs) {
 		for _, p := range v1alpha1.HeadlinePercentiles() {
-			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Interval: report.Interval(*results[0].CellResult), Small: len(nodes) > mostNumbered}
-			if m.fill(pairs, results, p, nodes, servers) {
+			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Interval: report.Interval(*results[0].CellResult), Small: small, Servers: servers}
+			if m.fill(pairs, results, p, clients) {
 				all = append(all, m)
 			}
 		}
@@ -100,7 +103,7 @@ func matricesOf(b export.Benchmark) []matrix {
 }
 
 // fill adds the figures of the pairs; it returns false if no pair has a figure.
-func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult, p v1alpha1.Percentile, nodes, servers []string) bool {
+func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult, p v1alpha1.Percentile, clients []string) bool {
 	of := map[v1alpha1.Pair]*v1alpha1.CellResult{}
 	for _, b := range pairs {
 		of[summary.PairOf(b)] = nil
@@ -125,11 +128,13 @@ func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.Pair
 		median = figures[(len(figures)-1)/2]
 		m.Lowest, m.Median, m.Highest = micros(figures[0]), micros(median), micros(figures[len(figures)-1])
 	}
-	m.Servers = servers
-	for _, client := range nodes {
-		if row, any := rowOf(of, client, servers, p, median); any {
-			m.Rows = append(m.Rows, row)
+	for _, client := range clients {
+		row := matrixRow{Client: client}
+		for _, server := range m.Servers {
+			one, isPair := of[v1alpha1.Pair{ClientNode: client, ServerNode: server}]
+			row.Fields = append(row.Fields, fieldOf(one, isPair, p, median))
 		}
+		m.Rows = append(m.Rows, row)
 	}
 	m.divide()
 	slices.SortStableFunc(measured, func(x, y summary.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
@@ -159,27 +164,17 @@ func (m *matrix) divide() {
 	m.Parts = divided(nameWidth(clients...), widths)
 }
 
-// rowOf returns the row of a client; any reports whether it is the client of a pair.
-func rowOf(of map[v1alpha1.Pair]*v1alpha1.CellResult, client string, servers []string, p v1alpha1.Percentile, median int64) (row matrixRow, any bool) {
-	row.Client = client
-	for _, server := range servers {
-		f := matrixField{Class: "none"}
-		if one, isPair := of[v1alpha1.Pair{ClientNode: client, ServerNode: server}]; isPair {
-			any = true
-			f.Class, f.Text = "wait", "?"
-			if one != nil {
-				ns := one.Percentile(p)
-				switch {
-				case ns != nil:
-					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, median)), micros(*ns)
-				case summary.IsLost(*one, p):
-					f.Class, f.Text = "lost", "lost"
-				default:
-					f.Class, f.Text = "few", percentile(*one, p).Text
-				}
-			}
-		}
-		row.Fields = append(row.Fields, f)
+// fieldOf returns the field of a pair, whose result is nil if there is none yet.
+func fieldOf(r *v1alpha1.CellResult, isPair bool, p v1alpha1.Percentile, median int64) matrixField {
+	switch {
+	case !isPair:
+		return matrixField{Class: "none"}
+	case r == nil:
+		return matrixField{"wait", "?"}
+	case r.Percentile(p) != nil:
+		return matrixField{fmt.Sprintf("h%d", level(*r.Percentile(p), median)), micros(*r.Percentile(p))}
+	case summary.IsLost(*r, p):
+		return matrixField{"lost", "lost"}
 	}
-	return row, any
+	return matrixField{"few", percentile(*r, p).Text}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -137,23 +138,11 @@ func (s sheet) ways(r v1alpha1.CellResult) string {
 	return Ways(s.collected.Variant(r.Variant).Variant)
 }
 
-// block is a list of cells that belong together.
-type block []v1alpha1.CellResult
-
-// roundTrips returns the results of round trips in blocks, each of neighbours for which same holds.
-func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
-	var blocks []block
-	for _, r := range s.benchmark.Status.Results {
-		if r.LatencyType != v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType) {
-			continue
-		}
-		if n := len(blocks); n > 0 && same(blocks[n-1][0], r) {
-			blocks[n-1] = append(blocks[n-1], r)
-		} else {
-			blocks = append(blocks, block{r})
-		}
-	}
-	return blocks
+// roundTrips groups the results of round trips by a key.
+func (s sheet) roundTrips(key func(r v1alpha1.CellResult) string) [][]v1alpha1.CellResult {
+	return grouped(slices.DeleteFunc(slices.Clone(s.benchmark.Status.Results), func(r v1alpha1.CellResult) bool {
+		return r.LatencyType != v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType)
+	}), key)
 }
 
 func warningLines(b *v1alpha1.LatencyBenchmark) []string {

@@ -35,7 +35,8 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenc
 	}
 	fmt.Fprintf(w, "%s/%s: %s, %s, %s of %d pairs, %d of them with results\n",
 		m.Namespace, m.Name, m.Spec.Template.Spec.Tool, m.Spec.Template.Spec.LatencyType, m.Spec.Topology, len(pairs), measured)
-	nodes, servers := NodesOf(pairs)
+	clients, servers := NodesOf(pairs)
+	nodes := sets.List(sets.New(slices.Concat(clients, servers)...))
 	for _, results := range cells {
 		first := *results[0].CellResult
 		fmt.Fprintf(w, "\nLATENCY of %s: %s\n", summary.Label(first), Interval(first))
@@ -64,15 +65,14 @@ func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]summary.PairResult {
 	return slices.Concat(grouped(blocks, func(b []summary.PairResult) string { return b[0].Name })...)
 }
 
-// NodesOf returns the names of all nodes of the pairs, and of their servers, sorted.
-func NodesOf(pairs []*v1alpha1.LatencyBenchmark) (nodes, servers []string) {
-	all, of := sets.New[string](), sets.New[string]()
+// NodesOf returns the names of the clients and of the servers of the pairs, sorted.
+func NodesOf(pairs []*v1alpha1.LatencyBenchmark) (clients, servers []string) {
+	from, to := sets.New[string](), sets.New[string]()
 	for _, b := range pairs {
-		p := summary.PairOf(b)
-		all.Insert(p.ClientNode, p.ServerNode)
-		of.Insert(p.ServerNode)
+		from.Insert(summary.PairOf(b).ClientNode)
+		to.Insert(summary.PairOf(b).ServerNode)
 	}
-	return sets.List(all.Delete("")), sets.List(of.Delete(""))
+	return sets.List(from.Delete("")), sets.List(to.Delete(""))
 }
 
 // pairMatrix writes a row for each client, and for each server a column that is titled with the number of the node.

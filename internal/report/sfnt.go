@@ -16,8 +16,8 @@ import (
 // come from our estimator, whichever tool measured; iter is the number of samples. An unknown figure is a dash, which no
 // reader parses as a number, or the word lost.
 func sfnt(w io.Writer, s sheet) error {
-	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool {
-		return a.Variant == b.Variant && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond
+	blocks := s.roundTrips(func(r v1alpha1.CellResult) string {
+		return fmt.Sprint(r.Variant, " ", r.Protocol, " ", r.RatePerSecond)
 	})
 	if len(blocks) == 0 {
 		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
@@ -62,7 +62,7 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	if first.StepNanoseconds > 0 {
 		fmt.Fprintf(w, "# the tool reports no samples: median and percentile are the medians of its own in each round, in steps of %d ns\n", first.StepNanoseconds)
 	}
-	fmt.Fprintf(w, "# percentile=99\n# reporting: %s\n#\n", sfntReporting(first.LatencyType))
+	fmt.Fprintf(w, "# percentile=99\n# reporting: %s\n#\n", strings.Replace(string(first.LatencyType), "HalfRTT", "1/2 RTT", 1))
 	fmt.Fprintf(w, "#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n")
 }
 
@@ -82,14 +82,6 @@ func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
 			fmt.Fprintf(w, "# between %d rounds: size %d%s\n", r.Rounds, r.MessageSizeBytes, text)
 		}
 	}
-}
-
-// sfntReporting returns sfnt-pingpong's name of a latency type.
-func sfntReporting(t v1alpha1.ResultLatencyType) string {
-	if t == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {
-		return "1/2 RTT"
-	}
-	return string(t)
 }
 
 func whole(ns *int64) string {

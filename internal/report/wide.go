@@ -22,7 +22,7 @@ func wide(w io.Writer, s sheet) error {
 		return err
 	}
 	for _, c := range d.Cells {
-		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), string(c.LatencyType)+countedFrom(c.CountedFrom)
+		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), Interval(c.CellResult)
 		if summary.Streams(c.CellResult) {
 			counts = "bandwidth"
 			columns = []tableColumn{rateColumn("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),
