@@ -111,7 +111,7 @@ type Figure struct {
 func Compare(baseline, candidate Side) (Comparison, error) {
 	c := Comparison{
 		Baseline: baseline.Name, Candidate: candidate.Name, LatencyType: candidate.Results.Spec.LatencyType,
-		Differences: []Difference{}, Figures: []Figure{},
+		Differences: []Difference{}, Figures: []Figure{}, imported: baseline.imported() || candidate.imported(),
 	}
 	pairs, err := pairVariants(baseline, candidate)
 	if err != nil {
@@ -123,11 +123,12 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	before, after := judge.Cells(baseline.Results), judge.Cells(candidate.Results)
 	for _, p := range pairs {
 		c.addDifferences(p, len(pairs) > 1, baseline.Results, candidate.Results)
+		before, after := of(before, p.baseline), of(after, p.candidate)
 		c.addNotes(p, baseline, candidate, before, after)
-		for _, a := range of(after, p.candidate) {
-			b := named(before, p.baseline, a.Name)
-			if b == nil && (baseline.imported() || candidate.imported()) {
-				b = c.ofUnknownSize(before, p.baseline, a)
+		for _, a := range after {
+			b := named(before, a.Name)
+			if b == nil && c.imported {
+				b = c.ofUnknownSize(before, a)
 			}
 			if b != nil && len(b.Rounds) > 0 && len(a.Rounds) > 0 {
 				c.addFigures(*b, a)
@@ -144,7 +145,6 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 			}
 		}
 	}
-	c.imported = baseline.imported() || candidate.imported()
 	for i := range c.Figures {
 		if f := &c.Figures[i]; c.imported && f.Shown == ShownNothing && f.Lower == nil && f.Upper == nil && f.Ratio != nil {
 			f.Shown, f.Lacks = ShownRatio, ""
@@ -181,9 +181,9 @@ func captures(s Side) bool {
 
 // ofUnknownSize returns the captured cell of the baseline that has the protocol and the rate of a captured cell, if the message size of
 // one of them was not published, and notes it. It returns nil if there is none.
-func (c *Comparison) ofUnknownSize(before []verdict.Cell, variant string, a verdict.Cell) *verdict.Cell {
-	for _, b := range of(before, variant) {
-		captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
+func (c *Comparison) ofUnknownSize(before []verdict.Cell, a verdict.Cell) *verdict.Cell {
+	captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
+	for _, b := range before {
 		if captured(a) && captured(b) && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond && (a.MessageSize == 0) != (b.MessageSize == 0) {
 			c.Notes = append(c.Notes, fmt.Sprintf("%s is compared with %s, whose message size was not published", a.Name, b.Name))
 			return &b
@@ -283,19 +283,19 @@ func (c *Comparison) addDifference(d Difference) {
 
 // addNotesOfUsers adds the notes of the benchmarks that are not the same.
 func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
+	value := func(notes []v1alpha1.Note, name string) string {
+		for _, n := range notes {
+			if n.Name == name {
+				return n.Value
+			}
+		}
+		return ""
+	}
 	for _, n := range slices.Concat(before, after) {
-		if a, b := noted(before, n.Name), noted(after, n.Name); a != b {
+		if a, b := value(before, n.Name), value(after, n.Name); a != b {
 			c.addDifference(Difference{Key: "note." + n.Name, Baseline: a, Candidate: b, Note: true})
 		}
 	}
-}
-
-func noted(notes []v1alpha1.Note, name string) string {
-	i := slices.IndexFunc(notes, func(n v1alpha1.Note) bool { return n.Name == name })
-	if i < 0 {
-		return ""
-	}
-	return notes[i].Value
 }
 
 // addNotes adds the reasons why a gate would draw no conclusion from one of two variants, the cells that only one of them
@@ -308,15 +308,15 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 		}
 	}
 	for _, side := range []struct {
-		name, variant, other string
-		cells, others        []verdict.Cell
-	}{{baseline.Name, p.baseline, p.candidate, before, after}, {candidate.Name, p.candidate, p.baseline, after, before}} {
-		for _, cell := range of(side.cells, side.variant) {
+		name          string
+		cells, others []verdict.Cell
+	}{{baseline.Name, before, after}, {candidate.Name, after, before}} {
+		for _, cell := range side.cells {
 			for _, b := range cell.Blockers {
 				note(fmt.Sprintf("%s: %s: ", side.name, b.Reason), b.Message)
 			}
-			if other := named(side.others, side.other, cell.Name); len(cell.Rounds) > 0 && (other == nil || len(other.Rounds) == 0) {
-				note(fmt.Sprintf("only %s has %s/%s", side.name, side.variant, cell.Name), "")
+			if other := named(side.others, cell.Name); len(cell.Rounds) > 0 && (other == nil || len(other.Rounds) == 0) {
+				note(fmt.Sprintf("only %s has %s/%s", side.name, cell.Variant, cell.Name), "")
 			}
 		}
 	}
@@ -334,18 +334,12 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 }
 
 func of(cells []verdict.Cell, variant string) []verdict.Cell {
-	var own []verdict.Cell
-	for _, c := range cells {
-		if c.Variant == variant {
-			own = append(own, c)
-		}
-	}
-	return own
+	return slices.DeleteFunc(slices.Clone(cells), func(c verdict.Cell) bool { return c.Variant != variant })
 }
 
-// named returns a variant's cell with a name; nil if there is none.
-func named(cells []verdict.Cell, variant, name string) *verdict.Cell {
-	i := slices.IndexFunc(cells, func(c verdict.Cell) bool { return c.Variant == variant && c.Name == name })
+// named returns the cell with a name; nil if there is none.
+func named(cells []verdict.Cell, name string) *verdict.Cell {
+	i := slices.IndexFunc(cells, func(c verdict.Cell) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -364,7 +358,11 @@ func (c *Comparison) addFigures(before, after verdict.Cell) {
 		metrics = []v1alpha1.Metric{v1alpha1.MetricThroughput}
 	}
 	for _, m := range metrics {
-		if !some(before, func(r verdict.Round) bool { return has(r, m) }) && !some(after, func(r verdict.Round) bool { return has(r, m) }) {
+		has := func(r verdict.Round) bool {
+			_, ok := r.Values[m]
+			return ok
+		}
+		if !slices.ContainsFunc(before.Rounds, has) && !slices.ContainsFunc(after.Rounds, has) {
 			continue
 		}
 		f, enough := figureOf(m, before, after)
@@ -373,29 +371,8 @@ func (c *Comparison) addFigures(before, after verdict.Cell) {
 			break
 		}
 	}
-	loses := func(r verdict.Round) bool { return r.Values[v1alpha1.MetricLost].Value > 0 }
-	if some(before, loses) || some(after, loses) {
-		c.Figures = append(c.Figures, lost(before, after))
-	}
-}
-
-func some(c verdict.Cell, is func(verdict.Round) bool) bool { return slices.ContainsFunc(c.Rounds, is) }
-
-func has(r verdict.Round, m v1alpha1.Metric) bool {
-	_, ok := r.Values[m]
-	return ok
-}
-
-func newFigure(m v1alpha1.Metric, before, after verdict.Cell) Figure {
-	return Figure{
-		BaselineVariant: before.Variant, CandidateVariant: after.Variant, Cell: after.Name, Metric: m, Unit: verdict.UnitOf(m),
-		BaselineRounds: len(before.Rounds), CandidateRounds: len(after.Rounds),
-	}
-}
-
-// lost returns the number of messages lost in all rounds together. It has no ratio, because the baseline is mostly 0.
-func lost(before, after verdict.Cell) Figure {
-	sum := func(c verdict.Cell) *int64 {
+	// The number of lost messages has no ratio, because that of the baseline is mostly 0.
+	lost := func(c verdict.Cell) *int64 {
 		var n int64
 		for _, r := range c.Rounds {
 			n += r.Values[v1alpha1.MetricLost].Value
@@ -403,8 +380,16 @@ func lost(before, after verdict.Cell) Figure {
 		return &n
 	}
 	f := newFigure(v1alpha1.MetricLost, before, after)
-	f.Baseline, f.Candidate = sum(before), sum(after)
-	return f
+	if f.Baseline, f.Candidate = lost(before), lost(after); *f.Baseline+*f.Candidate > 0 {
+		c.Figures = append(c.Figures, f)
+	}
+}
+
+func newFigure(m v1alpha1.Metric, before, after verdict.Cell) Figure {
+	return Figure{
+		BaselineVariant: before.Variant, CandidateVariant: after.Variant, Cell: after.Name, Metric: m, Unit: verdict.UnitOf(m),
+		BaselineRounds: len(before.Rounds), CandidateRounds: len(after.Rounds),
+	}
 }
 
 // figureOf compares one metric of a cell. enough is false if a round of either side has too few samples for the percentile.

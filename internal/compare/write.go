@@ -101,13 +101,11 @@ func decimal(v *float64) string {
 	return strconv.FormatFloat(*v, 'f', -1, 64)
 }
 
-// grid is a table with a heading. Its first column is left-aligned.
 type grid struct {
 	heading string
 	rows    [][]string
 }
 
-// grids returns the tables of a comparison.
 func (c Comparison) grids() []grid {
 	var all []grid
 	if len(c.Differences) > 0 {

@@ -102,7 +102,6 @@ func parseManifest(content []byte) (manifest, error) {
 	return m, nil
 }
 
-// source returns the content of a file of an export.
 type source func(name string) ([]byte, error)
 
 // from returns a source of regular files of at most maxFileBytes: to open a FIFO would wait for a writer.

@@ -24,24 +24,17 @@ type benchmark struct {
 	ID string
 	// Name distinguishes the benchmark from all others in the report.
 	Namespace, Name string
-	// Facts describes the benchmark in pairs of a name and a value.
-	Facts [][2]string
-	// Simulated is true if both endpoints were on one kernel.
-	Simulated bool
+	Facts           [][2]string
+	Simulated       bool
 	// Standing describes the state of a benchmark that is not complete; empty if it is complete.
-	Standing string
-	Verdict  *verdict
-	Warnings []v1alpha1.Warning
-	// Latencies and Bandwidths hold the tables of results; empty without such cells.
+	Standing              string
+	Verdict               *verdict
+	Warnings              []v1alpha1.Warning
 	Latencies, Bandwidths []table
-	// Causes holds the interruptions with which slow samples coincide.
-	Causes []cause
-	// Placements holds the proof of where each variant was measured.
-	Placements []placement
-	// Failures holds the attempts that failed.
-	Failures []v1alpha1.Attempt
-	// Matrices holds the matrices of a LatencyMatrix.
-	Matrices []matrix
+	Causes                []cause
+	Placements            []placement
+	Failures              []v1alpha1.Attempt
+	Matrices              []matrix
 	// Manifest is the YAML with which the measurement can be repeated.
 	Manifest string
 	Stored   []v1alpha1.StoredResult
@@ -160,7 +153,6 @@ type verdict struct {
 	Against string
 }
 
-// notJudged is the outcome of a benchmark without a verdict.
 const notJudged = "NotJudged"
 
 // verdictOf returns nil without criteria. A verdict that contradicts the condition Passed, which is newer, is Inconclusive.
@@ -209,7 +201,6 @@ func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []ta
 	return all
 }
 
-// latenciesOf returns the table of cells that measured the same interval.
 func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table {
 	some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 	t := table{Caption: "Latency in µs: " + report.Interval(rows[0]) + ", all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
@@ -249,7 +240,6 @@ func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table
 	return t
 }
 
-// bandwidths returns the tables of all cells that streamed.
 func bandwidths(results []v1alpha1.CellResult) []table {
 	t := table{Caption: "Payload that arrived: median, lowest and highest of the rounds",
 		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
@@ -330,7 +320,6 @@ func causesOf(collected *rounds.Collection) []cause {
 	return all
 }
 
-// placement describes where a variant was measured, with the proof.
 type placement struct {
 	Variant, Ways string
 	Verified      bool

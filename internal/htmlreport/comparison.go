@@ -40,7 +40,6 @@ type comparisonRow struct {
 	Bar *bar
 }
 
-// bar is an interval on the axis of ratios: positions from 0 to 100.
 type bar struct {
 	From, Width, At float64
 	// HasInterval is false if the ratio has no bounds.
@@ -121,7 +120,6 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 // axis is a logarithmic axis of ratios with 1 in its middle, up to its value.
 type axis float64
 
-// reaches holds the possible axes.
 var reaches = []float64{1.1, 1.25, 1.5, 2, 3, 5, 10, 30, 100}
 
 // newAxis returns the smallest axis with room for all ratios and bounds, or the largest.
@@ -138,7 +136,6 @@ func newAxis(figures []compare.Figure) axis {
 	return axis(reaches[min(i, len(reaches)-1)])
 }
 
-// at returns the position of a ratio, from 0 to 100.
 func (a axis) at(ratio float64) float64 {
 	place := 50 + 50*math.Log(ratio)/math.Log(float64(a))
 	return math.Round(min(max(place, 0), 100)*10) / 10

@@ -55,9 +55,8 @@ type ladder struct {
 
 // strip holds the tables for the course of one variant over time.
 type strip struct {
-	Name string
-	Rows []stripRow
-	// Slowest lists the slowest samples of the rounds; nil if none are known.
+	Name    string
+	Rows    []stripRow
 	Slowest *slowest
 }
 

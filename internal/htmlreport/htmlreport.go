@@ -46,15 +46,13 @@ type page struct {
 	Policy                                 string
 	Style, Library, Script, LibraryVersion string
 	// Simulated is true if a benchmark was measured on a simulated NIC.
-	Simulated  bool
-	Benchmarks []benchmark
-	Groups     []group
-	// SlowSamples is true if a group lists slow samples.
+	Simulated   bool
+	Benchmarks  []benchmark
+	Groups      []group
 	SlowSamples bool
 	Comparisons []comparison
 	Evidence    *evidence
-	// Data is the input of the script, as JSON.
-	Data data
+	Data        data
 }
 
 // Write writes a report, which compares the other benchmarks with the first. The error wraps result.ErrCorrupt, or is ErrNothingToShow.

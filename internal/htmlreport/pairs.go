@@ -27,8 +27,7 @@ type matrix struct {
 	Parts   [][2]int
 	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
 	Lowest, Median, Highest string
-	// Worst holds the pairs with the highest figures.
-	Worst []summary.PairResult
+	Worst                   []summary.PairResult
 	// Waiting holds the pairs without results, with their state.
 	Waiting []string
 }
@@ -48,8 +47,7 @@ const (
 	mostNumbered = 16
 	// smallField is the width of a field without a number, in points on paper.
 	smallField = 6.6
-	// mostWorst is the largest number of pairs that are listed.
-	mostWorst = 10
+	mostWorst  = 10
 )
 
 // steps holds the lowest figures of the colours h1 to h8, in percent of the median of the pairs. Compared with the median, noise does

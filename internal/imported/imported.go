@@ -104,7 +104,6 @@ func (r Result) spec() v1alpha1.LatencyBenchmarkSpec {
 	return s
 }
 
-// with returns a list that has a value.
 func with[T comparable](all []T, value T) []T {
 	if slices.Contains(all, value) {
 		return all
@@ -112,7 +111,6 @@ func with[T comparable](all []T, value T) []T {
 	return append(all, value)
 }
 
-// run returns the stored run of a variant in a round.
 func (r Result) run(run plan.Run, v Variant) (result.Stored, error) {
 	var ends [2]result.Framed
 	for i, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {

@@ -79,7 +79,6 @@ func Notes(of map[string]string) []v1alpha1.Note {
 	return all
 }
 
-// read adds the figures of the file.
 func (e *Entry) read(content []byte) error {
 	if e.Tool == v1alpha1.ToolSfntPingpong {
 		round, kind, err := Sfnt(content)

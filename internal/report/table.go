@@ -22,7 +22,6 @@ import (
 // a table of its own with ratios to the first variant.
 func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error { return table(w, b, false) }
 
-// table does the work of Table; if all is true, it shows the checks of every variant.
 func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType)
 	for _, line := range noted(b.Spec.Notes) {
@@ -73,13 +72,11 @@ func verdict(v *v1alpha1.Verdict) []string {
 	return lines
 }
 
-// tableColumn is a column of a table of results.
 type tableColumn struct {
 	title string
 	value func(v1alpha1.CellResult) string
 }
 
-// Columns that several tables have.
 var (
 	variantColumn = tableColumn{"VARIANT", func(r v1alpha1.CellResult) string { return r.Variant }}
 	cellColumn    = tableColumn{"CELL", func(r v1alpha1.CellResult) string { return r.Name }}
@@ -131,7 +128,6 @@ func percentileColumn(p v1alpha1.Percentile) tableColumn {
 	return tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, stats.FormatLatency) }}
 }
 
-// resultTable is a table with a line for each result.
 type resultTable struct {
 	heading string
 	columns []tableColumn
@@ -155,7 +151,6 @@ func (t resultTable) lines() [][]string {
 	return all
 }
 
-// write writes the table for a terminal, after a blank line and the heading.
 func (t resultTable) write(w io.Writer) error { return writeLines(w, t.heading, t.lines()) }
 
 // writeLines writes right-aligned columns, after a blank line and a heading.
@@ -290,7 +285,6 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	return []resultTable{{"BANDWIDTH", columns, rows}}
 }
 
-// percentile formats a percentile, or the reason why there is none.
 func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns int64) string) string {
 	p, _ := stats.Named(string(name))
 	switch ns := r.Percentile(name); {

@@ -12,8 +12,7 @@ import (
 const (
 	// maxStatus is the largest size of a status as JSON, in bytes. etcd accepts objects of up to 1.5 MiB, and the API
 	// server's own record of which client wrote which field can be as large as the status.
-	maxStatus = 512 << 10
-	// fewAttempts is the number of attempts that a status that is too large keeps.
+	maxStatus   = 512 << 10
 	fewAttempts = 50
 )
 
