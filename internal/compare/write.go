@@ -79,26 +79,20 @@ func CSV(w io.Writer, all ...Comparison) error {
 		for _, f := range c.Figures {
 			lines = append(lines, []string{
 				c.Baseline, c.Candidate, f.BaselineVariant, f.CandidateVariant, f.Cell, string(f.Metric), f.Unit,
-				strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), integer(f.Baseline), integer(f.Candidate),
-				decimal(f.Ratio), decimal(f.Lower), decimal(f.Upper), string(f.Shown), f.Lacks,
+				strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), plain(f.Baseline), plain(f.Candidate),
+				plain(f.Ratio), plain(f.Lower), plain(f.Upper), string(f.Shown), f.Lacks,
 			})
 		}
 	}
 	return out.WriteAll(lines)
 }
 
-func integer(n *int64) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.FormatInt(*n, 10)
-}
-
-func decimal(v *float64) string {
+// plain formats a number that may be unknown.
+func plain[N int64 | float64](v *N) string {
 	if v == nil {
 		return ""
 	}
-	return strconv.FormatFloat(*v, 'f', -1, 64)
+	return strconv.FormatFloat(float64(*v), 'f', -1, 64)
 }
 
 type grid struct {

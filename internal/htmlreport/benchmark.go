@@ -27,14 +27,14 @@ type benchmark struct {
 	Facts           [][2]string
 	Simulated       bool
 	// Standing describes the state of a benchmark that is not complete; empty if it is complete.
-	Standing              string
-	Verdict               *verdict
-	Warnings              []v1alpha1.Warning
-	Latencies, Bandwidths []table
-	Causes                []cause
-	Placements            []placement
-	Failures              []v1alpha1.Attempt
-	Matrices              []matrix
+	Standing   string
+	Verdict    *verdict
+	Warnings   []v1alpha1.Warning
+	Tables     []table
+	Causes     []cause
+	Placements []placement
+	Failures   []v1alpha1.Attempt
+	Matrices   []matrix
 	// Manifest is the YAML with which the measurement can be repeated.
 	Manifest string
 	Stored   []v1alpha1.StoredResult
@@ -74,7 +74,7 @@ func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 	one := benchmark{
 		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Name: name, Facts: factsOf(b),
 		Verdict: verdictOf(b.Object), Warnings: computed.Warnings,
-		Latencies: latencies(b.Object, computed.Results), Bandwidths: bandwidths(computed.Results), Causes: causesOf(collected),
+		Tables: tablesOf(b.Object, computed.Results), Causes: causesOf(collected),
 		Placements: placementsOf(b.Object.Spec, computed.Endpoints), Matrices: matricesOf(b),
 		Manifest: manifest, Stored: b.Object.Status.Stored, collected: collected,
 	}
@@ -192,11 +192,15 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	return &v
 }
 
-// latencies returns the tables of all cells that measured latencies, a table for each interval that they measured.
-func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
+// tablesOf returns a table for each interval that cells measured, and one of the cells that streamed.
+func tablesOf(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
 	var all []table
 	for _, rows := range report.ByInterval(results) {
 		all = append(all, latenciesOf(b, rows))
+	}
+	streams := slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil || !summary.Streams(r) })
+	if len(streams) > 0 {
+		all = append(all, bandwidthsOf(slices.Concat(report.ByCell(streams)...)))
 	}
 	return all
 }
@@ -240,12 +244,9 @@ func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table
 	return t
 }
 
-func bandwidths(results []v1alpha1.CellResult) []table {
+func bandwidthsOf(rows []v1alpha1.CellResult) table {
 	t := table{Caption: "Payload that arrived: median, lowest and highest of the rounds",
 		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
-	rows := slices.Concat(report.ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool {
-		return r.Bandwidth == nil || !summary.Streams(r)
-	}))...)
 	for i, r := range rows {
 		retransmits := absent
 		if n := r.Bandwidth.Retransmits; n != nil {
@@ -256,10 +257,7 @@ func bandwidths(results []v1alpha1.CellResult) []table {
 			bitRate(r.Bandwidth.SentBitsPerSecond), number(r.Lost), retransmits,
 		}})
 	}
-	if len(t.Rows) == 0 {
-		return nil
-	}
-	return []table{t}
+	return t
 }
 
 // percentile returns a percentile of a result, or the reason why there is none.

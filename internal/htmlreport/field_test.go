@@ -113,7 +113,7 @@ func types(t *testing.T, _ field.Case) map[string]string {
 		t.Fatal(err)
 	}
 	c := p.Comparisons[0]
-	return map[string]string{"before": p.Benchmarks[0].Latencies[0].Caption, "after": p.Benchmarks[1].Latencies[0].Caption, "comparison": string(c.LatencyType),
+	return map[string]string{"before": p.Benchmarks[0].Tables[0].Caption, "after": p.Benchmarks[1].Tables[0].Caption, "comparison": string(c.LatencyType),
 		"rounds": c.Rows[0].Rounds, "notes": strings.Join(c.Notes, "; "), "groups": p.Groups[0].Label + ", " + p.Groups[2].Label}
 }
 

@@ -919,7 +919,7 @@ func benchmarkSection(b benchmark, several bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		for _, t := range slices.Concat(b.Latencies, b.Bandwidths) {
+		for _, t := range b.Tables {
 			templ_7745c5c3_Err = figuresTable(t).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

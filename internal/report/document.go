@@ -18,13 +18,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// DocumentFormat and DocumentVersion identify a Document. A version may get new fields; existing ones keep name, unit and meaning.
-const (
-	DocumentFormat  = "tailgate-results"
-	DocumentVersion = 1
-)
-
-// Document holds results for programs. Times are whole nanoseconds; unknown figures are absent.
+// Document holds results for programs. Times are whole nanoseconds; unknown figures are absent. A version may get new fields;
+// existing ones keep name, unit and meaning.
 type Document struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -76,7 +71,7 @@ type DocumentRound struct {
 
 func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	d := Document{
-		Format: DocumentFormat, Version: DocumentVersion, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
+		Format: "tailgate-results", Version: 1, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
 		Notes: b.Spec.Notes, Endpoints: b.Status.Endpoints, Warnings: b.Status.Warnings, Verdict: b.Status.Verdict,
 	}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
@@ -145,13 +140,6 @@ func WriteJSON(w io.Writer, d any) error {
 	return nil
 }
 
-// The values of the column scope.
-const (
-	// ScopeRound marks a line of one round, ScopeAll a line of all rounds together.
-	ScopeRound = "round"
-	ScopeAll   = "all"
-)
-
 // csvLine returns the names and the values of all columns, for a round or, if it is nil, for all of them. Unknown figures are empty.
 func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, values []string) {
 	add := func(name string, value any) {
@@ -170,9 +158,9 @@ func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, v
 	if of.Pair != nil {
 		pair = *of.Pair
 	}
-	scope, number, run, started := ScopeAll, "", "", ""
+	scope, number, run, started := "all", "", "", ""
 	if round != nil {
-		scope, number, run = ScopeRound, strconv.Itoa(int(round.Round)), round.Run
+		scope, number, run = "round", strconv.Itoa(int(round.Round)), round.Run
 		started = round.StartedAt.UTC().Format(time.RFC3339Nano)
 	}
 	var bits, sent, retransmits *int64

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -36,9 +37,6 @@ type SeriesRound struct {
 	Attribution *tool.Attribution
 }
 
-// FromActualSuffix ends the name of a series counted from the actual send, beside one from the intended send.
-const FromActualSuffix = "-from-actual"
-
 // AllSeries returns the series of all variants and cells, from stored runs. Cells without stored samples have none.
 func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
 	var all []Series
@@ -55,7 +53,7 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 	numbers := plan.RoundNumbers(b)
 	latencyType := v1alpha1.ResultLatencyType(b.Spec.LatencyType)
 	roundTrips := Series{Variant: v, Cell: cell, Name: cell, LatencyType: latencyType}
-	fromActual := Series{Variant: v, Cell: cell, Name: cell + FromActualSuffix, LatencyType: latencyType, CountedFrom: string(tool.StartActual)}
+	fromActual := Series{Variant: v, Cell: cell, Name: cell + "-from-actual", LatencyType: latencyType, CountedFrom: string(tool.StartActual)}
 	captured := Series{Variant: v, Cell: cell, Name: cell + result.CapturedSuffix, LatencyType: v1alpha1.ResultInToOut}
 	for i := range runs {
 		round := SeriesRound{Number: numbers[runs[i].Client.Run]}
@@ -76,13 +74,7 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 			captured.add(round, whole.Histogram, whole.Unanswered)
 		}
 	}
-	var all []Series
-	for _, s := range []Series{roundTrips, fromActual, captured} {
-		if len(s.Rounds) > 0 {
-			all = append(all, s)
-		}
-	}
-	return all
+	return slices.DeleteFunc([]Series{roundTrips, fromActual, captured}, func(s Series) bool { return len(s.Rounds) == 0 })
 }
 
 func (s *Series) add(round SeriesRound, h result.Histogram, lost int64) {

@@ -266,12 +266,7 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 		rateColumn("HIGHEST", func(b *v1alpha1.BandwidthResult) int64 { return b.MaxBitsPerSecond }),
 		rateColumn("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }),
 		lostColumn,
-		{"RETRANSMITS", func(r v1alpha1.CellResult) string {
-			if r.Bandwidth.Retransmits == nil {
-				return "-"
-			}
-			return strconv.FormatInt(*r.Bandwidth.Retransmits, 10)
-		}},
+		{"RETRANSMITS", func(r v1alpha1.CellResult) string { return whole(r.Bandwidth.Retransmits) }},
 	}
 	if len(rows) > len(cells) {
 		columns = append(columns, tableColumn{"RATIO", func(r v1alpha1.CellResult) string {
