@@ -23,7 +23,6 @@ import (
 
 // Form is a layout in which a comparison is written.
 type Form struct {
-	// Name is the name by which users request the form.
 	Name string
 	// Write writes one comparison, or several with the same baseline.
 	Write func(io.Writer, ...Comparison) error

@@ -171,18 +171,17 @@ func (w *writer) runs(under string, b Benchmark) error {
 	return nil
 }
 
-// RunEvidence contains the observations of a run.
-type RunEvidence struct {
+type runEvidence struct {
 	Run     string      `json:"run"`
 	Variant string      `json:"variant"`
 	Round   int32       `json:"round"`
 	Attempt int32       `json:"attempt"`
-	Client  EndEvidence `json:"client"`
-	Server  EndEvidence `json:"server"`
+	Client  endEvidence `json:"client"`
+	Server  endEvidence `json:"server"`
 }
 
-// EndEvidence contains the observations of an agent, and the pod as the API server returned it.
-type EndEvidence struct {
+// endEvidence contains the observations of an agent, and the pod as the API server returned it.
+type endEvidence struct {
 	Observed result.Evidence `json:"observed"`
 	Pod      result.Seen     `json:"pod"`
 }
@@ -192,11 +191,11 @@ func (w *writer) evidence(under string, b Benchmark) error {
 		return nil
 	}
 	rounds := plan.RoundNumbers(b.Object)
-	var all []RunEvidence
+	var all []runEvidence
 	for _, r := range b.Runs {
-		all = append(all, RunEvidence{
+		all = append(all, runEvidence{
 			Run: r.Client.Run, Variant: r.Client.Variant, Round: rounds[r.Client.Run], Attempt: r.Client.Attempt,
-			Client: EndEvidence{r.Client.Evidence, r.ClientSeen}, Server: EndEvidence{r.Server.Evidence, r.ServerSeen},
+			Client: endEvidence{r.Client.Evidence, r.ClientSeen}, Server: endEvidence{r.Server.Evidence, r.ServerSeen},
 		})
 	}
 	return w.json(path.Join(under, "evidence.json"), all)

@@ -76,7 +76,7 @@ func newEvidence(all []export.Benchmark, names []string) *evidence {
 				continue
 			}
 			client := column{evidenceColumn: evidenceColumn{lineName(names, i, b, v.Name), v1alpha1.RoleClient}}
-			server := column{evidenceColumn: evidenceColumn{lineName(names, i, b, v.Name), v1alpha1.RoleServer}}
+			server := column{evidenceColumn: evidenceColumn{client.Of, v1alpha1.RoleServer}}
 			for _, run := range own {
 				client.add(run.Client, numbers[run.Client.Run])
 				server.add(run.Server, numbers[run.Server.Run])

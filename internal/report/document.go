@@ -21,9 +21,8 @@ import (
 // Document holds results for programs. Times are whole nanoseconds; unknown figures are absent. A version may get new fields;
 // existing ones keep name, unit and meaning.
 type Document struct {
-	Format  string `json:"format"`
-	Version int    `json:"version"`
-	// Namespace and Name identify the LatencyBenchmark or LatencyMatrix.
+	Format    string `json:"format"`
+	Version   int    `json:"version"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// State is the reason of condition Succeeded, such as Complete.
@@ -31,14 +30,12 @@ type Document struct {
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
 	Notes       []v1alpha1.Note      `json:"notes,omitempty"`
-	// Pair holds the nodes of a benchmark of one pair.
-	Pair *v1alpha1.Pair `json:"pair,omitempty"`
+	Pair        *v1alpha1.Pair       `json:"pair,omitempty"`
 	// RunsMeasured counts the runs whose results are stored, RunsPlanned the runs of the spec; both are 0 for a LatencyMatrix.
 	RunsMeasured int               `json:"runsMeasured"`
 	RunsPlanned  int               `json:"runsPlanned"`
 	Variants     []DocumentVariant `json:"variants,omitempty"`
-	// Cells holds the result of each cell of each variant.
-	Cells []DocumentCell `json:"cells,omitempty"`
+	Cells        []DocumentCell    `json:"cells,omitempty"`
 	// Endpoints, Warnings and Verdict are as in the status.
 	Endpoints []v1alpha1.Endpoint `json:"endpoints,omitempty"`
 	Warnings  []v1alpha1.Warning  `json:"warnings,omitempty"`

@@ -28,7 +28,6 @@ const FormPairs = "pairs"
 
 // Form is a layout in which the results of a benchmark are printed.
 type Form struct {
-	// Name is the name by which users request the form.
 	Name string
 	// Shows describes in a few words what the form prints.
 	Shows string
@@ -134,10 +133,6 @@ func (s sheet) title() string {
 	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
 }
 
-func (s sheet) ways(r v1alpha1.CellResult) string {
-	return Ways(s.collected.Variant(r.Variant).Variant)
-}
-
 // roundTrips groups the results of round trips by a key.
 func (s sheet) roundTrips(key func(r v1alpha1.CellResult) string) [][]v1alpha1.CellResult {
 	return grouped(slices.DeleteFunc(slices.Clone(s.benchmark.Status.Results), func(r v1alpha1.CellResult) bool {
@@ -165,7 +160,10 @@ func Notes(w io.Writer, prefix string, lines []string) {
 
 // Ways describes a variant in a few words: its network, its wait mode, its muxer and its acceleration, if any.
 func Ways(v v1alpha1.Variant) string {
-	text := fmt.Sprintf("network %s, %s%s", network(v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
+	text := fmt.Sprintf("network %s, %s", network(v.Network), strings.ToLower(string(v.Wait)))
+	if v.Muxer != v1alpha1.MuxerNone {
+		text += " with " + strings.ToLower(string(v.Muxer))
+	}
 	if a := v.Acceleration; a != nil && a.Type != v1alpha1.AccelerationKernel {
 		text += ", " + string(a.Type)
 		switch settings := a.OnloadSettings(); {

@@ -24,7 +24,7 @@ func matrix(w io.Writer, s sheet) error {
 			return "ping-pong"
 		}}, countColumn("SIZE", func(r v1alpha1.CellResult) int64 { return int64(r.MessageSizeBytes) }), roundsColumn}
 		first := rows[0]
-		heading := fmt.Sprintf("variant %s (%s), %s, %s, µs", first.Variant, s.ways(first), first.Protocol, Interval(first))
+		heading := fmt.Sprintf("variant %s (%s), %s, %s, µs", first.Variant, Ways(s.collected.Variant(first.Variant).Variant), first.Protocol, Interval(first))
 		if err := (resultTable{heading, append(columns, figureColumns(rounds.Percentiles(), micros, false)...), rows}).write(w); err != nil {
 			return fmt.Errorf("writing the matrix: %w", err)
 		}

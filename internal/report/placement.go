@@ -65,18 +65,13 @@ func Ends(endpoints []v1alpha1.Endpoint, variant string) (own []v1alpha1.Endpoin
 
 // checked summarizes in one line how many checks of verified endpoints were proved, and on which CPUs they measured.
 func checked(client, server v1alpha1.Endpoint) string {
-	proved := 0
-	for _, line := range slices.Concat(client.Proof, server.Proof) {
-		if line.State == v1alpha1.ProofProved {
-			proved++
-		}
-	}
-	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", proved, client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
+	proved := slices.DeleteFunc(slices.Concat(client.Proof, server.Proof), func(l v1alpha1.ProofLine) bool { return l.State != v1alpha1.ProofProved })
+	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", len(proved), client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
 }
 
 // placementLines returns what both endpoints report about one item. Text that does not fit into its column is wrapped.
 func placementLines(mark, name, state, client, server string) [][]string {
-	left, right := wrap(client), wrap(server)
+	left, right := wrap(client, foundWidth), wrap(server, foundWidth)
 	height := max(len(left), len(right))
 	left, right = append(left, make([]string, height-len(left))...), append(right, make([]string, height-len(right))...)
 	var lines [][]string
@@ -163,17 +158,17 @@ func (c Check) state() string {
 	return state
 }
 
-// wrap breaks a text into lines of at most foundWidth characters, between words where possible. It returns at least one line.
-func wrap(text string) []string {
+// wrap breaks a text into lines of at most width characters, between words where possible. It returns at least one line.
+func wrap(text string, width int) []string {
 	lines := []string{""}
 	for _, word := range strings.Fields(text) {
 		last := len(lines) - 1
 		letters := []rune(strings.TrimPrefix(lines[last]+" "+word, " "))
-		if len(letters) > foundWidth && lines[last] != "" {
+		if len(letters) > width && lines[last] != "" {
 			lines, letters = append(lines, ""), []rune(word)
 		}
-		for ; len(letters) > foundWidth; letters = letters[foundWidth:] {
-			lines[len(lines)-1] = string(letters[:foundWidth])
+		for ; len(letters) > width; letters = letters[width:] {
+			lines[len(lines)-1] = string(letters[:width])
 			lines = append(lines, "")
 		}
 		lines[len(lines)-1] = string(letters)

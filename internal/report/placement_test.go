@@ -88,7 +88,7 @@ func TestWrap(t *testing.T) {
 		{"a " + word + "long b", []string{"a", word, "long b"}},
 		{word + word, []string{word, word}},
 	} {
-		if diff := cmp.Diff(c.want, wrap(c.text)); diff != "" {
+		if diff := cmp.Diff(c.want, wrap(c.text, foundWidth)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", c.text, diff)
 		}
 	}

@@ -41,7 +41,7 @@ func sfnt(w io.Writer, s sheet) error {
 func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "# %s\n", s.title())
 	if result.Imported(s.runs) == "" {
-		fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, s.ways(first))
+		fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, Ways(s.collected.Variant(first.Variant).Variant))
 	}
 	for _, line := range noted(s.benchmark.Spec.Notes) {
 		fmt.Fprintf(w, "# %s\n", line)
@@ -57,7 +57,11 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 		if e.ToolVersion != "" {
 			fmt.Fprintf(w, "# version: %s\n", e.ToolVersion)
 		}
-		fmt.Fprintf(w, "# %s: %s, CPU %d, %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.Interface, e.MTU, orDash(e.Driver), device(e), e.Kernel)
+		device := ""
+		if e.PCIAddress != "" {
+			device = fmt.Sprintf(" at %s (NUMA node %s)", e.PCIAddress, numa(e.DeviceNUMANode))
+		}
+		fmt.Fprintf(w, "# %s: %s, CPU %d, %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.Interface, e.MTU, orDash(e.Driver), device, e.Kernel)
 	}
 	if first.StepNanoseconds > 0 {
 		fmt.Fprintf(w, "# the tool reports no samples: median and percentile are the medians of its own in each round, in steps of %d ns\n", first.StepNanoseconds)

@@ -27,26 +27,21 @@ func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	for _, line := range noted(b.Spec.Notes) {
 		fmt.Fprintln(w, line)
 	}
-	for _, t := range tables(b) {
+	variants := plan.Variants(b.Spec)
+	tables := bandwidths(variants[0].Name, b.Status.Results)
+	if len(variants) > 1 {
+		tables = append(comparison(variants[0].Name, b.Status.Results), tables...)
+	} else {
+		tables = append(latencies(b.Status.Results), tables...)
+	}
+	for _, t := range tables {
 		if err := t.write(w); err != nil {
 			return fmt.Errorf("writing %s: %w", t.heading, err)
 		}
 	}
 	Notes(w, "", limits(b))
 	Notes(w, "", verdict(b.Status.Verdict))
-	return placements(w, plan.Variants(b.Spec), b.Status.Endpoints, all)
-}
-
-// tables returns a table of all round trips or, with several variants, one for each cell; and one of the bandwidths.
-func tables(b *v1alpha1.LatencyBenchmark) []resultTable {
-	variants := plan.Variants(b.Spec)
-	var all []resultTable
-	if len(variants) > 1 {
-		all = comparison(variants[0].Name, b.Status.Results)
-	} else {
-		all = latencies(b.Status.Results)
-	}
-	return append(all, bandwidths(variants[0].Name, b.Status.Results)...)
+	return placements(w, variants, b.Status.Endpoints, all)
 }
 
 // limits returns the lines that explain the numbers or state their limits.
@@ -302,13 +297,6 @@ func known(ns *int64, format func(int64) string) string {
 	return format(*ns)
 }
 
-func muxer(m v1alpha1.Muxer) string {
-	if m == v1alpha1.MuxerNone {
-		return ""
-	}
-	return " with " + strings.ToLower(string(m))
-}
-
 // network describes a network: its type, its NetworkRef or interface, and the resource of its device.
 func network(n *v1alpha1.Network) string {
 	text := string(n.Type)
@@ -325,13 +313,6 @@ func network(n *v1alpha1.Network) string {
 		text += ", aligned with " + name
 	}
 	return text
-}
-
-func device(e v1alpha1.Endpoint) string {
-	if e.PCIAddress == "" {
-		return ""
-	}
-	return fmt.Sprintf(" at %s (NUMA node %s)", e.PCIAddress, numa(e.DeviceNUMANode))
 }
 
 func numa(n int32) string {
