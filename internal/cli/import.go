@@ -107,11 +107,14 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 	v := imported.Variant{Name: plan.DefaultVariant}
 	r := imported.Result{
 		Namespace: "imported", Name: i.name, Tool: v1alpha1.Tool(i.tool), LatencyType: v1alpha1.LatencyType(i.latencyType),
-		Source: "imported from " + strings.Join(args, ", "),
+		Source: "imported from " + strings.Join(args, ", "), Notes: map[string]string{},
 	}
 	for _, n := range i.notes {
 		key, value, _ := strings.Cut(n, "=")
-		r.Notes = append(r.Notes, v1alpha1.Note{Name: key, Value: value})
+		if _, twice := r.Notes[key]; twice {
+			return fmt.Errorf("--note: %q is there twice; give each note a name of its own", key)
+		}
+		r.Notes[key] = value
 	}
 	for _, file := range args {
 		if err := i.add(&r, &v, file); err != nil {

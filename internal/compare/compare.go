@@ -34,7 +34,6 @@ var (
 
 // Side is one side of a comparison.
 type Side struct {
-	// Name is the name for users.
 	Name string
 	// Variant is the only variant to compare; empty for all variants.
 	Variant string
@@ -82,8 +81,7 @@ const (
 	ShownNothing Shown = ""
 	ShownLower   Shown = "Lower"
 	ShownHigher  Shown = "Higher"
-	// ShownRatio is for a published or imported result with too few rounds for an interval: the ratio describes the two values, and
-	// whether they differ by chance is not known.
+	// ShownRatio is for a published or imported result with too few rounds for an interval: the values may differ by chance.
 	ShownRatio Shown = "RatioOnly"
 )
 
@@ -96,12 +94,10 @@ type Figure struct {
 	Unit             string          `json:"unit"`
 	BaselineRounds   int             `json:"baselineRounds"`
 	CandidateRounds  int             `json:"candidateRounds"`
-	// Baseline and Candidate are the values of the median rounds, or for lost the sum over all rounds; nil if a round was
-	// not measured, or if lost messages reach the percentile.
+	// Baseline and Candidate are the values of the median rounds, or the sum for lost; nil if not measured, or if the percentile is lost.
 	Baseline  *int64 `json:"baseline,omitempty"`
 	Candidate *int64 `json:"candidate,omitempty"`
-	// Ratio is the median of the ratios of all candidate rounds to all baseline rounds; Lower and Upper bound it. Each is
-	// nil if it is unknown.
+	// Ratio is the median of the ratios of all candidate rounds to all baseline rounds, with its bounds; each is nil if it is unknown.
 	Ratio *float64 `json:"ratio,omitempty"`
 	Lower *float64 `json:"lower,omitempty"`
 	Upper *float64 `json:"upper,omitempty"`
@@ -115,7 +111,7 @@ type Figure struct {
 func Compare(baseline, candidate Side) (Comparison, error) {
 	c := Comparison{
 		Baseline: baseline.Name, Candidate: candidate.Name, LatencyType: candidate.Results.Spec.LatencyType,
-		Differences: []Difference{}, Figures: []Figure{},
+		Differences: []Difference{}, Figures: []Figure{}, imported: baseline.imported() || candidate.imported(),
 	}
 	pairs, err := pairVariants(baseline, candidate)
 	if err != nil {
@@ -127,11 +123,12 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	before, after := judge.Cells(baseline.Results), judge.Cells(candidate.Results)
 	for _, p := range pairs {
 		c.addDifferences(p, len(pairs) > 1, baseline.Results, candidate.Results)
+		before, after := of(before, p.baseline), of(after, p.candidate)
 		c.addNotes(p, baseline, candidate, before, after)
-		for _, a := range of(after, p.candidate) {
-			b := named(before, p.baseline, a.Name)
-			if b == nil && (baseline.imported() || candidate.imported()) {
-				b = c.ofUnknownSize(before, p.baseline, a)
+		for _, a := range after {
+			b := named(before, a.Name)
+			if b == nil && c.imported {
+				b = c.ofUnknownSize(before, a)
 			}
 			if b != nil && len(b.Rounds) > 0 && len(a.Rounds) > 0 {
 				c.addFigures(*b, a)
@@ -148,7 +145,6 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 			}
 		}
 	}
-	c.imported = baseline.imported() || candidate.imported()
 	for i := range c.Figures {
 		if f := &c.Figures[i]; c.imported && f.Shown == ShownNothing && f.Lower == nil && f.Upper == nil && f.Ratio != nil {
 			f.Shown, f.Lacks = ShownRatio, ""
@@ -185,9 +181,9 @@ func captures(s Side) bool {
 
 // ofUnknownSize returns the captured cell of the baseline that has the protocol and the rate of a captured cell, if the message size of
 // one of them was not published, and notes it. It returns nil if there is none.
-func (c *Comparison) ofUnknownSize(before []verdict.Cell, variant string, a verdict.Cell) *verdict.Cell {
-	for _, b := range of(before, variant) {
-		captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
+func (c *Comparison) ofUnknownSize(before []verdict.Cell, a verdict.Cell) *verdict.Cell {
+	captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
+	for _, b := range before {
 		if captured(a) && captured(b) && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond && (a.MessageSize == 0) != (b.MessageSize == 0) {
 			c.Notes = append(c.Notes, fmt.Sprintf("%s is compared with %s, whose message size was not published", a.Name, b.Name))
 			return &b
@@ -204,7 +200,6 @@ func (c Comparison) WithoutExplaining() Comparison {
 	return c
 }
 
-// pair names two variants to compare.
 type pair struct{ baseline, candidate string }
 
 func (p pair) String() string {
@@ -214,8 +209,7 @@ func (p pair) String() string {
 	return p.baseline + " to " + p.candidate
 }
 
-// pairVariants pairs the variants with equal names. If each side has a single variant, the two are paired whatever their
-// names are.
+// pairVariants pairs the variants with equal names. A single variant on each side is paired whatever its name is.
 func pairVariants(baseline, candidate Side) ([]pair, error) {
 	before, err := variantsOf(baseline)
 	if err != nil {
@@ -287,23 +281,21 @@ func (c *Comparison) addDifference(d Difference) {
 	c.Differences = append(c.Differences, d)
 }
 
-// addNotesOfUsers adds the notes that only one of the benchmarks has, or whose values differ. The variants of one benchmark
-// have the same notes.
+// addNotesOfUsers adds the notes of the benchmarks that are not the same.
 func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
+	value := func(notes []v1alpha1.Note, name string) string {
+		for _, n := range notes {
+			if n.Name == name {
+				return n.Value
+			}
+		}
+		return ""
+	}
 	for _, n := range slices.Concat(before, after) {
-		if a, b := noted(before, n.Name), noted(after, n.Name); a != b {
+		if a, b := value(before, n.Name), value(after, n.Name); a != b {
 			c.addDifference(Difference{Key: "note." + n.Name, Baseline: a, Candidate: b, Note: true})
 		}
 	}
-}
-
-// noted returns the value of a note; empty if there is none.
-func noted(notes []v1alpha1.Note, name string) string {
-	i := slices.IndexFunc(notes, func(n v1alpha1.Note) bool { return n.Name == name })
-	if i < 0 {
-		return ""
-	}
-	return notes[i].Value
 }
 
 // addNotes adds the reasons why a gate would draw no conclusion from one of two variants, the cells that only one of them
@@ -316,15 +308,15 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 		}
 	}
 	for _, side := range []struct {
-		name, variant, other string
-		cells, others        []verdict.Cell
-	}{{baseline.Name, p.baseline, p.candidate, before, after}, {candidate.Name, p.candidate, p.baseline, after, before}} {
-		for _, cell := range of(side.cells, side.variant) {
+		name          string
+		cells, others []verdict.Cell
+	}{{baseline.Name, before, after}, {candidate.Name, after, before}} {
+		for _, cell := range side.cells {
 			for _, b := range cell.Blockers {
 				note(fmt.Sprintf("%s: %s: ", side.name, b.Reason), b.Message)
 			}
-			if other := named(side.others, side.other, cell.Name); len(cell.Rounds) > 0 && (other == nil || len(other.Rounds) == 0) {
-				note(fmt.Sprintf("only %s has %s/%s", side.name, side.variant, cell.Name), "")
+			if other := named(side.others, cell.Name); len(cell.Rounds) > 0 && (other == nil || len(other.Rounds) == 0) {
+				note(fmt.Sprintf("only %s has %s/%s", side.name, cell.Variant, cell.Name), "")
 			}
 		}
 	}
@@ -341,20 +333,13 @@ func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []
 	}
 }
 
-// of returns the cells of a variant.
 func of(cells []verdict.Cell, variant string) []verdict.Cell {
-	var own []verdict.Cell
-	for _, c := range cells {
-		if c.Variant == variant {
-			own = append(own, c)
-		}
-	}
-	return own
+	return slices.DeleteFunc(slices.Clone(cells), func(c verdict.Cell) bool { return c.Variant != variant })
 }
 
-// named returns a variant's cell with a name; nil if there is none.
-func named(cells []verdict.Cell, variant, name string) *verdict.Cell {
-	i := slices.IndexFunc(cells, func(c verdict.Cell) bool { return c.Variant == variant && c.Name == name })
+// named returns the cell with a name; nil if there is none.
+func named(cells []verdict.Cell, name string) *verdict.Cell {
+	i := slices.IndexFunc(cells, func(c verdict.Cell) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -366,15 +351,18 @@ var latencies = []v1alpha1.Metric{
 	v1alpha1.MetricMean, v1alpha1.MetricP50, v1alpha1.MetricP90, v1alpha1.MetricP99, v1alpha1.MetricP999, v1alpha1.MetricP9999, v1alpha1.MetricP99999,
 }
 
-// addFigures adds the metrics of a cell that either side has. Of percentiles it adds those for which there are enough
-// samples, and the next one.
+// addFigures adds the metrics of a cell that either side has: percentiles up to the first with too few samples.
 func (c *Comparison) addFigures(before, after verdict.Cell) {
 	metrics := latencies
 	if after.Stream {
 		metrics = []v1alpha1.Metric{v1alpha1.MetricThroughput}
 	}
 	for _, m := range metrics {
-		if !some(before, func(r verdict.Round) bool { return has(r, m) }) && !some(after, func(r verdict.Round) bool { return has(r, m) }) {
+		has := func(r verdict.Round) bool {
+			_, ok := r.Values[m]
+			return ok
+		}
+		if !slices.ContainsFunc(before.Rounds, has) && !slices.ContainsFunc(after.Rounds, has) {
 			continue
 		}
 		f, enough := figureOf(m, before, after)
@@ -383,17 +371,18 @@ func (c *Comparison) addFigures(before, after verdict.Cell) {
 			break
 		}
 	}
-	loses := func(r verdict.Round) bool { return r.Values[v1alpha1.MetricLost].Value > 0 }
-	if some(before, loses) || some(after, loses) {
-		c.Figures = append(c.Figures, lost(before, after))
+	// The number of lost messages has no ratio, because that of the baseline is mostly 0.
+	lost := func(c verdict.Cell) *int64 {
+		var n int64
+		for _, r := range c.Rounds {
+			n += r.Values[v1alpha1.MetricLost].Value
+		}
+		return &n
 	}
-}
-
-func some(c verdict.Cell, is func(verdict.Round) bool) bool { return slices.ContainsFunc(c.Rounds, is) }
-
-func has(r verdict.Round, m v1alpha1.Metric) bool {
-	_, ok := r.Values[m]
-	return ok
+	f := newFigure(v1alpha1.MetricLost, before, after)
+	if f.Baseline, f.Candidate = lost(before), lost(after); *f.Baseline+*f.Candidate > 0 {
+		c.Figures = append(c.Figures, f)
+	}
 }
 
 func newFigure(m v1alpha1.Metric, before, after verdict.Cell) Figure {
@@ -403,22 +392,7 @@ func newFigure(m v1alpha1.Metric, before, after verdict.Cell) Figure {
 	}
 }
 
-// lost returns the number of messages lost in all rounds together. It has no ratio, because the baseline is mostly 0.
-func lost(before, after verdict.Cell) Figure {
-	sum := func(c verdict.Cell) *int64 {
-		var n int64
-		for _, r := range c.Rounds {
-			n += r.Values[v1alpha1.MetricLost].Value
-		}
-		return &n
-	}
-	f := newFigure(v1alpha1.MetricLost, before, after)
-	f.Baseline, f.Candidate = sum(before), sum(after)
-	return f
-}
-
-// figureOf compares one metric of a cell with that metric of the baseline. enough is false if a round of either has too few
-// samples for the percentile.
+// figureOf compares one metric of a cell. enough is false if a round of either side has too few samples for the percentile.
 func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough bool) {
 	f = newFigure(m, before, after)
 	b, ofBaseline := before.Observations(m)

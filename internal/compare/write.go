@@ -23,7 +23,6 @@ import (
 
 // Form is a layout in which a comparison is written.
 type Form struct {
-	// Name is the name by which users request the form.
 	Name string
 	// Write writes one comparison, or several with the same baseline.
 	Write func(io.Writer, ...Comparison) error
@@ -79,35 +78,27 @@ func CSV(w io.Writer, all ...Comparison) error {
 		for _, f := range c.Figures {
 			lines = append(lines, []string{
 				c.Baseline, c.Candidate, f.BaselineVariant, f.CandidateVariant, f.Cell, string(f.Metric), f.Unit,
-				strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), integer(f.Baseline), integer(f.Candidate),
-				decimal(f.Ratio), decimal(f.Lower), decimal(f.Upper), string(f.Shown), f.Lacks,
+				strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), plain(f.Baseline), plain(f.Candidate),
+				plain(f.Ratio), plain(f.Lower), plain(f.Upper), string(f.Shown), f.Lacks,
 			})
 		}
 	}
 	return out.WriteAll(lines)
 }
 
-func integer(n *int64) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.FormatInt(*n, 10)
-}
-
-func decimal(v *float64) string {
+// plain formats a number that may be unknown.
+func plain[N int64 | float64](v *N) string {
 	if v == nil {
 		return ""
 	}
-	return strconv.FormatFloat(*v, 'f', -1, 64)
+	return strconv.FormatFloat(float64(*v), 'f', -1, 64)
 }
 
-// grid is a table with a heading. Its first column is left-aligned.
 type grid struct {
 	heading string
 	rows    [][]string
 }
 
-// grids returns the tables of a comparison.
 func (c Comparison) grids() []grid {
 	var all []grid
 	if len(c.Differences) > 0 {
@@ -122,8 +113,8 @@ func (c Comparison) grids() []grid {
 		all = append(all, g)
 	}
 	for i, f := range c.Figures {
-		if i == 0 || f.Cell != c.Figures[i-1].Cell || f.CandidateVariant != c.Figures[i-1].CandidateVariant {
-			all = append(all, grid{c.headingOf(f), [][]string{{"METRIC", "BASELINE", "CANDIDATE", "RATIO", strings.ToUpper(stats.Confidence)}}})
+		if c.Begins(i) {
+			all = append(all, grid{f.heading(), [][]string{{"METRIC", "BASELINE", "CANDIDATE", "RATIO", strings.ToUpper(stats.Confidence)}}})
 		}
 		g := &all[len(all)-1]
 		g.rows = append(g.rows, f.Row())
@@ -142,12 +133,17 @@ func (c Comparison) at(d Difference) string {
 	return strings.Join(d.Ends, ", ")
 }
 
-func (c Comparison) headingOf(f Figure) string {
+func (f Figure) heading() string {
 	variant := f.CandidateVariant
 	if f.BaselineVariant != variant {
 		variant += " against " + f.BaselineVariant
 	}
 	return fmt.Sprintf("%s of %s, %s", f.Cell, variant, f.Rounds())
+}
+
+// Begins reports whether the figure i is the first of its cell.
+func (c Comparison) Begins(i int) bool {
+	return i == 0 || c.Figures[i].Cell != c.Figures[i-1].Cell || c.Figures[i].CandidateVariant != c.Figures[i-1].CandidateVariant
 }
 
 // Rounds says how many rounds are compared.
@@ -218,50 +214,6 @@ func (c Comparison) title() string {
 	return title
 }
 
-// sheet is what Table writes: a title, tables, and the limits of the figures.
-type sheet struct {
-	title string
-	grids []grid
-	notes []string
-}
-
-// sheetOf returns the tables of a comparison. Several comparisons have one table for each metric: a row for each cell, and two columns
-// for each candidate, its value, and its ratio to the baseline with the interval.
-func sheetOf(all []Comparison) sheet {
-	if len(all) == 1 {
-		return sheet{all[0].title(), all[0].grids(), all[0].Notes}
-	}
-	out := sheet{title: fmt.Sprintf("%d results against %s", len(all), all[0].Baseline)}
-	legend := grid{"CANDIDATES", [][]string{{"NUMBER", "CANDIDATE", "LATENCIES"}}}
-	of := map[v1alpha1.Metric]int{}
-	rows := map[[2]string]int{}
-	for i, c := range all {
-		legend.rows = append(legend.rows, []string{fmt.Sprint(i + 1), c.Candidate, string(c.LatencyType)})
-		if unequal := c.unequal(); unequal != "" {
-			out.notes = append(out.notes, fmt.Sprintf("%s: conditions that must be equal differ from the baseline's: %s; compare the two alone to see them", c.Candidate, unequal))
-		}
-		for _, note := range c.Notes {
-			if !slices.Contains(out.notes, note) {
-				out.notes = append(out.notes, note)
-			}
-		}
-		for _, f := range c.Figures {
-			at, known := of[f.Metric]
-			if !known {
-				at = len(out.grids)
-				of[f.Metric] = at
-				out.grids = append(out.grids, grid{string(f.Metric), [][]string{{"CELL", "BASELINE"}}})
-				for k := range all {
-					out.grids[at].rows[0] = append(out.grids[at].rows[0], fmt.Sprint(k+1), fmt.Sprintf("RATIO %d", k+1))
-				}
-			}
-			out.grids[at].add(rows, f, i, len(all))
-		}
-	}
-	out.grids = append([]grid{legend}, out.grids...)
-	return out
-}
-
 // unequal lists the conditions that differ although they must be equal.
 func (c Comparison) unequal() string {
 	var keys []string
@@ -273,47 +225,69 @@ func (c Comparison) unequal() string {
 	return text.List(keys, 6, ", ")
 }
 
-// add adds a figure of the comparison i of several. rows holds the numbers of the rows by metric and label.
-func (g *grid) add(rows map[[2]string]int, f Figure, i, several int) {
-	texts := f.Row()
-	label := f.Cell
+// label names the cell of a figure, and its variant if it is the same on both sides.
+func (f Figure) label() string {
 	if f.CandidateVariant == f.BaselineVariant && f.CandidateVariant != plan.DefaultVariant {
-		label = f.CandidateVariant + " " + f.Cell
+		return f.CandidateVariant + " " + f.Cell
 	}
-	key := [2]string{string(f.Metric), label}
-	at, known := rows[key]
-	if !known {
-		at = len(g.rows)
-		rows[key] = at
-		g.rows = append(g.rows, append([]string{label, texts[1]}, slices.Repeat([]string{"-"}, 2*several)...))
-	}
-	row := g.rows[at]
-	row[2+2*i], row[3+2*i] = texts[2], texts[3]
-	if texts[4] != "-" {
-		row[3+2*i] += " " + texts[4]
-	}
+	return f.Cell
 }
 
-// Table writes a comparison for people: the differences between the conditions, then a table for each cell, then the limits
-// of the figures; see sheetOf for several.
-func Table(w io.Writer, all ...Comparison) error {
-	s := sheetOf(all)
-	fmt.Fprintln(w, s.title)
-	for _, g := range s.grids {
-		fmt.Fprintf(w, "\n%s\n", g.heading)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, row := range g.rows {
-			fmt.Fprintln(t, "  "+strings.Join(row, "\t"))
+// gridsOf returns the tables of several comparisons, one for each metric: a row for each cell, and two columns for each candidate,
+// its value, and its ratio to the baseline with the interval. It also returns the limits of the figures.
+func gridsOf(all []Comparison) (grids []grid, notes []string) {
+	grids = []grid{{"CANDIDATES", [][]string{{"NUMBER", "CANDIDATE", "LATENCIES"}}}}
+	head := []string{"CELL", "BASELINE"}
+	type place struct {
+		metric v1alpha1.Metric
+		label  string
+	}
+	rows := map[place][]string{}
+	var order []place
+	for i, c := range all {
+		number := fmt.Sprint(i + 1)
+		grids[0].rows = append(grids[0].rows, []string{number, c.Candidate, string(c.LatencyType)})
+		head = append(head, number, "RATIO "+number)
+		if unequal := c.unequal(); unequal != "" {
+			notes = append(notes, fmt.Sprintf("%s: conditions that must be equal differ from the baseline's: %s; compare the two alone to see them", c.Candidate, unequal))
 		}
-		if err := t.Flush(); err != nil {
+		for _, note := range c.Notes {
+			if !slices.Contains(notes, note) {
+				notes = append(notes, note)
+			}
+		}
+		for _, f := range c.Figures {
+			texts, at := f.Row(), place{f.Metric, f.label()}
+			if rows[at] == nil {
+				order = append(order, at)
+				rows[at] = append([]string{at.label, texts[1]}, slices.Repeat([]string{"-"}, 2*len(all))...)
+			}
+			rows[at][2+2*i], rows[at][3+2*i] = texts[2], strings.TrimSuffix(texts[3]+" "+texts[4], " -")
+		}
+	}
+	for _, at := range order {
+		i := slices.IndexFunc(grids, func(g grid) bool { return g.heading == string(at.metric) })
+		if i < 0 {
+			i, grids = len(grids), append(grids, grid{string(at.metric), [][]string{head}})
+		}
+		grids[i].rows = append(grids[i].rows, rows[at])
+	}
+	return grids, notes
+}
+
+// Table writes for people: different conditions, a table for each cell, and the limits of the figures; see gridsOf for several.
+func Table(w io.Writer, all ...Comparison) error {
+	title, grids, notes := all[0].title(), all[0].grids(), all[0].Notes
+	if len(all) > 1 {
+		title = fmt.Sprintf("%d results against %s", len(all), all[0].Baseline)
+		grids, notes = gridsOf(all)
+	}
+	fmt.Fprintln(w, title)
+	for _, g := range grids {
+		if err := report.WriteLeft(w, g.heading, g.rows); err != nil {
 			return fmt.Errorf("writing the comparison: %w", err)
 		}
 	}
-	for i, note := range s.notes {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintln(w, note)
-	}
+	report.Notes(w, "", notes)
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,20 +35,19 @@ const (
 	maxExpanded  = 32 << 20
 )
 
-// ConfigMap returns the export of a LatencyBenchmark as an immutable ConfigMap, and the SHA-256 of its manifest in hexadecimal. The
-// error wraps ErrTooLarge if it does not fit.
+// ConfigMap returns the export of a LatencyBenchmark, and the SHA-256 of its manifest in hex. The error wraps ErrTooLarge.
 func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
-	dir := b.Dir
-	if dir == "" {
-		parent, err := os.MkdirTemp("", "tailgate-export-")
-		if err != nil {
-			return nil, "", fmt.Errorf("making a directory for the export: %w", err)
+	read := from(os.DirFS(b.Dir))
+	if b.Dir == "" {
+		contents := map[string][]byte{}
+		w := writer{put: func(name string, content []byte) error {
+			contents[name] = content
+			return nil
+		}}
+		if err := w.benchmark("", b); err != nil {
+			return nil, "", fmt.Errorf("writing the export of %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
 		}
-		defer os.RemoveAll(parent)
-		dir = filepath.Join(parent, "export")
-		if _, err := Write(dir, b, false); err != nil {
-			return nil, "", err
-		}
+		read = func(name string) ([]byte, error) { return contents[name], nil }
 	}
 	names := []string{manifestFile, benchmarkFile}
 	for _, s := range b.Object.Status.Stored {
@@ -63,7 +61,7 @@ func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 		Immutable:  new(true), BinaryData: map[string][]byte{},
 	}
 	for _, file := range names {
-		content, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(file)))
+		content, err := read(file)
 		if err != nil {
 			return nil, "", fmt.Errorf("reading the export: %w", err)
 		}
@@ -72,11 +70,9 @@ func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 	return cm, result.NewFile(manifestFile, cm.BinaryData[manifestFile]).SHA256, bounded(cm)
 }
 
-// keyOf returns the key of a file in a ConfigMap.
 func keyOf(file string) string { return strings.ReplaceAll(file, "/", "_") }
 
-// bounded returns an error that wraps ErrTooLarge for a ConfigMap that is larger than an API server stores, or whose compressed files
-// together expand to more than a manager should decode.
+// bounded returns ErrTooLarge for more than an API server stores, or for files that expand to more than a manager should decode.
 func bounded(cm *corev1.ConfigMap) error {
 	size, expanded := 0, int64(0)
 	for key, content := range cm.BinaryData {

@@ -12,8 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// ticksPerHalfDistance is the number of percentiles in a .hgrm each time the share of samples beyond is halved.
-// HistogramLogProcessor has the same default.
+// ticksPerHalfDistance is the number of lines of a .hgrm each time that the share beyond is halved, as in HistogramLogProcessor.
 const ticksPerHalfDistance = 5
 
 // histograms writes two kinds of files for every cell: the distribution of all rounds together and of each round as

@@ -2,8 +2,6 @@ package export
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,11 +56,6 @@ func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	if err != nil {
 		return Benchmark{}, err
 	}
-	for _, f := range m.Files {
-		if err := verify(fsys, f); err != nil {
-			return Benchmark{}, fmt.Errorf("%w: %s: %w", ErrDamaged, f.Path, err)
-		}
-	}
 	b, err := m.read(ctx, fsys)
 	if err != nil {
 		return Benchmark{}, fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -71,7 +64,7 @@ func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 }
 
 func readManifest(fsys fs.FS) (manifest, error) {
-	content, err := readFile(fsys, manifestFile, maxFileBytes)
+	content, err := from(fsys)(manifestFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return manifest{}, fmt.Errorf("%w: there is no %s", ErrNone, manifestFile)
@@ -109,62 +102,29 @@ func parseManifest(content []byte) (manifest, error) {
 	return m, nil
 }
 
-// verify compares a file with its size and digest.
-func verify(fsys fs.FS, f result.File) error {
-	if !fs.ValidPath(f.Path) {
-		return errors.New("this is not a path in an export")
-	}
-	file, err := open(fsys, f.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("the file is missing")
-	} else if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }() // Only read.
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(file, f.Bytes+1))
-	switch {
-	case err != nil:
-		return err
-	case n != f.Bytes:
-		return fmt.Errorf("it has %d bytes instead of %d", n, f.Bytes)
-	case hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
-		return errors.New("it was modified: its digest differs")
-	}
-	return nil
-}
-
-// open opens a regular file: to open a FIFO would wait for a writer.
-func open(fsys fs.FS, name string) (fs.File, error) {
-	info, err := fs.Stat(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	return fsys.Open(name)
-}
-
-// readFile reads a regular file of at most most bytes.
-func readFile(fsys fs.FS, name string, most int64) ([]byte, error) {
-	file, err := open(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // Only read.
-	content, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err == nil && int64(len(content)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
-	}
-	return content, err
-}
-
-// source returns the content of a file of an export.
 type source func(name string) ([]byte, error)
 
+// from returns a source of regular files of at most maxFileBytes: to open a FIFO would wait for a writer.
 func from(fsys fs.FS) source {
-	return func(name string) ([]byte, error) { return readFile(fsys, name, maxFileBytes) }
+	return func(name string) ([]byte, error) {
+		info, err := fs.Stat(fsys, name)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, errors.New("not a regular file")
+		}
+		file, err := fsys.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }() // Only read.
+		content, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+		if err == nil && len(content) > maxFileBytes {
+			err = fmt.Errorf("it has more than %d bytes", maxFileBytes)
+		}
+		return content, err
+	}
 }
 
 // listed reads a file that the manifest lists, and compares it with the manifest.
@@ -177,14 +137,19 @@ func (m manifest) listed(from source, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	if result.NewFile(name, content) != f {
-		return nil, fmt.Errorf("%s was modified: its digest differs", name)
+	if got := result.NewFile(name, content); got != f {
+		return nil, fmt.Errorf("%s was modified: its digest differs; it has %d bytes, and %s says %d", name, got.Bytes, manifestFile, f.Bytes)
 	}
 	return content, nil
 }
 
-// read reads the files that the manifest lists, all of which must have been verified.
+// read verifies all files that the manifest lists, and reads those that are read again.
 func (m manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
+	for _, f := range m.Files {
+		if _, err := m.listed(from(fsys), f.Path); err != nil {
+			return Benchmark{}, err
+		}
+	}
 	b, err := m.object(ctx, from(fsys))
 	if err != nil {
 		return Benchmark{}, err
@@ -219,28 +184,23 @@ func (m manifest) read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	return b, nil
 }
 
-// object reads the LatencyBenchmark or LatencyMatrix.
 func (m manifest) object(ctx context.Context, from source) (Benchmark, error) {
-	file := benchmarkFile
+	file, kind := benchmarkFile, "LatencyBenchmark"
+	b := Benchmark{Object: &v1alpha1.LatencyBenchmark{}}
+	into := client.Object(b.Object)
 	if _, ok := m.paths[matrixFile]; ok {
-		file = matrixFile
+		b.Matrix = &v1alpha1.LatencyMatrix{}
+		file, kind, into = matrixFile, "LatencyMatrix", b.Matrix
 	}
 	content, err := m.listed(from, file)
 	if err != nil {
 		return Benchmark{}, err
 	}
-	b := Benchmark{}
-	if file == matrixFile {
-		b.Matrix = &v1alpha1.LatencyMatrix{}
-		if err = parse(ctx, content, "LatencyMatrix", b.Matrix); err == nil {
-			b.Object = b.Matrix.Overview()
-		}
-	} else {
-		b.Object = &v1alpha1.LatencyBenchmark{}
-		err = parse(ctx, content, "LatencyBenchmark", b.Object)
-	}
-	if err != nil {
+	if err := parse(ctx, content, kind, into); err != nil {
 		return Benchmark{}, fmt.Errorf("%s: %w", file, err)
+	}
+	if b.Matrix != nil {
+		b.Object = b.Matrix.Overview()
 	}
 	object := b.Object
 	if object.Namespace != m.Namespace || object.Name != m.Name || string(object.UID) != m.UID {
@@ -270,7 +230,6 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
-// run reads a stored result.
 func (m manifest) run(from source, s v1alpha1.StoredResult) (result.Stored, error) {
 	if strings.Contains(s.Run, "/") {
 		return result.Stored{}, fmt.Errorf("%.253q is not a name of a run", s.Run)
@@ -296,7 +255,6 @@ func (m manifest) run(from source, s v1alpha1.StoredResult) (result.Stored, erro
 	return stored, nil
 }
 
-// pair reads the benchmark of a pair.
 func (m manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.LatencyBenchmark, name string) (Benchmark, error) {
 	if !fs.ValidPath(name) || strings.Contains(name, "/") {
 		return Benchmark{}, errors.New("this is not a name of a benchmark")
@@ -315,11 +273,6 @@ func (m manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.Latency
 	// The parent's manifest must list the manifest of the pair, so that it covers all files of the pair.
 	if _, err := m.listed(from(fsys), path.Join(pairsDir, name, manifestFile)); err != nil {
 		return Benchmark{}, err
-	}
-	for _, f := range own.Files {
-		if err := verify(within, f); err != nil {
-			return Benchmark{}, fmt.Errorf("%s: %w", f.Path, err)
-		}
 	}
 	b, err := own.read(ctx, within)
 	if err != nil {

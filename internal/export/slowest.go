@@ -9,8 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// slowest writes the slowest samples of each round for every cell whose tool reports them, the slowest first. The values are
-// the stored ones: whole round trips and times in nanoseconds. An unknown gap is empty.
+// slowest writes the slowest samples of each round for every cell whose tool reports them, as they are stored. An unknown gap is empty.
 func (w *writer) slowest(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		lines := [][]string{{"round", "at_ns", "rtt_ns", "samples", "where", "client_gap_ns", "server_gap_ns"}}

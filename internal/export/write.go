@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -47,7 +47,13 @@ func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := os.Chmod(unfinished, 0o755); err != nil {
 		return Written{}, fmt.Errorf("making a directory for the export: %w", err)
 	}
-	w := &writer{dir: unfinished}
+	w := &writer{put: func(name string, content []byte) error {
+		full := filepath.Join(unfinished, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(full, content, 0o644)
+	}}
 	if err := w.benchmark("", b); err != nil {
 		return Written{}, fmt.Errorf("writing the export of %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
 	}
@@ -74,8 +80,7 @@ func MayWrite(dir string, replace bool) error {
 	return nil
 }
 
-// putInPlace renames a finished export to its destination. It first moves aside an export that it replaces, and moves it
-// back if the rename fails.
+// putInPlace renames a finished export to its destination. An export that it replaces is moved back if that fails.
 func putInPlace(finished, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(finished, dir); err != nil {
@@ -96,19 +101,14 @@ func putInPlace(finished, dir string) error {
 	return nil
 }
 
-// writer writes files below a directory and records them.
+// writer puts files, whose paths have slashes, and records them.
 type writer struct {
-	dir   string
+	put   func(name string, content []byte) error
 	files []result.File
 }
 
-// file writes a file. Its path has slashes.
 func (w *writer) file(name string, content []byte) error {
-	full := filepath.Join(w.dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(full, content, 0o644); err != nil {
+	if err := w.put(name, content); err != nil {
 		return err
 	}
 	w.files = append(w.files, result.NewFile(name, content))
@@ -150,23 +150,16 @@ func (w *writer) benchmark(under string, b Benchmark) error {
 	return w.json(path.Join(under, manifestFile), m)
 }
 
-// object writes the LatencyBenchmark or LatencyMatrix.
 func (w *writer) object(under string, b Benchmark) error {
+	o, file, kind := client.Object(b.Object.DeepCopy()), benchmarkFile, "LatencyBenchmark"
 	if b.Matrix != nil {
-		m := b.Matrix.DeepCopy()
-		m.TypeMeta, m.ManagedFields = typeMeta("LatencyMatrix"), nil
-		return w.json(path.Join(under, matrixFile), m)
+		o, file, kind = b.Matrix.DeepCopy(), matrixFile, "LatencyMatrix"
 	}
-	o := b.Object.DeepCopy()
-	o.TypeMeta, o.ManagedFields = typeMeta("LatencyBenchmark"), nil
-	return w.json(path.Join(under, benchmarkFile), o)
+	o.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	o.SetManagedFields(nil)
+	return w.json(path.Join(under, file), o)
 }
 
-func typeMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
-}
-
-// runs writes the stored results.
 func (w *writer) runs(under string, b Benchmark) error {
 	for _, r := range b.Runs {
 		for name, content := range r.Files() {
@@ -178,18 +171,17 @@ func (w *writer) runs(under string, b Benchmark) error {
 	return nil
 }
 
-// RunEvidence contains the observations of a run.
-type RunEvidence struct {
+type runEvidence struct {
 	Run     string      `json:"run"`
 	Variant string      `json:"variant"`
 	Round   int32       `json:"round"`
 	Attempt int32       `json:"attempt"`
-	Client  EndEvidence `json:"client"`
-	Server  EndEvidence `json:"server"`
+	Client  endEvidence `json:"client"`
+	Server  endEvidence `json:"server"`
 }
 
-// EndEvidence contains the observations of an agent, and the pod as the API server returned it.
-type EndEvidence struct {
+// endEvidence contains the observations of an agent, and the pod as the API server returned it.
+type endEvidence struct {
 	Observed result.Evidence `json:"observed"`
 	Pod      result.Seen     `json:"pod"`
 }
@@ -199,11 +191,11 @@ func (w *writer) evidence(under string, b Benchmark) error {
 		return nil
 	}
 	rounds := plan.RoundNumbers(b.Object)
-	var all []RunEvidence
+	var all []runEvidence
 	for _, r := range b.Runs {
-		all = append(all, RunEvidence{
+		all = append(all, runEvidence{
 			Run: r.Client.Run, Variant: r.Client.Variant, Round: rounds[r.Client.Run], Attempt: r.Client.Attempt,
-			Client: EndEvidence{r.Client.Evidence, r.ClientSeen}, Server: EndEvidence{r.Server.Evidence, r.ServerSeen},
+			Client: endEvidence{r.Client.Evidence, r.ClientSeen}, Server: endEvidence{r.Server.Evidence, r.ServerSeen},
 		})
 	}
 	return w.json(path.Join(under, "evidence.json"), all)
@@ -233,10 +225,10 @@ func (w *writer) results(under string, b Benchmark) error {
 }
 
 // Objects returns the LatencyBenchmarks of the benchmarks.
-func Objects(all []Benchmark) []v1alpha1.LatencyBenchmark {
-	var objects []v1alpha1.LatencyBenchmark
+func Objects(all []Benchmark) []*v1alpha1.LatencyBenchmark {
+	var objects []*v1alpha1.LatencyBenchmark
 	for _, b := range all {
-		objects = append(objects, *b.Object)
+		objects = append(objects, b.Object)
 	}
 	return objects
 }

@@ -1,7 +1,6 @@
 package htmlreport
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -25,24 +24,17 @@ type benchmark struct {
 	ID string
 	// Name distinguishes the benchmark from all others in the report.
 	Namespace, Name string
-	// Facts describes the benchmark in pairs of a name and a value.
-	Facts [][2]string
-	// Simulated is true if both endpoints were on one kernel.
-	Simulated bool
+	Facts           [][2]string
+	Simulated       bool
 	// Standing describes the state of a benchmark that is not complete; empty if it is complete.
-	Standing string
-	Verdict  *verdict
-	Warnings []v1alpha1.Warning
-	// Latencies and Bandwidths hold the tables of results; empty without such cells.
-	Latencies, Bandwidths []table
-	// Causes holds the interruptions with which slow samples coincide.
-	Causes []cause
-	// Placements holds the proof of where each variant was measured.
+	Standing   string
+	Verdict    *verdict
+	Warnings   []v1alpha1.Warning
+	Tables     []table
+	Causes     []cause
 	Placements []placement
-	// Failures holds the attempts that failed.
-	Failures []v1alpha1.Attempt
-	// Matrices holds the matrices of a LatencyMatrix.
-	Matrices []matrix
+	Failures   []v1alpha1.Attempt
+	Matrices   []matrix
 	// Manifest is the YAML with which the measurement can be repeated.
 	Manifest string
 	Stored   []v1alpha1.StoredResult
@@ -82,14 +74,15 @@ func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 	one := benchmark{
 		ID: fmt.Sprintf("b%d", i), Namespace: b.Object.Namespace, Name: name, Facts: factsOf(b),
 		Verdict: verdictOf(b.Object), Warnings: computed.Warnings,
-		Latencies: latencies(b.Object, computed.Results), Bandwidths: bandwidths(computed.Results), Causes: causesOf(collected),
+		Tables: tablesOf(b.Object, computed.Results), Causes: causesOf(collected),
 		Placements: placementsOf(b.Object.Spec, computed.Endpoints), Matrices: matricesOf(b),
 		Manifest: manifest, Stored: b.Object.Status.Stored, collected: collected,
 	}
-	one.Simulated = slices.ContainsFunc(one.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
+	measured := one.Warnings
 	for _, p := range b.Pairs {
-		one.Simulated = one.Simulated || slices.ContainsFunc(p.Object.Status.Warnings, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
+		measured = append(slices.Clip(measured), p.Object.Status.Warnings...)
 	}
+	one.Simulated = slices.ContainsFunc(measured, func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningSimulatedNIC })
 	if !meta.IsStatusConditionTrue(b.Object.Status.Conditions, v1alpha1.ConditionSucceeded) {
 		one.Standing = summary.Standing(b.Object)
 	}
@@ -151,74 +144,67 @@ func factsOf(b export.Benchmark) [][2]string {
 	return facts
 }
 
-// verdict is the verdict of a benchmark.
+// verdict is the verdict of a benchmark, whose outcome may be notJudged.
 type verdict struct {
-	// Outcome is Pass, Fail, Inconclusive, or NotJudged.
-	Outcome string
-	// Message gives the reason.
-	Message string
-	Rules   []v1alpha1.RuleVerdict
+	v1alpha1.Verdict
 	// Errors states the probabilities of a wrong verdict.
 	Errors string
-	// Baseline names the baseline; empty if there is none.
-	Baseline string
+	// Against names the baseline; empty if there is none.
+	Against string
 }
 
-// notJudged is the outcome of a benchmark without a verdict.
 const notJudged = "NotJudged"
 
-// verdictOf returns nil for a benchmark without criteria. The condition Passed takes precedence: a verdict that no longer
-// matches the stored results is shown as Inconclusive.
+// verdictOf returns nil without criteria. A verdict that contradicts the condition Passed, which is newer, is Inconclusive.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
 		return nil
 	}
-	v := verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}
+	v := verdict{Verdict: v1alpha1.Verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}}
 	if baseline := b.Spec.Criteria.Baseline; baseline != nil {
 		switch {
 		case baseline.BenchmarkRef != nil:
-			v.Baseline = "LatencyBenchmark " + baseline.BenchmarkRef.Name
+			v.Against = "LatencyBenchmark " + baseline.BenchmarkRef.Name
 		case baseline.Variant != "":
-			v.Baseline = "variant " + baseline.Variant
+			v.Against = "variant " + baseline.Variant
 		case baseline.Accepted != nil:
-			v.Baseline = "LatencyGate " + baseline.Accepted.GateName
+			v.Against = "LatencyGate " + baseline.Accepted.GateName
 		}
 	}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
 	if c != nil {
 		v.Message = c.Message
 	}
-	given := b.Status.Verdict
-	if given == nil {
+	if b.Status.Verdict == nil {
 		return &v
 	}
-	if g := given.Baseline; g != nil {
-		v.Baseline += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
+	v.Verdict = *b.Status.Verdict
+	if g := v.Baseline; g != nil {
+		v.Against += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
 	}
-	v.Rules, v.Message = given.Rules, given.Message
-	if n := given.WrongOneIn; n > 0 {
+	if n := v.WrongOneIn; n > 0 {
 		v.Errors = fmt.Sprintf("If rounds are independent of each other, a result at its limit passes with a probability of at most 1 in %d, and any result within its limit fails with a probability of at most 1 in %d.", n, n)
 	}
 	stands := map[v1alpha1.VerdictOutcome]metav1.ConditionStatus{v1alpha1.VerdictPass: metav1.ConditionTrue, v1alpha1.VerdictFail: metav1.ConditionFalse}
-	switch want, decided := stands[given.Outcome]; {
-	case c != nil && decided && c.Status != want:
-		v.Outcome, v.Message = string(v1alpha1.VerdictInconclusive), fmt.Sprintf("%s: %s", c.Reason, c.Message)
-	default:
-		v.Outcome = string(given.Outcome)
+	if want, decided := stands[v.Outcome]; c != nil && decided && c.Status != want {
+		v.Outcome, v.Message = v1alpha1.VerdictInconclusive, fmt.Sprintf("%s: %s", c.Reason, c.Message)
 	}
 	return &v
 }
 
-// latencies returns the tables of all cells that measured latencies, a table for each interval that they measured.
-func latencies(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
+// tablesOf returns a table for each interval that cells measured, and one of the cells that streamed.
+func tablesOf(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
 	var all []table
 	for _, rows := range report.ByInterval(results) {
-		all = append(all, latenciesOf(b, rows).divided()...)
+		all = append(all, latenciesOf(b, rows))
+	}
+	streams := slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil || !summary.Streams(r) })
+	if len(streams) > 0 {
+		all = append(all, bandwidthsOf(slices.Concat(report.ByCell(streams)...)))
 	}
 	return all
 }
 
-// latenciesOf returns the table of cells that measured the same interval.
 func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table {
 	some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 	t := table{Caption: "Latency in µs: " + report.Interval(rows[0]) + ", all rounds together", Texts: []string{"Cell"}, Columns: []string{"Rounds", "Samples", "Lost", "min", "mean"}}
@@ -258,13 +244,9 @@ func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table
 	return t
 }
 
-// bandwidths returns the tables of all cells that streamed.
-func bandwidths(results []v1alpha1.CellResult) []table {
+func bandwidthsOf(rows []v1alpha1.CellResult) table {
 	t := table{Caption: "Payload that arrived: median, lowest and highest of the rounds",
 		Texts: []string{"Cell", "Variant"}, Columns: []string{"Rounds", "median", "lowest", "highest", "sent", "Lost", "Retransmits"}}
-	rows := slices.Concat(report.ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool {
-		return r.Bandwidth == nil || !summary.Streams(r)
-	}))...)
 	for i, r := range rows {
 		retransmits := absent
 		if n := r.Bandwidth.Retransmits; n != nil {
@@ -275,10 +257,7 @@ func bandwidths(results []v1alpha1.CellResult) []table {
 			bitRate(r.Bandwidth.SentBitsPerSecond), number(r.Lost), retransmits,
 		}})
 	}
-	if len(t.Rows) == 0 {
-		return nil
-	}
-	return t.divided()
+	return t
 }
 
 // percentile returns a percentile of a result, or the reason why there is none.
@@ -307,8 +286,8 @@ type cause struct {
 
 // part is the share of the slowest samples that have the same cause.
 type part struct {
-	Name, Class string
-	Count       string
+	place
+	Count string
 	// From and Width are its place in a bar, in percent; Percent is its share as text.
 	From, Width float64
 	Percent     string
@@ -328,12 +307,9 @@ func causesOf(collected *rounds.Collection) []cause {
 				c.Name = v.Name + " " + cell.Name
 			}
 			from := 0.0
-			for _, p := range []struct {
-				name, class string
-				n           int64
-			}{{"client", "client", sum.Client}, {"server", "server", sum.Server}, {"both ends", "both", sum.Both}, {"neither", "neither", sum.Neither}, {"unknown", "unknown", sum.Undetermined}} {
-				percent := 100 * float64(p.n) / float64(sum.Examined)
-				c.Parts = append(c.Parts, part{Name: p.name, Class: p.class, Count: thousands(p.n), From: from, Width: percent, Percent: fmt.Sprintf("%.0f %%", percent)})
+			for i, n := range []int64{sum.Client, sum.Server, sum.Both, sum.Neither, sum.Undetermined} {
+				percent := 100 * float64(n) / float64(sum.Examined)
+				c.Parts = append(c.Parts, part{place: places[i], Count: thousands(n), From: from, Width: percent, Percent: fmt.Sprintf("%.0f %%", percent)})
 				from += percent
 			}
 			all = append(all, c)
@@ -342,7 +318,6 @@ func causesOf(collected *rounds.Collection) []cause {
 	return all
 }
 
-// placement describes where a variant was measured, with the proof: checks that failed or are unknown come first, notes last.
 type placement struct {
 	Variant, Ways string
 	Verified      bool
@@ -351,34 +326,18 @@ type placement struct {
 }
 
 func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpoint) []placement {
-	rank := func(c report.Check) int {
-		switch {
-		case trouble(c):
-			return 0
-		case c.Client.State == v1alpha1.ProofNoted || c.Server.State == v1alpha1.ProofNoted:
-			return 2
-		}
-		return 1
-	}
 	var all []placement
 	for _, v := range plan.Variants(spec) {
 		own, client, server := report.Ends(endpoints, v.Name)
 		if len(own) == 0 {
 			continue
 		}
-		p := placement{Variant: v.Name, Ways: report.Ways(v), Verified: client.Placement == v1alpha1.PlacementVerified && server.Placement == v1alpha1.PlacementVerified,
-			Facts: report.Facts(client, server), Checks: report.Checks(client.Proof, server.Proof)}
-		slices.SortStableFunc(p.Checks, func(a, b report.Check) int { return cmp.Compare(rank(a), rank(b)) })
-		all = append(all, p)
+		all = append(all, placement{
+			Variant: v.Name, Ways: report.Ways(v), Verified: summary.Placement(own) == v1alpha1.PlacementVerified,
+			Facts: report.Facts(client, server), Checks: report.Checks(client.Proof, server.Proof),
+		})
 	}
 	return all
-}
-
-// trouble reports whether a check failed or is unknown at an end.
-func trouble(c report.Check) bool {
-	return slices.ContainsFunc([]v1alpha1.ProofState{c.Client.State, c.Server.State}, func(s v1alpha1.ProofState) bool {
-		return s == v1alpha1.ProofFailed || s == v1alpha1.ProofUnknown
-	})
 }
 
 // manifestOf returns the YAML of the spec without fields that the API server added.

@@ -334,7 +334,7 @@ func TestSlowSamples(t *testing.T) {
 				continue
 			}
 			for _, o := range r.Attribution.Slowest {
-				place := placeNames[slices.Index(places, o.Where)]
+				place := places[slices.IndexFunc(places, func(p place) bool { return p.where == o.Where })].Name
 				server := "–"
 				if o.ServerGapNs != nil {
 					server = micros(*o.ServerGapNs)
@@ -387,9 +387,9 @@ func TestSlowSamples(t *testing.T) {
 				})};
 		})`) {
 			var keys []string
-			for _, place := range placeNames {
-				if n := marks[strip.Name][place]; n > 0 {
-					keys = append(keys, fmt.Sprintf("%s %d", place, n))
+			for _, place := range places {
+				if n := marks[strip.Name][place.Name]; n > 0 {
+					keys = append(keys, fmt.Sprintf("%s %d", place.Name, n))
 				}
 			}
 			if diff := cmp.Diff(keys, strip.Keys); diff != "" {

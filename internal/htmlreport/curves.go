@@ -1,7 +1,6 @@
 package htmlreport
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -43,27 +42,21 @@ func fraction(p stats.Percentile) float64 { return float64(p.Num) / float64(p.De
 
 // group holds the contents of one plot: a cell of all variants and benchmarks that have it.
 type group struct {
-	// ID is its name in the page; Label is its name for people.
-	ID, Label string
-	// Cell is the name of the cell; Counts describes the interval that its latencies measure.
-	Cell, Counts string
-	Ladders      []ladder
-	Strips       []strip
+	groupData
+	Ladders []ladder
+	Strips  []strip
 }
 
 // ladder is the table of percentiles behind the curves of one variant, with a column for all rounds together and for each round.
 type ladder struct {
 	Name, Ways string
-	// Part names the rounds if the table has only some of them.
-	Part string
 	table
 }
 
 // strip holds the tables for the course of one variant over time.
 type strip struct {
-	Name string
-	Rows []stripRow
-	// Slowest lists the slowest samples of the rounds; nil if none are known.
+	Name    string
+	Rows    []stripRow
 	Slowest *slowest
 }
 
@@ -71,10 +64,8 @@ type strip struct {
 type stripRow struct {
 	Round     int32
 	Intervals int
-	// Length is the length of an interval.
-	Length string
-	// P50 is the range of the p50 of the intervals and P99 the highest p99. Max is the longest round trip, MaxAt its
-	// interval.
+	Length    string
+	// P50 is the range of the p50 of the intervals, P99 the highest p99, and Max the longest round trip, in the interval MaxAt.
 	P50, P99, Max, MaxAt string
 	Lost                 int64
 	// LostAt lists the intervals in which messages were lost; empty if none were.
@@ -88,6 +79,7 @@ type data struct {
 	Groups []groupData `json:"groups"`
 }
 
+// groupData is a plot: its name in the page, its name for people, and the interval that its latencies measure.
 type groupData struct {
 	ID     string     `json:"id"`
 	Label  string     `json:"label"`
@@ -95,8 +87,7 @@ type groupData struct {
 	Lines  []lineData `json:"lines"`
 }
 
-// lineData is a variant. Its curves begin at the first position of the grid and end where there are too few samples, or
-// where lost messages begin.
+// lineData is a variant. Its curves end where there are too few samples, or where lost messages begin.
 type lineData struct {
 	Name string `json:"name"`
 	// Color is the number of the line among all lines.
@@ -115,8 +106,7 @@ type roundData struct {
 // courseData is the course of a round over time. An interval without samples is null.
 type courseData struct {
 	N int32 `json:"n"`
-	// Step is the length of an interval in milliseconds; the last interval may be shorter or longer and ends at End. T holds
-	// the starts of the intervals if they are not equally long.
+	// Step is the length of an interval in ms, and End the end of the last. T holds their starts if they are not equally long.
 	Step int64    `json:"step"`
 	T    []int64  `json:"t,omitempty"`
 	End  int64    `json:"end"`
@@ -143,12 +133,10 @@ func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 		for _, c := range report.AllSeries(b.Object, b.Runs) {
 			// Captures and latencies counted from the actual send form groups of their own.
 			key := c.Cell + " " + c.Counts()
-			i := slices.IndexFunc(groups, func(g group) bool { return g.Cell+" "+g.Counts == key })
+			i := slices.IndexFunc(groups, func(g group) bool { return g.Label == key })
 			if i < 0 {
 				i = len(groups)
-				g := group{ID: fmt.Sprintf("g%d", i), Label: key, Cell: c.Cell, Counts: c.Counts()}
-				groups = append(groups, g)
-				d.Groups = append(d.Groups, groupData{ID: g.ID, Label: g.Label, Counts: g.Counts})
+				groups = append(groups, group{groupData: groupData{ID: fmt.Sprintf("g%d", i), Label: key, Counts: c.Counts()}})
 			}
 			columns, err := c.Columns()
 			if err != nil {
@@ -166,13 +154,16 @@ func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 				}
 				line.All = curve
 			}
-			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns).divided()...)
+			groups[i].Ladders = append(groups[i].Ladders, ladderOf(name, c, columns))
 			if s, course := courseOf(name, c, most); len(course) > 0 {
 				groups[i].Strips = append(groups[i].Strips, s)
 				line.Course = course
 			}
-			d.Groups[i].Lines = append(d.Groups[i].Lines, line)
+			groups[i].Lines = append(groups[i].Lines, line)
 		}
+	}
+	for _, g := range groups {
+		d.Groups = append(d.Groups, g.groupData)
 	}
 	return groups, d, nil
 }
@@ -188,8 +179,7 @@ func lineName(names []string, i int, b export.Benchmark, variant string) string 
 	return names[i] + "/" + variant
 }
 
-// curveOf returns the distribution at the percentiles for which it has enough samples, up to the first that lost messages
-// reach.
+// curveOf returns the percentiles for which there are enough samples, up to the first that lost messages reach.
 func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
 	curve := []int64{}
 	for _, p := range points {
@@ -202,8 +192,7 @@ func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64
 	return curve
 }
 
-// ladderOf returns the table of a variant's percentiles, up to the first that no column has. The result, all rounds together, comes
-// first.
+// ladderOf returns the table of a variant's percentiles, up to the first that no column has, with all rounds together first.
 func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	l := ladder{Name: name, Ways: report.Ways(c.Variant), table: table{Texts: []string{"Percentile"}}}
 	if last := len(columns) - 1; columns[last].Round == 0 {
@@ -255,24 +244,10 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	return l
 }
 
-// divided returns the tables that have the columns of l between them.
-func (l ladder) divided() []ladder {
-	parts := l.table.divided()
-	all := make([]ladder, len(parts))
-	for i, part := range parts {
-		all[i] = ladder{l.Name, l.Ways, l.Part, part}
-		if len(parts) > 1 {
-			all[i].Part = fmt.Sprintf(", %s to %s", part.Columns[0], part.Columns[len(part.Columns)-1])
-		}
-	}
-	return all
-}
-
 // fewestIntervals is the smallest number of intervals that is shown as a course.
 const fewestIntervals = 3
 
-// courseOf returns the course of a cell over time, if its tool kept it, with at most most slow samples per round. It
-// returns nothing if no round has enough intervals or a slow sample.
+// courseOf returns the course of a cell, with most slow samples a round; nothing without a slow sample and enough intervals.
 func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 	s := strip{Name: name}
 	var course []courseData
@@ -302,42 +277,35 @@ func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 // fill adds intervals and returns their summary.
 func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) stripRow {
 	row := stripRow{Round: c.N, Intervals: len(intervals), Length: seconds(intervals[0].LengthNs)}
-	var measured []tool.Interval
-	var lostAt []string
-	c.Step = intervals[0].LengthNs / 1e6
+	c.Step, c.Lost = intervals[0].LengthNs/1e6, map[int]int64{}
 	even := true
-	for i := range intervals {
-		in := &intervals[i]
+	var measured []tool.Interval
+	var p50, p99, highest []int64
+	var lostAt []string
+	for i, in := range intervals {
 		c.T = append(c.T, in.StartNs/1e6)
 		even = even && in.StartNs/1e6 == int64(i)*c.Step
 		c.End = (in.StartNs + in.LengthNs) / 1e6
 		if in.Lost > 0 {
-			if c.Lost == nil {
-				c.Lost = map[int]int64{}
-			}
 			c.Lost[i] = in.Lost
 			row.Lost += in.Lost
-			lostAt = append(lostAt, span(*in))
+			lostAt = append(lostAt, span(in))
 		}
 		if in.Count == 0 {
 			c.P50, c.P99, c.Max = append(c.P50, nil), append(c.P99, nil), append(c.Max, nil)
 			continue
 		}
+		p50, p99, highest = append(p50, shown(in.P50Ns)), append(p99, shown(in.P99Ns)), append(highest, shown(in.MaxNs))
 		c.P50, c.P99, c.Max = append(c.P50, new(shown(in.P50Ns))), append(c.P99, new(shown(in.P99Ns))), append(c.Max, new(shown(in.MaxNs)))
-		measured = append(measured, *in)
+		measured = append(measured, in)
 	}
 	if even {
 		c.T = nil
 	}
 	if len(measured) > 0 {
-		by := func(of func(tool.Interval) int64) func(a, b tool.Interval) int {
-			return func(a, b tool.Interval) int { return cmp.Compare(of(a), of(b)) }
-		}
-		byP50 := by(func(in tool.Interval) int64 { return in.P50Ns })
-		row.P50 = micros(shown(slices.MinFunc(measured, byP50).P50Ns)) + " to " + micros(shown(slices.MaxFunc(measured, byP50).P50Ns))
-		row.P99 = micros(shown(slices.MaxFunc(measured, by(func(in tool.Interval) int64 { return in.P99Ns })).P99Ns))
-		most := slices.MaxFunc(measured, by(func(in tool.Interval) int64 { return in.MaxNs }))
-		row.Max, row.MaxAt = micros(shown(most.MaxNs)), span(most)
+		most := slices.Max(highest)
+		row.P50, row.P99 = micros(slices.Min(p50))+" to "+micros(slices.Max(p50)), micros(slices.Max(p99))
+		row.Max, row.MaxAt = micros(most), span(measured[slices.Index(highest, most)])
 	}
 	row.LostAt = text.List(lostAt, 6, ", ")
 	return row

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/cpuset"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -25,19 +28,12 @@ type evidence struct {
 
 type evidenceColumn struct{ Of, Role string }
 
-// evidenceTable is a table with some of the columns.
-type evidenceTable struct {
-	Columns []evidenceColumn
-	Rows    []evidenceRow
-}
+// Conditions returns the parts of the table of the conditions that differ, and Events those of the counters, which do not wrap.
+func (e *evidence) Conditions() [][2]int { return e.parts(e.Different, 230, 72) }
+func (e *evidence) Events() [][2]int     { return e.parts(e.Counters, 150, paperWidth) }
 
-// Conditions returns the tables of the conditions that differ, and Events those of the counters, which do not wrap.
-func (e *evidence) Conditions() []evidenceTable { return e.tables(e.Different, 230, 72) }
-func (e *evidence) Events() []evidenceTable     { return e.tables(e.Counters, 150, paperWidth) }
-
-// tables returns the tables that fit beside names and have the columns between them. A column is not wider than most, in points,
-// because its values wrap.
-func (e *evidence) tables(rows []evidenceRow, names, most float64) []evidenceTable {
+// parts returns the parts of the columns that fit beside names. A column is not wider than most, in points, because its values wrap.
+func (e *evidence) parts(rows []evidenceRow, names, most float64) [][2]int {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -48,24 +44,14 @@ func (e *evidence) tables(rows []evidenceRow, names, most float64) []evidenceTab
 		}
 		widths[i] = max(min(widths[i], most), columnWidth(c.Of, c.Role))
 	}
-	var all []evidenceTable
-	for _, part := range divided(names, widths) {
-		one := evidenceTable{Columns: e.Columns[part[0]:part[1]]}
-		for _, r := range rows {
-			r.Values = r.Values[part[0]:part[1]]
-			one.Rows = append(one.Rows, r)
-		}
-		all = append(all, one)
-	}
-	return all
+	return divided(names, widths)
 }
 
 type evidenceRow struct {
 	Key, Meaning string
 	// Fingerprint is true for a condition that must be equal for results to be comparable.
 	Fingerprint bool
-	// Rounds is true if a column has several values, Variants if columns of one role differ, Ends if the endpoints of a
-	// variant differ.
+	// Rounds is true if a column has several values, Variants if columns of a role differ, Ends if those of a variant differ.
 	Rounds, Variants, Ends bool
 	// Values has one value for each column, or a single value for a condition that is equal everywhere.
 	Values []string
@@ -74,9 +60,8 @@ type evidenceRow struct {
 // column is an endpoint of a variant of a benchmark, with the documents of all rounds.
 type column struct {
 	evidenceColumn
-	documents []result.Document
-	numbers   []int32
-	// conditions holds the conditions of each document.
+	documents  []result.Document
+	numbers    []int
 	conditions []map[string]string
 }
 
@@ -91,7 +76,7 @@ func newEvidence(all []export.Benchmark, names []string) *evidence {
 				continue
 			}
 			client := column{evidenceColumn: evidenceColumn{lineName(names, i, b, v.Name), v1alpha1.RoleClient}}
-			server := column{evidenceColumn: evidenceColumn{lineName(names, i, b, v.Name), v1alpha1.RoleServer}}
+			server := column{evidenceColumn: evidenceColumn{client.Of, v1alpha1.RoleServer}}
 			for _, run := range own {
 				client.add(run.Client, numbers[run.Client.Run])
 				server.add(run.Server, numbers[run.Server.Run])
@@ -103,17 +88,14 @@ func newEvidence(all []export.Benchmark, names []string) *evidence {
 		return nil
 	}
 	e := &evidence{}
-	keys := map[string]bool{}
+	keys := sets.New[string]()
 	for _, c := range columns {
 		e.Columns = append(e.Columns, c.evidenceColumn)
 		for _, conditions := range c.conditions {
-			for key := range conditions {
-				keys[key] = true
-			}
+			keys.Insert(slices.Collect(maps.Keys(conditions))...)
 		}
 	}
-	delete(keys, "role")
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range sets.List(keys.Delete("role")) {
 		row := conditionRow(key, columns)
 		if row.Rounds || row.Variants || row.Ends {
 			e.Different = append(e.Different, row)
@@ -141,7 +123,7 @@ func newEvidence(all []export.Benchmark, names []string) *evidence {
 
 func (c *column) add(d result.Document, number int32) {
 	c.documents = append(c.documents, d)
-	c.numbers = append(c.numbers, number)
+	c.numbers = append(c.numbers, int(number))
 	c.conditions = append(c.conditions, joinCells(result.Conditions(d)))
 }
 
@@ -151,22 +133,20 @@ const ofCell = "cell."
 // joinCells replaces conditions that all cells have in common by one, such as the duration of twenty cells.
 func joinCells(conditions map[string]string) map[string]string {
 	joined := map[string]string{}
-	values := map[string]map[string]bool{}
-	field := func(key string) (string, bool) {
-		rest, ok := strings.CutPrefix(key, ofCell)
-		_, name, found := strings.Cut(rest, ".")
-		return ofCell + "*." + name, ok && found
-	}
-	for key, value := range conditions {
-		if all, ok := field(key); ok {
-			if values[all] == nil {
-				values[all] = map[string]bool{}
+	values := map[string]sets.Set[string]{}
+	field := func(key string) string {
+		if rest, ok := strings.CutPrefix(key, ofCell); ok {
+			if _, name, found := strings.Cut(rest, "."); found {
+				return ofCell + "*." + name
 			}
-			values[all][value] = true
 		}
+		return key
 	}
 	for key, value := range conditions {
-		if all, ok := field(key); ok && len(values[all]) == 1 {
+		values[field(key)] = sets.New(value).Union(values[field(key)])
+	}
+	for key, value := range conditions {
+		if all := field(key); values[all].Len() == 1 {
 			key = all
 		}
 		joined[key] = value
@@ -174,27 +154,23 @@ func joinCells(conditions map[string]string) map[string]string {
 	return joined
 }
 
-// conditionRow compares all columns.
 func conditionRow(key string, columns []column) evidenceRow {
 	known, _ := result.FindKey(key)
 	row := evidenceRow{Key: key, Meaning: known.Meaning, Fingerprint: known.Fingerprint}
-	byRole := map[string]string{}
-	byEnds := map[string]string{}
+	byRole, byEnds := map[string]string{}, map[string]string{}
+	differs := func(from map[string]string, of, text string) bool {
+		if _, seen := from[of]; !seen {
+			from[of] = text
+		}
+		return from[of] != text
+	}
 	for _, c := range columns {
 		text, several := c.value(key)
 		row.Rounds = row.Rounds || several
+		row.Variants = differs(byRole, c.Role, text) || row.Variants
 		// Only the client reports the tool and its cells.
 		clientsOnly := (strings.HasPrefix(key, "tool.") || strings.HasPrefix(key, ofCell)) && c.Role == v1alpha1.RoleServer && text == missing
-		if first, seen := byRole[c.Role]; seen && first != text {
-			row.Variants = true
-		} else if !seen {
-			byRole[c.Role] = text
-		}
-		if first, seen := byEnds[c.Of]; seen && first != text && !clientsOnly {
-			row.Ends = true
-		} else if !seen {
-			byEnds[c.Of] = text
-		}
+		row.Ends = differs(byEnds, c.Of, text) && !clientsOnly || row.Ends
 		row.Values = append(row.Values, text)
 	}
 	return row
@@ -203,10 +179,10 @@ func conditionRow(key string, columns []column) evidenceRow {
 // missing stands for a value that was not set or could not be read.
 const missing = "–"
 
-// value returns the value that all rounds have, or each value with its rounds.
+// value returns the value that all rounds have, or each value with its rounds, which are abbreviated like CPUs: 1-3,7.
 func (c column) value(key string) (text string, several bool) {
 	var values []string
-	rounds := map[string][]int32{}
+	rounds := map[string][]int{}
 	for i, conditions := range c.conditions {
 		v, ok := conditions[key]
 		if !ok {
@@ -222,95 +198,55 @@ func (c column) value(key string) (text string, several bool) {
 	}
 	var told []string
 	for _, v := range values {
-		told = append(told, fmt.Sprintf("%s (%s)", v, roundList(rounds[v])))
+		told = append(told, fmt.Sprintf("%s (rounds %s)", v, cpuset.New(rounds[v]...)))
 	}
 	return strings.Join(told, "; "), true
 }
 
-// roundList abbreviates a list of numbers in ascending order: r1–3, r7.
-func roundList(numbers []int32) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		part := fmt.Sprintf("r%d", numbers[i])
-		if j > i {
-			part += fmt.Sprintf("–%d", numbers[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ", ")
-}
-
-// counters returns the median and the range of each counter over the rounds of each endpoint. Counters that are zero
-// everywhere are omitted.
+// counters returns the median and the range of the rounds of each counter that is not zero everywhere.
 func counters(columns []column) []evidenceRow {
-	keys := map[string]bool{}
-	// Most counters have one value in a document; the frequency has two for each cell.
-	values := func(d result.Document, key string) []int64 {
-		switch key {
-		case voluntary:
-			return []int64{d.Evidence.VoluntarySwitches}
-		case involuntary:
-			return []int64{d.Evidence.InvoluntarySwitches}
-		case result.KeyFrequency:
-			return frequencies(d)
-		}
-		if n, ok := d.Evidence.Deltas[key]; ok {
-			return []int64{n}
-		}
-		return nil
-	}
-	for _, c := range columns {
+	keys := sets.New[string]()
+	each := make([]map[string][]int64, len(columns))
+	for i, c := range columns {
+		each[i] = map[string][]int64{}
 		for _, d := range c.documents {
-			for key, n := range d.Evidence.Deltas {
-				keys[key] = keys[key] || n != 0
+			for key, values := range countersOf(d) {
+				each[i][key] = append(each[i][key], values...)
+				if slices.ContainsFunc(values, func(n int64) bool { return n != 0 }) {
+					keys.Insert(key)
+				}
 			}
-			keys[voluntary] = keys[voluntary] || d.Evidence.VoluntarySwitches != 0
-			keys[involuntary] = keys[involuntary] || d.Evidence.InvoluntarySwitches != 0
-			keys[result.KeyFrequency] = keys[result.KeyFrequency] || len(frequencies(d)) > 0
 		}
 	}
 	var rows []evidenceRow
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if !keys[key] {
-			continue
-		}
+	for _, key := range sets.List(keys) {
 		known, _ := result.FindDeltaKey(key)
 		row := evidenceRow{Key: key, Meaning: known.Meaning}
-		for _, c := range columns {
-			var all []int64
-			for _, d := range c.documents {
-				all = append(all, values(d, key)...)
-			}
-			row.Values = append(row.Values, spread(all))
+		for _, values := range each {
+			row.Values = append(row.Values, spread(values[key]))
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// frequencies returns the known frequencies of the measuring CPU before and after each cell of a result, in MHz.
-func frequencies(d result.Document) []int64 {
-	var all []int64
+// countersOf returns the counters of a result: one value each, and two frequencies of the measuring CPU, in MHz, for each cell.
+func countersOf(d result.Document) map[string][]int64 {
+	all := map[string][]int64{
+		"tool.voluntary-switches": {d.Evidence.VoluntarySwitches}, "tool.involuntary-switches": {d.Evidence.InvoluntarySwitches},
+	}
+	for key, n := range d.Evidence.Deltas {
+		all[key] = []int64{n}
+	}
 	for _, p := range d.Evidence.Paths {
 		for _, mhz := range []int32{p.MHzBefore, p.MHzAfter} {
 			if mhz > 0 {
-				all = append(all, int64(mhz))
+				all[result.KeyFrequency] = append(all[result.KeyFrequency], int64(mhz))
 			}
 		}
 	}
 	return all
 }
-
-// Counters that are not among Deltas.
-const (
-	voluntary   = "tool.voluntary-switches"
-	involuntary = "tool.involuntary-switches"
-)
 
 // spread formats the median, with the extremes unless all values are equal.
 func spread(values []int64) string {
@@ -319,17 +255,9 @@ func spread(values []int64) string {
 	}
 	slices.Sort(values)
 	low, high := values[0], values[len(values)-1]
-	text := signed(values[(len(values)-1)/2])
+	text := thousands(values[(len(values)-1)/2])
 	if low != high {
-		text += fmt.Sprintf(" (%s to %s)", signed(low), signed(high))
+		text += fmt.Sprintf(" (%s to %s)", thousands(low), thousands(high))
 	}
 	return text
-}
-
-// signed formats a counter, which is negative if it was reset in between.
-func signed(n int64) string {
-	if n < 0 {
-		return fmt.Sprint(n)
-	}
-	return thousands(n)
 }

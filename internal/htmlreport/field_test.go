@@ -52,9 +52,9 @@ func colours(t *testing.T, c field.Case) map[string]string {
 	var classes []string
 	for _, b := range all {
 		pair := b.Object.Status.Pair
-		for _, row := range m.Tables[0].Rows {
+		for _, row := range m.Rows {
 			if row.Client == pair.ClientNode {
-				classes = append(classes, row.Fields[slices.Index(m.Tables[0].Servers, pair.ServerNode)].Class)
+				classes = append(classes, row.Fields[slices.Index(m.Servers, pair.ServerNode)].Class)
 			}
 		}
 	}
@@ -72,15 +72,15 @@ func roundsOf(t *testing.T, c field.Case) map[string]string {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	parts := ladderOf("x", s, columns).divided()
+	l := ladderOf("x", s, columns)
 	fits := "yes"
-	for _, part := range parts {
+	for _, part := range l.Parts() {
 		width := columnWidth("p99.999999")
-		for i, title := range part.Columns {
+		for i, title := range within(l.Columns, part) {
 			seen[title] = true
 			texts := []string{title}
-			for _, r := range part.Rows {
-				texts = append(texts, r.Figures[i].Text)
+			for _, r := range l.Rows {
+				texts = append(texts, within(r.Figures, part)[i].Text)
 			}
 			width += columnWidth(texts...)
 		}
@@ -88,23 +88,22 @@ func roundsOf(t *testing.T, c field.Case) map[string]string {
 			fits = fmt.Sprintf("%f points", width)
 		}
 	}
-	return map[string]string{"first": parts[0].Columns[0], "columns": strconv.Itoa(len(seen)), "fits": fits}
+	return map[string]string{"first": l.Columns[0], "columns": strconv.Itoa(len(seen)), "fits": fits}
 }
 
 // turned returns the form of the heads of a matrix between the nodes of the input.
 func turned(t *testing.T, c field.Case) map[string]string {
 	names := strings.Fields(string(c.Read(t)))
-	m := matrix{}
-	var rows []matrixRow
+	m := matrix{Servers: names}
 	for _, name := range names {
 		r := matrixRow{Client: name}
 		for range names {
 			r.Fields = append(r.Fields, matrixField{Text: "4.701"})
 		}
-		rows = append(rows, r)
+		m.Rows = append(m.Rows, r)
 	}
-	m.divide(names, rows)
-	return map[string]string{"turned": fmt.Sprint(m.Turned), "tables": strconv.Itoa(len(m.Tables))}
+	m.divide()
+	return map[string]string{"turned": fmt.Sprint(m.Turned), "tables": strconv.Itoa(len(m.Parts))}
 }
 
 // types returns the headings of a report of a benchmark of half round trips and one of full ones.
@@ -114,7 +113,7 @@ func types(t *testing.T, _ field.Case) map[string]string {
 		t.Fatal(err)
 	}
 	c := p.Comparisons[0]
-	return map[string]string{"before": p.Benchmarks[0].Latencies[0].Caption, "after": p.Benchmarks[1].Latencies[0].Caption, "comparison": c.Interval,
+	return map[string]string{"before": p.Benchmarks[0].Tables[0].Caption, "after": p.Benchmarks[1].Tables[0].Caption, "comparison": string(c.LatencyType),
 		"rounds": c.Rows[0].Rounds, "notes": strings.Join(c.Notes, "; "), "groups": p.Groups[0].Label + ", " + p.Groups[2].Label}
 }
 
@@ -126,9 +125,9 @@ func fewSamples(t *testing.T, _ field.Case) map[string]string {
 	few.Percentiles, few.Samples = few.Percentiles[:1], 400
 	fields := map[string]string{}
 	for _, m := range matricesOf(all[0]) {
-		for _, row := range m.Tables[0].Rows {
+		for _, row := range m.Rows {
 			for i, f := range row.Fields {
-				fields[m.Percentile+" "+row.Client+" "+m.Tables[0].Servers[i]] = f.Text
+				fields[m.Percentile+" "+row.Client+" "+m.Servers[i]] = f.Text
 			}
 		}
 	}

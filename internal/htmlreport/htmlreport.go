@@ -46,19 +46,16 @@ type page struct {
 	Policy                                 string
 	Style, Library, Script, LibraryVersion string
 	// Simulated is true if a benchmark was measured on a simulated NIC.
-	Simulated  bool
-	Benchmarks []benchmark
-	Groups     []group
-	// SlowSamples is true if a group lists slow samples.
+	Simulated   bool
+	Benchmarks  []benchmark
+	Groups      []group
 	SlowSamples bool
 	Comparisons []comparison
 	Evidence    *evidence
-	// Data is the input of the script, as JSON.
-	Data data
+	Data        data
 }
 
-// Write writes a report of benchmarks, which compares the others with the first. Results that cannot be read are an error
-// that wraps result.ErrCorrupt.
+// Write writes a report, which compares the other benchmarks with the first. The error wraps result.ErrCorrupt, or is ErrNothingToShow.
 func Write(w io.Writer, benchmarks []export.Benchmark) error {
 	if len(benchmarks) == 0 {
 		return ErrNothingToShow
@@ -101,8 +98,7 @@ func newPage(all []export.Benchmark) (page, error) {
 	return p, nil
 }
 
-// namesOf returns a name for each benchmark that no other has: its own, with a number if several are called so, such as exports
-// of one benchmark before and after an upgrade.
+// namesOf returns a name for each benchmark, with a number if several are called so, such as exports before and after an upgrade.
 func namesOf(all []export.Benchmark) []string {
 	named := map[string][]int{}
 	for i, b := range all {
@@ -128,8 +124,7 @@ func (p *page) addAssets() {
 		hashed(p.Style), hashed(p.Library), hashed(p.Script))
 }
 
-// hashed returns a source of a content security policy that allows exactly this text. Browsers read CRLF, which a checkout on Windows
-// may have, as LF.
+// hashed returns the source of a policy that allows exactly this text, with LF for the CRLF of a checkout on Windows, as browsers read it.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(strings.ReplaceAll(text, "\r\n", "\n")))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
@@ -19,20 +21,15 @@ type matrix struct {
 	Interval string
 	// Small is true if there are too many nodes for a number in each field, Turned if the names above the columns are turned.
 	Small, Turned bool
-	// Tables have the servers between them.
-	Tables []heat
-	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
-	Lowest, Median, Highest string
-	// Worst holds the pairs with the highest figures.
-	Worst []*report.PairResult
-	// Waiting holds the pairs without results, with their state.
-	Waiting []string
-}
-
-// heat is a table of the pairs with some of the servers.
-type heat struct {
+	// Servers are the columns, which Parts divides into tables.
 	Servers []string
 	Rows    []matrixRow
+	Parts   [][2]int
+	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
+	Lowest, Median, Highest string
+	Worst                   []summary.PairResult
+	// Waiting holds the pairs without results, with their state.
+	Waiting []string
 }
 
 type matrixRow struct {
@@ -40,7 +37,6 @@ type matrixRow struct {
 	Fields []matrixField
 }
 
-// matrixField is a pair: with a figure, without a figure yet, or not measured.
 type matrixField struct {
 	// Class is h0 to h8 (see steps), lost, few (too few samples), wait or none.
 	Class, Text string
@@ -51,8 +47,7 @@ const (
 	mostNumbered = 16
 	// smallField is the width of a field without a number, in points on paper.
 	smallField = 6.6
-	// mostWorst is the largest number of pairs that are listed.
-	mostWorst = 10
+	mostWorst  = 10
 )
 
 // steps holds the lowest figures of the colours h1 to h8, in percent of the median of the pairs. Compared with the median, noise does
@@ -71,7 +66,6 @@ func level(ns, median int64) int {
 // legendItem is a colour with the lowest multiple of the median that has it.
 type legendItem struct{ Class, Text string }
 
-// Legend returns the colours.
 func (m matrix) Legend() []legendItem {
 	all := []legendItem{{"h0", "below"}}
 	for i, percent := range steps {
@@ -86,20 +80,14 @@ func matricesOf(b export.Benchmark) []matrix {
 		return nil
 	}
 	pairs := export.Objects(b.Pairs)
-	nodes, waiting := report.NodesOf(pairs), report.WithoutResults(pairs)
-	var servers []string
-	for _, p := range pairs {
-		if server := summary.PairOf(p).ServerNode; server != "" {
-			servers = append(servers, server)
-		}
-	}
-	slices.Sort(servers)
-	servers = slices.Compact(servers)
+	clients, servers := report.NodesOf(pairs)
+	small := sets.New(clients...).Insert(servers...).Len() > mostNumbered
+	waiting := report.WithoutResults(pairs)
 	var all []matrix
 	for _, results := range report.PairCells(pairs) {
 		for _, p := range v1alpha1.HeadlinePercentiles() {
-			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Interval: report.Interval(results[0].CellResult), Small: len(nodes) > mostNumbered}
-			if m.fill(pairs, results, p, nodes, servers) {
+			m := matrix{Cell: results[0].Name, Variant: results[0].Variant, Percentile: string(p), Interval: report.Interval(*results[0].CellResult), Small: small, Servers: servers}
+			if m.fill(pairs, results, p, clients) {
 				all = append(all, m)
 			}
 		}
@@ -113,16 +101,15 @@ func matricesOf(b export.Benchmark) []matrix {
 }
 
 // fill adds the figures of the pairs; it returns false if no pair has a figure.
-func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairResult, p v1alpha1.Percentile, nodes, servers []string) bool {
-	of := map[v1alpha1.Pair]*report.PairResult{}
+func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult, p v1alpha1.Percentile, clients []string) bool {
+	of := map[v1alpha1.Pair]*v1alpha1.CellResult{}
 	for _, b := range pairs {
 		of[summary.PairOf(b)] = nil
 	}
-	var measured []*report.PairResult
+	var measured []summary.PairResult
 	var figures []int64
-	for i := range results {
-		r := &results[i]
-		of[r.Pair] = r
+	for _, r := range results {
+		of[r.Pair()] = r.CellResult
 		if r.Rank(p) >= 0 {
 			measured = append(measured, r)
 		}
@@ -139,31 +126,32 @@ func (m *matrix) fill(pairs []v1alpha1.LatencyBenchmark, results []report.PairRe
 		median = figures[(len(figures)-1)/2]
 		m.Lowest, m.Median, m.Highest = micros(figures[0]), micros(median), micros(figures[len(figures)-1])
 	}
-	var rows []matrixRow
-	for _, client := range nodes {
-		if row, any := rowOf(of, client, servers, p, median); any {
-			rows = append(rows, row)
+	for _, client := range clients {
+		row := matrixRow{Client: client}
+		for _, server := range m.Servers {
+			one, isPair := of[v1alpha1.Pair{ClientNode: client, ServerNode: server}]
+			row.Fields = append(row.Fields, fieldOf(one, isPair, p, median))
 		}
+		m.Rows = append(m.Rows, row)
 	}
-	m.divide(servers, rows)
-	slices.SortStableFunc(measured, func(x, y *report.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
+	m.divide()
+	slices.SortStableFunc(measured, func(x, y summary.PairResult) int { return cmp.Compare(y.Rank(p), x.Rank(p)) })
 	m.Worst = measured[:min(mostWorst, len(measured))]
 	return true
 }
 
-// divide sets the tables, which fit on paper. Names that are wider than the figures below them are turned.
-func (m *matrix) divide(servers []string, rows []matrixRow) {
+// divide sets the parts, which fit on paper. Names that are wider than the figures below them are turned.
+func (m *matrix) divide() {
 	var clients []string
-	widths := make([]float64, len(servers))
-	for i, r := range rows {
+	widths := make([]float64, len(m.Servers))
+	for i, r := range m.Rows {
 		clients = append(clients, r.Client)
 		for j, f := range r.Fields {
 			widths[j] = max(widths[j], columnWidth(f.Text))
-			m.Turned = m.Turned || i == 0 && columnWidth(servers[j]) > widths[j]+padding
+			m.Turned = m.Turned || i == 0 && columnWidth(m.Servers[j]) > widths[j]+padding
 		}
 	}
-	names := nameWidth(clients...)
-	for j, server := range servers {
+	for j, server := range m.Servers {
 		switch {
 		case m.Small:
 			widths[j] = smallField
@@ -171,36 +159,20 @@ func (m *matrix) divide(servers []string, rows []matrixRow) {
 			widths[j] = max(widths[j], columnWidth(server))
 		}
 	}
-	for _, part := range divided(names, widths) {
-		one := heat{Servers: servers[part[0]:part[1]]}
-		for _, r := range rows {
-			one.Rows = append(one.Rows, matrixRow{r.Client, r.Fields[part[0]:part[1]]})
-		}
-		m.Tables = append(m.Tables, one)
-	}
+	m.Parts = divided(nameWidth(clients...), widths)
 }
 
-// rowOf returns the row of a client; any reports whether it is the client of a pair.
-func rowOf(of map[v1alpha1.Pair]*report.PairResult, client string, servers []string, p v1alpha1.Percentile, median int64) (row matrixRow, any bool) {
-	row.Client = client
-	for _, server := range servers {
-		f := matrixField{Class: "none"}
-		if one, isPair := of[v1alpha1.Pair{ClientNode: client, ServerNode: server}]; isPair {
-			any = true
-			f.Class, f.Text = "wait", "?"
-			if one != nil {
-				ns := one.Percentile(p)
-				switch {
-				case ns != nil:
-					f.Class, f.Text = fmt.Sprintf("h%d", level(*ns, median)), micros(*ns)
-				case summary.IsLost(one.CellResult, p):
-					f.Class, f.Text = "lost", "lost"
-				default:
-					f.Class, f.Text = "few", percentile(one.CellResult, p).Text
-				}
-			}
-		}
-		row.Fields = append(row.Fields, f)
+// fieldOf returns the field of a pair, whose result is nil if there is none yet.
+func fieldOf(r *v1alpha1.CellResult, isPair bool, p v1alpha1.Percentile, median int64) matrixField {
+	switch {
+	case !isPair:
+		return matrixField{Class: "none"}
+	case r == nil:
+		return matrixField{"wait", "?"}
+	case r.Percentile(p) != nil:
+		return matrixField{fmt.Sprintf("h%d", level(*r.Percentile(p), median)), micros(*r.Percentile(p))}
+	case summary.IsLost(*r, p):
+		return matrixField{"lost", "lost"}
 	}
-	return row, any
+	return matrixField{"few", percentile(*r, p).Text}
 }

@@ -54,8 +54,10 @@ func divided(names float64, columns []float64) [][2]int {
 	return append(parts, [2]int{from, len(columns)})
 }
 
-// divided returns the tables that have the columns of t between them, each with all of its names.
-func (t table) divided() []table {
+func within[T any](columns []T, part [2]int) []T { return columns[part[0]:part[1]] }
+
+// Parts returns the parts of the table's columns, each of which has all of its names beside it.
+func (t table) Parts() [][2]int {
 	names, columns := 0.0, make([]float64, len(t.Columns))
 	for i, title := range t.Texts {
 		texts := []string{title}
@@ -71,16 +73,5 @@ func (t table) divided() []table {
 		}
 		columns[i] = columnWidth(texts...)
 	}
-	var all []table
-	for i, part := range divided(names, columns) {
-		one := table{Caption: t.Caption, Texts: t.Texts, Columns: t.Columns[part[0]:part[1]]}
-		if i > 0 {
-			one.Caption += ", continued"
-		}
-		for _, r := range t.Rows {
-			one.Rows = append(one.Rows, tableRow{r.Texts, r.Begin, r.Figures[part[0]:part[1]]})
-		}
-		all = append(all, one)
-	}
-	return all
+	return divided(names, columns)
 }

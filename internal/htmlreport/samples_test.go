@@ -231,7 +231,7 @@ func course(r *rand.Rand, s shape, n int, length time.Duration, perInterval int6
 // first.
 func slowestOf(r *rand.Rand, intervals []tool.Interval, a tool.Attribution) *tool.Attribution {
 	for _, in := range intervals {
-		o := tool.Outlier{AtNs: in.StartNs + r.Int64N(in.LengthNs), RTTNs: in.MaxNs, Samples: 1 + r.Int64N(4), Where: places[r.IntN(len(places))], ClientGapNs: r.Int64N(in.MaxNs)}
+		o := tool.Outlier{AtNs: in.StartNs + r.Int64N(in.LengthNs), RTTNs: in.MaxNs, Samples: 1 + r.Int64N(4), Where: places[r.IntN(len(places))].where, ClientGapNs: r.Int64N(in.MaxNs)}
 		if o.Where != tool.WhereUndetermined {
 			o.ServerGapNs = new(r.Int64N(in.MaxNs))
 		}

@@ -13,12 +13,10 @@ import (
 type slowest struct {
 	// The table shows Shown of Stored samples, which are the slowest of Examined samples.
 	Shown, Stored int
-	Examined      string
+	Examined      int64
 	// Halved is true if the strip shows half of each round trip, Blind if an endpoint slept while it waited.
 	Halved, Blind bool
 	Rounds        []slowRound
-
-	examined int64
 }
 
 // slowRound holds the slowest samples of a round, the slowest first.
@@ -35,12 +33,17 @@ type slowSample struct {
 	Client, Server string
 }
 
-// places holds the possible locations of the interruption with which a slow sample coincides, in the order of their shapes
-// in the script.
-var places = []tool.Where{tool.WhereClient, tool.WhereServer, tool.WhereBoth, tool.WhereNeither, tool.WhereUndetermined}
+// place is where the interruption may be with which a slow sample coincides: its name and its class on the page.
+type place struct {
+	where       tool.Where
+	Name, Class string
+}
 
-// placeNames holds the names on the page, in the order of places.
-var placeNames = []string{"client", "server", "both ends", "neither", "unknown"}
+// places are in the order of their shapes in the script.
+var places = []place{
+	{tool.WhereClient, "client", "client"}, {tool.WhereServer, "server", "server"}, {tool.WhereBoth, "both ends", "both"},
+	{tool.WhereNeither, "neither", "neither"}, {tool.WhereUndetermined, "unknown", "unknown"},
+}
 
 // A page shows about slowSamplesOfAPage slow samples, but at least fewestSlowSamples of each round: a report of twenty cells
 // in ten rounds must stay below one megabyte, and the courses take nine tenths of it.
@@ -69,26 +72,24 @@ func (s *slowest) add(round int32, a tool.Attribution, most int, shown func(int6
 	row := slowRound{Round: round}
 	var drawn [][3]int64
 	for _, o := range a.Slowest[:min(most, len(a.Slowest))] {
-		// A place that this version does not know is shown as unknown.
-		place := slices.Index(places, o.Where)
-		if place < 0 {
-			place = slices.Index(places, tool.WhereUndetermined)
+		at := slices.IndexFunc(places, func(p place) bool { return p.where == o.Where })
+		if at < 0 {
+			at = len(places) - 1 // A place that this version does not know is shown as unknown.
 		}
 		sample := slowSample{
-			At: fmt.Sprintf("%.6f", float64(o.AtNs)/1e9), RTT: micros(o.RTTNs), For: thousands(o.Samples), Where: placeNames[place],
+			At: fmt.Sprintf("%.6f", float64(o.AtNs)/1e9), RTT: micros(o.RTTNs), For: thousands(o.Samples), Where: places[at].Name,
 			Client: micros(o.ClientGapNs), Server: absent.Text,
 		}
 		if o.ServerGapNs != nil {
 			sample.Server = micros(*o.ServerGapNs)
 		}
 		row.Samples = append(row.Samples, sample)
-		drawn = append(drawn, [3]int64{o.AtNs / 1e6, shown(o.RTTNs), int64(place)})
+		drawn = append(drawn, [3]int64{o.AtNs / 1e6, shown(o.RTTNs), int64(at)})
 	}
 	s.Rounds = append(s.Rounds, row)
 	s.Shown += len(row.Samples)
 	s.Stored += len(a.Slowest)
-	s.examined += a.Examined
-	s.Examined = thousands(s.examined)
+	s.Examined += a.Examined
 	s.Blind = s.Blind || !a.ClientSeesGaps || !a.ServerSeesGaps
 	return drawn
 }

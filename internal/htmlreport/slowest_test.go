@@ -19,14 +19,14 @@ func TestSlowestAdds(t *testing.T) {
 		t.Errorf("drawn (-want +got):\n%s", diff)
 	}
 	s.add(4, tool.Attribution{Examined: 2_000, Slowest: []tool.Outlier{{RTTNs: 1, Samples: 1, Where: tool.WhereBoth}}}, 2, func(ns int64) int64 { return ns })
-	want := slowest{Shown: 3, Stored: 4, Examined: "2,060", Halved: true, Blind: true, examined: 2_060, Rounds: []slowRound{
+	want := slowest{Shown: 3, Stored: 4, Examined: 2_060, Halved: true, Blind: true, Rounds: []slowRound{
 		{3, []slowSample{
 			{At: "0.002000", RTT: "5,000.001", For: "1,200", Where: "server", Client: "0.007", Server: "4,000.000"},
 			{At: "0.002000", RTT: "4.000", For: "1", Where: "unknown", Client: "0.000", Server: "–"},
 		}},
 		{4, []slowSample{{At: "0.000000", RTT: "0.001", For: "1", Where: "both ends", Client: "0.000", Server: "–"}}},
 	}}
-	if diff := cmp.Diff(want, s, cmp.AllowUnexported(slowest{})); diff != "" {
+	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("in the table (-want +got):\n%s", diff)
 	}
 }

@@ -49,10 +49,9 @@ func micros(ns int64) string {
 	return thousands(ns/1000) + fmt.Sprintf(".%03d", ns%1000)
 }
 
-// number formats a count.
 func number(n int64) figure { return figure{Text: thousands(n)} }
 
-// thousands formats a number, which must not be negative, with its digits in groups of three.
+// thousands formats a number with its digits in groups of three; not a negative one, such as a counter that was reset.
 func thousands(n int64) string {
 	if n < 1000 {
 		return strconv.FormatInt(n, 10)
@@ -75,7 +74,6 @@ func power(n int64) string {
 		Replace(strconv.Itoa(len(digits)-1))
 }
 
-// bitRate formats the bit rate of a stream.
 func bitRate(n int64) figure { return figure{Text: stats.FormatBitRate(n)} }
 
 // at formats a time for people; empty if there is none.

@@ -23,18 +23,19 @@ import (
 
 // Result is a result that no agent measured.
 type Result struct {
-	Namespace, Name string
+	Namespace string `json:"-"`
+	Name      string `json:"name"`
 	// Source says in a few words where the result is from, At when it was measured or published.
-	Source string
-	At     time.Time
+	Source string    `json:"source"`
+	At     time.Time `json:"at"`
 	// Notes describe its hardware and its limits.
-	Notes []v1alpha1.Note
-	Tool  v1alpha1.Tool
+	Notes map[string]string `json:"notes"`
+	Tool  v1alpha1.Tool     `json:"tool"`
 	// LatencyType is the interval in which the latencies are shown; the cells have whole round trips.
-	LatencyType v1alpha1.LatencyType
+	LatencyType v1alpha1.LatencyType `json:"latencyType"`
 	// InToOut is true if the latencies are those of the server, from IN to OUT, and not round trips.
-	InToOut  bool
-	Variants []Variant
+	InToOut  bool      `json:"inToOut"`
+	Variants []Variant `json:"-"`
 }
 
 // Variant holds the rounds of one variant, in order. Its name is plan.DefaultVariant if there is no other.
@@ -77,7 +78,7 @@ func (r Result) spec() v1alpha1.LatencyBenchmarkSpec {
 		return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "unknown"}}
 	}
 	s := v1alpha1.LatencyBenchmarkSpec{
-		Tool: r.Tool, LatencyType: r.LatencyType, Notes: r.Notes, Network: v1alpha1.Network{Type: v1alpha1.NetworkHost},
+		Tool: r.Tool, LatencyType: r.LatencyType, Notes: Notes(r.Notes), Network: v1alpha1.Network{Type: v1alpha1.NetworkHost},
 		Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), Client: end(), Server: end()},
 	}
 	if r.InToOut {
@@ -103,7 +104,6 @@ func (r Result) spec() v1alpha1.LatencyBenchmarkSpec {
 	return s
 }
 
-// with returns a list that has a value.
 func with[T comparable](all []T, value T) []T {
 	if slices.Contains(all, value) {
 		return all
@@ -111,7 +111,6 @@ func with[T comparable](all []T, value T) []T {
 	return append(all, value)
 }
 
-// run returns the stored run of a variant in a round.
 func (r Result) run(run plan.Run, v Variant) (result.Stored, error) {
 	var ends [2]result.Framed
 	for i, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {

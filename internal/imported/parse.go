@@ -74,19 +74,17 @@ func Sfnt(output []byte) (Round, v1alpha1.LatencyType, error) {
 // Nanoseconds reads one latency a line, in whole nanoseconds of a latency type, as sfnt-pingpong's raw files have them.
 func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, error) {
 	recorder, number := result.NewRecorder(), 0
-	for lines := bufio.NewScanner(r); ; {
-		if !lines.Scan() {
-			if err := lines.Err(); err != nil {
-				return result.Histogram{}, fmt.Errorf("line %d: %w", number+1, err)
-			}
-			break
-		}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
 		number++
 		ns, err := strconv.ParseInt(strings.TrimSpace(lines.Text()), 10, 64)
 		if err != nil || ns < 1 || ns > longest/factorOf(kind) {
 			return result.Histogram{}, fmt.Errorf("line %d: %.40q is not a number of nanoseconds from 1 to %d", number, lines.Text(), longest/factorOf(kind))
 		}
 		recorder.Record(ns * factorOf(kind))
+	}
+	if err := lines.Err(); err != nil {
+		return result.Histogram{}, fmt.Errorf("line %d: %w", number+1, err)
 	}
 	if number == 0 {
 		return result.Histogram{}, errors.New("it has no samples")

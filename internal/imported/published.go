@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -32,16 +31,9 @@ var files embed.FS
 
 // Entry describes a published result.
 type Entry struct {
-	Name        string               `json:"name"`
-	Source      string               `json:"source"`
-	At          time.Time            `json:"at"`
-	Tool        v1alpha1.Tool        `json:"tool"`
-	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// RatePerSecond and InToOut describe ladders.
+	Result `json:",inline"`
+	// RatePerSecond is that of ladders.
 	RatePerSecond int32 `json:"ratePerSecond"`
-	InToOut       bool  `json:"inToOut"`
-	// Notes describe the hardware and the limits.
-	Notes map[string]string `json:"notes"`
 	// File has the figures.
 	File string `json:"file"`
 }
@@ -66,18 +58,16 @@ func Named(name string) (export.Benchmark, error) {
 	if i < 0 {
 		return export.Benchmark{}, fmt.Errorf("%w: %s/%.80s; `kubectl tailgate published` lists them", ErrNotPublished, Published, name)
 	}
-	e := all[i]
-	r := Result{
-		Namespace: Published, Name: e.Name, Source: e.Source, At: e.At, Notes: Notes(e.Notes), Tool: e.Tool, LatencyType: e.LatencyType, InToOut: e.InToOut,
-	}
+	e := &all[i]
+	e.Namespace = Published
 	content, err := files.ReadFile(path.Join("published", e.File))
 	if err == nil {
-		err = e.read(&r, content)
+		err = e.read(content)
 	}
 	if err != nil {
 		return export.Benchmark{}, fmt.Errorf("%s: %w", e.File, err)
 	}
-	return r.Benchmark()
+	return e.Benchmark()
 }
 
 // Notes returns notes in the order of their names.
@@ -89,21 +79,20 @@ func Notes(of map[string]string) []v1alpha1.Note {
 	return all
 }
 
-// read adds the figures of the file.
-func (e Entry) read(r *Result, content []byte) error {
+func (e *Entry) read(content []byte) error {
 	if e.Tool == v1alpha1.ToolSfntPingpong {
 		round, kind, err := Sfnt(content)
-		r.LatencyType, r.Variants = kind, []Variant{{Name: plan.DefaultVariant, Rounds: []Round{round}}}
+		e.LatencyType, e.Variants = kind, []Variant{{Name: plan.DefaultVariant, Rounds: []Round{round}}}
 		return err
 	}
-	add := r.addLadder
+	add := e.addLadder
 	if e.Tool == v1alpha1.ToolNetperf {
-		add = r.addNetwork
+		add = e.addNetwork
 	}
 	rows, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
 	for _, row := range rows[min(1, len(rows)):] {
 		if err == nil {
-			err = add(row, e.RatePerSecond)
+			err = add(row)
 		}
 	}
 	return err
@@ -116,12 +105,12 @@ const (
 )
 
 // addNetwork adds a row of variant, protocol, MTU, mean latency in µs, and bandwidth in Mb/s.
-func (r *Result) addNetwork(row []string, _ int32) error {
+func (e *Entry) addNetwork(row []string) error {
 	n, err := numbers(row[2:])
 	if err != nil {
 		return err
 	}
-	v := r.variant(row[0], 1)
+	v := e.variant(row[0], 1)
 	v.MTU = int32(n[0])
 	protocol, size, bits := v1alpha1.Protocol(row[1]), int32(streamSize), float64(n[2])*1e6
 	if protocol == v1alpha1.ProtocolUDP {
@@ -134,14 +123,14 @@ func (r *Result) addNetwork(row []string, _ int32) error {
 }
 
 // addLadder adds a row of variant, percentile, round, latency in whole µs, and events up to it. p0 is the smallest latency.
-func (r *Result) addLadder(row []string, rate int32) error {
+func (e *Entry) addLadder(row []string) error {
 	n, err := numbers(row[2:])
 	if err != nil {
 		return err
 	}
-	round := &r.variant(row[0], int(n[0])).Rounds[n[0]-1]
+	round := &e.variant(row[0], int(n[0])).Rounds[n[0]-1]
 	if len(*round) == 0 {
-		*round = Round{{Cell: tool.Cell{Protocol: v1alpha1.ProtocolTCP, RatePerSecond: rate}, Own: &tool.Own{StepNs: 1_000}}}
+		*round = Round{{Cell: tool.Cell{Protocol: v1alpha1.ProtocolTCP, RatePerSecond: e.RatePerSecond}, Own: &tool.Own{StepNs: 1_000}}}
 	}
 	own, ns := (*round)[0].Own, n[1]*1_000
 	if row[1] == "max" {
@@ -171,7 +160,6 @@ func (r *Result) variant(name string, rounds int) *Variant {
 	return v
 }
 
-// numbers reads positive integers.
 func numbers(texts []string) ([]int64, error) {
 	var all []int64
 	for _, text := range texts {

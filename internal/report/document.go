@@ -18,36 +18,24 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// DocumentFormat and DocumentVersion identify the shape of a Document. Fields may be added to a version; existing fields
-// keep their name, unit and meaning.
-const (
-	DocumentFormat  = "tailgate-results"
-	DocumentVersion = 1
-)
-
-// Document holds a benchmark's results for programs, as the form json writes them. Times are whole nanoseconds.
-// Unknown figures are absent.
+// Document holds results for programs. Times are whole nanoseconds; unknown figures are absent. A version may get new fields;
+// existing ones keep name, unit and meaning.
 type Document struct {
-	Format  string `json:"format"`
-	Version int    `json:"version"`
-	// Namespace and Name identify the LatencyBenchmark or LatencyMatrix.
+	Format    string `json:"format"`
+	Version   int    `json:"version"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// State is the reason of condition Succeeded, such as Complete.
 	State       string               `json:"state,omitempty"`
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Notes holds spec.notes.
-	Notes []v1alpha1.Note `json:"notes,omitempty"`
-	// Pair holds the nodes of a benchmark of one pair.
-	Pair *v1alpha1.Pair `json:"pair,omitempty"`
+	Notes       []v1alpha1.Note      `json:"notes,omitempty"`
+	Pair        *v1alpha1.Pair       `json:"pair,omitempty"`
 	// RunsMeasured counts the runs whose results are stored, RunsPlanned the runs of the spec; both are 0 for a LatencyMatrix.
-	RunsMeasured int `json:"runsMeasured"`
-	RunsPlanned  int `json:"runsPlanned"`
-	// Variants describes the variants in a few words.
-	Variants []DocumentVariant `json:"variants,omitempty"`
-	// Cells holds the result of each cell of each variant.
-	Cells []DocumentCell `json:"cells,omitempty"`
+	RunsMeasured int               `json:"runsMeasured"`
+	RunsPlanned  int               `json:"runsPlanned"`
+	Variants     []DocumentVariant `json:"variants,omitempty"`
+	Cells        []DocumentCell    `json:"cells,omitempty"`
 	// Endpoints, Warnings and Verdict are as in the status.
 	Endpoints []v1alpha1.Endpoint `json:"endpoints,omitempty"`
 	Warnings  []v1alpha1.Warning  `json:"warnings,omitempty"`
@@ -78,10 +66,9 @@ type DocumentRound struct {
 	v1alpha1.CellResult `json:",inline"`
 }
 
-// documentOf returns the document of a status.
 func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	d := Document{
-		Format: DocumentFormat, Version: DocumentVersion, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
+		Format: "tailgate-results", Version: 1, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
 		Notes: b.Spec.Notes, Endpoints: b.Status.Endpoints, Warnings: b.Status.Warnings, Verdict: b.Status.Verdict,
 	}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
@@ -90,7 +77,7 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	for _, v := range plan.Variants(b.Spec) {
 		d.Variants = append(d.Variants, DocumentVariant{v.Name, Ways(v)})
 	}
-	if pair := summary.PairOf(*b); pair != (v1alpha1.Pair{}) {
+	if pair := summary.PairOf(b); pair != (v1alpha1.Pair{}) {
 		d.Pair = &pair
 	}
 	d.RunsMeasured, d.RunsPlanned = len(b.Status.Stored), len(plan.Runs(b))
@@ -100,7 +87,6 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	return d
 }
 
-// noted returns a line of text for each note.
 func noted(notes []v1alpha1.Note) []string {
 	var lines []string
 	for _, n := range notes {
@@ -130,11 +116,11 @@ func (s sheet) document() (Document, error) {
 }
 
 // documentOfMatrix returns the document of a matrix, computed from the status of the benchmark of each pair.
-func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) Document {
+func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) Document {
 	d := documentOf(m.Overview())
 	d.Pair, d.RunsPlanned = nil, 0
-	for i := range pairs {
-		d.Pairs = append(d.Pairs, documentOf(&pairs[i]))
+	for _, p := range pairs {
+		d.Pairs = append(d.Pairs, documentOf(p))
 	}
 	return d
 }
@@ -151,15 +137,7 @@ func WriteJSON(w io.Writer, d any) error {
 	return nil
 }
 
-// The values of the column scope.
-const (
-	// ScopeRound marks a line of one round, ScopeAll a line of all rounds together.
-	ScopeRound = "round"
-	ScopeAll   = "all"
-)
-
-// csvLine returns the names of all columns, of which the first identify the cell, and the values of a line: for one round, or for all
-// of them if round is nil. Unknown figures are empty.
+// csvLine returns the names and the values of all columns, for a round or, if it is nil, for all of them. Unknown figures are empty.
 func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, values []string) {
 	add := func(name string, value any) {
 		text := ""
@@ -177,9 +155,9 @@ func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, v
 	if of.Pair != nil {
 		pair = *of.Pair
 	}
-	scope, number, run, started := ScopeAll, "", "", ""
+	scope, number, run, started := "all", "", "", ""
 	if round != nil {
-		scope, number, run = ScopeRound, strconv.Itoa(int(round.Round)), round.Run
+		scope, number, run = "round", strconv.Itoa(int(round.Round)), round.Run
 		started = round.StartedAt.UTC().Format(time.RFC3339Nano)
 	}
 	var bits, sent, retransmits *int64
@@ -228,8 +206,7 @@ func noFormula(text string) string {
 	return text
 }
 
-// writeCSV writes a line for each cell in each round and a line for each cell over all rounds. A matrix has only the latter,
-// for each pair.
+// writeCSV writes a line for each cell in each round and over all rounds. A matrix has only the latter, for each pair.
 func writeCSV(w io.Writer, d Document) error {
 	out := csv.NewWriter(w)
 	line := func(of Document, round *DocumentRound, r v1alpha1.CellResult) {

@@ -67,7 +67,7 @@ func TestFormCSVIsOfTheResults(t *testing.T) {
 	summary := summarize(t, b.Spec, runs...)
 	var all int
 	for _, line := range lines[1:] {
-		if at(line, "scope") != ScopeAll {
+		if at(line, "scope") != "all" {
 			continue
 		}
 		r := summary.Results[all]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -27,7 +28,6 @@ const FormPairs = "pairs"
 
 // Form is a layout in which the results of a benchmark are printed.
 type Form struct {
-	// Name is the name by which users request the form.
 	Name string
 	// Shows describes in a few words what the form prints.
 	Shows string
@@ -35,7 +35,7 @@ type Form struct {
 	// write prints stored runs; nil for a form that shows matrices only.
 	write func(w io.Writer, s sheet) error
 	// pairs prints the results of a matrix; nil for a form that shows stored runs only.
-	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error
+	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error
 }
 
 // sheet holds the input of a form.
@@ -47,7 +47,6 @@ type sheet struct {
 	collected *rounds.Collection
 }
 
-// newSheet computes the results of the runs.
 func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error) {
 	collected, err := rounds.Of(b.Spec, runs...)
 	if err != nil {
@@ -59,8 +58,7 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 	return sheet{benchmark: b, runs: runs, collected: collected}, nil
 }
 
-// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables; json
-// and csv are for programs.
+// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables.
 func Forms() []Form {
 	return []Form{
 		{Name: "table", Shows: "every cell with the ratios between variants, the limits of the results, the verdict, and a line about the placement of each variant",
@@ -76,7 +74,6 @@ func Forms() []Form {
 	}
 }
 
-// documentForm returns a form for programs.
 func documentForm(name, shows string, write func(io.Writer, Document) error) Form {
 	return Form{Name: name, Shows: shows,
 		write: func(w io.Writer, s sheet) error {
@@ -86,7 +83,7 @@ func documentForm(name, shows string, write func(io.Writer, Document) error) For
 			}
 			return write(w, d)
 		},
-		pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
+		pairs: func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 			return write(w, documentOfMatrix(m, pairs))
 		},
 	}
@@ -104,8 +101,7 @@ func FormNamed(name string) (Form, error) {
 	return Form{}, fmt.Errorf("%w %q; known are %s", ErrUnknownForm, name, strings.Join(known, ", "))
 }
 
-// Write prints the stored runs of a benchmark, oldest first. It ignores the results in the benchmark's status. The error
-// wraps ErrNothingToShow if no cell is of the kind that the form shows.
+// Write prints the results of stored runs, not those of the status. The error wraps ErrNothingToShow if the form shows no such cells.
 func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Stored) error {
 	if f.write == nil {
 		return fmt.Errorf("%w: the benchmark measures one pair of nodes", ErrNothingToShow)
@@ -120,9 +116,8 @@ func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Sto
 // ShowsPairs reports whether the form shows matrices.
 func (f Form) ShowsPairs() bool { return f.pairs != nil }
 
-// WritePairs prints a matrix from the status of the benchmark of each pair. The error wraps ErrNothingToShow if no cell is
-// of the kind that the form shows.
-func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []v1alpha1.LatencyBenchmark) error {
+// WritePairs prints a matrix from the status of its pairs. The error wraps ErrNothingToShow if the form shows no such cells.
+func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 	if f.pairs == nil {
 		return fmt.Errorf("%w: a LatencyMatrix measures many pairs of nodes", ErrNothingToShow)
 	}
@@ -138,32 +133,13 @@ func (s sheet) title() string {
 	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
 }
 
-// ways describes the variant of a result in a few words.
-func (s sheet) ways(r v1alpha1.CellResult) string {
-	return Ways(s.collected.Variant(r.Variant).Variant)
+// roundTrips groups the results of round trips by a key.
+func (s sheet) roundTrips(key func(r v1alpha1.CellResult) string) [][]v1alpha1.CellResult {
+	return grouped(slices.DeleteFunc(slices.Clone(s.benchmark.Status.Results), func(r v1alpha1.CellResult) bool {
+		return r.LatencyType != v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType)
+	}), key)
 }
 
-// block is a list of cells that belong together.
-type block []v1alpha1.CellResult
-
-// roundTrips returns the results of round trips in blocks. A result joins the block before it if same holds for it and the
-// first result of that block.
-func (s sheet) roundTrips(same func(a, b v1alpha1.CellResult) bool) []block {
-	var blocks []block
-	for _, r := range s.benchmark.Status.Results {
-		if r.LatencyType != v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType) {
-			continue
-		}
-		if n := len(blocks); n > 0 && same(blocks[n-1][0], r) {
-			blocks[n-1] = append(blocks[n-1], r)
-		} else {
-			blocks = append(blocks, block{r})
-		}
-	}
-	return blocks
-}
-
-// warningLines returns the warnings of a benchmark, a line each.
 func warningLines(b *v1alpha1.LatencyBenchmark) []string {
 	var lines []string
 	for _, warning := range b.Status.Warnings {
@@ -172,8 +148,8 @@ func warningLines(b *v1alpha1.LatencyBenchmark) []string {
 	return lines
 }
 
-// notes prints lines below the tables, each with a prefix, after a blank line.
-func notes(w io.Writer, prefix string, lines []string) {
+// Notes prints lines below the tables, each with a prefix, after a blank line.
+func Notes(w io.Writer, prefix string, lines []string) {
 	for i, line := range lines {
 		if i == 0 {
 			fmt.Fprintln(w)
@@ -184,7 +160,10 @@ func notes(w io.Writer, prefix string, lines []string) {
 
 // Ways describes a variant in a few words: its network, its wait mode, its muxer and its acceleration, if any.
 func Ways(v v1alpha1.Variant) string {
-	text := fmt.Sprintf("network %s, %s%s", network(v.Network), strings.ToLower(string(v.Wait)), muxer(v.Muxer))
+	text := fmt.Sprintf("network %s, %s", network(v.Network), strings.ToLower(string(v.Wait)))
+	if v.Muxer != v1alpha1.MuxerNone {
+		text += " with " + strings.ToLower(string(v.Muxer))
+	}
 	if a := v.Acceleration; a != nil && a.Type != v1alpha1.AccelerationKernel {
 		text += ", " + string(a.Type)
 		switch settings := a.OnloadSettings(); {

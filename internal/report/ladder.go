@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -13,27 +14,35 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
+type ladderTable struct {
+	heading string
+	lines   [][]string
+}
+
 // ladder prints a table for each variant and cell, with the percentiles of each round and of all rounds together, up to the
 // highest that a stored histogram can give. An open loop whose tool keeps both start times has a table counted from the
 // intended send and one counted from the actual send. Captures of the server have a table of their own.
 func ladder(w io.Writer, s sheet) error {
-	all := AllSeries(s.benchmark, s.runs)
-	published := s.publishedLadders()
-	if len(all) == 0 && len(published) == 0 {
+	var all []ladderTable
+	for _, one := range AllSeries(s.benchmark, s.runs) {
+		columns, err := one.Columns()
+		if err != nil {
+			return err
+		}
+		heading := fmt.Sprintf("variant %s (%s), %s: %s, µs", one.Variant.Name, Ways(one.Variant), one.Cell, one.Counts())
+		all = append(all, ladderTable{heading, one.ladder(columns)})
+	}
+	all = append(all, s.publishedLadders()...)
+	if len(all) == 0 {
 		return fmt.Errorf("%w: no cell has samples (netperf reports none, and streams have none)", ErrNothingToShow)
 	}
 	fmt.Fprintln(w, s.title())
-	for _, one := range all {
-		if err := one.ladder(w); err != nil {
-			return err
+	for _, t := range all {
+		if err := writeLines(w, t.heading, t.lines); err != nil {
+			return fmt.Errorf("writing the ladder: %w", err)
 		}
 	}
-	for _, p := range published {
-		if err := writeLines(w, p.heading, p.lines()); err != nil {
-			return fmt.Errorf("writing a published ladder: %w", err)
-		}
-	}
-	notes(w, "", warningLines(s.benchmark))
+	Notes(w, "", warningLines(s.benchmark))
 	return nil
 }
 
@@ -46,8 +55,7 @@ type Column struct {
 	Lost int64
 }
 
-// Columns returns a column for each round and, if there are several, one for all rounds together. The error wraps
-// result.ErrCorrupt.
+// Columns returns a column for each round and, if there are several, for all together. The error wraps result.ErrCorrupt.
 func (s Series) Columns() ([]Column, error) {
 	var columns []Column
 	all, lost := result.NewMerger(), int64(0)
@@ -64,87 +72,73 @@ func (s Series) Columns() ([]Column, error) {
 	return columns, nil
 }
 
-// ladder writes a table with a column for each round.
-func (s Series) ladder(w io.Writer) error {
-	columns, err := s.Columns()
-	if err != nil {
-		return err
+// ladderLine returns a line with a latency and a number of events for each column.
+func ladderLine[C any](name string, columns []C, value func(C) (us, events string)) []string {
+	line := []string{name}
+	for _, c := range columns {
+		us, events := value(c)
+		line = append(line, us, events)
 	}
-	var lines [][]string
-	line := func(name string, value func(Column) (us, events string)) {
-		values := []string{name}
-		for _, c := range columns {
-			us, events := value(c)
-			values = append(values, us, events)
+	return line
+}
+
+func percentileTitle(name string) string { return strings.TrimPrefix(name, "p") + "%" }
+
+func (s Series) ladder(columns []Column) [][]string {
+	extreme := func(c Column, ns int64) (us, events string) {
+		if c.Count+c.OverRange == 0 {
+			return "-", "0"
 		}
-		lines = append(lines, values)
+		return micros(s.Shown(ns)), fmt.Sprint(c.UpTo(ns))
 	}
-	line("PERCENTILE", func(c Column) (string, string) {
-		if c.Round == 0 {
-			return "ALL", "EVENTS"
-		}
-		return fmt.Sprintf("ROUND %d", c.Round), "EVENTS"
-	})
-	line("MIN", func(c Column) (string, string) { return s.extreme(c, c.Min) })
+	lines := [][]string{
+		ladderLine("PERCENTILE", columns, func(c Column) (us, events string) {
+			if c.Round == 0 {
+				return "ALL", "EVENTS"
+			}
+			return fmt.Sprintf("ROUND %d", c.Round), "EVENTS"
+		}),
+		ladderLine("MIN", columns, func(c Column) (us, events string) { return extreme(c, c.Min) }),
+	}
 	for _, p := range stats.Ladder() {
-		line(strings.TrimPrefix(p.Name, "p")+"%", func(c Column) (string, string) { return s.step(c, p) })
+		lines = append(lines, ladderLine(percentileTitle(p.Name), columns, func(c Column) (us, events string) {
+			switch r := c.Percentile(p, c.Lost); {
+			case r.Lost:
+				return "lost", "-"
+			case r.Needs > 0:
+				return fmt.Sprintf("needs %d", r.Needs), "-"
+			default:
+				return micros(s.Shown(r.Ns)), fmt.Sprint(c.UpTo(r.Ns))
+			}
+		}))
 	}
-	line("MAX", func(c Column) (string, string) { return s.extreme(c, c.Max) })
-	line("LOST", func(c Column) (string, string) { return "-", fmt.Sprint(c.Lost + c.OverRange) })
-	if err := writeLines(w, fmt.Sprintf("variant %s (%s), %s: %s, µs", s.Variant.Name, Ways(s.Variant), s.Cell, s.Counts()), lines); err != nil {
-		return fmt.Errorf("writing the ladder: %w", err)
-	}
-	return nil
+	return append(lines,
+		ladderLine("MAX", columns, func(c Column) (us, events string) { return extreme(c, c.Max) }),
+		ladderLine("LOST", columns, func(c Column) (us, events string) { return "-", fmt.Sprint(c.Lost + c.OverRange) }))
 }
 
-// step formats a percentile with the number of samples up to it, or the reason why there is none.
-func (s Series) step(c Column, p stats.Percentile) (us, events string) {
-	switch r := c.Percentile(p, c.Lost); {
-	case r.Lost:
-		return "lost", "-"
-	case r.Needs > 0:
-		return fmt.Sprintf("needs %d", r.Needs), "-"
-	default:
-		return micros(s.Shown(r.Ns)), fmt.Sprint(c.UpTo(r.Ns))
-	}
-}
-
-// extreme formats the smallest or the largest sample with the number of samples up to it; a dash if there are no samples.
-func (s Series) extreme(c Column, ns int64) (us, events string) {
-	if c.Count+c.OverRange == 0 {
-		return "-", "0"
-	}
-	return micros(s.Shown(ns)), fmt.Sprint(c.UpTo(ns))
-}
-
-// publishedLadder is the ladder of a cell of an imported result, whose rounds have percentiles instead of samples.
-type publishedLadder struct {
-	heading string
-	rounds  []tool.Own
-	shown   func(int64) int64
-}
-
-// publishedLadders returns the ladders of imported results.
-func (s sheet) publishedLadders() []publishedLadder {
-	var all []publishedLadder
+// publishedLadders returns the ladders of imported results, whose rounds have percentiles instead of samples.
+func (s sheet) publishedLadders() []ladderTable {
+	var all []ladderTable
 	for _, v := range s.collected.Variants {
 		for _, c := range v.Cells {
 			for _, one := range []struct {
-				interval string
-				rounds   rounds.Rounds
-				shown    func(int64) int64
+				interval    string
+				latencyType v1alpha1.ResultLatencyType
+				rounds      rounds.Rounds
 			}{
-				{string(s.benchmark.Spec.LatencyType), c.Measured, summary.Shown(s.benchmark.Spec.LatencyType)},
-				{"IN to OUT", c.Captured, func(ns int64) int64 { return ns }},
+				{string(s.benchmark.Spec.LatencyType), v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType), c.Measured},
+				{"IN to OUT", v1alpha1.ResultInToOut, c.Captured},
 			} {
-				p := publishedLadder{heading: fmt.Sprintf("variant %s, %s: %s as published, µs", v.Name, c.Name, one.interval), shown: one.shown}
+				var columns []tool.Own
 				for _, r := range one.rounds.Found() {
 					if r.Own != nil && len(r.Own.Ladder) > 0 {
-						p.rounds = append(p.rounds, *r.Own)
+						columns = append(columns, *r.Own)
 					}
 				}
-				if len(p.rounds) > 0 {
-					all = append(all, p)
+				if len(columns) > 0 {
+					heading := fmt.Sprintf("variant %s, %s: %s as published, µs", v.Name, c.Name, one.interval)
+					all = append(all, ladderTable{heading, publishedLines(columns, summary.Shown(one.latencyType))})
 				}
 			}
 		}
@@ -152,32 +146,33 @@ func (s sheet) publishedLadders() []publishedLadder {
 	return all
 }
 
-// lines returns the published percentiles, with a column for each round.
-func (p publishedLadder) lines() [][]string {
-	title := []string{"PERCENTILE"}
-	largest := []string{"MAX"}
+// publishedLines returns the published percentiles, with a column for each round.
+func publishedLines(columns []tool.Own, shown func(int64) int64) [][]string {
+	number := 0
+	lines := [][]string{ladderLine("PERCENTILE", columns, func(tool.Own) (us, events string) {
+		number++
+		return fmt.Sprintf("ROUND %d", number), "EVENTS"
+	})}
 	var names []v1alpha1.Percentile
-	of := map[v1alpha1.Percentile][]string{}
-	for i, own := range p.rounds {
-		title = append(title, fmt.Sprintf("ROUND %d", i+1), "EVENTS")
-		largest = append(largest, micros(p.shown(own.MaxNs)), fmt.Sprint(own.Count))
+	for _, own := range columns {
 		for _, step := range own.Ladder {
-			if of[step.Name] == nil {
+			if !slices.Contains(names, step.Name) {
 				names = append(names, step.Name)
 			}
-			for len(of[step.Name]) < 2*i {
-				of[step.Name] = append(of[step.Name], "-")
-			}
-			of[step.Name] = append(of[step.Name], micros(p.shown(step.Ns)), fmt.Sprint(step.Events))
 		}
 	}
-	lines := [][]string{title}
 	for _, name := range names {
-		label := strings.TrimPrefix(string(name), "p") + "%"
-		if label == "0%" {
-			label = "MIN"
+		title := percentileTitle(string(name))
+		if name == "p0" {
+			title = "MIN"
 		}
-		lines = append(lines, append([]string{label}, of[name]...))
+		lines = append(lines, ladderLine(title, columns, func(own tool.Own) (us, events string) {
+			i := slices.IndexFunc(own.Ladder, func(step tool.OwnPercentile) bool { return step.Name == name })
+			if i < 0 {
+				return "-", "-"
+			}
+			return micros(shown(own.Ladder[i].Ns)), fmt.Sprint(own.Ladder[i].Events)
+		}))
 	}
-	return append(lines, largest)
+	return append(lines, ladderLine("MAX", columns, func(own tool.Own) (us, events string) { return micros(shown(own.MaxNs)), fmt.Sprint(own.Count) }))
 }

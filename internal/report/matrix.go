@@ -9,10 +9,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// matrix prints a table for each variant and protocol, with a line for each rate and message size: the figures of all rounds
-// together, from min to max.
+// matrix prints a table for each variant and protocol, with the figures of all rounds for each rate and message size.
 func matrix(w io.Writer, s sheet) error {
-	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool { return a.Variant == b.Variant && a.Protocol == b.Protocol })
+	blocks := s.roundTrips(func(r v1alpha1.CellResult) string { return r.Variant + " " + string(r.Protocol) })
 	if len(blocks) == 0 {
 		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
 	}
@@ -25,11 +24,11 @@ func matrix(w io.Writer, s sheet) error {
 			return "ping-pong"
 		}}, countColumn("SIZE", func(r v1alpha1.CellResult) int64 { return int64(r.MessageSizeBytes) }), roundsColumn}
 		first := rows[0]
-		heading := fmt.Sprintf("variant %s (%s), %s, %s%s, µs", first.Variant, s.ways(first), first.Protocol, first.LatencyType, countedFrom(first.CountedFrom))
+		heading := fmt.Sprintf("variant %s (%s), %s, %s, µs", first.Variant, Ways(s.collected.Variant(first.Variant).Variant), first.Protocol, Interval(first))
 		if err := (resultTable{heading, append(columns, figureColumns(rounds.Percentiles(), micros, false)...), rows}).write(w); err != nil {
 			return fmt.Errorf("writing the matrix: %w", err)
 		}
 	}
-	notes(w, "", warningLines(s.benchmark))
+	Notes(w, "", warningLines(s.benchmark))
 	return nil
 }

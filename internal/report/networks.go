@@ -1,16 +1,19 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
@@ -23,18 +26,14 @@ func networks(w io.Writer, s sheet) error {
 	if len(s.benchmark.Status.Results) == 0 {
 		return fmt.Errorf("%w: no cell has a result", ErrNothingToShow)
 	}
-	fmt.Fprintf(w, "%s\n", s.title())
+	fmt.Fprintln(w, s.title())
 	g := s.networkGrid()
 	for _, p := range []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast} {
-		columns := g.columns(p)
-		if len(columns) == 0 {
-			continue
-		}
-		if err := g.write(w, fmt.Sprintf("%s: mean latency of all round trips, median bandwidth of the rounds", p), columns, figures.typical); err != nil {
+		if err := g.write(w, p, "mean latency of all round trips, median bandwidth of the rounds", typical); err != nil {
 			return err
 		}
-		if len(s.runs) > len(g.variants) {
-			if err := g.write(w, fmt.Sprintf("%s: lowest to highest of the rounds", p), columns, figures.between); err != nil {
+		if len(s.runs) > len(g.places) {
+			if err := g.write(w, p, "lowest to highest of the rounds", s.between); err != nil {
 				return err
 			}
 		}
@@ -44,7 +43,116 @@ func networks(w io.Writer, s sheet) error {
 			return fmt.Errorf("writing the NICs: %w", err)
 		}
 	}
-	notes(w, "", append(g.notes, warningLines(s.benchmark)...))
+	Notes(w, "", append(g.notes, warningLines(s.benchmark)...))
+	return nil
+}
+
+type grid struct {
+	// places are those of the variants that have results, in the order of the spec.
+	places []networkPlace
+	// results are those of the tables, in the order of the spec.
+	results []v1alpha1.CellResult
+	// notes holds remarks that the tables cannot show.
+	notes []string
+}
+
+// networkPlace is where the tables have a variant.
+type networkPlace struct {
+	variant, row string
+	mtu          int32
+}
+
+// networkColumn is a cell at an MTU.
+type networkColumn struct {
+	cell, unit string
+	mtu        int32
+}
+
+const megabitsUnit = "Mb/s"
+
+func (s sheet) networkGrid() grid {
+	var g grid
+	for _, v := range plan.Variants(s.benchmark.Spec) {
+		runs := result.OfVariant(s.runs, v.Name)
+		if len(runs) == 0 {
+			continue
+		}
+		seen := sets.New[int32]()
+		for _, run := range runs {
+			seen.Insert(run.Client.Evidence.MTU, run.Server.Evidence.MTU)
+		}
+		mtus := sets.List(seen)
+		place := networkPlace{v.Name, strings.TrimSuffix(v.Name, fmt.Sprintf("-%d", mtus[0])), mtus[0]}
+		if slices.ContainsFunc(g.places, func(p networkPlace) bool { return p.row == place.row && p.mtu == place.mtu }) {
+			place.row = v.Name // Two variants cannot share a place.
+		}
+		if len(mtus) > 1 {
+			g.notes = append(g.notes, fmt.Sprintf("%s: the endpoints had MTUs of %s; the table has it under the smallest", v.Name, strings.Trim(fmt.Sprint(mtus), "[]")))
+		}
+		g.places = append(g.places, place)
+	}
+	for _, r := range s.benchmark.Status.Results {
+		if r.LatencyType != v1alpha1.ResultInToOut {
+			g.results = append(g.results, r)
+		}
+	}
+	return g
+}
+
+func (g grid) place(r v1alpha1.CellResult) networkPlace {
+	return g.places[slices.IndexFunc(g.places, func(p networkPlace) bool { return p.variant == r.Variant })]
+}
+
+// columns returns the cells of a protocol at every MTU at which any variant has them, latencies first.
+func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
+	var columns []networkColumn
+	for _, r := range g.results {
+		c := networkColumn{r.Name, string(r.LatencyType) + " µs", g.place(r).mtu}
+		if summary.Streams(r) {
+			c.unit = megabitsUnit
+		}
+		if r.Protocol == p && !slices.Contains(columns, c) {
+			columns = append(columns, c)
+		}
+	}
+	place := func(c networkColumn) int {
+		first := slices.IndexFunc(g.results, func(r v1alpha1.CellResult) bool { return r.Name == c.cell })
+		if c.unit == megabitsUnit {
+			first += len(g.results)
+		}
+		return first
+	}
+	slices.SortFunc(columns, func(a, b networkColumn) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.mtu, b.mtu))
+	})
+	return columns
+}
+
+// write writes the table of a protocol, unless it has no cells.
+func (g grid) write(w io.Writer, p v1alpha1.Protocol, of string, show func(v1alpha1.CellResult) string) error {
+	columns := g.columns(p)
+	if len(columns) == 0 {
+		return nil
+	}
+	lines := [][]string{{""}, {""}, {"NETWORK"}}
+	for _, c := range columns {
+		lines[0], lines[1], lines[2] = append(lines[0], c.cell), append(lines[1], c.unit), append(lines[2], fmt.Sprintf("MTU=%d", c.mtu))
+	}
+	for _, rows := range grouped(g.places, func(p networkPlace) string { return p.row }) {
+		line := append([]string{rows[0].row}, slices.Repeat([]string{"-"}, len(columns))...)
+		for _, r := range g.results {
+			place := g.place(r)
+			for i, c := range columns {
+				if place.row == rows[0].row && place.mtu == c.mtu && r.Name == c.cell {
+					line[1+i] = show(r)
+				}
+			}
+		}
+		lines = append(lines, line)
+	}
+	if err := writeLines(w, fmt.Sprintf("%s: %s", p, of), lines); err != nil {
+		return fmt.Errorf("writing the networks: %w", err)
+	}
 	return nil
 }
 
@@ -52,12 +160,12 @@ func networks(w io.Writer, s sheet) error {
 func (g *grid) writeNICs(w io.Writer, runs []result.Stored) error {
 	lines := [][]string{{"NETWORK", "END", "INTERFACE", "DRIVER", "Mb/s", "PORT"}}
 	ports := map[string][]string{}
-	for _, v := range g.variants {
-		for _, run := range result.OfVariant(runs, v.name) {
+	for _, p := range g.places {
+		for _, run := range result.OfVariant(runs, p.variant) {
 			for _, d := range []result.Document{run.Client, run.Server} {
 				e := d.Evidence
 				port := orDash(e.Facts["nic.port"])
-				line := []string{v.row, d.Role, orDash(e.Interface), orDash(e.Driver), orDash(e.Facts["nic.speed"]), port}
+				line := []string{p.row, d.Role, orDash(e.Interface), orDash(e.Driver), orDash(e.Facts["nic.speed"]), port}
 				if slices.ContainsFunc(lines, func(known []string) bool { return slices.Equal(known, line) }) {
 					continue
 				}
@@ -78,173 +186,34 @@ func (g *grid) writeNICs(w io.Writer, runs []result.Stored) error {
 	return writeLines(w, "interface of each network", lines)
 }
 
-// grid holds the contents of the tables.
-type grid struct {
-	// variants holds the variants that have results, in the order of the spec.
-	variants []networkVariant
-	// results is indexed by variant and cell.
-	results map[[2]string]figures
-	// order holds the cells in the order of the spec.
-	order []v1alpha1.CellResult
-	// notes holds remarks that the tables cannot show.
-	notes []string
-}
-
-// networkVariant is the place of a variant in the tables.
-type networkVariant struct {
-	name, row string
-	mtu       int32
-}
-
-// figures holds the result of a cell, and the mean of each round in nanoseconds.
-type figures struct {
-	v1alpha1.CellResult
-	roundMeans []int64
-}
-
-// networkColumn is a cell at an MTU.
-type networkColumn struct {
-	cell v1alpha1.CellResult
-	mtu  int32
-}
-
-func (s sheet) networkGrid() grid {
-	g := grid{results: map[[2]string]figures{}}
-	taken := map[string]bool{}
-	for _, v := range plan.Variants(s.benchmark.Spec) {
-		runs := result.OfVariant(s.runs, v.Name)
-		if len(runs) == 0 {
-			continue
-		}
-		seen := mtus(runs)
-		placed := networkVariant{name: v.Name, mtu: seen[0]}
-		placed.row = strings.TrimSuffix(v.Name, fmt.Sprintf("-%d", placed.mtu))
-		// Two variants cannot share a place.
-		if place := fmt.Sprint(placed.row, placed.mtu); taken[place] {
-			placed.row = v.Name
-		} else {
-			taken[place] = true
-		}
-		if len(seen) > 1 {
-			g.notes = append(g.notes, fmt.Sprintf("%s: the endpoints had MTUs of %s; the table has it under the smallest", v.Name, strings.Trim(fmt.Sprint(seen), "[]")))
-		}
-		g.variants = append(g.variants, placed)
-		for _, r := range s.benchmark.Status.Results {
-			if r.Variant != v.Name || r.LatencyType == v1alpha1.ResultInToOut {
-				continue
-			}
-			g.results[[2]string{v.Name, r.Name}] = figures{r, roundMeans(r, runs, summary.Shown(s.benchmark.Spec.LatencyType))}
-			if !slices.ContainsFunc(g.order, func(o v1alpha1.CellResult) bool { return o.Name == r.Name }) {
-				g.order = append(g.order, r)
-			}
-		}
-	}
-	return g
-}
-
-// mtus returns the distinct MTUs of all endpoints of the runs in ascending order.
-func mtus(runs []result.Stored) []int32 {
-	seen := map[int32]bool{}
-	for _, run := range runs {
-		seen[run.Client.Evidence.MTU], seen[run.Server.Evidence.MTU] = true, true
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
-
-// roundMeans returns the mean of the round trips of each round, converted by shown.
-func roundMeans(r v1alpha1.CellResult, runs []result.Stored, shown func(int64) int64) []int64 {
-	var means []int64
-	for i := range runs {
-		switch c, _ := runs[i].Cell(r.Name); {
-		case c == nil || c.Stream:
-		case c.Own != nil:
-			means = append(means, shown(int64(math.Round(c.Own.MeanNs))))
-		case c.Histogram.Count > 0:
-			means = append(means, shown(int64(math.Round(float64(c.Histogram.SumNs)/float64(c.Histogram.Count)))))
-		}
-	}
-	return means
-}
-
-// columns returns the cells of a protocol at every MTU at which any variant has them, latencies first.
-func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
-	var latencies, bandwidths []networkColumn
-	for _, cell := range g.order {
-		if cell.Protocol != p {
-			continue
-		}
-		at := map[int32]bool{}
-		for _, v := range g.variants {
-			if _, ok := g.results[[2]string{v.name, cell.Name}]; ok {
-				at[v.mtu] = true
-			}
-		}
-		for _, mtu := range slices.Sorted(maps.Keys(at)) {
-			if summary.Streams(cell) {
-				bandwidths = append(bandwidths, networkColumn{cell, mtu})
-			} else {
-				latencies = append(latencies, networkColumn{cell, mtu})
-			}
-		}
-	}
-	return append(latencies, bandwidths...)
-}
-
-func (g grid) write(w io.Writer, heading string, columns []networkColumn, show func(figures) string) error {
-	var lines [][]string
-	line := func(name string, value func(networkColumn) string) {
-		values := []string{name}
-		for _, c := range columns {
-			values = append(values, value(c))
-		}
-		lines = append(lines, values)
-	}
-	line("", func(c networkColumn) string { return c.cell.Name })
-	line("", func(c networkColumn) string {
-		if summary.Streams(c.cell) {
-			return "Mb/s"
-		}
-		return string(c.cell.LatencyType) + " µs"
-	})
-	line("NETWORK", func(c networkColumn) string { return fmt.Sprintf("MTU=%d", c.mtu) })
-	var rows []string
-	for _, v := range g.variants {
-		if slices.Contains(rows, v.row) {
-			continue
-		}
-		rows = append(rows, v.row)
-		line(v.row, func(c networkColumn) string {
-			for _, other := range g.variants {
-				if f, ok := g.results[[2]string{other.name, c.cell.Name}]; ok && other.row == v.row && other.mtu == c.mtu {
-					return show(f)
-				}
-			}
-			return "-"
-		})
-	}
-	if err := writeLines(w, heading, lines); err != nil {
-		return fmt.Errorf("writing the networks: %w", err)
-	}
-	return nil
-}
-
 // typical formats the mean latency, or the median bandwidth.
-func (f figures) typical() string {
-	if f.Bandwidth != nil {
-		return megabits(f.Bandwidth.BitsPerSecond)
+func typical(r v1alpha1.CellResult) string {
+	if r.Bandwidth != nil {
+		return megabits(r.Bandwidth.BitsPerSecond)
 	}
-	return known(f.MeanNanoseconds, micros)
+	return known(r.MeanNanoseconds, micros)
 }
 
 // between formats the lowest and the highest value of the rounds.
-func (f figures) between() string {
-	switch {
-	case f.Bandwidth != nil:
-		return megabits(f.Bandwidth.MinBitsPerSecond) + "-" + megabits(f.Bandwidth.MaxBitsPerSecond)
-	case len(f.roundMeans) == 0:
+func (s sheet) between(r v1alpha1.CellResult) string {
+	if r.Bandwidth != nil {
+		return megabits(r.Bandwidth.MinBitsPerSecond) + "-" + megabits(r.Bandwidth.MaxBitsPerSecond)
+	}
+	cells := s.collected.Variant(r.Variant).Cells
+	var means []int64
+	for _, round := range cells[slices.IndexFunc(cells, func(c *rounds.Cell) bool { return c.Name == r.Name })].Measured.Found() {
+		switch {
+		case round.Own != nil:
+			means = append(means, int64(math.Round(round.Own.MeanNs)))
+		case round.Samples != nil && round.Samples.Count > 0:
+			means = append(means, round.Samples.Mean)
+		}
+	}
+	if len(means) == 0 {
 		return "-"
 	}
-	return micros(slices.Min(f.roundMeans)) + "-" + micros(slices.Max(f.roundMeans))
+	shown := summary.Shown(r.LatencyType)
+	return micros(shown(slices.Min(means))) + "-" + micros(shown(slices.Max(means)))
 }
 
 // megabits formats a bit rate in whole megabits per second.

@@ -18,13 +18,13 @@ import (
 )
 
 // matrixOf returns a matrix of the nodes node-01, node-02 and so on, and the benchmarks of its pairs, which fill completes.
-func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.LatencyBenchmark)) (*v1alpha1.LatencyMatrix, []v1alpha1.LatencyBenchmark) {
+func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.LatencyBenchmark)) (*v1alpha1.LatencyMatrix, []*v1alpha1.LatencyBenchmark) {
 	var names []string
 	for i := range nodes {
 		names = append(names, fmt.Sprintf("node-%02d", i+1))
 	}
 	template := experiment("mesh", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}})
-	var all []v1alpha1.LatencyBenchmark
+	var all []*v1alpha1.LatencyBenchmark
 	for _, slot := range plan.Matrix(v1alpha1.LatencyMatrixSpec{Topology: topology, Parallelism: int32(nodes)}, names, names[0]) {
 		for _, p := range slot {
 			b := template.DeepCopy()
@@ -33,10 +33,10 @@ func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.Laten
 				Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: p.ClientNode}}, Server: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: p.ServerNode}},
 			}
 			fill(b)
-			all = append(all, *b)
+			all = append(all, b)
 		}
 	}
-	slices.SortFunc(all, func(a, b v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
 	m := &v1alpha1.LatencyMatrix{ObjectMeta: template.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
 		Topology: topology, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
 	}}
@@ -54,7 +54,7 @@ func found(b *v1alpha1.LatencyBenchmark, variant string, p50, p99 int64, verifie
 	}
 }
 
-func printedPairs(t *testing.T, m *v1alpha1.LatencyMatrix, of []v1alpha1.LatencyBenchmark) string {
+func printedPairs(t *testing.T, m *v1alpha1.LatencyMatrix, of []*v1alpha1.LatencyBenchmark) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Pairs(&out, m, of); err != nil {
@@ -65,7 +65,7 @@ func printedPairs(t *testing.T, m *v1alpha1.LatencyMatrix, of []v1alpha1.Latency
 
 func TestPairs(t *testing.T) {
 	m, of := matrixOf(v1alpha1.TopologyAllPairs, 5, func(b *v1alpha1.LatencyBenchmark) {
-		p := summary.PairOf(*b)
+		p := summary.PairOf(b)
 		distance := int64(len(b.Name)) + int64(p.ClientNode[6]-'0')*10 + int64(p.ServerNode[6]-'0')
 		switch b.Name {
 		case "mesh-01-02":
@@ -158,7 +158,7 @@ func TestRank(t *testing.T) {
 		{v1alpha1.CellResult{LostFrom: v1alpha1.P90}, stats.Infinite},
 		{v1alpha1.CellResult{LostFrom: v1alpha1.P999}, -1},
 	} {
-		if got := (PairResult{CellResult: c.r}).Rank(v1alpha1.P99); got != c.want {
+		if got := (summary.PairResult{CellResult: &c.r}).Rank(v1alpha1.P99); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.r, got, c.want)
 		}
 	}

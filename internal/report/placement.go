@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/summary"
@@ -30,17 +29,19 @@ func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.E
 			separator = ""
 			continue
 		}
-		fmt.Fprintf(w, "\n%s\n", heading)
 		separator = "\n"
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		rows := []placementRow{{state: "STATE", client: "CLIENT", server: "SERVER"}}
+		lines := placementLines("", "", "STATE", "CLIENT", "SERVER")
 		for _, f := range Facts(client, server) {
-			rows = append(rows, placementRow{name: f.Name, client: f.Client, server: f.Server})
+			lines = append(lines, placementLines("", f.Name, "", f.Client, f.Server)...)
 		}
-		for _, r := range append(rows, checkRows(client, server)...) {
-			r.write(t)
+		for _, c := range Checks(client.Proof, server.Proof) {
+			mark := [...]string{"!", "?", "", ""}[c.rank()]
+			lines = append(lines, placementLines(mark, c.Name, c.state(), orDash(c.Client.Found), orDash(c.Server.Found))...)
+			if c.Trouble() {
+				lines = append(lines, placementLines("", "  expected", "", orDash(c.Client.Expected), orDash(c.Server.Expected))...)
+			}
 		}
-		if err := t.Flush(); err != nil {
+		if err := writeColumns(w, heading, 0, "%s\n", lines); err != nil {
 			return fmt.Errorf("writing the placement of %s: %w", v.Name, err)
 		}
 	}
@@ -64,35 +65,21 @@ func Ends(endpoints []v1alpha1.Endpoint, variant string) (own []v1alpha1.Endpoin
 
 // checked summarizes in one line how many checks of verified endpoints were proved, and on which CPUs they measured.
 func checked(client, server v1alpha1.Endpoint) string {
-	proved := 0
-	for _, line := range slices.Concat(client.Proof, server.Proof) {
-		if line.State == v1alpha1.ProofProved {
-			proved++
-		}
-	}
-	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", proved, client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
+	proved := slices.DeleteFunc(slices.Concat(client.Proof, server.Proof), func(l v1alpha1.ProofLine) bool { return l.State != v1alpha1.ProofProved })
+	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", len(proved), client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
 }
 
-// placementRow is a line of the table: what both endpoints report about one item.
-type placementRow struct {
-	mark, name, state, client, server string
-}
-
-// write writes the row and wraps text that does not fit into its column.
-func (r placementRow) write(w io.Writer) {
-	client, server := wrap(r.client, foundWidth), wrap(r.server, foundWidth)
-	at := func(lines []string, i int) string {
-		if i < len(lines) {
-			return lines[i]
-		}
-		return ""
+// placementLines returns what both endpoints report about one item. Text that does not fit into its column is wrapped.
+func placementLines(mark, name, state, client, server string) [][]string {
+	left, right := wrap(client, foundWidth), wrap(server, foundWidth)
+	height := max(len(left), len(right))
+	left, right = append(left, make([]string, height-len(left))...), append(right, make([]string, height-len(right))...)
+	var lines [][]string
+	for i := range height {
+		lines = append(lines, []string{fmt.Sprintf("%1s %s", mark, name), state, left[i], right[i]})
+		mark, name, state = "", "", ""
 	}
-	for i := range max(len(client), len(server)) {
-		if i > 0 {
-			r.mark, r.name, r.state = "", "", ""
-		}
-		fmt.Fprintf(w, "%1s %s\t%s\t%s\t%s\n", r.mark, r.name, r.state, at(client, i), at(server, i))
-	}
+	return lines
 }
 
 // Fact is what both endpoints report about one property of their placement.
@@ -100,54 +87,24 @@ type Fact struct{ Name, Client, Server string }
 
 // Facts returns the properties of the placement of both endpoints.
 func Facts(client, server v1alpha1.Endpoint) []Fact {
+	of := func(e v1alpha1.Endpoint) [4]string {
+		device := "-"
+		if e.PCIAddress != "" {
+			device = fmt.Sprintf("%s, NUMA node %s", e.PCIAddress, numa(e.DeviceNUMANode))
+		}
+		return [4]string{
+			e.Node + ", kernel " + orDash(e.Kernel),
+			fmt.Sprintf("%d of %s, NUMA node %s", e.MeasuringCPU, orDash(e.CPUs), numa(e.CPUNUMANode)),
+			fmt.Sprintf("%s %s mtu %d driver %s", orDash(e.Interface), orDash(e.Address), e.MTU, orDash(e.Driver)),
+			device,
+		}
+	}
 	var all []Fact
-	for _, fact := range []struct {
-		name string
-		of   func(v1alpha1.Endpoint) string
-	}{
-		{"node", func(e v1alpha1.Endpoint) string { return e.Node + ", kernel " + orDash(e.Kernel) }},
-		{"CPU", func(e v1alpha1.Endpoint) string {
-			return fmt.Sprintf("%d of %s, NUMA node %s", e.MeasuringCPU, orDash(e.CPUs), numa(e.CPUNUMANode))
-		}},
-		{"interface", func(e v1alpha1.Endpoint) string {
-			return fmt.Sprintf("%s %s mtu %d driver %s", orDash(e.Interface), orDash(e.Address), e.MTU, orDash(e.Driver))
-		}},
-		{"device", func(e v1alpha1.Endpoint) string {
-			if e.PCIAddress == "" {
-				return "-"
-			}
-			return fmt.Sprintf("%s, NUMA node %s", e.PCIAddress, numa(e.DeviceNUMANode))
-		}},
-	} {
-		all = append(all, Fact{fact.name, fact.of(client), fact.of(server)})
+	ofClient, ofServer := of(client), of(server)
+	for i, name := range []string{"node", "CPU", "interface", "device"} {
+		all = append(all, Fact{name, ofClient[i], ofServer[i]})
 	}
 	return all
-}
-
-// checkRows returns every check of the endpoints. Failed checks and then unknown ones come first, marked and with the
-// expected value.
-func checkRows(client, server v1alpha1.Endpoint) []placementRow {
-	var failed, unknown, others []placementRow
-	for _, c := range Checks(client.Proof, server.Proof) {
-		r := placementRow{
-			name: c.Name, state: string(cmp.Or(c.Client.State, c.Server.State)), client: orDash(c.Client.Found), server: orDash(c.Server.Found),
-		}
-		if c.Server.State != "" && r.state != string(c.Server.State) {
-			r.state += ", " + string(c.Server.State)
-		}
-		expected := placementRow{name: "  expected", client: orDash(c.Client.Expected), server: orDash(c.Server.Expected)}
-		switch {
-		case c.Client.State == v1alpha1.ProofFailed || c.Server.State == v1alpha1.ProofFailed:
-			r.mark = "!"
-			failed = append(failed, r, expected)
-		case c.Client.State == v1alpha1.ProofUnknown || c.Server.State == v1alpha1.ProofUnknown:
-			r.mark = "?"
-			unknown = append(unknown, r, expected)
-		default:
-			others = append(others, r)
-		}
-	}
-	return slices.Concat(failed, unknown, others)
 }
 
 // Check holds what both endpoints report about one check; an endpoint without the check has no State.
@@ -156,7 +113,8 @@ type Check struct {
 	Client, Server v1alpha1.ProofLine
 }
 
-// Checks returns the checks of both endpoints: first in the order of the client, then those that only the server has.
+// Checks returns the checks of both endpoints: those that failed, those that are unknown, those that were proved, and notes; each in
+// the order of the client, then those that only the server has.
 func Checks(client, server []v1alpha1.ProofLine) []Check {
 	var all []Check
 	at := func(name string) *Check {
@@ -172,28 +130,48 @@ func Checks(client, server []v1alpha1.ProofLine) []Check {
 	for _, line := range server {
 		at(line.Check).Server = line
 	}
+	slices.SortStableFunc(all, func(a, b Check) int { return cmp.Compare(a.rank(), b.rank()) })
 	return all
+}
+
+func (c Check) rank() int {
+	has := func(state v1alpha1.ProofState) bool { return c.Client.State == state || c.Server.State == state }
+	switch {
+	case has(v1alpha1.ProofFailed):
+		return 0
+	case has(v1alpha1.ProofUnknown):
+		return 1
+	case has(v1alpha1.ProofNoted):
+		return 3
+	}
+	return 2
+}
+
+// Trouble reports whether the check failed or is unknown at an end.
+func (c Check) Trouble() bool { return c.rank() < 2 }
+
+func (c Check) state() string {
+	state := string(cmp.Or(c.Client.State, c.Server.State))
+	if c.Server.State != "" && state != string(c.Server.State) {
+		state += ", " + string(c.Server.State)
+	}
+	return state
 }
 
 // wrap breaks a text into lines of at most width characters, between words where possible. It returns at least one line.
 func wrap(text string, width int) []string {
 	lines := []string{""}
-	length := 0
 	for _, word := range strings.Fields(text) {
-		letters := []rune(word)
-		if length > 0 && length+1+len(letters) > width {
-			lines, length = append(lines, ""), 0
+		last := len(lines) - 1
+		letters := []rune(strings.TrimPrefix(lines[last]+" "+word, " "))
+		if len(letters) > width && lines[last] != "" {
+			lines, letters = append(lines, ""), []rune(word)
 		}
-		if length > 0 {
-			lines[len(lines)-1] += " "
-			length++
-		}
-		for len(letters) > width {
+		for ; len(letters) > width; letters = letters[width:] {
 			lines[len(lines)-1] = string(letters[:width])
-			lines, letters = append(lines, ""), letters[width:]
+			lines = append(lines, "")
 		}
-		lines[len(lines)-1] += string(letters)
-		length += len(letters)
+		lines[len(lines)-1] = string(letters)
 	}
 	return lines
 }

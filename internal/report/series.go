@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -16,12 +17,10 @@ type Series struct {
 	Variant v1alpha1.Variant
 	// Cell is the name of the cell. Name adds a suffix to it for latencies counted from the actual send and for captures.
 	Cell, Name string
-	// LatencyType is the interval that the latencies measure. CountedFrom is the send from which latencies at a rate are
-	// counted: Intended or Actual.
+	// LatencyType is the measured interval, CountedFrom the send from which it counts at a rate: Intended or Actual.
 	LatencyType v1alpha1.ResultLatencyType
 	CountedFrom string
-	// Rounds are in the order in which they were measured.
-	Rounds []SeriesRound
+	Rounds      []SeriesRound
 }
 
 // SeriesRound contains the latencies of one round of a cell.
@@ -34,17 +33,11 @@ type SeriesRound struct {
 	Lost int64
 	// Intervals holds the course of the round, counted like Histogram; nil if the tool kept none.
 	Intervals []tool.Interval
-	// Attribution describes the interruptions with which the slowest samples of Histogram coincide; nil if the tool does not
-	// report them.
+	// Attribution is that of the slowest samples of Histogram; nil if the tool does not report it.
 	Attribution *tool.Attribution
 }
 
-// FromActualSuffix ends the name of a series counted from the actual send, if the cell also has one counted from the
-// intended send.
-const FromActualSuffix = "-from-actual"
-
-// AllSeries returns the series of all variants and cells of a benchmark, from its stored runs. Cells without stored samples
-// have none.
+// AllSeries returns the series of all variants and cells, from stored runs. Cells without stored samples have none.
 func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
 	var all []Series
 	for _, v := range plan.Variants(b.Spec) {
@@ -60,7 +53,7 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 	numbers := plan.RoundNumbers(b)
 	latencyType := v1alpha1.ResultLatencyType(b.Spec.LatencyType)
 	roundTrips := Series{Variant: v, Cell: cell, Name: cell, LatencyType: latencyType}
-	fromActual := Series{Variant: v, Cell: cell, Name: cell + FromActualSuffix, LatencyType: latencyType, CountedFrom: string(tool.StartActual)}
+	fromActual := Series{Variant: v, Cell: cell, Name: cell + "-from-actual", LatencyType: latencyType, CountedFrom: string(tool.StartActual)}
 	captured := Series{Variant: v, Cell: cell, Name: cell + result.CapturedSuffix, LatencyType: v1alpha1.ResultInToOut}
 	for i := range runs {
 		round := SeriesRound{Number: numbers[runs[i].Client.Run]}
@@ -81,13 +74,7 @@ func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, run
 			captured.add(round, whole.Histogram, whole.Unanswered)
 		}
 	}
-	var all []Series
-	for _, s := range []Series{roundTrips, fromActual, captured} {
-		if len(s.Rounds) > 0 {
-			all = append(all, s)
-		}
-	}
-	return all
+	return slices.DeleteFunc([]Series{roundTrips, fromActual, captured}, func(s Series) bool { return len(s.Rounds) == 0 })
 }
 
 func (s *Series) add(round SeriesRound, h result.Histogram, lost int64) {
@@ -103,9 +90,8 @@ func (s Series) Counts() string {
 	return string(s.LatencyType) + countedFrom(s.CountedFrom)
 }
 
-// Shown converts a time of the histogram to the displayed time, in nanoseconds: half of it for round trips that are reported
-// as HalfRTT, otherwise the same time.
-func (s Series) Shown(ns int64) int64 { return summary.Shown(v1alpha1.LatencyType(s.LatencyType))(ns) }
+// Shown converts a time of the histogram to the displayed time, in nanoseconds.
+func (s Series) Shown(ns int64) int64 { return summary.Shown(s.LatencyType)(ns) }
 
 // label names the series, with its variant if there is more than one.
 func (s Series) label() string {

@@ -16,8 +16,8 @@ import (
 // come from our estimator, whichever tool measured; iter is the number of samples. An unknown figure is a dash, which no
 // reader parses as a number, or the word lost.
 func sfnt(w io.Writer, s sheet) error {
-	blocks := s.roundTrips(func(a, b v1alpha1.CellResult) bool {
-		return a.Variant == b.Variant && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond
+	blocks := s.roundTrips(func(r v1alpha1.CellResult) string {
+		return fmt.Sprint(r.Variant, " ", r.Protocol, " ", r.RatePerSecond)
 	})
 	if len(blocks) == 0 {
 		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
@@ -28,16 +28,12 @@ func sfnt(w io.Writer, s sheet) error {
 		}
 		s.sfntHeader(w, rows[0])
 		for _, r := range rows {
-			fmt.Fprintf(w, "\t%d", r.MessageSizeBytes)
-			for _, ns := range []*int64{r.MeanNanoseconds, r.MinNanoseconds} {
-				fmt.Fprintf(w, "\t%s", whole(ns))
-			}
-			fmt.Fprintf(w, "\t%s\t%s", wholePercentile(r, v1alpha1.P50), whole(r.MaxNanoseconds))
-			fmt.Fprintf(w, "\t%s\t%s\t%d\n", wholePercentile(r, v1alpha1.P99), whole(r.StddevNanoseconds), r.Samples)
+			fmt.Fprintf(w, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.MessageSizeBytes, whole(r.MeanNanoseconds), whole(r.MinNanoseconds),
+				wholePercentile(r, v1alpha1.P50), whole(r.MaxNanoseconds), wholePercentile(r, v1alpha1.P99), whole(r.StddevNanoseconds), r.Samples)
 		}
 		betweenRounds(w, rows)
 	}
-	notes(w, "# ", warningLines(s.benchmark))
+	Notes(w, "# ", warningLines(s.benchmark))
 	return nil
 }
 
@@ -45,7 +41,7 @@ func sfnt(w io.Writer, s sheet) error {
 func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "# %s\n", s.title())
 	if result.Imported(s.runs) == "" {
-		fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, s.ways(first))
+		fmt.Fprintf(w, "# variant: %s: %s\n", first.Variant, Ways(s.collected.Variant(first.Variant).Variant))
 	}
 	for _, line := range noted(s.benchmark.Spec.Notes) {
 		fmt.Fprintf(w, "# %s\n", line)
@@ -61,12 +57,16 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 		if e.ToolVersion != "" {
 			fmt.Fprintf(w, "# version: %s\n", e.ToolVersion)
 		}
-		fmt.Fprintf(w, "# %s: %s, CPU %d, %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.Interface, e.MTU, orDash(e.Driver), device(e), e.Kernel)
+		device := ""
+		if e.PCIAddress != "" {
+			device = fmt.Sprintf(" at %s (NUMA node %s)", e.PCIAddress, numa(e.DeviceNUMANode))
+		}
+		fmt.Fprintf(w, "# %s: %s, CPU %d, %s mtu %d driver %s%s, kernel %s\n", e.Role, e.Node, e.MeasuringCPU, e.Interface, e.MTU, orDash(e.Driver), device, e.Kernel)
 	}
 	if first.StepNanoseconds > 0 {
 		fmt.Fprintf(w, "# the tool reports no samples: median and percentile are the medians of its own in each round, in steps of %d ns\n", first.StepNanoseconds)
 	}
-	fmt.Fprintf(w, "# percentile=99\n# reporting: %s\n#\n", sfntReporting(first.LatencyType))
+	fmt.Fprintf(w, "# percentile=99\n# reporting: %s\n#\n", strings.Replace(string(first.LatencyType), "HalfRTT", "1/2 RTT", 1))
 	fmt.Fprintf(w, "#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n")
 }
 
@@ -86,14 +86,6 @@ func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
 			fmt.Fprintf(w, "# between %d rounds: size %d%s\n", r.Rounds, r.MessageSizeBytes, text)
 		}
 	}
-}
-
-// sfntReporting returns sfnt-pingpong's name of a latency type.
-func sfntReporting(t v1alpha1.ResultLatencyType) string {
-	if t == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {
-		return "1/2 RTT"
-	}
-	return string(t)
 }
 
 func whole(ns *int64) string {

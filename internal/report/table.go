@@ -22,33 +22,26 @@ import (
 // a table of its own with ratios to the first variant.
 func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error { return table(w, b, false) }
 
-// table does the work of Table; if all is true, it shows the checks of every variant.
 func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	fmt.Fprintf(w, "%s/%s: %s, %s\n", b.Namespace, b.Name, b.Spec.Tool, b.Spec.LatencyType)
 	for _, line := range noted(b.Spec.Notes) {
 		fmt.Fprintln(w, line)
 	}
-	for _, t := range tables(b) {
+	variants := plan.Variants(b.Spec)
+	tables := bandwidths(variants[0].Name, b.Status.Results)
+	if len(variants) > 1 {
+		tables = append(comparison(variants[0].Name, b.Status.Results), tables...)
+	} else {
+		tables = append(latencies(b.Status.Results), tables...)
+	}
+	for _, t := range tables {
 		if err := t.write(w); err != nil {
 			return fmt.Errorf("writing %s: %w", t.heading, err)
 		}
 	}
-	notes(w, "", limits(b))
-	notes(w, "", verdict(b.Status.Verdict))
-	return placements(w, plan.Variants(b.Spec), b.Status.Endpoints, all)
-}
-
-// tables returns the tables of a benchmark's results: one table of the round trips of all cells or, if there are several
-// variants, one for each cell; and one of the bandwidths.
-func tables(b *v1alpha1.LatencyBenchmark) []resultTable {
-	variants := plan.Variants(b.Spec)
-	var all []resultTable
-	if len(variants) > 1 {
-		all = comparison(variants[0].Name, b.Status.Results)
-	} else {
-		all = latencies(b.Status.Results)
-	}
-	return append(all, bandwidths(variants[0].Name, b.Status.Results)...)
+	Notes(w, "", limits(b))
+	Notes(w, "", verdict(b.Status.Verdict))
+	return placements(w, variants, b.Status.Endpoints, all)
 }
 
 // limits returns the lines that explain the numbers or state their limits.
@@ -74,13 +67,11 @@ func verdict(v *v1alpha1.Verdict) []string {
 	return lines
 }
 
-// tableColumn is a column of a table of results.
 type tableColumn struct {
 	title string
 	value func(v1alpha1.CellResult) string
 }
 
-// Columns that several tables have.
 var (
 	variantColumn = tableColumn{"VARIANT", func(r v1alpha1.CellResult) string { return r.Variant }}
 	cellColumn    = tableColumn{"CELL", func(r v1alpha1.CellResult) string { return r.Name }}
@@ -107,7 +98,6 @@ func rateColumn(title string, of func(*v1alpha1.BandwidthResult) int64) tableCol
 	}}
 }
 
-// figureColumns returns the columns of all figures of round trips.
 func figureColumns(percentiles []v1alpha1.Percentile, format func(int64) string, deviation bool) []tableColumn {
 	column := func(title string, of func(v1alpha1.CellResult) *int64) tableColumn {
 		return latencyColumn(title, format, of)
@@ -133,7 +123,6 @@ func percentileColumn(p v1alpha1.Percentile) tableColumn {
 	return tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, stats.FormatLatency) }}
 }
 
-// resultTable is a table with a line for each result.
 type resultTable struct {
 	heading string
 	columns []tableColumn
@@ -157,15 +146,26 @@ func (t resultTable) lines() [][]string {
 	return all
 }
 
-// write writes the table for a terminal, after a blank line and the heading.
 func (t resultTable) write(w io.Writer) error { return writeLines(w, t.heading, t.lines()) }
 
 // writeLines writes right-aligned columns, after a blank line and a heading.
 func writeLines(w io.Writer, heading string, lines [][]string) error {
-	fmt.Fprintf(w, "\n%s\n", heading)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	return writeColumns(w, heading, tabwriter.AlignRight, "%s\t\n", lines)
+}
+
+// WriteLeft writes indented left-aligned columns, after a blank line and a heading.
+func WriteLeft(w io.Writer, heading string, lines [][]string) error {
+	return writeColumns(w, heading, 0, "  %s\n", lines)
+}
+
+func writeColumns(w io.Writer, heading string, flags uint, format string, lines [][]string) error {
+	fmt.Fprintln(w)
+	if heading != "" {
+		fmt.Fprintln(w, heading)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
 	for _, values := range lines {
-		fmt.Fprintln(t, strings.Join(values, "\t")+"\t")
+		fmt.Fprintf(t, format, strings.Join(values, "\t"))
 	}
 	return t.Flush()
 }
@@ -191,13 +191,13 @@ func ByInterval(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 }
 
 // grouped groups results by a key, in the order in which the keys first appear.
-func grouped(results []v1alpha1.CellResult, key func(v1alpha1.CellResult) string) [][]v1alpha1.CellResult {
-	var all [][]v1alpha1.CellResult
+func grouped[T any](results []T, key func(T) string) [][]T {
+	var all [][]T
 	for _, r := range results {
-		if i := slices.IndexFunc(all, func(rows []v1alpha1.CellResult) bool { return key(rows[0]) == key(r) }); i >= 0 {
+		if i := slices.IndexFunc(all, func(rows []T) bool { return key(rows[0]) == key(r) }); i >= 0 {
 			all[i] = append(all[i], r)
 		} else {
-			all = append(all, []v1alpha1.CellResult{r})
+			all = append(all, []T{r})
 		}
 	}
 	return all
@@ -248,8 +248,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	return all
 }
 
-// bandwidths returns a table with a line for each cell that streamed, grouped by cell, with ratios to the reference if there
-// are several variants.
+// bandwidths returns a table of the cells that streamed, with ratios to the reference if there are several variants.
 func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	cells := ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
 	rows := slices.Concat(cells...)
@@ -262,12 +261,7 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 		rateColumn("HIGHEST", func(b *v1alpha1.BandwidthResult) int64 { return b.MaxBitsPerSecond }),
 		rateColumn("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }),
 		lostColumn,
-		{"RETRANSMITS", func(r v1alpha1.CellResult) string {
-			if r.Bandwidth.Retransmits == nil {
-				return "-"
-			}
-			return strconv.FormatInt(*r.Bandwidth.Retransmits, 10)
-		}},
+		{"RETRANSMITS", func(r v1alpha1.CellResult) string { return whole(r.Bandwidth.Retransmits) }},
 	}
 	if len(rows) > len(cells) {
 		columns = append(columns, tableColumn{"RATIO", func(r v1alpha1.CellResult) string {
@@ -281,7 +275,6 @@ func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	return []resultTable{{"BANDWIDTH", columns, rows}}
 }
 
-// percentile formats a percentile, or the reason why there is none.
 func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns int64) string) string {
 	p, _ := stats.Named(string(name))
 	switch ns := r.Percentile(name); {
@@ -304,13 +297,6 @@ func known(ns *int64, format func(int64) string) string {
 	return format(*ns)
 }
 
-func muxer(m v1alpha1.Muxer) string {
-	if m == v1alpha1.MuxerNone {
-		return ""
-	}
-	return " with " + strings.ToLower(string(m))
-}
-
 // network describes a network: its type, its NetworkRef or interface, and the resource of its device.
 func network(n *v1alpha1.Network) string {
 	text := string(n.Type)
@@ -327,13 +313,6 @@ func network(n *v1alpha1.Network) string {
 		text += ", aligned with " + name
 	}
 	return text
-}
-
-func device(e v1alpha1.Endpoint) string {
-	if e.PCIAddress == "" {
-		return ""
-	}
-	return fmt.Sprintf(" at %s (NUMA node %s)", e.PCIAddress, numa(e.DeviceNUMANode))
 }
 
 func numa(n int32) string {

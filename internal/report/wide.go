@@ -12,8 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// wide writes the same as Table but with all checks, followed by a table for each cell and variant that has a line with all
-// figures for each round.
+// wide writes Table with all checks, and a table for each cell and variant with all figures of each round.
 func wide(w io.Writer, s sheet) error {
 	if err := table(w, s.benchmark, true); err != nil {
 		return err
@@ -23,7 +22,7 @@ func wide(w io.Writer, s sheet) error {
 		return err
 	}
 	for _, c := range d.Cells {
-		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), string(c.LatencyType)+countedFrom(c.CountedFrom)
+		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), Interval(c.CellResult)
 		if summary.Streams(c.CellResult) {
 			counts = "bandwidth"
 			columns = []tableColumn{rateColumn("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),

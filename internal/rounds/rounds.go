@@ -5,7 +5,6 @@ package rounds
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,20 +36,20 @@ type Collection struct {
 	Simulated bool
 	// Incomplete describes the first incomplete capture, and Reduced the first result that was reduced; empty if there is none.
 	Incomplete, Reduced string
-	// Frequency describes the first run whose CPU was throttled, or ran at another frequency than in the first run; empty if there is
-	// none.
+	// Frequency describes the first run whose CPU was throttled, or ran at another frequency than in the first run; else empty.
 	Frequency string
 	// first is the first run that was added, of any variant, without its measurements.
 	first *result.Stored
 	// Merges is true if the cells have the merged samples of all rounds, which take 140 KiB of memory per cell.
 	Merges bool
-	tools  toolWarnings
+	// tools are the first different warnings of the tools, and untold the number of all others.
+	tools  []toolWarning
+	untold int
 }
 
 // Variant combines the runs of one variant.
 type Variant struct {
 	v1alpha1.Variant
-	// Runs is the number of its runs.
 	Runs int
 	// First and Last are the first and the last run without their measurements; nil without runs.
 	First, Last *result.Stored
@@ -67,8 +66,7 @@ type Variant struct {
 // Cell is one cell of a variant, over all its runs.
 type Cell struct {
 	tool.Cell
-	// Measured are the rounds as the clients measured them, and Captured as the servers' agents derived them from packets: one
-	// of each per run.
+	// Measured are the rounds of the clients, Captured those that the servers' agents derived from packets: one of each per run.
 	Measured, Captured Rounds
 }
 
@@ -125,7 +123,7 @@ func New(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
 
 // NewUnmerged returns a collection for verdicts only: its rounds are not merged.
 func NewUnmerged(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
-	c := &Collection{Spec: spec, tools: newToolWarnings()}
+	c := &Collection{Spec: spec}
 	for _, v := range plan.Variants(spec) {
 		variant := &Variant{Variant: v}
 		for _, planned := range plan.Cells(spec, v) {
@@ -168,28 +166,23 @@ func (c *Collection) Add(run result.Stored) error {
 	v.Runs++
 	c.Simulated = c.Simulated || result.SameKernel(run.Client.Evidence, run.Server.Evidence)
 	c.addReports(run)
-	c.compareFrequency(run)
-	v.prove(c.Spec, run)
-	for _, cell := range v.Cells {
-		measured, captured := run.Cell(cell.Name)
-		if err := cell.Measured.measure(measured); err != nil {
-			return fmt.Errorf("%s, %s: %w", run.Client.Run, cell.Name, err)
-		}
-		if err := cell.Captured.capture(captured); err != nil {
-			return fmt.Errorf("%s, capture of %s: %w", run.Server.Run, cell.Name, err)
-		}
-	}
-	return nil
-}
-
-func (c *Collection) compareFrequency(run result.Stored) {
 	if c.first == nil {
-		lean := run.WithoutMeasurements()
-		c.first = &lean
+		c.first = new(run.WithoutMeasurements())
 	}
 	if c.Frequency == "" {
 		c.Frequency = cmp.Or(result.Frequency(c.first.Client, run.Client), result.Frequency(c.first.Server, run.Server))
 	}
+	v.prove(c.Spec, run)
+	for _, cell := range v.Cells {
+		client, server := run.Cell(cell.Name)
+		if err := cell.Measured.add(measured(client)); err != nil {
+			return fmt.Errorf("%s, %s: %w", run.Client.Run, cell.Name, err)
+		}
+		if err := cell.Captured.add(captured(server)); err != nil {
+			return fmt.Errorf("%s, capture of %s: %w", run.Server.Run, cell.Name, err)
+		}
+	}
+	return nil
 }
 
 // prove adds a run's proof, and whether its conditions equal the first run's.
@@ -233,34 +226,38 @@ func Unequal(first, second result.Stored, matters func(result.Difference) bool) 
 	return ""
 }
 
-// measure adds the round of a run that has the cell or, if c is nil, of a run that does not.
-func (r *Rounds) measure(c *result.Cell) error {
+// measured returns the round of a run, empty without the cell, and its samples, which streams and some tools do not have.
+func measured(c *result.Cell) (Round, *result.Histogram) {
 	if c == nil {
-		r.Each = append(r.Each, Round{})
-		return nil
+		return Round{}, nil
 	}
 	round := Round{Found: true, Lost: c.Lost, Own: c.Own, Bandwidth: c.Bandwidth, Start: c.Start}
 	if c.Attribution != nil {
 		round.Attribution = new(*c.Attribution)
 		round.Attribution.Slowest = nil
 	}
-	if !c.Stream && c.Own == nil {
-		if err := r.merge(&round, c.Histogram); err != nil {
-			return err
-		}
+	if c.Stream || c.Own != nil {
+		return round, nil
 	}
-	r.Each = append(r.Each, round)
-	return nil
+	return round, &c.Histogram
 }
 
-// capture adds a run's capture at the server or, if c is nil, an empty round because the capture is missing or incomplete.
-func (r *Rounds) capture(c *result.Captured) error {
-	round := Round{}
-	if c != nil {
-		round = Round{Found: true, Lost: c.Unanswered, Own: c.Own}
+// captured is measured for a capture at the server, which may be missing or incomplete.
+func captured(c *result.Captured) (Round, *result.Histogram) {
+	if c == nil {
+		return Round{}, nil
 	}
-	if c != nil && c.Own == nil {
-		if err := r.merge(&round, c.Histogram); err != nil {
+	round := Round{Found: true, Lost: c.Unanswered, Own: c.Own}
+	if c.Own != nil {
+		return round, nil
+	}
+	return round, &c.Histogram
+}
+
+// add adds the round of a run with its samples; h is nil if it has none.
+func (r *Rounds) add(round Round, h *result.Histogram) error {
+	if h != nil {
+		if err := r.merge(&round, *h); err != nil {
 			return err
 		}
 	}
@@ -327,42 +324,25 @@ func (r *Rounds) Attribution() *tool.Attribution {
 	return &sum
 }
 
-const (
-	// mostTold is the number of different warnings of the tools that are reported, and maxTold the maximum length of each, in
-	// bytes.
-	mostTold, maxTold = 4, 400
-	// maxTexts is the number of different warnings that are distinguished, to count those that are not reported.
-	maxTexts = 1024
-)
+// mostTold is the number of different warnings of the tools that are reported, and maxTold the maximum length of each, in bytes.
+const mostTold, maxTold = 4, 400
 
-// toolWarnings holds the tools' own warnings, each different text once.
-type toolWarnings struct {
-	known map[[sha256.Size]byte]int
-	texts []toolWarning
-}
-
-// toolWarning is one text, with the first measurement that has it and the number of further ones.
+// toolWarning is a warning of a tool, with the first measurement that has it and the number of further ones.
 type toolWarning struct {
 	text, first string
 	more        int
 }
 
-func newToolWarnings() toolWarnings {
-	return toolWarnings{known: map[[sha256.Size]byte]int{}}
-}
-
-func (w *toolWarnings) add(said, from string) {
-	key := sha256.Sum256([]byte(said))
-	place, known := w.known[key]
+func (c *Collection) warn(said, from string) {
+	said = text.Shorten(said, maxTold)
+	i := slices.IndexFunc(c.tools, func(w toolWarning) bool { return w.text == said })
 	switch {
-	case known && place < mostTold:
-		w.texts[place].more++
-	case known || len(w.known) == maxTexts:
+	case i >= 0:
+		c.tools[i].more++
+	case len(c.tools) < mostTold:
+		c.tools = append(c.tools, toolWarning{text: strings.Clone(said), first: from})
 	default:
-		w.known[key] = len(w.known)
-		if len(w.texts) < mostTold {
-			w.texts = append(w.texts, toolWarning{text: strings.Clone(text.Shorten(said, maxTold)), first: from})
-		}
+		c.untold++
 	}
 }
 
@@ -370,15 +350,15 @@ func (w *toolWarnings) add(said, from string) {
 // further ones; the stored results contain all warnings. It is empty if no tool warned.
 func (c *Collection) ToolWarnings() string {
 	var told []string
-	for _, w := range c.tools.texts {
+	for _, w := range c.tools {
 		from := w.first
 		if w.more > 0 {
 			from = fmt.Sprintf("%s and %d more", from, w.more)
 		}
 		told = append(told, fmt.Sprintf("%s (%s)", w.text, from))
 	}
-	if rest := len(c.tools.known) - len(told); rest > 0 {
-		told = append(told, fmt.Sprintf("%d other warnings are in the stored results", rest))
+	if c.untold > 0 {
+		told = append(told, fmt.Sprintf("%d other warnings are in the stored results", c.untold))
 	}
 	return strings.Join(told, "; ")
 }
@@ -387,7 +367,7 @@ func (c *Collection) ToolWarnings() string {
 func (c *Collection) addReports(run result.Stored) {
 	for _, cell := range run.Client.Cells {
 		for _, said := range cell.Warnings {
-			c.tools.add(said, run.Client.Run+", "+cell.Name)
+			c.warn(said, run.Client.Run+", "+cell.Name)
 		}
 	}
 	for _, captured := range run.Server.Captured {

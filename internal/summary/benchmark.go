@@ -10,7 +10,7 @@ import (
 )
 
 // PairOf returns the nodes of a pair's benchmark: the chosen nodes or, until they are chosen, the nodes that its spec names.
-func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
+func PairOf(b *v1alpha1.LatencyBenchmark) v1alpha1.Pair {
 	if b.Status.Pair != nil {
 		return *b.Status.Pair
 	}
@@ -22,17 +22,6 @@ func PairOf(b v1alpha1.LatencyBenchmark) v1alpha1.Pair {
 		p.ServerNode = s.NodeName
 	}
 	return p
-}
-
-// Rank returns a pair's percentile for comparisons with other pairs: Infinite if it is lost, -1 if it is unknown.
-func Rank(c *v1alpha1.CellResult, p v1alpha1.Percentile) int64 {
-	switch ns := c.Percentile(p); {
-	case ns != nil:
-		return *ns
-	case IsLost(*c, p):
-		return stats.Infinite
-	}
-	return -1
 }
 
 // Standing describes the state of a benchmark without results.
@@ -48,10 +37,10 @@ func Standing(b *v1alpha1.LatencyBenchmark) string {
 // Streams reports whether a cell measured bandwidth and not round trips.
 func Streams(r v1alpha1.CellResult) bool { return r.LatencyType == "" }
 
-// Shown returns the conversion of a round-trip time to the displayed time, in nanoseconds: the whole time, or half of it.
-func Shown(t v1alpha1.LatencyType) func(rtt int64) int64 {
-	if t == v1alpha1.LatencyHalfRTT {
+// Shown returns the conversion of a time, in nanoseconds, to the displayed one: half of a round trip that is shown as HalfRTT.
+func Shown[T ~string](t T) func(ns int64) int64 {
+	if string(t) == string(v1alpha1.LatencyHalfRTT) {
 		return stats.HalfRTT
 	}
-	return func(rtt int64) int64 { return rtt }
+	return func(ns int64) int64 { return ns }
 }

@@ -12,16 +12,11 @@ import (
 const (
 	// maxStatus is the largest size of a status as JSON, in bytes. etcd accepts objects of up to 1.5 MiB, and the API
 	// server's own record of which client wrote which field can be as large as the status.
-	maxStatus = 512 << 10
-	// fewAttempts is the number of attempts that a status that is too large keeps.
+	maxStatus   = 512 << 10
 	fewAttempts = 50
 )
 
-// fewPercentiles holds the percentiles that the results of a status that is too large keep.
-var fewPercentiles = []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99, v1alpha1.P999}
-
-// shed holds the parts that a status can omit, in the order in which it omits them. All but the attempts can be computed
-// from the stored results.
+// shed holds what a status omits, in this order. All but the attempts can be computed from the stored results.
 var shed = []struct {
 	what     string
 	leaveOut func(*v1alpha1.LatencyBenchmarkStatus)
@@ -48,7 +43,9 @@ var shed = []struct {
 		for i := range s.Results {
 			r := &s.Results[i]
 			r.MeanNanoseconds, r.StddevNanoseconds = nil, nil
-			r.Percentiles = slices.DeleteFunc(r.Percentiles, func(p v1alpha1.PercentileResult) bool { return !slices.Contains(fewPercentiles, p.Name) })
+			r.Percentiles = slices.DeleteFunc(r.Percentiles, func(p v1alpha1.PercentileResult) bool {
+				return !slices.Contains(v1alpha1.HeadlinePercentiles(), p.Name)
+			})
 		}
 	}},
 	{"checks that failed", func(s *v1alpha1.LatencyBenchmarkStatus) {
@@ -58,29 +55,23 @@ var shed = []struct {
 	}},
 }
 
-// Bound omits parts of a status that is too large for the API server, and adds a warning that names them. A benchmark whose
-// status cannot be written would hold its nodes forever.
+// Bound omits parts of a status that the API server would refuse, with a warning: a benchmark that cannot write holds its nodes forever.
 func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 	isShortened := func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningStatusShortened }
 	before := ""
 	if i := slices.IndexFunc(s.Warnings, isShortened); i >= 0 {
 		before = s.Warnings[i].Message
 	}
-	leftOut := map[string]bool{}
-	for _, part := range shed {
-		// Parts that were omitted earlier are still missing, unless the results were computed again.
-		leftOut[part.what] = strings.Contains(before, part.what)
-	}
-	for _, part := range shed {
+	for i := range shed {
 		// A status can always be encoded.
 		if encoded, _ := json.Marshal(s); len(encoded) <= maxStatus {
 			return
 		}
-		part.leaveOut(s)
-		leftOut[part.what] = true
+		shed[i].leaveOut(s)
 		var parts []string
-		for _, part := range shed {
-			if leftOut[part.what] {
+		for k, part := range shed {
+			// What was omitted earlier is still missing, unless the results were computed again.
+			if k <= i || strings.Contains(before, part.what) {
 				parts = append(parts, part.what)
 			}
 		}

@@ -34,59 +34,44 @@ type cell struct {
 	rounds map[v1alpha1.Percentile][]stats.Observation
 }
 
-// summarizeCell combines one cell of all runs of a variant. It returns false if no run has it.
-func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.Cell) (cell, bool) {
-	each := of.Measured.Found()
-	line := newCell(v1alpha1.CellResult{Variant: variant, Name: of.Name, Rounds: int32(len(each))})
-	if len(each) == 0 {
-		return line, false
-	}
-	line.Protocol, line.MessageSizeBytes, line.RatePerSecond = of.Protocol, of.MessageSize, of.RatePerSecond
-	line.CountedFrom = string(each[0].Start)
-	for _, r := range each {
-		line.Lost += r.Lost
-	}
-	if slices.ContainsFunc(each, func(r rounds.Round) bool { return r.Bandwidth != nil }) {
-		line.Bandwidth = bandwidth(each)
-	}
+// summarizeCell combines one cell of all runs of a variant: a line for what the clients measured, and one for what the servers
+// captured. A line that no run has is absent.
+func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.Cell) []cell {
+	measured := v1alpha1.ResultLatencyType(latencyType)
 	if of.Stream {
-		return line, true
+		measured = ""
 	}
-	line.LatencyType = v1alpha1.ResultLatencyType(latencyType)
-	shown := Shown(latencyType)
-	if each[0].Own != nil {
-		ownStatistics(&line, each, shown)
-		return line, true
+	var lines []cell
+	for _, m := range []struct {
+		suffix      string
+		latencyType v1alpha1.ResultLatencyType
+		rounds      *rounds.Rounds
+	}{{"", measured, &of.Measured}, {result.CapturedSuffix, v1alpha1.ResultInToOut, &of.Captured}} {
+		each := m.rounds.Found()
+		if len(each) == 0 {
+			continue
+		}
+		line := cell{rounds: map[v1alpha1.Percentile][]stats.Observation{}, CellResult: v1alpha1.CellResult{
+			Variant: variant, Name: of.Name + m.suffix, Protocol: of.Protocol, MessageSizeBytes: of.MessageSize,
+			RatePerSecond: of.RatePerSecond, LatencyType: m.latencyType, CountedFrom: string(each[0].Start), Rounds: int32(len(each)),
+		}}
+		for _, r := range each {
+			line.Lost += r.Lost
+		}
+		if slices.ContainsFunc(each, func(r rounds.Round) bool { return r.Bandwidth != nil }) {
+			line.Bandwidth = bandwidth(each)
+		}
+		switch shown := Shown(m.latencyType); {
+		case m.latencyType == "":
+		case each[0].Own != nil:
+			ownStatistics(&line, each, shown)
+		default:
+			distribution(&line, each, m.rounds.Merged(), shown)
+			line.Outliers = outliers(m.rounds.Attribution())
+		}
+		lines = append(lines, line)
 	}
-	distribution(&line, each, of.Measured.Merged(), shown)
-	line.Outliers = outliers(of.Measured.Attribution())
-	return line, true
-}
-
-func newCell(line v1alpha1.CellResult) cell {
-	return cell{CellResult: line, rounds: map[v1alpha1.Percentile][]stats.Observation{}}
-}
-
-// summarizeCaptured combines the captures of a cell by the servers. It returns false if no run has a complete one.
-func summarizeCaptured(variant string, of *rounds.Cell) (cell, bool) {
-	each := of.Captured.Found()
-	line := newCell(v1alpha1.CellResult{
-		Variant: variant, Name: of.Name + result.CapturedSuffix, Protocol: of.Protocol, MessageSizeBytes: of.MessageSize,
-		RatePerSecond: of.RatePerSecond, LatencyType: v1alpha1.ResultInToOut, Rounds: int32(len(each)),
-	})
-	if len(each) == 0 {
-		return line, false
-	}
-	for _, r := range each {
-		line.Lost += r.Lost
-	}
-	identity := func(ns int64) int64 { return ns }
-	if each[0].Own != nil {
-		ownStatistics(&line, each, identity)
-	} else {
-		distribution(&line, each, of.Captured.Merged(), identity)
-	}
-	return line, true
+	return lines
 }
 
 // distribution sets the figures computed from the samples of all rounds, whose merged distribution is d.
@@ -97,7 +82,7 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 		line.MinNanoseconds, line.MaxNanoseconds = new(shown(d.Min)), new(shown(d.Max))
 		line.MeanNanoseconds, line.StddevNanoseconds = new(shown(d.Mean())), new(shown(d.StdDev()))
 	}
-	for _, name := range rounds.Percentiles() {
+	for i, name := range rounds.Percentiles() {
 		p, _ := stats.Named(string(name))
 		switch r := d.Percentile(p, line.Lost-d.OverRange); {
 		case r.Lost:
@@ -111,8 +96,6 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 		default:
 			line.Percentiles = append(line.Percentiles, v1alpha1.PercentileResult{Name: name, Nanoseconds: shown(r.Ns)})
 		}
-	}
-	for i, name := range rounds.Percentiles() {
 		var values []int64
 		var observed []stats.Observation
 		for _, round := range each {
@@ -120,10 +103,11 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 				continue
 			}
 			p := round.Samples.Percentiles[i]
-			if p.Reported.Needs == 0 {
-				observed = append(observed, p.Observed)
+			if p.Reported.Needs > 0 {
+				continue
 			}
-			if p.Reported.Needs == 0 && !p.Reported.Lost {
+			observed = append(observed, p.Observed)
+			if !p.Reported.Lost {
 				values = append(values, shown(p.Reported.Ns))
 			}
 		}
@@ -144,16 +128,17 @@ func appendSpread(all []v1alpha1.Spread, p v1alpha1.Percentile, values []int64) 
 	if len(values) < 2 {
 		return all
 	}
-	slices.Sort(values)
 	return append(all, v1alpha1.Spread{
 		Percentile: p, Rounds: int32(len(values)),
-		MinNanoseconds: values[0], MedianNanoseconds: median(values), MaxNanoseconds: values[len(values)-1],
+		MinNanoseconds: slices.Min(values), MedianNanoseconds: median(values), MaxNanoseconds: slices.Max(values),
 	})
 }
 
-// median returns the middle value of a sorted list, or the lower of two middle values, so that it is always a measured
-// value.
-func median(sorted []int64) int64 { return sorted[(len(sorted)-1)/2] }
+// median sorts values and returns the middle one, or the lower of two in the middle, so that it is always a measured value.
+func median(values []int64) int64 {
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
+}
 
 // ownStatistics sets the statistics that a tool without samples reports itself: the mean over all round trips, and otherwise
 // the median over the rounds, because percentiles of rounds cannot be merged.
@@ -196,7 +181,6 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 		line.MaxNanoseconds = new(slices.Max(most))
 	}
 	if len(deviations) > 0 {
-		slices.Sort(deviations)
 		line.StddevNanoseconds = new(median(deviations))
 	}
 	for _, p := range rounds.Percentiles() {
@@ -205,7 +189,6 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 		if len(values) == 0 {
 			continue
 		}
-		slices.Sort(values)
 		line.Percentiles = append(line.Percentiles, v1alpha1.PercentileResult{Name: p, Nanoseconds: median(values)})
 		line.Spread = appendSpread(line.Spread, p, values)
 	}
@@ -237,15 +220,12 @@ func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 			*b.Retransmits += *n
 		}
 	}
-	slices.Sort(received)
-	slices.Sort(sent)
 	b.BitsPerSecond, b.SentBitsPerSecond = median(received), median(sent)
-	b.MinBitsPerSecond, b.MaxBitsPerSecond = received[0], received[len(received)-1]
+	b.MinBitsPerSecond, b.MaxBitsPerSecond = slices.Min(received), slices.Max(received)
 	return b
 }
 
-// outliers returns a sentence about the interruptions with which the slowest samples of all rounds coincide; empty if no
-// round has an attribution.
+// outliers says with which interruptions the slowest samples of all rounds coincide; empty without an attribution.
 func outliers(a *tool.Attribution) string {
 	if a == nil {
 		return ""

@@ -33,24 +33,18 @@ func Summarize(c *rounds.Collection) Summary {
 		return s
 	}
 	reference := map[string]cell{}
-	add := func(line cell) {
-		if line.Variant == c.Variants[0].Name {
-			reference[line.Name] = line
-		} else if first, found := reference[line.Name]; found {
-			line.Ratios = ratios(first, line)
-		}
-		s.Results = append(s.Results, line.CellResult)
-	}
 	for _, v := range c.Variants {
 		if v.Runs == 0 {
 			continue
 		}
 		for _, of := range v.Cells {
-			if line, found := summarizeCell(c.Spec.LatencyType, v.Name, of); found {
-				add(line)
-			}
-			if line, found := summarizeCaptured(v.Name, of); found {
-				add(line)
+			for _, line := range summarizeCell(c.Spec.LatencyType, v.Name, of) {
+				if line.Variant == c.Variants[0].Name {
+					reference[line.Name] = line
+				} else if first, found := reference[line.Name]; found {
+					line.Ratios = ratios(first, line)
+				}
+				s.Results = append(s.Results, line.CellResult)
 			}
 		}
 		if v.Last.Client.Imported != "" {

@@ -16,22 +16,72 @@ type PairsSummary struct {
 	Headline *v1alpha1.Summary
 }
 
+// PairResult is the result of one pair in one cell.
+type PairResult struct {
+	*v1alpha1.CellResult
+	Of *v1alpha1.LatencyBenchmark
+}
+
+// Rank returns a percentile for comparisons with other pairs: Infinite if it is lost, -1 if it is unknown.
+func (r PairResult) Rank(p v1alpha1.Percentile) int64 {
+	switch ns := r.Percentile(p); {
+	case ns != nil:
+		return *ns
+	case IsLost(*r.CellResult, p):
+		return stats.Infinite
+	}
+	return -1
+}
+
+// Pair returns the nodes of the pair.
+func (r PairResult) Pair() v1alpha1.Pair { return PairOf(r.Of) }
+
+// Placement returns Verified if both endpoints of the result's variant are verified.
+func (r PairResult) Placement() v1alpha1.PlacementState {
+	return Placement(slices.DeleteFunc(slices.Clone(r.Of.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant }))
+}
+
+// Slower orders the pairs of a cell by the highest p99, then p50; streams by the lowest bandwidth.
+func Slower(a, b PairResult) int {
+	if x, y := a.Bandwidth, b.Bandwidth; x != nil && y != nil {
+		return cmp.Compare(x.BitsPerSecond, y.BitsPerSecond)
+	}
+	return cmp.Or(cmp.Compare(b.Rank(v1alpha1.P99), a.Rank(v1alpha1.P99)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
+}
+
+// PairCells groups the results of all pairs by cell and variant, in the order in which these first appear.
+func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]PairResult {
+	var all [][]PairResult
+	places := map[[2]string]int{}
+	for _, b := range pairs {
+		for i := range b.Status.Results {
+			r := &b.Status.Results[i]
+			place, known := places[[2]string{r.Variant, r.Name}]
+			if !known {
+				place = len(all)
+				places[[2]string{r.Variant, r.Name}] = place
+				all = append(all, nil)
+			}
+			all[place] = append(all[place], PairResult{r, b})
+		}
+	}
+	return all
+}
+
 // SummarizePairs compares pairs that were measured under equal conditions, given by their benchmarks in the order of the
-// plan: the slowest pairs in the cell of the headline, and the spread of every cell. The first pair with results determines
-// the cells.
+// plan: the slowest pairs in the cell of the headline, and the spread of every cell.
 func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	var s PairsSummary
-	pairs = slices.DeleteFunc(slices.Clone(pairs), func(b *v1alpha1.LatencyBenchmark) bool { return len(b.Status.Results) == 0 })
-	if len(pairs) == 0 {
+	cells := PairCells(pairs)
+	if len(cells) == 0 {
 		return s
 	}
-	cells := pairs[0].Status.Results
-	cells = cells[:min(len(cells), v1alpha1.MaxMatrixCells)]
-	for i := range cells {
-		s.Cells = append(s.Cells, cellOfPairs(&cells[i], measuredIn(pairs, i, &cells[i])))
+	for _, measured := range cells[:min(len(cells), v1alpha1.MaxMatrixCells)] {
+		s.Cells = append(s.Cells, cellOfPairs(measured))
 	}
-	measured := measuredIn(pairs, 0, pairs[0].Status.Headline())
-	slices.SortFunc(measured, worseFirst)
+	first := cells[0][0].Of.Status.Headline()
+	measured := cells[slices.IndexFunc(cells, func(c []PairResult) bool { return c[0].CellResult == first })]
+	slices.SortStableFunc(measured, Slower)
 	for _, p := range measured[:min(len(measured), v1alpha1.MaxSlowestPairs)] {
 		s.Slowest = append(s.Slowest, p.line())
 	}
@@ -39,118 +89,67 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	return s
 }
 
-// measuredIn returns the results of one cell in the pairs that have it. The cell is usually at the index place.
-func measuredIn(pairs []*v1alpha1.LatencyBenchmark, place int, cell *v1alpha1.CellResult) []cellOfPair {
-	var measured []cellOfPair
-	for order := range pairs {
-		if r := resultOf(pairs[order].Status.Results, place, cell); r != nil {
-			measured = append(measured, cellOfPair{order, pairs[order], r})
-		}
-	}
-	return measured
-}
-
 // headlineOf returns the headline of the worst pair, with a placement that is Verified only if that of every pair is.
-func headlineOf(measured []cellOfPair) *v1alpha1.Summary {
+func headlineOf(measured []PairResult) *v1alpha1.Summary {
 	worst := measured[0]
-	h := headline(worst.result.Name, *worst.result)
-	h.Cell = fmt.Sprintf("%s, slowest of %d pairs", worst.result.Name, len(measured))
-	if own := worst.benchmark.Status.Summary; own != nil {
+	h := headline(worst.Name, *worst.CellResult)
+	h.Cell = fmt.Sprintf("%s, slowest of %d pairs", worst.Name, len(measured))
+	if own := worst.Of.Status.Summary; own != nil {
 		h.Variants = own.Variants
 	}
 	for _, m := range measured {
-		if own := m.benchmark.Status.Summary; own != nil && h.Placement != v1alpha1.PlacementUnverified {
+		if own := m.Of.Status.Summary; own != nil && h.Placement != v1alpha1.PlacementUnverified {
 			h.Placement = own.Placement
 		}
 	}
 	return h
 }
 
-// resultOf returns a cell of a pair's results. All pairs have the same order, so that the cell is usually at the index
-// place.
-func resultOf(results []v1alpha1.CellResult, place int, cell *v1alpha1.CellResult) *v1alpha1.CellResult {
-	same := func(r *v1alpha1.CellResult) bool { return r.Variant == cell.Variant && r.Name == cell.Name }
-	if place < len(results) && same(&results[place]) {
-		return &results[place]
-	}
-	for i := range results {
-		if same(&results[i]) {
-			return &results[i]
-		}
-	}
-	return nil
-}
-
-// cellOfPair is one cell of one pair.
-type cellOfPair struct {
-	// order is the pair's place in the plan.
-	order int
-	// benchmark is the benchmark of the pair.
-	benchmark *v1alpha1.LatencyBenchmark
-	result    *v1alpha1.CellResult
-}
-
-func (c cellOfPair) line() v1alpha1.MatrixPair {
-	r := v1alpha1.MatrixPair{
-		Benchmark: c.benchmark.Name, Pair: PairOf(*c.benchmark), LatencyType: c.result.LatencyType, LostFrom: c.result.LostFrom,
-	}
-	for _, p := range c.result.Percentiles {
+func (r PairResult) line() v1alpha1.MatrixPair {
+	line := v1alpha1.MatrixPair{Benchmark: r.Of.Name, Pair: r.Pair(), LatencyType: r.LatencyType, LostFrom: r.LostFrom}
+	for _, p := range r.Percentiles {
 		if slices.Contains(v1alpha1.HeadlinePercentiles(), p.Name) {
-			r.Percentiles = append(r.Percentiles, p)
+			line.Percentiles = append(line.Percentiles, p)
 		}
 	}
-	if c.result.Bandwidth != nil {
-		r.BitsPerSecond = new(c.result.Bandwidth.BitsPerSecond)
+	if r.Bandwidth != nil {
+		line.BitsPerSecond = new(r.Bandwidth.BitsPerSecond)
 	}
-	return r
-}
-
-// worseFirst orders pairs by the highest p99, then p50; streams by the lowest bandwidth. Equal pairs keep the order of the
-// plan.
-func worseFirst(a, b cellOfPair) int {
-	if x, y := a.result.Bandwidth, b.result.Bandwidth; x != nil && y != nil {
-		return cmp.Or(cmp.Compare(x.BitsPerSecond, y.BitsPerSecond), cmp.Compare(a.order, b.order))
-	}
-	for _, p := range []v1alpha1.Percentile{v1alpha1.P99, v1alpha1.P50} {
-		if c := cmp.Compare(Rank(b.result, p), Rank(a.result, p)); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(a.order, b.order)
+	return line
 }
 
 // cellOfPairs summarizes a cell over the pairs that have it.
-func cellOfPairs(c *v1alpha1.CellResult, pairs []cellOfPair) v1alpha1.MatrixCell {
+func cellOfPairs(pairs []PairResult) v1alpha1.MatrixCell {
+	c := pairs[0]
 	line := v1alpha1.MatrixCell{
 		Variant: c.Variant, Cell: c.Name, LatencyType: c.LatencyType, Pairs: int32(len(pairs)),
 		P50: spreadOfPairs(pairs, v1alpha1.P50), P99: spreadOfPairs(pairs, v1alpha1.P99),
 	}
-	if c.Bandwidth != nil {
-		streams := slices.DeleteFunc(slices.Clone(pairs), func(p cellOfPair) bool { return p.result.Bandwidth == nil })
-		slices.SortFunc(streams, worseFirst)
-		n := len(streams)
+	streams := slices.DeleteFunc(slices.Clone(pairs), func(r PairResult) bool { return r.Bandwidth == nil })
+	if n := len(streams); n > 0 {
+		slices.SortStableFunc(streams, Slower)
 		line.Bandwidth = &v1alpha1.PairsBandwidth{
-			MinBitsPerSecond:    streams[0].result.Bandwidth.BitsPerSecond,
-			MedianBitsPerSecond: streams[(n-1)/2].result.Bandwidth.BitsPerSecond,
-			MaxBitsPerSecond:    streams[n-1].result.Bandwidth.BitsPerSecond,
-			MinBenchmark:        streams[0].benchmark.Name,
+			MinBitsPerSecond:    streams[0].Bandwidth.BitsPerSecond,
+			MedianBitsPerSecond: streams[(n-1)/2].Bandwidth.BitsPerSecond,
+			MaxBitsPerSecond:    streams[n-1].Bandwidth.BitsPerSecond,
+			MinBenchmark:        streams[0].Of.Name,
 		}
 	}
 	return line
 }
 
 // spreadOfPairs returns the spread of a percentile over the pairs; nil if no pair has it.
-func spreadOfPairs(pairs []cellOfPair, p v1alpha1.Percentile) *v1alpha1.PairsLatency {
+func spreadOfPairs(pairs []PairResult, p v1alpha1.Percentile) *v1alpha1.PairsLatency {
 	var all []int64
 	highest, benchmark := int64(-1), ""
 	for _, c := range pairs {
-		ns := Rank(c.result, p)
+		ns := c.Rank(p)
 		if ns < 0 {
 			continue
 		}
 		all = append(all, ns)
 		if ns > highest {
-			highest, benchmark = ns, c.benchmark.Name
+			highest, benchmark = ns, c.Of.Name
 		}
 	}
 	if len(all) == 0 {
