@@ -24,7 +24,6 @@ type Base struct {
 // mostRate is the highest rate of a spec.
 const mostRate = 10_000_000
 
-// Name implements Driver.
 func (b Base) Name() v1alpha1.Tool { return b.Tool }
 
 // Listens is TCP: a server that is ready waits for the control connection.
@@ -38,7 +37,6 @@ func (Base) MostSamples(c Cell) (int64, bool) {
 	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
 }
 
-// Validate implements Driver.
 func (b Base) Validate(c Cell) error {
 	var protocols []string
 	for _, p := range []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast} {
