@@ -10,8 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// Parse reads the raw samples. Each holds the time at which it should have been sent, the time at which it was sent,
-// and its round trip.
+// Parse reads the raw samples.
 func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntStream, c, out, causes(c))
@@ -49,8 +48,8 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	}, nil
 }
 
-// columns are the names of a row's fields in the tool's header: three rates, seven fields of the round trip, four of
-// the sender's lateness, and three of the messages that its server missed.
+// columns are three rates, seven fields of the round trip, four of the sender's lateness, and three of the messages that its server
+// missed.
 var columns = []string{
 	"target", "send", "recv",
 	"mean", "min", "median", "max", "%ile", "stddev", "samples",

@@ -11,14 +11,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// sample is a line of the raw file. Times are nanoseconds since the first message should have been sent. They wrap with
-// the tool's counter, and so does the round trip.
+// sample is a line of the raw file. Times are ns since the first message should have been sent. They wrap with the tool's counter.
 type sample struct {
 	intended, actual, rtt int64
 }
 
-// parseSample reads three times in seconds, with a tab between them. They have at most five digits of seconds, which the tool's counters
-// never exceed, and nine decimals.
+// parseSample reads three times in seconds, separated by tabs. The tool's counters never exceed five digits of seconds.
 func parseSample(line []byte) (s sample, ok bool) {
 	for i, t := range []*int64{&s.intended, &s.actual, &s.rtt} {
 		if i > 0 {
@@ -33,11 +31,9 @@ func parseSample(line []byte) (s sample, ok bool) {
 	return s, len(line) == 0
 }
 
-// window passes on the samples of the measuring time and keeps the values needed to check all samples and to count the
-// messages that are missing.
-//
-// As long as the sender has not restarted its schedule, message n should have been sent n intervals after the first, so
-// every sample identifies its message.
+// window passes on the samples of the measuring time and keeps what is needed to check them and to count the missing messages. As long as
+// the sender has not restarted its schedule, message n should have been sent n intervals after the first, so every sample identifies its
+// message.
 type window struct {
 	schedule
 	row    row
@@ -49,20 +45,20 @@ type window struct {
 	interval float64
 	// from and to bound the measuring time; first and last are the first and the last message due in it.
 	from, to, first, last int64
-	// round is the time after which the tool's nanoseconds wrap to 0: it keeps a product of ticks and 10⁹ modulo 2⁶⁴,
-	// which is 7.4 s at 2.5 GHz. rounds is the number of wraps so far.
+	// round is the time after which the tool's ns wrap to 0: it keeps a product of ticks and 10⁹ modulo 2⁶⁴, which is 7.4 s at 2.5 GHz.
+	// rounds is the number of wraps so far.
 	round  float64
 	rounds int64
-	// latest is the greatest lateness that can be recognized: a message's lateness is kept modulo 2³² ticks, 1.7 s at
-	// 2.5 GHz, and a value in the last quarter of these is taken for an overflow.
+	// latest is the greatest lateness that can be recognized: it is kept modulo 2³² ticks, 1.7 s at 2.5 GHz, and a value in the last
+	// quarter of these is taken for an overflow.
 	latest int64
 
 	// count, least and most cover all round trips; recorded is the number of round trips that were passed on.
 	count, least, most, recorded int64
 	// sent is when the message of the last sample was sent, arrived when its answer arrived.
 	sent, arrived int64
-	// answered is the number of messages that are to be timed, are due in the measuring time and were answered; newest
-	// is the last message that was answered at all.
+	// answered is the number of messages that are to be timed, are due in the measuring time and were answered; newest is the last
+	// message that was answered at all.
 	answered, newest int64
 }
 
@@ -97,8 +93,7 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 	return w, nil
 }
 
-// addLine adds the sample of a line of the raw file, which may begin with a heading. The heading names nanoseconds, but
-// the file is in seconds with nine decimals.
+// addLine adds the sample of a line, in seconds. The first line may be a heading.
 func (w *window) addLine(number int, line []byte) error {
 	if number == 1 && bytes.HasPrefix(line, []byte("#")) {
 		return nil
@@ -157,8 +152,8 @@ func (w *window) addLine(number int, line []byte) error {
 // onSchedule reports whether the sender has kept its initial schedule.
 func (w *window) onSchedule() bool { return w.row.restarts() == 0 }
 
-// unroll converts a time of the tool's counter to the time since the first message. It follows the counter as long as
-// the times of successive samples differ by at most half of its round.
+// unroll converts a time of the tool's counter to the time since the first message, as long as successive samples differ by at most half
+// of its round.
 func (w *window) unroll(ns int64) int64 {
 	at := func(rounds int64) int64 { return ns + int64(math.Round(float64(rounds)*w.round)) }
 	half := int64(w.round / 2)
@@ -173,8 +168,7 @@ func (w *window) unroll(ns int64) int64 {
 	}
 }
 
-// check compares the samples with the row that the tool computed from them. It detects truncated files: the tool does
-// not notice when the disk is full.
+// check compares the samples with the row that the tool computed from them: it does not notice when the disk is full.
 func (w *window) check() error {
 	if w.count != w.row.samples() {
 		return tool.Failf("sfnt-stream timed %d messages, but left %d samples: is its scratch volume full?",
@@ -195,11 +189,9 @@ func (w *window) check() error {
 	return nil
 }
 
-// lost is the number of messages that were to be timed, were due in the measuring time and were sent, but not answered.
-// unsent is the number of all messages due in it that were not sent because the sender was late.
-//
-// Once the schedule was restarted, it is unknown which messages were due when. Then lost is the number of unanswered
-// messages of the whole run, as far as it can be computed from the rate.
+// lost is the number of messages that were to be timed, were due in the measuring time and were sent, but not answered; unsent is that of
+// all messages due in it that were not sent because the sender was late. Once the schedule was restarted, it is unknown which messages
+// were due when: then lost is that of the whole run, as far as it can be computed from the rate.
 func (w *window) lost() (lost, unsent int64) {
 	// At least this many were sent: the rate is rounded down.
 	sent := (w.row.sent()*w.ms + 999) / 1000

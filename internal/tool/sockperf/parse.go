@@ -31,8 +31,8 @@ type report struct {
 	// ran is how long it sent. The log covers logged of it.
 	ran, logged    time.Duration
 	sent, received int64
-	// due is the number of messages sent in the time that the log covers: rows is the number of rows that it should have, dropped
-	// that of messages without an answer, and outOfOrder that of messages whose answer came after one to a later message.
+	// due is the number of messages sent in the time that the log covers: rows is that of the rows that it should have, dropped that of
+	// messages without an answer, and outOfOrder that of messages whose answer came after one to a later message.
 	due, rows, dropped, outOfOrder int64
 	// skipped is the number of messages that were due in the whole run and not sent.
 	skipped  int64
@@ -74,8 +74,8 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 		m.Start, m.Lost, m.ActualStart = tool.StartIntended, r.dropped, &tool.Samples{}
 		err = r.readRows(c, out, &m, record)
 	default:
-		// One of the messages without an answer is the message that the end of the run interrupted, after the measuring
-		// time. A ping-pong continues after a lost message only if another answer arrived twice.
+		// The end of the run interrupted one of the messages without an answer, after the measuring time. A ping-pong continues after a
+		// lost message only if another answer arrived twice.
 		m.Lost = max(r.sent-r.received-1, 0)
 		err = r.readRows(c, out, &m, record)
 	}
@@ -128,9 +128,8 @@ func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, rec
 		r.outOfOrder, r.skipped+w.unknown))
 }
 
-// head returns how much of the run the log lacks at its beginning, at most: this much of the warm-up is over when the log begins. It
-// is read from the report, because builds differ: 3.6 to 3.8 on arm64 leave nothing out. It is unknown if hardly any message
-// is missing, because the end of the run may be silent.
+// head returns how much of the warm-up is over, at most, when the log begins. It is read from the report, because builds differ: 3.6 to
+// 3.8 on arm64 leave nothing out. It is unknown if hardly any message is missing, because the end of the run may be silent.
 func (r *report) head() time.Duration {
 	if r.sent-r.due < 3 {
 		return 0
@@ -141,8 +140,7 @@ func (r *report) head() time.Duration {
 // leastPercent of a rate must be sent; from fullPercent on there is no warning.
 const leastPercent, fullPercent = 90, 99
 
-// checkRate returns an error if the sender did not keep its rate over the whole run. Messages that were sent late are
-// not missing.
+// checkRate returns an error if the sender did not keep its rate over the whole run. Late messages are not missing.
 func (r *report) checkRate(rate int32) error {
 	reached := float64(r.sent) / r.ran.Seconds()
 	percent := 100 * reached / float64(rate)
@@ -156,12 +154,12 @@ func (r *report) checkRate(rate int32) error {
 	return nil
 }
 
-// mostBehind is how far the sender may be behind its schedule at the end of the run if rows are missing from the log, besides
-// mostMessagesBehind messages: the report has the time in milliseconds.
+// mostBehind is how far the sender may be behind its schedule at the end of the run if rows are missing, besides mostMessagesBehind
+// messages: the report has the time in milliseconds.
 const mostBehind, mostMessagesBehind = 2 * time.Millisecond, 3
 
-// checkBehind returns an error if the sender fell behind its schedule for good and rows are missing from the log: gaps between rows
-// then do not show when the messages were due, and latencies from when they were sent would look as if they were in time.
+// checkBehind returns an error if the sender fell behind for good and rows are missing: gaps between rows then do not show when the
+// messages were due, and latencies from when they were sent would look as if they were in time.
 func (r *report) checkBehind(rate int32, complete bool) error {
 	interval := time.Second / time.Duration(rate)
 	behind := r.ran - time.Duration(r.sent+r.skipped)*interval
@@ -172,8 +170,7 @@ func (r *report) checkBehind(rate int32, complete bool) error {
 		"when the others were due: lower ratesPerSecond, or use pinger", behind.Round(time.Microsecond))
 }
 
-// readReport collects the figures. It returns an error if there are none, because nothing else shows that the tool
-// measured.
+// readReport returns an error if there are no figures, because nothing else shows that the tool measured.
 func readReport(said string) (report, error) {
 	r := report{version: version(said)}
 	total, valid := totalLine.FindStringSubmatch(said), validLine.FindStringSubmatch(said)
@@ -274,12 +271,12 @@ type window struct {
 	rows, recorded int64
 	// first and last are the times at which the first and the last message of the log were sent.
 	first, last int64
-	// pending is the last row, which is passed on when the next one shows whether it was late, and behind by how much, in ns. latest
-	// is the largest such number that counts.
+	// pending is the last row, which is passed on when the next one shows whether it was late, and behind by how much, in ns. latest is
+	// the largest such number that counts.
 	pending        row
 	behind, latest int64
-	// settled is true after the first message of an open loop that was not sent early. Before, the schedule is not known; unknown is
-	// the number of messages of the measuring time that were sent before. actual are the round trips from when messages were sent.
+	// settled is true after the first message of an open loop that was not sent early. Before, the schedule is not known; unknown is the
+	// number of messages of the measuring time from before. actual are the round trips from when messages were sent.
 	settled bool
 	unknown int64
 	actual  map[int64]int64
@@ -306,9 +303,9 @@ func (w *window) add(r row) error {
 	return nil
 }
 
-// follow passes on the pending row of an open loop, given the time until the next message was sent. The schedule is absolute: a
-// sender that was stalled sends the next messages at once until it has caught up, so each row shows when its message was due, as long
-// as the sender was once on time. If rows are missing, a gap is taken for them, and for a stall only if the sender then hurries.
+// follow passes on the pending row of an open loop, given the time until the next message was sent. The schedule is absolute: a sender
+// that was stalled sends the next messages at once, so each row shows when its message was due, as long as the sender was once on time.
+// If rows are missing, a gap is taken for them, and for a stall only if the sender then hurries.
 func (w *window) follow(wait int64) {
 	if !w.cell.OpenLoop() {
 		w.flush()
@@ -324,8 +321,8 @@ func (w *window) follow(wait int64) {
 	w.behind = max(w.behind+wait-interval, 0)
 }
 
-// interval is the schedule's, in ns, as the tool computes it. It then cuts it to whole ticks of its clock, so that behind is at most
-// a tick per message too small.
+// interval is the schedule's, in ns. The tool then cuts it to whole ticks of its clock, so that behind is at most a tick per message too
+// small.
 func (w *window) interval() int64 { return int64(time.Second) / int64(w.cell.RatePerSecond) }
 
 // unsent returns the number of messages that were due in the measuring time after the last message of the log.
@@ -353,8 +350,8 @@ func (w *window) flush() {
 	}
 }
 
-// check returns an error if the log does not cover the measuring time. If it ends early, answers were missing: the tool
-// then continues until the end of the run and reports its data as if nothing had happened.
+// check returns an error if the log ends before the measuring time: answers were missing, and the tool reports its data as if nothing had
+// happened.
 func (w *window) check(r report) error {
 	if w.last < w.to() {
 		measured := max(time.Duration(w.last-w.from()), 0)
