@@ -33,9 +33,8 @@ func AddWarning(all []Warning, w Warning) []Warning {
 // EmulatedBoard is the prefix of the PCI subsystem of network devices that QEMU emulates, and of virtio devices.
 const EmulatedBoard = "1af4:"
 
-// Warnings returns what a run of a variant, which must be complete, did not prove, at most one warning for each reason: the
-// client's, if both ends have it and both or neither of the warnings block. A run on a simulated or an emulated NIC also has a
-// warning about that.
+// Warnings returns what a run, which must be complete, did not prove, at most one warning for each reason: the client's, if both ends
+// have it and both or neither block. A run on a simulated or an emulated NIC also has a warning about that.
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
 	if source := cmp.Or(run.Client.Imported, run.Server.Imported); source != "" {
 		return []Warning{{Blocks: true, Warning: v1alpha1.Warning{Reason: v1alpha1.WarningImported, Message: text.Shorten(
@@ -75,8 +74,8 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 	return warnings
 }
 
-// blocks reports whether this endpoint's warning prevents any conclusion from the results: always, unless the warning is about
-// NUMA nodes and the endpoint does not require a NUMA node.
+// blocks reports whether this endpoint's warning prevents any conclusion: always, unless it is about NUMA nodes that the endpoint does
+// not require.
 func (e endpoint) blocks(reason string) bool {
 	switch reason {
 	case v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown:
