@@ -76,7 +76,7 @@ func (f fakeTool) Deadline(tool.Cell) time.Duration {
 	return time.Minute
 }
 
-func (f fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (f fakeTool) Parse(_ tool.Cell, out tool.Output, record, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, tool.Failf("exit code %d", out.ExitCode)
 	}

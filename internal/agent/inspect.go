@@ -14,7 +14,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Inspector inspects a node from a pod, for kubectl tailgate doctor.
 type Inspector struct {
 	// Node and PodIP are the name of the pod's node and the pod's IP address.
 	Node, PodIP string
@@ -24,7 +23,7 @@ type Inspector struct {
 	Peer string
 	// Environ is the container's environment.
 	Environ []string
-	// Root is "/"; tests set another root from which to read the machine's facts.
+	// Root is "/", except in tests.
 	Root string
 }
 
@@ -67,8 +66,8 @@ const (
 	idleNap  = 50 * time.Millisecond
 )
 
-// enteredStates returns the names of the idle states that a CPU enters while its only user, the agent, sleeps: limits that a
-// process requests through /dev/cpu_dma_latency show only there. It is empty if the CPU enters none.
+// enteredStates returns the names of the idle states that a CPU enters while its only user, the agent, sleeps: limits that a process
+// requests through /dev/cpu_dma_latency show only there.
 func (h host) enteredStates(cpu int) string {
 	usage := func(state string) string { return h.read(filepath.Join(state, "usage")) }
 	states, before, names := h.idleStates(cpu), map[string]string{}, []string(nil)
@@ -88,7 +87,6 @@ func (h host) enteredStates(cpu int) string {
 	return strings.Join(names, ", ")
 }
 
-// numaCPUs returns the CPUs of each NUMA node that has any, by the number of the node.
 func (h host) numaCPUs() map[string]string {
 	nodes := map[int32][]int{}
 	for cpu, node := range h.cpuNUMANodes() {

@@ -268,7 +268,7 @@ func TestUnknownSettings(t *testing.T) {
 
 // If Onload says why it failed, the failure of a tool is reported as Onload's.
 func TestExplained(t *testing.T) {
-	generic := fail(v1alpha1.OutcomeToolFailed, "it failed")
+	generic := tool.Fail(v1alpha1.OutcomeToolFailed, "it failed")
 	missing := "ERROR: ld.so: object '" + library + "' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored."
 	for name, c := range map[string]struct {
 		stderr  string

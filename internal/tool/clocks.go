@@ -34,7 +34,7 @@ const (
 func share(d time.Duration, of float64) time.Duration { return time.Duration(of * float64(d)) }
 
 func ClockWrong(format string, args ...any) error {
-	return failure(v1alpha1.OutcomeClockWrong, format, args...)
+	return Fail(v1alpha1.OutcomeClockWrong, format, args...)
 }
 
 // CheckSteady returns a Failure if the clock of a tool was set, or its rate was wrong; ran is how far it advanced.

@@ -107,12 +107,11 @@ type Measurement struct {
 	// Unrecorded is the number of messages whose latency is unknown, although they were not lost: the tool left their answers out, or did
 	// not send them when they were due. A percentile is then known to a range that counts them at both of its ends.
 	Unrecorded int64
-	// Sums are the exact sums of the samples, from a tool that reports only the bucket of each; nil when the samples are exact.
-	Sums *Sums
+	// Sums and ActualSums are the exact sums of the recorded samples, from a tool that reports only the bucket of each; nil when the samples
+	// are exact.
+	Sums, ActualSums *Sums
 	// Start states the time from which the recorded round trips of an open loop are measured.
 	Start StartTime
-	// ActualStart holds the same round trips from the time each message was sent, if Start is StartIntended; nil otherwise.
-	ActualStart *Samples
 	// Own holds the tool's own statistics, from a tool that reports no samples; nil when there are samples.
 	Own *Own
 	// Bandwidth is the result of a cell that streams, or of a tool that also reports it at its rate; nil otherwise.
@@ -138,18 +137,6 @@ const (
 	// StartActual is the time at which it was sent: messages that were sent late look no slower.
 	StartActual StartTime = "Actual"
 )
-
-// Samples are round-trip times in nanoseconds with their counts, in any order.
-type Samples struct {
-	RTT []Bucket
-	// Sums are those of samples of which only the bucket is known; nil when RTT is exact.
-	Sums *Sums
-}
-
-// Bucket is a number of samples with the same round-trip time.
-type Bucket struct {
-	RTTNs, Count int64
-}
 
 // Own holds statistics as computed by a tool, of round trips in nanoseconds. A field that is 0 was not reported.
 type Own struct {
@@ -325,7 +312,8 @@ type Driver interface {
 	// Parse reads the output of a finished client and calls record for every sample that counts, in the order of measurement or, for a
 	// tool that keeps a histogram, in ascending order: with the round-trip time in ns and the number of samples with that time. It
 	// returns a *Failure when the measurement is not valid; the samples recorded before must then be dropped.
-	Parse(c Cell, out Output, record func(rtt, count int64)) (Measurement, error)
+	// If Start is StartIntended, it calls actual with the same round trips from the time each message was sent, in any order.
+	Parse(c Cell, out Output, record, actual func(rtt, count int64)) (Measurement, error)
 }
 
 // IPv4Only is implemented by the drivers of tools that cannot use IPv6 addresses.
@@ -347,7 +335,7 @@ func WritesFiles(d Driver) bool {
 	return ok
 }
 
-// Failure is the error of a measurement that is not valid.
+// Failure is the error of a run without a valid measurement.
 type Failure struct {
 	// Reason is the outcome of the run.
 	Reason string
@@ -359,16 +347,17 @@ func (f *Failure) Error() string { return f.Message }
 
 // Failf returns the Failure of a tool that failed, or did not measure, with a formatted message.
 func Failf(format string, args ...any) error {
-	return failure(v1alpha1.OutcomeToolFailed, format, args...)
+	return Fail(v1alpha1.OutcomeToolFailed, format, args...)
 }
 
-func failure(reason, format string, args ...any) error {
+// Fail returns the Failure of a run with this outcome, with a formatted message.
+func Fail(reason, format string, args ...any) error {
 	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // SamplesMissing returns the Failure of a measurement whose latencies are unknown to a large part.
 func SamplesMissing(format string, args ...any) error {
-	return failure(v1alpha1.OutcomeSamplesMissing, format, args...)
+	return Fail(v1alpha1.OutcomeSamplesMissing, format, args...)
 }
 
 // mostUnrecorded is the largest share of unknown latencies with which a cell has a result, in percent: its median then lies between the
@@ -380,7 +369,7 @@ func CheckUnrecorded(tool string, unrecorded, recorded int64, why string) error 
 	if 100*unrecorded <= mostUnrecorded*(unrecorded+recorded) {
 		return nil
 	}
-	return failure(v1alpha1.OutcomeSamplesMissing, "%s recorded %d messages, and the latency of %d others is unknown, more than %d %%: %s",
+	return Fail(v1alpha1.OutcomeSamplesMissing, "%s recorded %d messages, and the latency of %d others is unknown, more than %d %%: %s",
 		tool, recorded, unrecorded, mostUnrecorded, why)
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Parse reads the values that the tool was configured to print. There are no samples to record.
-func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, _, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(c, out)
 	}

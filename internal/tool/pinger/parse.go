@@ -113,7 +113,7 @@ var accelerations = map[string]tool.Acceleration{
 }
 
 // Parse reads the result. The tool's histogram has the same resolution as ours, so its buckets are recorded one to one.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(out)
 	}
@@ -140,9 +140,8 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	counted := m.RTT
 	if m.Intended != nil {
 		counted = *m.Intended
-		actual := tool.Samples{Sums: m.RTT.sums()}
-		m.RTT.record(func(rtt, count int64) { actual.RTT = append(actual.RTT, tool.Bucket{RTTNs: rtt, Count: count}) })
-		measured.Start, measured.ActualStart = tool.StartIntended, &actual
+		m.RTT.record(actual)
+		measured.Start, measured.ActualSums = tool.StartIntended, m.RTT.sums()
 	}
 	counted.record(record)
 	measured.Sums = counted.sums()

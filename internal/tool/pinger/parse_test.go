@@ -108,22 +108,19 @@ func TestParseCaptured(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := result.NewRecorder()
-			m, err := New().Parse(c, tool.Output{Stdout: data}, r.RecordN)
+			actual := result.NewRecorder()
+			m, err := New().Parse(c, tool.Output{Stdout: data}, r.RecordN, actual.RecordN)
 			if err != nil {
 				t.Fatal(err)
 			}
 			one := want.Cells[0]
 			if c.OpenLoop() {
 				wantHistogram(t, r, m.Sums, *one.Intended)
-				actual := result.NewRecorder()
-				for _, b := range m.ActualStart.RTT {
-					actual.RecordN(b.RTTNs, b.Count)
-				}
-				wantHistogram(t, actual, m.ActualStart.Sums, one.RTT)
+				wantHistogram(t, actual, m.ActualSums, one.RTT)
 			} else {
 				wantHistogram(t, r, m.Sums, one.RTT)
 			}
-			if start := map[bool]tool.StartTime{true: tool.StartIntended}[c.OpenLoop()]; m.Start != start || (m.ActualStart != nil) != c.OpenLoop() {
+			if start := map[bool]tool.StartTime{true: tool.StartIntended}[c.OpenLoop()]; m.Start != start || (m.ActualSums != nil) != c.OpenLoop() {
 				t.Errorf("counted from %q", m.Start)
 			}
 			var course [][]int64
@@ -263,7 +260,7 @@ func TestParseRecords(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []pair
-			m, err := New().Parse(captured["tcp.json"], tool.Output{Stdout: changed(t, "tcp.json", c.change)}, func(v, n int64) { got = append(got, pair{v, n}) })
+			m, err := New().Parse(captured["tcp.json"], tool.Output{Stdout: changed(t, "tcp.json", c.change)}, func(v, n int64) { got = append(got, pair{v, n}) }, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -384,7 +381,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := New().Parse(c.cell, c.out, func(int64, int64) {})
+			_, err := New().Parse(c.cell, c.out, func(int64, int64) {}, func(int64, int64) {})
 			var failure *tool.Failure
 			if !errors.As(err, &failure) || !strings.Contains(failure.Message, c.say) || strings.Contains(failure.Message, "\n") {
 				t.Errorf("got %v, want a failure of one line with %q", err, c.say)
@@ -415,10 +412,10 @@ func FuzzParse(f *testing.F) {
 		`{"atNs":3000,"rttNs":1000,"samples":1,"where":"client","clientGapNs":600,"serverGapNs":5}]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, c := range captured {
-			if _, err := New().Parse(c, tool.Output{Stdout: data}, func(int64, int64) {}); err != nil {
+			if _, err := New().Parse(c, tool.Output{Stdout: data}, func(int64, int64) {}, func(int64, int64) {}); err != nil {
 				continue
 			}
-			r := result.NewRecorder()
+			r, actual := result.NewRecorder(), result.NewRecorder()
 			var recorded int64
 			m, err := New().Parse(c, tool.Output{Stdout: data}, func(v, n int64) {
 				if n < 1 {
@@ -426,7 +423,7 @@ func FuzzParse(f *testing.F) {
 				}
 				recorded += n
 				r.RecordN(v, n)
-			})
+			}, actual.RecordN)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -440,13 +437,9 @@ func FuzzParse(f *testing.F) {
 				t.Fatal(err)
 			}
 			want := d.Cells[0].RTT
-			if m.ActualStart != nil {
+			if m.ActualSums != nil {
 				want = *d.Cells[0].Intended
-				actual := result.NewRecorder()
-				for _, b := range m.ActualStart.RTT {
-					actual.RecordN(b.RTTNs, b.Count)
-				}
-				actual.SetSums(m.ActualStart.Sums.SumNs, m.ActualStart.Sums.SumOfSquaresNs2)
+				actual.SetSums(m.ActualSums.SumNs, m.ActualSums.SumOfSquaresNs2)
 				if _, err := actual.Histogram(); err != nil {
 					t.Errorf("what was accepted cannot be stored: %v", err)
 				}

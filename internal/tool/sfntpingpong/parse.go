@@ -14,7 +14,7 @@ import (
 
 // Parse reads the raw samples. They have no times, but fill the time in order except for a few per cent, so the warm-up ends at the
 // sample at which their sum reaches it.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, record, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntPingpong, c, out, causes(c))
 	}

@@ -36,10 +36,9 @@ func parseSample(line []byte) (s sample, ok bool) {
 // message.
 type window struct {
 	schedule
-	row    row
-	record func(rtt, count int64)
-	// actual are the round trips measured from the time the messages were sent.
-	actual []tool.Bucket
+	row row
+	// actual gets the round trips from the time the messages were sent.
+	record, actual func(rtt, count int64)
 
 	// interval is the interval of the schedule in nanoseconds: the sender counts in whole ticks of its clock.
 	interval float64
@@ -62,7 +61,7 @@ type window struct {
 	answered, newest int64
 }
 
-func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64)) (*window, error) {
+func newWindow(c tool.Cell, h sfnt.Header, r row, record, actual func(rtt, count int64)) (*window, error) {
 	fullRTT, err := h.FullRTT()
 	if err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 		return nil, fmt.Errorf("its clock of %d ticks a second is slower than %d messages", hz, c.RatePerSecond)
 	}
 	w := &window{
-		schedule: scheduleOf(c), row: r, record: record,
+		schedule: scheduleOf(c), row: r, record: record, actual: actual,
 		interval: float64(ticks) * 1e9 / float64(hz),
 		from:     int64(c.Warmup), to: int64(c.Warmup + c.Duration),
 		round:  math.Ldexp(1, 64) / float64(hz),
@@ -87,7 +86,6 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 		least:  math.MaxInt64,
 		newest: -1,
 	}
-	w.actual = make([]tool.Bucket, 0, min(r.samples(), 2*w.timed))
 	w.first = int64(math.Ceil(float64(w.from) / w.interval))
 	w.last = int64(math.Ceil(float64(w.to)/w.interval)) - 1
 	return w, nil
@@ -143,7 +141,7 @@ func (w *window) addLine(number int, line []byte) error {
 	}
 	if due {
 		w.record(late+s.rtt, 1)
-		w.actual = append(w.actual, tool.Bucket{RTTNs: s.rtt, Count: 1})
+		w.actual(s.rtt, 1)
 		w.recorded++
 	}
 	return nil

@@ -8,7 +8,7 @@
 // all, up to 900,000 in a run, or else every second, third and so on. The tool puts its samples on the stack twice, where a million of
 // them cause a segmentation fault.
 //
-// A round trip is measured from the time the message should have been sent, or from the time it was sent (Measurement.ActualStart), which
+// A round trip is measured from the time the message should have been sent, or from the time it was sent, which
 // is the sender's last reading of the clock: while it catches up after a delay, all messages of a burst count from the first of them.
 //
 // Limits of the tool that show in the results:

@@ -49,7 +49,7 @@ func (r *report) warn(format string, args ...any) {
 }
 
 // Parse reads the client's output and, except for streams, the rows of the log that were sent in the measuring time.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count int64)) (tool.Measurement, error) {
 	said := colours.ReplaceAllString(string(out.Stdout)+"\n"+string(out.Stderr), "")
 	read := readReport
 	if c.Stream {
@@ -71,13 +71,13 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	case c.Stream:
 		err = r.stream(c, out.Server, &m)
 	case c.OpenLoop():
-		m.Start, m.Lost, m.ActualStart = tool.StartIntended, r.dropped, &tool.Samples{}
-		err = r.readRows(c, out, &m, record)
+		m.Start, m.Lost = tool.StartIntended, r.dropped
+		err = r.readRows(c, out, &m, record, actual)
 	default:
 		// The end of the run interrupted one of the messages without an answer, after the measuring time. A ping-pong continues after a
 		// lost message only if another answer arrived twice.
 		m.Lost = max(r.sent-r.received-1, 0)
-		err = r.readRows(c, out, &m, record)
+		err = r.readRows(c, out, &m, record, actual)
 	}
 	if err != nil {
 		return tool.Measurement{}, err
@@ -86,13 +86,13 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	return m, nil
 }
 
-func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, record func(rtt, count int64)) error {
+func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, record, actual func(rtt, count int64)) error {
 	raw, err := out.OpenRaw(logName)
 	if err != nil {
 		return tool.Failf("sockperf left no log: %v", err)
 	}
 	defer raw.Close()
-	w := window{cell: c, record: record, head: r.head(), complete: r.rows == r.due && r.skipped == 0, actual: map[int64]int64{}}
+	w := window{cell: c, record: record, actual: actual, head: r.head(), complete: r.rows == r.due && r.skipped == 0}
 	if err := readLog(raw, w.add); err != nil {
 		return tool.Failf("sockperf's log cannot be read: %v", err)
 	}
@@ -110,9 +110,6 @@ func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, rec
 			return err
 		}
 		r.figure("the latest send after its time (ns)", strconv.FormatInt(w.latest, 10))
-		for rtt, n := range w.actual {
-			m.ActualStart.RTT = append(m.ActualStart.RTT, tool.Bucket{RTTNs: rtt, Count: n})
-		}
 	}
 	if err := w.check(*r); err != nil {
 		return err
@@ -262,8 +259,9 @@ func (r *report) read(ran string, counts ...count) error {
 }
 
 type window struct {
-	cell   tool.Cell
-	record func(rtt, count int64)
+	cell tool.Cell
+	// actual gets the round trips from when messages were sent.
+	record, actual func(rtt, count int64)
 	// head is the part of the warm-up that had passed when the log began. complete is true if the log has a row for each message.
 	head     time.Duration
 	complete bool
@@ -276,10 +274,9 @@ type window struct {
 	pending        row
 	behind, latest int64
 	// settled is true after the first message of an open loop that was not sent early. Before, the schedule is not known; unknown is the
-	// number of messages of the measuring time from before. actual are the round trips from when messages were sent.
+	// number of messages of the measuring time from before.
 	settled bool
 	unknown int64
-	actual  map[int64]int64
 }
 
 // from and to bound the measuring time.
@@ -345,7 +342,7 @@ func (w *window) flush() {
 		w.recorded++
 		if w.cell.OpenLoop() {
 			w.latest = max(w.latest, w.behind)
-			w.actual[w.pending.answered-w.pending.sent]++
+			w.actual(w.pending.answered-w.pending.sent, 1)
 		}
 	}
 }
