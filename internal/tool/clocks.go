@@ -33,21 +33,16 @@ const (
 
 func share(d time.Duration, of float64) time.Duration { return time.Duration(of * float64(d)) }
 
-func ClockWrong(format string, args ...any) error {
-	return Fail(v1alpha1.OutcomeClockWrong, format, args...)
-}
-
 // CheckSteady returns a Failure if the clock of a tool was set, or its rate was wrong; ran is how far it advanced.
 func (c Clocks) CheckSteady(tool string, ran time.Duration) error {
 	if c.Raw == 0 || ran == 0 || (ran-c.Raw).Abs() <= share(c.Raw, steady)+reading {
 		return nil
 	}
-	return ClockWrong("%s ran for %s, but the clock by which it measures advanced by %s: it was set or slewed; "+
+	return Fail(v1alpha1.OutcomeClockWrong, "%s ran for %s, but the clock by which it measures advanced by %s: it was set or slewed; "+
 		"measure when NTP has synchronized the node's clock", tool, c.Raw.Round(time.Microsecond), ran.Round(time.Microsecond))
 }
 
-// CheckTicks returns a Failure if a tool calibrated the CPU's time stamp counter wrongly, to hz ticks a second: all its latencies are
-// then off by the same factor.
+// CheckTicks returns a Failure if a tool calibrated the time stamp counter wrongly, to hz ticks a second: all its latencies are then off.
 func (c Clocks) CheckTicks(tool string, hz int64) error {
 	if c.Raw == 0 || c.Ticks == 0 {
 		return nil
@@ -56,7 +51,7 @@ func (c Clocks) CheckTicks(tool string, hz int64) error {
 	if math.Abs(float64(hz)-right) <= steady*right+right*reading.Seconds()/c.Raw.Seconds() {
 		return nil
 	}
-	return ClockWrong("%s calibrated the CPU's time stamp counter to %d ticks a second, but it made %.0f: "+
+	return Fail(v1alpha1.OutcomeClockWrong, "%s calibrated the CPU's time stamp counter to %d ticks a second, but it made %.0f: "+
 		"the tool lost its CPU during the calibration, or the counter is not constant", tool, hz, right)
 }
 
@@ -70,9 +65,9 @@ func (c Clocks) CheckRun(tool string, said, requested, spare time.Duration) erro
 	case said < least && c.Raw > 0 && c.Raw < least:
 		return Failf("%s ended after %s of %s: did its server end?", tool, said, requested)
 	case c.Raw > 0 && said > c.Raw+share(c.Raw, steady)+reading:
-		return ClockWrong("%s says that it measured for %s, but its process existed for %s: %s", tool, said, c.Raw.Round(time.Millisecond), why)
+		return Fail(v1alpha1.OutcomeClockWrong, "%s says that it measured for %s, but its process existed for %s: %s", tool, said, c.Raw.Round(time.Millisecond), why)
 	case said < least || said > most:
-		return ClockWrong("%s says that it measured for %s of %s: %s", tool, said, requested, why)
+		return Fail(v1alpha1.OutcomeClockWrong, "%s says that it measured for %s of %s: %s", tool, said, requested, why)
 	}
 	return nil
 }

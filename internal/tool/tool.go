@@ -4,7 +4,6 @@
 package tool
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -66,7 +65,7 @@ type Target struct {
 	CPUs []int
 	// ServerCPU is the CPU on which the server runs; set for the client only, which tells it the server in some tools.
 	ServerCPU int
-	// Scratch is an existing, empty, writable folder; set only for the client of a driver that implements RawFiles.
+	// Scratch is an existing, empty, writable folder; set only for the client of a tool with RawFiles.
 	Scratch string
 	// Token is a word that only the two ends of this run know; for tools whose server can authenticate its client.
 	Token string
@@ -107,8 +106,7 @@ type Measurement struct {
 	// Unrecorded is the number of messages whose latency is unknown, although they were not lost: the tool left their answers out, or did
 	// not send them when they were due. A percentile is then known to a range that counts them at both of its ends.
 	Unrecorded int64
-	// Sums and ActualSums are the exact sums of the recorded samples, from a tool that reports only the bucket of each; nil when the samples
-	// are exact.
+	// Sums and ActualSums are the exact sums of the samples, from a tool that reports only the bucket of each; nil when samples are exact.
 	Sums, ActualSums *Sums
 	// Start states the time from which the recorded round trips of an open loop are measured.
 	Start StartTime
@@ -294,6 +292,8 @@ type Figure struct {
 // Driver drives one tool. Server and client are one process per cell; the client ends by itself.
 type Driver interface {
 	Name() v1alpha1.Tool
+	// Limits returns what the tool measures, and what it needs.
+	Limits() Base
 	// Validate returns the reason why the tool cannot measure a cell, or nil.
 	Validate(c Cell) error
 	// Server returns the command of the server, which listens on Target.Port.
@@ -316,25 +316,6 @@ type Driver interface {
 	Parse(c Cell, out Output, record, actual func(rtt, count int64)) (Measurement, error)
 }
 
-// IPv4Only is implemented by the drivers of tools that cannot use IPv6 addresses.
-type IPv4Only interface{ IPv4Only() }
-
-// NotAtRate is implemented by the drivers of tools that cannot send at a rate on all architectures.
-type NotAtRate interface {
-	// NotAtRate returns these architectures, named as in a node's status.
-	NotAtRate() []string
-}
-
-// RawFiles is implemented by the drivers of tools whose clients write their samples to files in Target.Scratch. The
-// pods of other tools have no volume: a kubelet starts a container without volumes 300 ms sooner.
-type RawFiles interface{ RawFiles() }
-
-// WritesFiles reports whether a tool's client needs Target.Scratch.
-func WritesFiles(d Driver) bool {
-	_, ok := d.(RawFiles)
-	return ok
-}
-
 // Failure is the error of a run without a valid measurement.
 type Failure struct {
 	// Reason is the outcome of the run.
@@ -355,13 +336,7 @@ func Fail(reason, format string, args ...any) error {
 	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// SamplesMissing returns the Failure of a measurement whose latencies are unknown to a large part.
-func SamplesMissing(format string, args ...any) error {
-	return Fail(v1alpha1.OutcomeSamplesMissing, format, args...)
-}
-
-// mostUnrecorded is the largest share of unknown latencies with which a cell has a result, in percent: its median then lies between the
-// p45 and the p55 of the samples.
+// mostUnrecorded is the largest share of unknown latencies, in percent: the median then lies between the p45 and the p55 of the samples.
 const mostUnrecorded = 10
 
 // CheckUnrecorded returns a Failure if too large a share of messages has an unknown latency; why states the cause.
@@ -403,9 +378,6 @@ func WhyOf(text string, causes []Cause) string {
 	return ""
 }
 
-// ErrUnknown is returned by a Registry for a tool it does not have.
-var ErrUnknown = errors.New("unknown tool")
-
 // Registry finds drivers by name.
 type Registry map[v1alpha1.Tool]Driver
 
@@ -417,11 +389,10 @@ func NewRegistry(drivers ...Driver) Registry {
 	return r
 }
 
-// Get returns the driver of a tool, or ErrUnknown.
 func (r Registry) Get(name v1alpha1.Tool) (Driver, error) {
 	d, ok := r[name]
 	if !ok {
-		return nil, fmt.Errorf("%w %q", ErrUnknown, name)
+		return nil, fmt.Errorf("unknown tool %q", name)
 	}
 	return d, nil
 }

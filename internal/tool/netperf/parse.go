@@ -223,8 +223,7 @@ func lossOf(c tool.Cell) string {
 	return "the path stalled, or the server hung"
 }
 
-// histogram fills in the values of the tool's histogram. A percentile is interpolated within a bucket, part of which may lie beyond the
-// extremes.
+// histogram fills in the values of the tool's histogram. A part of a percentile's bucket may lie beyond the extremes.
 func (r *report) histogram(own *tool.Own) {
 	own.MinNs, own.MaxNs = r.nanoseconds("MIN_LATENCY"), r.nanoseconds("MAX_LATENCY")
 	for i, to := range []*int64{&own.P50Ns, &own.P90Ns, &own.P99Ns} {

@@ -114,8 +114,7 @@ func (a attribution) check(received int64) error {
 	return nil
 }
 
-// checkSlowest returns an error if the samples that are listed one by one do not fit the sums, the intervals, and each
-// other.
+// checkSlowest returns an error if the slow samples do not fit the sums, the intervals, and each other.
 func (m cell) checkSlowest() error {
 	a, largest := m.Attribution, m.RTT.MaxNs
 	if m.Intended != nil {

@@ -91,8 +91,7 @@ func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Client measures one size at one rate. Its own address determines the interface by which it sends to a group, and is the only one from
-// which the server accepts datagrams.
+// Client measures one size at one rate, from its own address, by whose interface it sends to a group.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	args := []string{
 		"client", "--server", t.Address, "--port", strconv.Itoa(t.Port),

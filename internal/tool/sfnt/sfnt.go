@@ -21,8 +21,6 @@ const hops = "64"
 // Driver is the common part of the two drivers. The name of the tool is also that of the program.
 type Driver struct{ tool.Base }
 
-func (Driver) RawFiles() {}
-
 // Server listens for the control connection of one client, and gets everything else from it.
 func (d Driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: string(d.Tool), Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: Environment()}

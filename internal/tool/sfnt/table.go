@@ -144,7 +144,7 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	}
 	for _, e := range h {
 		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {
-			return tool.ClockWrong("%s calibrated the CPU's time stamp counter to %d ticks a second, and then: %s", name, hz, e.Value)
+			return tool.Fail(v1alpha1.OutcomeClockWrong, "%s calibrated the CPU's time stamp counter to %d ticks a second, and then: %s", name, hz, e.Value)
 		}
 	}
 	return cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))

@@ -114,7 +114,7 @@ func (w *window) check(row Row) error {
 	}
 	// It begins no batch after its time by CLOCK_MONOTONIC, and times round trips with the counter that it calibrated.
 	if begun := time.Duration(w.begun); begun > total+total/100+10*time.Millisecond {
-		return tool.ClockWrong("sfnt-pingpong began its last messages within %s, but the round trips before add up to %s: "+
+		return tool.Fail(v1alpha1.OutcomeClockWrong, "sfnt-pingpong began its last messages within %s, but the round trips before add up to %s: "+
 			"it calibrated its clock wrongly, or a clock was slewed", total, begun.Round(time.Millisecond))
 	}
 	if w.recorded == 0 {

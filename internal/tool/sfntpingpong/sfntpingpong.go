@@ -51,7 +51,7 @@ type driver struct{ sfnt.Driver }
 func New() tool.Driver {
 	datagrams := [2]int32{0, tool.MaxDatagram}
 	return driver{sfnt.Driver{Base: tool.Base{
-		Tool: v1alpha1.ToolSfntPingpong, Polls: true, Muxers: true,
+		Tool: v1alpha1.ToolSfntPingpong, Polls: true, Muxers: true, RawFiles: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: datagrams, v1alpha1.ProtocolMulticast: datagrams},
 	}}}
 }
@@ -87,8 +87,7 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Deadline allows for the setup, for the minimum number of messages, and for sorting and writing the samples, which takes less than a
-// quarter of the time in which they were taken.
+// Deadline allows for the setup, the minimum number of messages, and a quarter of the time for sorting and writing the samples.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	total := c.Warmup + c.Duration
 	return total + total/4 + setup + (ownWarmup+batch)*slowest

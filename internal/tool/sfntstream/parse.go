@@ -48,8 +48,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count
 	}, nil
 }
 
-// columns are three rates, seven fields of the round trip, four of the sender's lateness, and three of the messages that its server
-// missed.
+// columns are three rates, seven fields of the round trip, four of the sender's lateness, and three of missed messages.
 var columns = []string{
 	"target", "send", "recv",
 	"mean", "min", "median", "max", "%ile", "stddev", "samples",

@@ -150,8 +150,7 @@ func (w *window) addLine(number int, line []byte) error {
 // onSchedule reports whether the sender has kept its initial schedule.
 func (w *window) onSchedule() bool { return w.row.restarts() == 0 }
 
-// unroll converts a time of the tool's counter to the time since the first message, as long as successive samples differ by at most half
-// of its round.
+// unroll converts a time of the counter to that since the first message, if successive samples differ by at most half of its round.
 func (w *window) unroll(ns int64) int64 {
 	at := func(rounds int64) int64 { return ns + int64(math.Round(float64(rounds)*w.round)) }
 	half := int64(w.round / 2)

@@ -39,8 +39,7 @@ import (
 const (
 	// minSize is the size of the tool's own header in each message.
 	minSize = 24
-	// minRate is one message per 10 ms: a receiver waits for at most 100 ms, and the number of messages sent is known from an integer
-	// rate.
+	// minRate is one message per 10 ms: a receiver waits for at most 100 ms, and the number of messages is known from an integer rate.
 	minRate = 100
 
 	rawPrefix = "raw"
@@ -67,7 +66,7 @@ type driver struct{ sfnt.Driver }
 func New() tool.Driver {
 	sizes := [2]int32{minSize, tool.MaxDatagram}
 	return driver{sfnt.Driver{Base: tool.Base{
-		Tool: v1alpha1.ToolSfntStream, LeastRate: minRate, Polls: true, Muxers: true,
+		Tool: v1alpha1.ToolSfntStream, LeastRate: minRate, Polls: true, Muxers: true, RawFiles: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
 	}}}
 }

@@ -22,8 +22,7 @@ const rule = "------------------------------"
 // blockSize is how much of a log is read at once, in bytes; all lines are much shorter.
 const blockSize = 64 << 10
 
-// readLog passes on the rows of a full log. It returns an error if it ends before the rule: the tool does not notice when the disk is
-// full.
+// readLog passes on the rows of a full log, which must end in the rule: the tool does not notice when the disk is full.
 func readLog(r io.Reader, add func(row) error) error {
 	l := log{add: add}
 	block := make([]byte, blockSize)

@@ -163,7 +163,7 @@ func (r *report) checkBehind(rate int32, complete bool) error {
 	if complete || behind <= mostBehind+mostMessagesBehind*interval {
 		return nil
 	}
-	return tool.SamplesMissing("sockperf was %s behind its schedule at the end, and messages are missing from its log, so that it is not known "+
+	return tool.Fail(v1alpha1.OutcomeSamplesMissing, "sockperf was %s behind its schedule at the end, and messages are missing from its log, so that it is not known "+
 		"when the others were due: lower ratesPerSecond, or use pinger", behind.Round(time.Microsecond))
 }
 
@@ -318,8 +318,7 @@ func (w *window) follow(wait int64) {
 	w.behind = max(w.behind+wait-interval, 0)
 }
 
-// interval is the schedule's, in ns. The tool then cuts it to whole ticks of its clock, so that behind is at most a tick per message too
-// small.
+// interval is the schedule's, in ns. The tool then cuts it to whole ticks: behind is at most a tick per message too small.
 func (w *window) interval() int64 { return int64(time.Second) / int64(w.cell.RatePerSecond) }
 
 // unsent returns the number of messages that were due in the measuring time after the last message of the log.
@@ -347,8 +346,7 @@ func (w *window) flush() {
 	}
 }
 
-// check returns an error if the log ends before the measuring time: answers were missing, and the tool reports its data as if nothing had
-// happened.
+// check returns an error if the log ends before the measuring time: answers were missing, which the tool does not mention.
 func (w *window) check(r report) error {
 	if w.last < w.to() {
 		measured := max(time.Duration(w.last-w.from()), 0)

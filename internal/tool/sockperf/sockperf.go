@@ -52,8 +52,8 @@ const (
 	// head and tail are the parts of a run that are not in its log, at most.
 	head = 400 * time.Millisecond
 	tail = 50 * time.Millisecond
-	// spare makes a run longer, so that the log continues beyond the measuring time even with a stall at the end: a TCP retransmission
-	// takes 200 ms.
+	// spare makes a run longer, so that its log outlasts the measuring time even with a stall at the end: a TCP retransmission takes 200
+	// ms.
 	spare = 300 * time.Millisecond
 	// spareMessages is by how many messages a run at a rate is longer in addition: one is answered unless answers are missing altogether.
 	spareMessages = 3
@@ -61,24 +61,17 @@ const (
 
 type driver struct{ tool.Base }
 
+// New returns the driver. sockperf 3.7 has no option for IPv6, and on some architectures sends without pause instead of at a rate.
 func New() tool.Driver {
 	sizes := [2]int32{minSize, tool.MaxDatagram}
 	return driver{tool.Base{
 		Tool: v1alpha1.ToolSockperf, LeastRate: 1, Streams: true, Polls: true,
+		IPv4Only: true, NotAtRate: []string{"arm64", "arm", "ppc64le"}, RawFiles: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: sizes, v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
 	}}
 }
 
-// IPv4Only: sockperf 3.7 has no option for IPv6.
-func (driver) IPv4Only() {}
-
-// NotAtRate returns the architectures on which sockperf 3.7 sends without pause instead of at a rate, until it fails.
-func (driver) NotAtRate() []string { return []string{"arm64", "arm", "ppc64le"} }
-
-func (driver) RawFiles() {}
-
-// Server serves one protocol until it is killed or interrupted. With --uc-reuseaddr it can listen at once where a server was killed with
-// a connection.
+// Server serves one protocol. With --uc-reuseaddr it can listen at once where a server was killed with a connection.
 func (driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	args := append([]string{"server"}, path(c, t, t.Address)...)
 	if c.Protocol == v1alpha1.ProtocolTCP {
