@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
-	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 const (
@@ -62,11 +60,4 @@ func (h host) preloadFile() string {
 		}
 	}
 	return ""
-}
-
-// notAccelerated kills a tool that runs without Onload although it was requested, and returns the reason as far as it is known.
-func (e *endpoint) notAccelerated(p *process) error {
-	p.kill() // its output is complete only then
-	return cmp.Or(e.onloadFailure(p), tool.Fail(v1alpha1.OutcomeAccelerationFailed,
-		"%s ran without Onload: %s is not in its memory, for an unknown reason; is the tool linked statically?", e.Task.Tool, e.Task.Library))
 }

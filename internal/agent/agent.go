@@ -45,8 +45,7 @@ type Agent struct {
 	Root string
 }
 
-// Run performs the task. It always writes a termination message, with the reason if there is no result on the log; then it also returns
-// the error. Otherwise it lingers before it returns.
+// Run performs the task. It always writes a termination message. If there is no result on the log, it also returns the error.
 func (a *Agent) Run(ctx context.Context) error {
 	work, cancel := context.WithTimeout(ctx, a.Task.Deadline)
 	defer cancel()
@@ -177,14 +176,11 @@ func (e *endpoint) document(address string) result.Document {
 
 // scratch makes an empty folder for a tool that writes files and returns its path; empty for other tools.
 func (e *endpoint) scratch(name string) (string, error) {
-	if !tool.WritesFiles(e.driver) {
+	if !e.driver.Limits().RawFiles {
 		return "", nil
 	}
 	dir := filepath.Join(e.Scratch, name)
-	if err := os.RemoveAll(dir); err != nil {
-		return "", fmt.Errorf("clearing the scratch folder: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return "", fmt.Errorf("making the scratch folder: %w", err)
 	}
 	return dir, nil

@@ -33,8 +33,7 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 }
 
 // cgroupDir returns the folder of a process's cgroup in the version 1 hierarchy of a controller, or in version 2 if controller is empty,
-// and the folder at which that is mounted. mounts is the process's mountinfo, own its cgroup file. A container may see its own cgroup as
-// the root of the mount.
+// and where that is mounted, from the process's mountinfo and cgroup file. A container may see its own cgroup as the root of the mount.
 func cgroupDir(mounts, own, controller string) (dir, top string) {
 	path, found := "", false
 	for l := range strings.Lines(own) {
@@ -95,8 +94,7 @@ func (h host) effectiveCPUs(dir string) string {
 	return h.either(filepath.Join(dir, "cpuset.cpus.effective"), filepath.Join(dir, "cpuset.effective_cpus"))
 }
 
-// cpuMax returns the tightest limit of CPU time among the agent's cgroup and its visible ancestors, in the format of cpu.max: the kernel
-// throttles a cgroup if any of them used up its quota.
+// cpuMax returns the tightest limit of CPU time of the agent's cgroup and its visible ancestors, in the format of cpu.max.
 func (h host) cpuMax() string {
 	tightest, least := "", math.Inf(1)
 	dirs, version := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us")

@@ -164,7 +164,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	}
 	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Token: e.token()}
 	command := e.driver.Client(cell, target)
-	if err := present(command.Path); err != nil {
+	if _, err := present(command.Path); err != nil {
 		return result.Cell{}, err
 	}
 	if command.Routed && e.Task.Interface != "" {
@@ -259,11 +259,13 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	return p, nil
 }
 
-func present(program string) error {
-	if _, err := exec.LookPath(program); err != nil {
-		return tool.Fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)
+// present returns the path of a program.
+func present(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		err = tool.Fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)
 	}
-	return nil
+	return path, err
 }
 
 func (e *endpoint) lost(err error) error {

@@ -52,8 +52,7 @@ func (c clocks) since(before clocks) tool.Clocks {
 }
 
 const (
-	// batch is the number of additions that are timed together: about 50 µs, in which few interrupts fall. batches is the number of
-	// these.
+	// batch is the number of additions that are timed together: about 50 µs, in which few interrupts fall.
 	batch   = 200_000
 	batches = 20
 	// mostMHz bounds what is believed.
@@ -61,8 +60,7 @@ const (
 )
 
 // speed returns how many million dependent additions a CPU does in a second, which is its frequency in MHz; 0 if that is unknown. The
-// fastest batch counts, because interrupts, the core's other thread or a hypervisor only make one slower. The CPU's own counters need a
-// privilege.
+// fastest batch counts, because interrupts, the core's other thread or a hypervisor only make one slower.
 func speed(cpu int) int32 {
 	fastest := int64(math.MaxInt64)
 	err := onCPUs([]int{cpu}, func() error {

@@ -56,8 +56,7 @@ const (
 	maxSaid = 8 << 10
 	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six.
 	maxWords = 400
-	// maxGreeted is how many connections may send their first line at a time; maxRejected is how many rejected ones are logged, each in
-	// maxRejection bytes.
+	// maxGreeted connections may send their first line at a time; maxRejected rejected ones are logged, each in maxRejection bytes.
 	maxGreeted, maxRejected, maxRejection = 64, 16, 100
 	// helloTimeout bounds how long an unknown client may keep the server from accepting its own client.
 	helloTimeout = 2 * time.Second

@@ -117,8 +117,7 @@ func (h host) order(cpus []int, node int32) []int {
 	return slices.SortedFunc(slices.Values(cpus), compare)
 }
 
-// agentCPU returns the CPU on which the agent sleeps while a tool uses the first CPUs: the last that is not an SMT sibling of the
-// measuring CPU, or else the last of all.
+// agentCPU returns the CPU on which the agent sleeps: the last that is neither the tool's nor an SMT sibling of the measuring CPU, if any.
 func (h host) agentCPU(ordered []int, used int) int {
 	siblings := h.siblings(ordered[0])
 	for _, cpu := range slices.Backward(ordered[min(used, len(ordered)):]) {

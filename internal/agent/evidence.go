@@ -178,8 +178,7 @@ func pciAddresses(allocated map[string]string) []string {
 	return slices.Compact(addresses)
 }
 
-// gather collects the evidence of an endpoint. The caller passes its CPUs: the agent has pinned itself, and the kernel would report only
-// that one.
+// gather collects the evidence of an endpoint with these CPUs: the agent has pinned itself, and the kernel would report one only.
 func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ []string) result.Evidence {
 	devices := allocatedDevices(environ)
 	e := result.Evidence{

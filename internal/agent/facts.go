@@ -46,8 +46,7 @@ func (f facts) setUpTo(limit int, key, value string) {
 	}
 }
 
-// line returns a value as one line of at most limit bytes. A value that is cut ends in a digest of the whole, so that values that differ
-// stay different.
+// line returns a value as one line of at most limit bytes. One that is cut ends in a digest, so that values that differ stay different.
 func line(value string, limit int) string {
 	value = text.Line(value)
 	if len(value) <= limit {
@@ -89,7 +88,6 @@ func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) f
 		f.set(key, h.read(in.Replace(path)))
 	}
 	h.machineFacts(f)
-	h.kernelFacts(f)
 	h.cpuFacts(f, cpu, own)
 	h.idleFacts(f, cpu)
 	h.cgroupFacts(f)
@@ -113,6 +111,13 @@ func (h host) machineFacts(f facts) {
 	for _, key := range []string{"mm.thp", "mm.thp-defrag"} {
 		f.set(key, chosen(f[key]))
 	}
+	cmdline := h.read("proc/cmdline")
+	f.setUpTo(maxCmdline, "kernel.cmdline", cmdline)
+	for name, value := range kernelArgs(cmdline) {
+		if matters(name) {
+			f.set("kernel.arg."+name, value)
+		}
+	}
 }
 
 // chosen returns the word in brackets from a file that lists all choices.
@@ -123,16 +128,6 @@ func chosen(choices string) string {
 		}
 	}
 	return choices
-}
-
-func (h host) kernelFacts(f facts) {
-	cmdline := h.read("proc/cmdline")
-	f.setUpTo(maxCmdline, "kernel.cmdline", cmdline)
-	for name, value := range kernelArgs(cmdline) {
-		if matters(name) {
-			f.set("kernel.arg."+name, value)
-		}
-	}
 }
 
 var argument = regexp.MustCompile(`(?:"[^"]*"?|[^"\s])+`)
@@ -225,12 +220,10 @@ var virtual = []string{
 	"BHYVE", "Virtual Machine", "Apple Virtualization", "Firecracker",
 }
 
-// virtualVendors are the PCI vendors of devices that exist only in virtual machines: QEMU's bridges, VMware, VirtualBox, Xen. Cards of
-// bare machines may emulate virtio devices.
+// virtualVendors are the PCI vendors of devices of virtual machines only. Cards of bare machines may emulate virtio devices.
 var virtualVendors = []string{"0x1b36", "0x15ad", "0x80ee", "0x5853"}
 
-// hypervisor returns yes on a virtual machine and no on bare metal, as the CPU's flags (which only x86 has, and a hypervisor may hide),
-// the firmware's tables, the kernel and the PCI bus show it.
+// hypervisor returns yes on a virtual machine, no on bare metal, or nothing. Only x86 has the CPU's flag, which a hypervisor may hide.
 func (h host) hypervisor(f facts) string {
 	flags := strings.Fields(h.field("proc/cpuinfo", "flags"))
 	words := []string{f["dmi.sys_vendor"], f["dmi.product_name"], f["dmi.bios_vendor"], f["dmi.board_vendor"]}
@@ -256,8 +249,7 @@ func (h host) hypervisor(f facts) string {
 	return ""
 }
 
-// cpuModel returns the model of the CPU: on x86 its name, on POWER the line cpu, on s390x the machine, on arm64 and RISC-V the numbers of
-// its maker and design.
+// cpuModel returns the CPU's name, on s390x the machine, on arm64 and RISC-V the numbers of its maker and design.
 func (h host) cpuModel() string {
 	info := func(name string) string { return h.field("proc/cpuinfo", name) }
 	if name := cmp.Or(info("model name"), info("Model Name"), info("cpu")); name != "" {
@@ -311,8 +303,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// affinity returns the list of the CPUs to which an interrupt is delivered or, if that is unknown or out of date until the next
-// interrupt, the list of those to which it may be delivered.
+// affinity returns the list of the CPUs to which an interrupt is delivered or, if that is unknown or out of date, may be delivered.
 func (h host) affinity(irq string) string {
 	effective, allowed := h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list"))
 	now, err := result.ParseCPUs(effective)

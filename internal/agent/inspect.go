@@ -66,8 +66,7 @@ const (
 	idleNap  = 50 * time.Millisecond
 )
 
-// enteredStates returns the names of the idle states that a CPU enters while its only user, the agent, sleeps: limits that a process
-// requests through /dev/cpu_dma_latency show only there.
+// enteredStates returns the idle states that a CPU enters while the agent sleeps: only they show the limits of /dev/cpu_dma_latency.
 func (h host) enteredStates(cpu int) string {
 	usage := func(state string) string { return h.read(filepath.Join(state, "usage")) }
 	states, before, names := h.idleStates(cpu), map[string]string{}, []string(nil)

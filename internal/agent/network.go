@@ -191,8 +191,7 @@ func towards(server net.IP, addresses []net.Addr) net.IP {
 	return first
 }
 
-// leavesBy returns an error unless the messages of one end to the other leave by an interface. from is the sender's own address, if it
-// binds them to one.
+// leavesBy returns an error unless messages to the other end leave by an interface; from is the address to which they are bound, if any.
 func leavesBy(iface net.Interface, from, to net.IP) error {
 	routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{SrcAddr: from})
 	if err != nil || len(routes) == 0 {

@@ -53,8 +53,7 @@ const (
 	maxLibrary     = 64 << 20
 )
 
-// look inspects a process whose messages use protocol p; nil if it cannot be seen, or is ending: an ending process loses its memory first
-// and its descriptors next, so the descriptors are read first.
+// look inspects a process; nil if it cannot be seen, or is ending: it then loses its memory first, so the descriptors are read first.
 func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	dir := filepath.Join(h.root, fmt.Sprintf("proc/%d", pid))
 	descriptors, err := os.Open(filepath.Join(dir, "fd"))
@@ -152,7 +151,9 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 		return nil
 	}
 	if l.Library == "" {
-		return e.notAccelerated(p)
+		p.kill() // its output is complete only then
+		return cmp.Or(e.onloadFailure(p), tool.Fail(v1alpha1.OutcomeAccelerationFailed,
+			"%s ran without Onload: %s is not in its memory, for an unknown reason; is the tool linked statically?", e.Task.Tool, e.Task.Library))
 	}
 	names, err := host{root: e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
@@ -261,11 +262,14 @@ func (e *endpoint) onloadFailure(p *process) error {
 	if f == nil {
 		return nil
 	}
-	remedy := f.Remedy
+	why, remedy := f.Why, f.Remedy
+	if f.Device {
+		why = cmp.Or(host{root: e.Root}.deviceTrouble(), why)
+	}
 	if f.Missing {
 		remedy = cmp.Or(e.elsewhere(), remedy)
 	}
-	return tool.Fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(*f), f.Why), line(f.Words, maxValue), remedy)
+	return tool.Fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, why, line(f.Words, maxValue), remedy)
 }
 
 // ranWithout returns why a tool that worked did not use Onload: with its control plane missing, for example, Onload leaves all sockets to
@@ -284,8 +288,7 @@ const (
 	maxPlaneWait   = time.Minute
 )
 
-// listenLimit returns how long the tool's server may take to listen: with Onload longer than it waits, so that it can say what is
-// missing.
+// listenLimit returns how long the tool's server may take to listen: longer than Onload waits, so that it can say what is missing.
 func (e *endpoint) listenLimit() time.Duration {
 	seconds, err := strconv.ParseUint(host{root: e.Root}.read(planeParameter), 10, 16)
 	switch {
@@ -297,10 +300,7 @@ func (e *endpoint) listenLimit() time.Duration {
 	return listenTimeout + min(time.Duration(seconds)*time.Second, maxPlaneWait)
 }
 
-func (h host) deviceTrouble(f onload.Failure) string {
-	if !f.Device {
-		return ""
-	}
+func (h host) deviceTrouble() string {
 	switch {
 	case !h.exists("sys/module/onload"):
 		return "the kernel module onload is not loaded"

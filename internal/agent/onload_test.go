@@ -138,7 +138,7 @@ func TestTrafficOfTheLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	grown := since(before, l.traffic())
+	grown := growth(before, l.traffic())
 	if n := grown[result.PathTCPOut]; n < 10 || n > 12 {
 		t.Errorf("%d segments out, want those of 10 messages", n)
 	}
@@ -165,8 +165,8 @@ func TestTrafficOfALossyLink(t *testing.T) {
 	if _, err := client.Write([]byte("0123456789")); err != nil {
 		t.Fatal(err)
 	}
-	grown := since(before, l.traffic())
-	for began := time.Now(); grown[result.PathIPOut] < 2*segmentHeaders; grown = since(before, l.traffic()) {
+	grown := growth(before, l.traffic())
+	for began := time.Now(); grown[result.PathIPOut] < 2*segmentHeaders; grown = growth(before, l.traffic()) {
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("no segment was sent again: %v", grown)
 		}

@@ -10,8 +10,7 @@ import (
 
 const maxLower = 4
 
-// lower returns the lowest interface below a virtual one of the same network namespace, such as the NIC of a VLAN, as long as there is
-// one.
+// lower returns the lowest interface below a virtual one of the same network namespace, such as the NIC of a VLAN.
 func (h host) lower(iface string) string {
 	for range maxLower {
 		found := h.glob("sys/class/net/" + iface + "/lower_*")

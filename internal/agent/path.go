@@ -26,8 +26,7 @@ var pathCounters = map[string][]string{
 	result.PathThrottled: {"cpu.thermal-throttles"},
 }
 
-// pathGrowth returns the growth of the counters of a path, without that of the agents' own connection. Only the first counter of a sum
-// has to be known: a kernel may lack IPv6.
+// pathGrowth returns the growth of the counters of a path. Only the first counter of a sum has to be known: a kernel may lack IPv6.
 func pathGrowth(grown, own map[string]int64) map[string]int64 {
 	all := map[string]int64{}
 	for name, parts := range pathCounters {
@@ -68,17 +67,9 @@ func (l *link) traffic() map[string]int64 {
 	}
 }
 
-func since(before, after map[string]int64) map[string]int64 {
-	grown := map[string]int64{}
-	for name, n := range after {
-		grown[name] = max(0, n-before[name])
-	}
-	return grown
-}
-
 func (e *endpoint) recordPath(p *process, cell string, grown map[string]int64, l *link) {
 	p.path.Cell = cell
-	p.path.Grown = pathGrowth(grown, since(p.linkBefore, l.traffic()))
+	p.path.Grown = pathGrowth(grown, growth(p.linkBefore, l.traffic()))
 	maps.Copy(p.path.Grown, p.stackEvents)
 	said := onload.Read(p.stderr.Bytes())
 	if f := said.Failure; f != nil && e.accelerated() {

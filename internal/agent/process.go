@@ -44,9 +44,9 @@ type process struct {
 
 // start starts a tool on the given CPUs, in a process group of its own, with environ and the variables of its command.
 func start(c tool.Command, cpus []int, dir string, environ []string) (*process, error) {
-	path, err := exec.LookPath(c.Path)
+	path, err := present(c.Path)
 	if err != nil {
-		return nil, tool.Fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s", c.Path)
+		return nil, err
 	}
 	p := &process{cmd: exec.Command(path, c.Args...), done: make(chan struct{}), interrupt: c.Interrupt}
 	p.cmd.Env = slices.Concat(environ, c.Env)

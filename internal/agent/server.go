@@ -36,13 +36,13 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	defer cancel()
-	if _, only := e.driver.(tool.IPv4Only); only && address.To4() == nil {
+	if e.driver.Limits().IPv4Only && address.To4() == nil {
 		return result.Document{}, tool.Fail(v1alpha1.OutcomeWrongNetwork, "%s takes IPv4 addresses only, and %s has %s; give the network an IPv4 range, or measure with pinger",
 			e.Task.Tool, iface.Name, address)
 	}
 	// A tool that the image lacks is reported before the server waits for a client.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
-	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
+	if _, err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}
 
@@ -156,8 +156,7 @@ func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted 
 	}
 }
 
-// listen listens on an address of the measured interface. The kernel refuses an IPv6 address until the link is up and no other host has
-// claimed it.
+// listen listens on an address. The kernel refuses an IPv6 address until the link is up and no other host has claimed it.
 func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()

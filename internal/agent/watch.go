@@ -21,8 +21,7 @@ import (
 
 const maxInterrupts = 16
 
-// watch adds up the growth of the kernel's counters of disturbances: of one CPU, of the endpoint's cgroup, and of one interface and its
-// network namespace.
+// watch adds up the growth of counters of disturbances: of a CPU, of the endpoint's cgroup, of an interface and its network namespace.
 type watch struct {
 	host
 	cpu   int
@@ -86,8 +85,7 @@ func growth(before, after map[string]int64) map[string]int64 {
 	return grown
 }
 
-// datapathPeriod is longer than the time between two readings of the NIC's own counters by its driver (STATS_PERIOD_MS_DEFAULT in
-// efx_common.c: one second, for a VF, too).
+// datapathPeriod is longer than a driver takes to read the NIC's own counters again (STATS_PERIOD_MS_DEFAULT in efx_common.c: 1 s).
 const datapathPeriod = 1100 * time.Millisecond
 
 // settle waits until the statistics of the datapath contain everything that the last process caused, and adds their growth, which in each

@@ -222,8 +222,7 @@ type datagram struct {
 	name     [8]byte
 }
 
-// join takes a fragment and returns the datagram that it completes, with its time. For a datagram that leaves, the first fragment stands
-// for the whole.
+// join takes a fragment and returns the datagram that it completes, with its time; that which leaves is complete with its first fragment.
 func (f *fragments) join(p packet) (packet, bool) {
 	if p.out {
 		return p, p.fragment.offset == 0

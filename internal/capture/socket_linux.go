@@ -14,8 +14,7 @@ import (
 const (
 	// slotSize is the size of the ring's slots, in bytes: the kernel's header for a packet, and snapLength bytes of it.
 	slotSize = 256
-	// ringSize is the memory that the kernel fills, in bytes: 2.8 s of 23,000 requests and replies a second, or 0.28 s of ten times as
-	// many.
+	// ringSize is the memory that the kernel fills, in bytes: 2.8 s of 23,000 requests and replies a second.
 	ringSize = 32 << 20
 	slots    = ringSize / slotSize
 	// blockSize is the size of the blocks in which the kernel allocates it, in bytes.
@@ -156,8 +155,7 @@ func (c *Capture) drain() {
 	}
 }
 
-// Stop ends the capture, and must be called exactly once. If it returns an error, which is one line, the samples must not be shown. The
-// counts of Result hold in any case.
+// Stop ends the capture, and must be called exactly once. With an error, only the counts of Result hold, and the samples do not.
 func (c *Capture) Stop() (Result, error) {
 	close(c.stop)
 	<-c.stopped

@@ -49,8 +49,7 @@ const maxWarnings = 16
 
 // Said is what Onload, or the dynamic linker about its library, printed on the standard error of a tool.
 type Said struct {
-	// Banner is the version that the library prints when it makes a stack or begins to use one. Settings are those in effect, which it
-	// prints because of EF_CONFIG_DUMP.
+	// Banner is the version that the library prints when it makes or begins to use a stack, and Settings what it prints by EF_CONFIG_DUMP.
 	Banner   string
 	Settings map[string]string
 	// Failure is why the tool could not use Onload: the first cause, or else the first consequence.

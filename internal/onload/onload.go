@@ -15,8 +15,7 @@ import (
 
 // The default library of each source.
 const (
-	// DevicePluginLibrary is where the device plugin of AMD's Onload operator mounts the library, unless its Onload resource says
-	// otherwise.
+	// DevicePluginLibrary is where AMD's Onload operator mounts the library, unless its Onload resource says otherwise.
 	DevicePluginLibrary = "/opt/onload/usr/lib64/libonload.so"
 	// ImageLibrary is found by the loader, wherever the image has it.
 	ImageLibrary = "libonload.so"
@@ -77,9 +76,8 @@ func Library(a v1alpha1.Acceleration) string {
 	}
 }
 
-// Environment returns the environment variables of a variant's tools: with Onload the defaults, overridden by its profile, which is a
-// built-in one or the data of the ConfigMap that it names; an error says which of its keys cannot be used. The variant's own variables
-// override both.
+// Environment returns the variables of a variant's tools: with Onload the defaults, overridden by its profile, which may be the data of a
+// ConfigMap: an error says which of its keys cannot be used. The variant's own variables override both.
 func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]string, error) {
 	env := map[string]string{}
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
@@ -111,8 +109,7 @@ func Enabled(value string) bool {
 // spins are the settings by which calls on sockets poll before they wait. EF_POLL_USEC sets all of them.
 var spins = []string{"EF_TCP_RECV_SPIN", "EF_UDP_RECV_SPIN", "EF_SELECT_SPIN", "EF_POLL_SPIN", "EF_EPOLL_SPIN"}
 
-// Polls reports whether calls that wait for a message poll with these settings: polling is on, and has a time (citp_opts_getenv in
-// startup.c).
+// Polls reports whether calls that wait poll with these settings: polling is on, and has a time (citp_opts_getenv in startup.c).
 func Polls(env map[string]string) bool {
 	time := "EF_POLL_USEC"
 	if env["EF_SPIN_USEC"] != "" {

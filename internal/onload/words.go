@@ -36,8 +36,7 @@ func Chatter(line string) bool {
 // missing if the value is the default (ci_netif_config_opts_dump in its netif_debug.c).
 var stackSetting = regexp.MustCompile(`^\s*(EF_[A-Z0-9_]+): (.*?)( \(default: .*\))?$`)
 
-// StackSettings returns the settings of a stack that differ from the defaults of its release, and the number of all settings, from the
-// output of onload_stackdump.
+// StackSettings returns the settings in the output of onload_stackdump that differ from the release's defaults, and the number of all.
 func StackSettings(dump []byte) (changed map[string]string, all int) {
 	changed = map[string]string{}
 	for line := range strings.Lines(string(dump)) {

@@ -108,8 +108,7 @@ func kernel(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
 }
 
-// otherVersion describes that Onload's library and its kernel module have different known versions, which Onload accepts if their
-// interfaces are alike.
+// otherVersion describes that Onload's library and its kernel module have different versions, which Onload may accept.
 func (e endpoint) otherVersion() string {
 	module := e.own.Facts["module.onload.version"]
 	for _, p := range e.own.Paths {

@@ -108,8 +108,7 @@ func (e endpoint) foreignKernel() string {
 	return ""
 }
 
-// cpus returns the number of CPUs that the endpoint requested, by the spec or else by its pod, which PodUnchanged checks; 0 if it is not
-// known.
+// cpus returns the number of CPUs that the spec requests, or else the pod, which PodUnchanged checks; 0 if it is not known.
 func (e endpoint) cpus() int {
 	if n := e.spec.Placement.Of(e.role).CPUs; n != 0 {
 		return int(n)

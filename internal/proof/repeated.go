@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// mostRepeated is the largest ratio of what the kernel counts to the most that the messages of a cell need: a proxy adds at least one
-	// segment or datagram for each message.
+	// mostRepeated is the largest ratio of what the kernel counts to what a cell needs: a proxy adds at least one packet for each message.
 	mostRepeated = 1.5
 	// onePacket is the size of the largest message with a segment of its own on every path, in bytes: the smallest usual MSS is 536.
 	onePacket = 500

@@ -12,8 +12,6 @@ import (
 // The limits of a document, which a reader checks before it decodes: a few kilobytes of compressed text can expand to structures of
 // gigabytes. They follow from a legal run: 400 cells, each with 128 intervals, 64 slow samples and about 60 strings, and some 400 facts.
 const (
-	// maxCompressed is the maximum size of a document in transit and in storage, in bytes: the limit of a ConfigMap.
-	maxCompressed = maxStored
 	// maxPlain is the maximum size of the JSON of a document, in bytes.
 	maxPlain = 8 << 20
 	// maxOuter is the maximum number of members of objects and elements of arrays that are in no array, such as cells.
@@ -75,8 +73,7 @@ func checkConditions(d Document) error {
 	return err
 }
 
-// checkStructure counts the elements of a JSON text and returns an error if it has more than a document may have. It does not allocate.
-// The decoder rejects text that is not JSON.
+// checkStructure returns an error if a JSON text has more elements than a document may have. It does not allocate, nor checks the syntax.
 func checkStructure(plain []byte) error {
 	var (
 		inArray               [maxDepth + 1]int // the number of enclosing containers that are arrays

@@ -30,8 +30,7 @@ type Document struct {
 	Reduced []string `json:"reduced,omitempty"`
 }
 
-// Captured is the latency of the server in one cell: from the arrival of each request at its interface to the departure of the answer, by
-// the kernel's timestamps.
+// Captured is the latency of the server in one cell, from the arrival of each request to the departure of the answer.
 type Captured struct {
 	Cell string `json:"cell"`
 	// Histogram contains the times in nanoseconds; empty if Incomplete.
@@ -151,8 +150,7 @@ type Evidence struct {
 	InvoluntarySwitches int64 `json:"involuntarySwitches"`
 }
 
-// VariableOfDriver is the prefix of the variables in which the SR-IOV driver of Dynamic Resource Allocation passes the PCI address of a
-// VF. Their names end in the name of the device, not of the resource.
+// VariableOfDriver is the prefix of the variables in which the SR-IOV driver of Dynamic Resource Allocation passes PCI addresses of VFs.
 const VariableOfDriver = "SRIOVNETWORK_VF_DEVICE_"
 
 const PCIFromSysfs = "sysfs"
@@ -160,8 +158,7 @@ const PCIFromSysfs = "sysfs"
 // bootsApart is the smallest difference, in ns, between the boots of two kernels: reading the clocks takes time.
 const bootsApart = 50_000_000
 
-// SameKernel reports whether two agents ran on one kernel, so that there was no wire between them. A container may not see a boot ID, but
-// sees the clocks.
+// SameKernel reports whether two agents ran on one kernel, with no wire between them. A boot ID can be hidden from a container.
 func SameKernel(a, b Evidence) bool {
 	if a.BootID != "" && a.BootID == b.BootID {
 		return true

@@ -31,8 +31,7 @@ func keys() (conditions, events []Key, files, counters map[string]string) {
 
 // Key is the name of a value that an agent observes.
 type Key struct {
-	// Name is in lower case, from the general to the particular, separated by dots; names from Linux or Onload are kept. A * at its end
-	// makes it match all names with that prefix.
+	// Name is in lower case, from the general to the particular. A * at its end makes it match all names with that prefix.
 	Name string
 	// Fingerprint is true if the values must be equal for two results to be comparable.
 	Fingerprint bool

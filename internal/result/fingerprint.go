@@ -84,9 +84,8 @@ func CompareKeys(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// Conditions returns all conditions of its measurement that an agent reported, under one set of keys; unknown values have no key. It
-// omits what identifies one pod (addresses, the number of a VF, the allocated devices), BootedAt, because two readings differ, and the
-// events of the run.
+// Conditions returns all conditions of its measurement that an agent reported, under one set of keys. It omits what identifies one pod
+// (addresses, the number of a VF, the allocated devices), BootedAt, because two readings differ, and the events of the run.
 func Conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)

@@ -20,8 +20,7 @@ const (
 // mostIntervals is the largest number of intervals of a cell after joining: enough to see when a tail occurred.
 const mostIntervals = 32
 
-// Share returns the maximum size of the compressed document of one end, in bytes. Neither end knows the size of the other's, so the
-// shares are fixed; together they fill a ConfigMap.
+// Share returns the maximum size of the compressed document of one end, in bytes: fixed, because neither end knows the size of the other's.
 func Share(role string, capture bool) int {
 	server := serverShare
 	if capture {

@@ -40,16 +40,15 @@ func WriteFrame(w io.Writer, d Document) error {
 	if err != nil {
 		return err
 	}
-	if n := len(framed.Compressed); n > maxCompressed {
-		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB can be stored", ErrTooLarge, (n+1023)>>10, maxCompressed>>10)
+	if n := len(framed.Compressed); n > maxStored {
+		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB can be stored", ErrTooLarge, (n+1023)>>10, maxStored>>10)
 	}
 	return writeFrame(w, frameResult, Version, framed.Compressed)
 }
 
 const frameResult = "result"
 
-// AwaitFrame reads a log that may still be written until a result ends in it, which ReadFrame then checks. The error wraps ErrMissing if
-// the log ends before; any other error is the reader's own.
+// AwaitFrame reads a log until a result ends in it. The error wraps ErrMissing if the log ends before; any other is the reader's own.
 func AwaitFrame(log io.Reader) error {
 	begun := false
 	for r, err := range records(log, MaxLog) {
@@ -114,8 +113,8 @@ func deflate(plain []byte) ([]byte, error) {
 
 // inflate verifies compressed JSON of a version against its digest and decodes it. Its errors wrap ErrCorrupt.
 func inflate(compressed []byte, wantDigest string, wantVersion int, into any) error {
-	if len(compressed) > maxCompressed {
-		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxCompressed>>10)
+	if len(compressed) > maxStored {
+		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxStored>>10)
 	}
 	if digest := digestOf(compressed); digest != wantDigest {
 		return fmt.Errorf("%w: its content has the digest %s, not %.64q", ErrCorrupt, digest, wantDigest)

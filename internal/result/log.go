@@ -93,9 +93,8 @@ func writeFrame(w io.Writer, what string, version int, content []byte) error {
 	return nil
 }
 
-// readFrame returns the first frame of a log that open accepts, which gets the content and the frame's digest. The error wraps ErrMissing
-// if there is no such frame, and ErrCorrupt if a frame is incomplete or of another version; any other error is open's or the reader's
-// own.
+// readFrame returns the first frame of a log that open accepts. The error wraps ErrMissing if there is none, and ErrCorrupt if a frame is
+// incomplete or of another version; any other error is open's or the reader's own.
 func readFrame[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) (T, error) {
 	var (
 		none    T
@@ -153,7 +152,7 @@ func begin(header, what string, want int) *frame {
 		return f
 	}
 	n, err := strconv.Atoi(size)
-	if err != nil || n < 0 || n > maxCompressed {
+	if err != nil || n < 0 || n > maxStored {
 		f.wrong = fmt.Errorf("%w: a size of %.20q bytes", ErrCorrupt, size)
 		return f
 	}

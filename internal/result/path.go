@@ -2,8 +2,7 @@ package result
 
 import "fmt"
 
-// Path is an agent's record of one cell, read before and after it: of the path of its messages, through the kernel or past it, and of the
-// CPU.
+// Path is an agent's record of the path of a cell's messages, through the kernel or past it, and of the CPU, read before and after it.
 type Path struct {
 	Cell string `json:"cell"`
 	// Grown is the growth of the counters below from before the tool's process started until after it ended, as far as it is known.
@@ -16,8 +15,7 @@ type Path struct {
 	Banner string `json:"banner,omitempty"`
 	// Said is why the tool could not use Onload, as Onload explains it on the tool's standard error.
 	Said string `json:"said,omitempty"`
-	// MHzBefore and MHzAfter are the frequencies at which the measuring CPU executed additions for a millisecond, just before and after
-	// the cell; 0 if unknown.
+	// MHzBefore and MHzAfter are the frequencies of the measuring CPU just before and after the cell; 0 if unknown.
 	MHzBefore int32 `json:"mhzBefore,omitempty"`
 	MHzAfter  int32 `json:"mhzAfter,omitempty"`
 }

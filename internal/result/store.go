@@ -21,8 +21,7 @@ const (
 	KeyPods = "pods.json"
 	// AnnotationFormat holds the version of the documents' format.
 	AnnotationFormat = "tailgate.dev/result-format"
-	// maxStored is the maximum size of both documents together, and maxPods of the data about the pods, in bytes. The API server accepts
-	// ConfigMaps of up to 1 MiB.
+	// maxStored bounds both documents together, and maxPods the data about the pods, in bytes: ConfigMaps have up to 1 MiB.
 	maxStored = 900 << 10
 	maxPods   = 32 << 10
 )
@@ -53,8 +52,7 @@ type Seen struct {
 type Stored struct {
 	Client, Server         Document
 	ClientSeen, ServerSeen Seen
-	// ClientDigest, ServerDigest and PodsDigest are the SHA-256, in hex, of the documents as the agents sent them and of the data about
-	// the pods.
+	// ClientDigest, ServerDigest and PodsDigest are the SHA-256, in hex, of the two documents and of the data about the pods.
 	ClientDigest, ServerDigest, PodsDigest string
 
 	client, server, pods []byte
@@ -122,9 +120,8 @@ func (s Stored) Named(configMap string) v1alpha1.StoredResult {
 	return v1alpha1.StoredResult{ConfigMap: configMap, Run: s.Client.Run, SHA256: s.ClientDigest, ServerSHA256: s.ServerDigest, PodsSHA256: s.PodsDigest}
 }
 
-// Verify checks whether a ConfigMap holds, byte by byte, the result that a benchmark's status names. It decodes nothing, so that a
-// ConfigMap from another author costs little. The error wraps ErrMissing if a part of the result is missing, and ErrCorrupt if it
-// differs.
+// Verify checks whether a ConfigMap holds, byte by byte, the result that a benchmark's status names, without decoding it. The error wraps
+// ErrMissing if a part of the result is missing, and ErrCorrupt if it differs.
 func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
 	pods, ok := cm.Data[KeyPods]
 	parts := []struct {
@@ -189,8 +186,7 @@ func Imported(runs []Stored) string {
 	return runs[0].Client.Imported
 }
 
-// Cell returns a run's data about a cell: the client's measurement, and the server's capture if it is complete. All readers of stored
-// results use it.
+// Cell returns the client's measurement of a cell, and the server's capture if it is complete. All readers of stored results use it.
 func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 	for i := range s.Client.Cells {
 		if s.Client.Cells[i].Name == name {
