@@ -2,11 +2,13 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -81,23 +83,13 @@ func newLink(conn net.Conn) *link {
 	return &link{conn, lines, answerTimeout}
 }
 
-func (l *link) send(v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encoding: %w", err)
-	}
-	_, err = l.conn.Write(append(data, '\n'))
-	return err
-}
+func (l *link) send(v any) error { return json.NewEncoder(l.conn).Encode(v) }
 
 func (l *link) receive(v any) error {
-	if !l.lines.Scan() {
-		if err := l.lines.Err(); err != nil {
-			return err
-		}
-		return fmt.Errorf("the connection was closed")
+	if l.lines.Scan() {
+		return json.Unmarshal(l.lines.Bytes(), v)
 	}
-	return json.Unmarshal(l.lines.Bytes(), v)
+	return cmp.Or(l.lines.Err(), errors.New("the connection was closed"))
 }
 
 func (l *link) ask(r request) (answer, error) {

@@ -20,8 +20,7 @@ type Inspector struct {
 	// Interface is the interface to inspect; if it is empty, the interface of PodIP.
 	Interface string
 	// Peer is the address of another pod, whose agent answers, on the network of the interface; empty: no peer is tried.
-	Peer string
-	// Environ is the container's environment.
+	Peer    string
 	Environ []string
 	// Root is "/", except in tests.
 	Root string

@@ -358,14 +358,8 @@ func throttling(l []byte, time string, all map[string]int64) {
 
 // pressure reads a line of a cgroup's cpu.pressure, such as: some avg10=0.00 avg60=0.00 avg300=0.00 total=51
 func pressure(l []byte, all map[string]int64) {
-	fields := strings.Fields(string(l))
-	if len(fields) < 2 || fields[0] != "some" {
-		return
-	}
-	for _, field := range fields[1:] {
-		if value, ok := strings.CutPrefix(field, "total="); ok {
-			put(all, "cgroup.pressure-us", value)
-		}
+	if kind, total, ok := strings.Cut(string(l), " total="); ok && strings.HasPrefix(kind, "some ") {
+		put(all, "cgroup.pressure-us", strings.TrimSpace(total))
 	}
 }
 

@@ -69,11 +69,9 @@ type Result struct {
 	Requests int64
 	WarmUp   int64
 	// Matched is the number of requests whose reply went OUT: the samples.
-	Matched int64
-	// Unanswered is the number of requests without a reply.
+	Matched    int64
 	Unanswered int64
-	// Stray is the number of replies without a request.
-	Stray int64
+	Stray      int64
 	// ByOrder is the number of replies that were matched by order alone, including the warm-up.
 	ByOrder int64
 	// Late is the number of packets whose time the kernel took only when it copied them: all that arrive by TCP through a veth, which

@@ -74,12 +74,11 @@ func cpusExclusive(e endpoint) finding {
 // bareCPUs checks that no other process of a host without Kubernetes runs on the endpoint's CPUs: the scheduler leaves them alone, or
 // they are a scheduling partition, which cgroup version 1 does not have.
 func (e endpoint) bareCPUs(expected, found string) finding {
-	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)
+	allowed, _ := result.ParseCPUs(e.own.CPUsAllowed) // the caller has checked it
 	isolated, errIsolated := result.ParseCPUs(e.own.Facts["cpu.isolated-cpus"])
 	set, errSet := result.ParseCPUs(e.own.Facts["cgroup.cpus"])
 	kind := e.own.Facts["cgroup.partition"]
 	switch {
-	case err != nil:
 	case errIsolated == nil && allowed.IsSubsetOf(isolated):
 		return proved(expected, found+", which the scheduler leaves alone")
 	case errSet == nil && set.Equals(allowed) && e.own.Facts["cgroup.version"] == "2" && (kind == "root" || kind == "isolated"):

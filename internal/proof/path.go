@@ -16,15 +16,12 @@ type Way string
 
 const (
 	// Accelerated means that all messages bypassed the kernel, and Onload was present.
-	Accelerated Way = "Accelerated"
-	// NotAccelerated means that all messages went through the kernel.
+	Accelerated    Way = "Accelerated"
 	NotAccelerated Way = "NotAccelerated"
-	// Partly means that some messages went through the kernel.
-	Partly Way = "Partly"
+	Partly         Way = "Partly"
 	// Repeated means that the kernel carried messages more than once: something in the network namespace sends them on.
 	Repeated Way = "Repeated"
-	// Unknown means that the evidence is insufficient or contradictory.
-	Unknown Way = "Unknown"
+	Unknown  Way = "Unknown"
 )
 
 // CellWay is the judgement of one cell at one end.

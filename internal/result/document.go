@@ -76,16 +76,13 @@ func (d Document) withoutMeasurements() Document {
 	return d
 }
 
-// Cell is the measurement of one cell.
 type Cell struct {
 	tool.Cell
-	Tool        string `json:"tool"`
-	ToolVersion string `json:"toolVersion,omitempty"`
-	// Command is the client's argument vector.
-	Command []string `json:"command"`
-	// StartedAt is when the client process was started, FinishedAt when it had ended.
-	StartedAt  time.Time `json:"startedAt"`
-	FinishedAt time.Time `json:"finishedAt"`
+	Tool        string    `json:"tool"`
+	ToolVersion string    `json:"toolVersion,omitempty"`
+	Command     []string  `json:"command"`
+	StartedAt   time.Time `json:"startedAt"`
+	FinishedAt  time.Time `json:"finishedAt"`
 	// Histogram contains the round-trip times in nanoseconds, with the exact extremes. It is empty if Own or Bandwidth is set.
 	Histogram Histogram `json:"histogram"`
 	// The following fields are those of tool.Measurement.
@@ -139,8 +136,7 @@ type Evidence struct {
 	AgentVersion string `json:"agentVersion,omitempty"`
 	// AllocatedDevices are the values of PCIDEVICE_* and SRIOVNETWORK_VF_DEVICE_* by name of the variable.
 	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
-	// Paths are the records of the path of the messages, one for each cell.
-	Paths []Path `json:"paths,omitempty"`
+	Paths            []Path            `json:"paths,omitempty"`
 	// Facts are further conditions of the measurement, by the Keys of this package: only conditions that could be read.
 	Facts map[string]string `json:"facts,omitempty"`
 	// Deltas are the DeltaKeys: events on this end while its tools ran.

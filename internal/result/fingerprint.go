@@ -14,7 +14,6 @@ import (
 
 // Difference is a key with different values in two results.
 type Difference struct {
-	// Key is one of Keys.
 	Key string
 	// A and B are the values; empty if a result does not have the key.
 	A, B string

@@ -15,7 +15,6 @@ import (
 
 // The kinds of errors of a result, for errors.Is.
 var (
-	// ErrMissing is returned if no result was found.
 	ErrMissing = errors.New("no result")
 	// ErrCorrupt is returned if a result is incomplete, differs from the announced one, or has another format.
 	ErrCorrupt = errors.New("corrupt result")

@@ -44,41 +44,43 @@ type Histogram struct {
 
 // Recorder collects samples. It does not allocate after its creation.
 type Recorder struct {
-	buckets   *hdr.Histogram
-	overRange int64
-	min, max  int64
-	sum       int64
-	squares   float64
+	buckets *hdr.Histogram
+	// sum has everything but the encoded buckets and their count.
+	sum Histogram
 }
 
 func NewRecorder() *Recorder {
-	return &Recorder{buckets: hdr.New(lowest, highest, digits), min: math.MaxInt64, max: math.MinInt64}
+	return &Recorder{buckets: hdr.New(lowest, highest, digits), sum: Histogram{MinNs: math.MaxInt64, MaxNs: math.MinInt64}}
 }
 
 // Record adds a sample in nanoseconds. A sample that is not between 1 ns and 60 s counts as out of range.
 func (r *Recorder) Record(ns int64) { r.RecordN(ns, 1) }
 
 func (r *Recorder) RecordN(ns, count int64) {
-	r.min, r.max = min(r.min, ns), max(r.max, ns)
+	h := &r.sum
+	h.MinNs, h.MaxNs = min(h.MinNs, ns), max(h.MaxNs, ns)
 	if ns < lowest || ns > highest || r.buckets.RecordValues(ns, count) != nil {
-		r.overRange += count
+		h.OverRange += count
 		return
 	}
-	r.sum += ns * count
-	r.squares += float64(ns) * float64(ns) * float64(count)
+	h.SumNs += ns * count
+	h.SumOfSquaresNs2 += float64(ns) * float64(ns) * float64(count)
 }
 
 // SetSums replaces the sums of the samples in range by exact ones, if each recorded value stands for all samples of a bucket.
-func (r *Recorder) SetSums(sum int64, squares float64) { r.sum, r.squares = sum, squares }
+func (r *Recorder) SetSums(sum int64, squares float64) {
+	r.sum.SumNs, r.sum.SumOfSquaresNs2 = sum, squares
+}
 
 func (r *Recorder) Histogram() (Histogram, error) {
 	encoded, err := r.buckets.Encode(hdr.V2CompressedEncodingCookieBase)
 	if err != nil {
 		return Histogram{}, fmt.Errorf("encoding a histogram: %w", err)
 	}
-	h := Histogram{Encoded: string(encoded), Count: r.buckets.TotalCount(), OverRange: r.overRange, SumNs: r.sum, SumOfSquaresNs2: r.squares}
-	if h.Count+h.OverRange > 0 {
-		h.MinNs, h.MaxNs = r.min, r.max
+	h := r.sum
+	h.Encoded, h.Count = string(encoded), r.buckets.TotalCount()
+	if h.Count+h.OverRange == 0 {
+		h.MinNs, h.MaxNs = 0, 0
 	}
 	return h, nil
 }
@@ -128,7 +130,7 @@ func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 		return fmt.Errorf("reading its histogram: %w", err)
 	}
 	for ns, count := range decoded.ForEachBucket {
-		if count > (math.MaxInt64-r.sum)/max(ns*factor, 1) || count > math.MaxInt64-r.overRange {
+		if count > (math.MaxInt64-r.sum.SumNs)/max(ns*factor, 1) || count > math.MaxInt64-r.sum.OverRange {
 			return fmt.Errorf("its histogram has %d samples, which is more than can be added", decoded.TotalCount())
 		}
 		r.RecordN(ns*factor, count)

@@ -53,14 +53,12 @@ type Onload struct {
 	// Preload is the container's LD_PRELOAD, as its device plugin sets it.
 	Preload string `json:"preload,omitempty"`
 	// Library is the path of the library in the container, and empty if it is not there.
-	Library string `json:"library,omitempty"`
-	// Devices are the Onload device files in the container.
+	Library string   `json:"library,omitempty"`
 	Devices []string `json:"devices,omitempty"`
 	// ControlPlane is the program with which the kernel module starts Onload's control plane; empty: its default.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// Fact returns a condition as the agent found it.
 func (i *Inspection) Fact(key string) string {
 	if i == nil {
 		return ""

@@ -34,8 +34,7 @@ type Manifest struct {
 
 type File struct {
 	// Path is relative to the manifest, with slashes.
-	Path string `json:"path"`
-	// Bytes is its size, SHA256 its digest in hexadecimal.
+	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }

@@ -18,8 +18,7 @@ const (
 	KeyClient = "client.json.gz"
 	KeyServer = "server.json.gz"
 	// KeyPods holds the API server's data about both pods: JSON, two Seen under client and server.
-	KeyPods = "pods.json"
-	// AnnotationFormat holds the version of the documents' format.
+	KeyPods          = "pods.json"
 	AnnotationFormat = "tailgate.dev/result-format"
 	// maxStored bounds both documents together, and maxPods the data about the pods, in bytes: ConfigMaps have up to 1 MiB.
 	maxStored = 900 << 10
@@ -201,7 +200,6 @@ func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 	return measured, captured
 }
 
-// OfVariant returns the runs of one variant, in the given order.
 func OfVariant(runs []Stored, variant string) []Stored {
 	var own []Stored
 	for _, run := range runs {

@@ -55,10 +55,8 @@ func (c Cell) OpenLoop() bool { return c.RatePerSecond > 0 }
 
 // Target holds the addresses and resources that an end is started with.
 type Target struct {
-	// Address is the server's IP address on the measured network.
 	Address string
-	// Port is the server's port for the tool.
-	Port int
+	Port    int
 	// LocalAddress is the client's own address on the measured network; set for the client only. See Command.Routed.
 	LocalAddress string
 	// CPUs are the CPUs on which the tool may run at this end, as many as Driver.CPUs asked for.
@@ -73,7 +71,6 @@ type Target struct {
 
 // Command is a program with its arguments. It is executed directly, never through a shell.
 type Command struct {
-	// Path is the program's name, found through PATH.
 	Path string
 	Args []string
 	// Env is added to the environment, as KEY=value.
@@ -255,8 +252,7 @@ type Interval struct {
 	P99Ns    int64 `json:"p99Ns"`
 	P999Ns   int64 `json:"p999Ns"`
 	MaxNs    int64 `json:"maxNs"`
-	// Lost is the number of messages of the interval that were lost.
-	Lost int64 `json:"lost,omitempty"`
+	Lost     int64 `json:"lost,omitempty"`
 }
 
 // Accelerated holds what the sockets of the two ends reported about their acceleration.
@@ -283,7 +279,6 @@ type Sums struct {
 	SumOfSquaresNs2 float64
 }
 
-// Figure is one result as the tool itself printed it.
 type Figure struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
