@@ -157,20 +157,20 @@ func (h histogram) quantile(q float64) time.Duration {
 
 type attribution struct {
 	Beyond, Examined, Client, Server, Both, Neither, Undetermined int64
-	Excess                                                        float64 `json:"excess_ns"`
-	ClientExcess                                                  float64 `json:"client_excess_ns"`
-	ServerExcess                                                  float64 `json:"server_excess_ns"`
+	Excess                                                        float64 `json:"excessNs"`
+	ClientExcess                                                  float64 `json:"clientExcessNs"`
+	ServerExcess                                                  float64 `json:"serverExcessNs"`
 	Slowest                                                       []outlier
 }
 
 // outlier is one of the slowest samples, with the number of samples that it represents. ServerGap is nil if it is not known.
 type outlier struct {
-	At        int64 `json:"at_ns"`
-	RTT       int64 `json:"rtt_ns"`
+	At        int64 `json:"atNs"`
+	RTT       int64 `json:"rttNs"`
 	Samples   int64
 	Where     string
-	ClientGap int64  `json:"client_gap_ns"`
-	ServerGap *int64 `json:"server_gap_ns"`
+	ClientGap int64  `json:"clientGapNs"`
+	ServerGap *int64 `json:"serverGapNs"`
 }
 
 type endpoint struct {

@@ -1,9 +1,8 @@
-// Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task
-// in the environment. "agent hold" sleeps in the hold pods of gates until a signal stops it. "agent verified" is the probe of hold
-// pods on verified nodes: it fails if the node runs another boot or kernel than the one that was verified. "agent unverified" is
-// the probe of all other hold pods: it fails. "agent inspect" inspects the node for kubectl tailgate doctor, and "agent answer" lets
-// another one of its pods try the network between the two. "agent bare" is one end of
-// a benchmark between two hosts without Kubernetes.
+// Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task in the environment.
+// "agent hold" sleeps in the hold pods of gates. "agent verified" is their probe on verified nodes: it fails if the node runs another
+// boot or kernel than the one that was verified. "agent unverified" is the probe of all others: it fails. "agent inspect" inspects the
+// node for kubectl tailgate doctor, and "agent answer" lets another one of its pods try the network between the two. "agent bare" is one
+// end of a benchmark between two hosts without Kubernetes.
 package main
 
 import (
@@ -27,7 +26,6 @@ import (
 // terminationLog is where the kubelet reads a container's termination message.
 const terminationLog = "/dev/termination-log"
 
-// verbs are all verbs of the agent.
 const verbs = "client|server|hold|verified|unverified|inspect|answer|bare"
 
 func main() {
@@ -96,7 +94,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	return a.Run(ctx)
 }
 
-// inspector returns what inspects the node from this pod.
 func inspector(getenv func(string) string) agent.Inspector {
 	return agent.Inspector{
 		Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Interface: getenv(plan.EnvInterface), Peer: getenv(plan.EnvPeer),

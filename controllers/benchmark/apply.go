@@ -24,7 +24,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // apply carries out a step and records its results in the benchmark's status, which is not written yet. It returns the step, with another
@@ -377,7 +376,7 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	return pods.Endpoint{
 		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, ToolImage: tools, PullPolicy: w.settings.PullPolicy,
 		ServiceAccount: w.settings.ServiceAccount, Node: node, Variant: w.activeRun().Variant, Task: task,
-		Scratch: task.Role == v1alpha1.RoleClient && tool.WritesFiles(w.driver),
+		Scratch: task.Role == v1alpha1.RoleClient && w.driver.Limits().RawFiles,
 	}
 }
 

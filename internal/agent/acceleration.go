@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -18,9 +17,8 @@ const (
 	onloadPrefix = "EF_"
 )
 
-// environment returns the tools' environment, made of the container's and the task's variables. The library is only for the
-// tools: the agent is linked statically, so no dynamic linker reads its LD_PRELOAD, which a device plugin may have set for
-// the whole container. The agent's own sockets always belong to the kernel.
+// environment returns the tools' environment. Only the tools preload the library: the agent is linked statically, so no dynamic linker
+// reads its LD_PRELOAD, which a device plugin may have set. The agent's own sockets always belong to the kernel.
 func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
 	for _, entry := range container {
@@ -45,18 +43,16 @@ func environment(container []string, task plan.Task) []string {
 	return entries
 }
 
-// withoutOnload removes Onload's library from a list of libraries to preload, which are separated by colons or spaces.
+// withoutOnload removes Onload's library from a list of libraries to preload.
 func withoutOnload(list string) string {
 	return strings.Join(slices.DeleteFunc(preloads(list), onload.IsLibrary), ":")
 }
 
-// preloads returns the libraries in LD_PRELOAD, or in /etc/ld.so.preload.
 func preloads(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ':' || unicode.IsSpace(r) })
 }
 
-// preloadFile returns Onload's library in /etc/ld.so.preload, which the dynamic linker loads into every process; empty if
-// it is not there.
+// preloadFile returns Onload's library in /etc/ld.so.preload, which the dynamic linker loads into every process.
 func (h host) preloadFile() string {
 	for _, path := range preloads(h.read("etc/ld.so.preload")) {
 		if onload.IsLibrary(path) {
@@ -64,12 +60,4 @@ func (h host) preloadFile() string {
 		}
 	}
 	return ""
-}
-
-// notAccelerated kills a tool that runs without Onload although it was requested, and returns the reason as far as it is
-// known.
-func (e *endpoint) notAccelerated(p *process) error {
-	p.kill() // its output is complete only then
-	return cmp.Or(e.onloadFailure(p), fail(v1alpha1.OutcomeAccelerationFailed,
-		"%s ran without Onload: %s is not in its memory, for an unknown reason; is the tool linked statically?", e.Task.Tool, e.Task.Library))
 }

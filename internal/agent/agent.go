@@ -1,9 +1,8 @@
-// Package agent is the program in the pods of a run: it pins and runs the tools, gathers evidence, and writes the result to
-// its log. A run has one agent for the server and one for the client; control.go describes the protocol between them.
+// Package agent is the program in the pods of a run: it pins and runs the tools, gathers evidence, and writes the result to its log. A
+// run has one agent for the server and one for the client; control.go describes the protocol between them.
 //
-// While a cell is measured, both agents sleep: the client's agent waits for its tool, the server's agent for the next
-// request. They collect no garbage, poll nothing and write nothing, except that a packet capture empties its ring (package
-// capture). They read counters and processes before and after the cell (path.go).
+// While a cell is measured, both agents sleep. They collect no garbage, poll nothing and write nothing, except that a packet capture
+// empties its ring. They read counters and processes before and after the cell.
 package agent
 
 import (
@@ -31,38 +30,22 @@ import (
 
 // Agent is one endpoint of a run.
 type Agent struct {
-	// Task is the work to do.
 	Task plan.Task
 	// Node and PodIP are the name of the pod's node and the pod's IP address.
 	Node, PodIP string
 	// Key is the secret that only the pods of the benchmark have.
-	Key string
-	// Tools are the drivers.
-	Tools tool.Registry
-	// Scratch is a writable folder, for a client whose tool writes files.
+	Key     string
+	Tools   tool.Registry
 	Scratch string
 	// Log receives the framed result, and a line for each event between the cells.
 	Log io.Writer
 	// TerminationLog is the path of the file that becomes the container's termination message.
 	TerminationLog string
-	// Root is "/"; tests set another root from which to read the machine's facts.
+	// Root is "/", except in tests.
 	Root string
 }
 
-// failure is the error of a run that ends without a result. Its reason is the outcome.
-type failure struct {
-	reason  string
-	message string
-}
-
-func (f *failure) Error() string { return f.message }
-
-func fail(reason, format string, args ...any) error {
-	return &failure{reason: reason, message: fmt.Sprintf(format, args...)}
-}
-
-// Run performs the task. It always writes a termination message. If there is no result on the log, the message has the
-// reason, and Run also returns the error. Otherwise Run lingers before it returns.
+// Run performs the task. It always writes a termination message. If there is no result on the log, it also returns the error.
 func (a *Agent) Run(ctx context.Context) error {
 	work, cancel := context.WithTimeout(ctx, a.Task.Deadline)
 	defer cancel()
@@ -73,16 +56,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	t := result.Termination{}
 	if err != nil {
-		t = result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}
-		var f *failure
-		switch {
-		case errors.Is(ctx.Err(), context.Canceled):
+		t = result.Termination{Reason: reasonOf(err, v1alpha1.OutcomeAgentFailed), Message: err.Error()}
+		if errors.Is(work.Err(), context.DeadlineExceeded) {
+			t.Reason = reasonOf(err, v1alpha1.OutcomeDeadlineExceeded)
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
 			// The cancellation caused any other error.
 			t = result.Termination{Reason: v1alpha1.OutcomePodLost, Message: "the kubelet stopped the pod before the end of the run"}
-		case errors.As(err, &f):
-			t.Reason = f.reason
-		case errors.Is(work.Err(), context.DeadlineExceeded):
-			t.Reason = v1alpha1.OutcomeDeadlineExceeded
 		}
 	}
 	if err := errors.Join(err, t.WriteFile(a.TerminationLog)); err != nil {
@@ -95,11 +75,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
+// reasonOf returns the outcome of a run that ended with an error, or another one if the error does not know it.
+func reasonOf(err error, otherwise string) string {
+	if f, ok := errors.AsType[*tool.Failure](err); ok {
+		return f.Reason
+	}
+	return otherwise
+}
+
 // handOver writes the result to a log, small enough for its share of the ConfigMap that will store it.
 func (a *Agent) handOver(log io.Writer, d result.Document) error {
 	d, err := result.Fit(d, result.Share(d.Role, a.Task.Capture))
 	if errors.Is(err, result.ErrTooLarge) {
-		return fail(v1alpha1.OutcomeResultTooLarge, "%v; measure fewer message sizes or rates in one benchmark", err)
+		return tool.Fail(v1alpha1.OutcomeResultTooLarge, "%v; measure fewer message sizes or rates in one benchmark", err)
 	}
 	if err != nil {
 		return err
@@ -110,10 +98,9 @@ func (a *Agent) handOver(log io.Writer, d result.Document) error {
 func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	driver, err := a.Tools.Get(a.Task.Tool)
 	if err != nil {
-		return result.Document{}, fail(v1alpha1.OutcomeToolMissing, "the agent does not know the tool %s: do the bench image and the operator have the same version?", a.Task.Tool)
+		return result.Document{}, tool.Fail(v1alpha1.OutcomeToolMissing, "the agent does not know the tool %s: do the bench image and the operator have the same version?", a.Task.Tool)
 	}
-	// The agent is small and short-lived; a garbage collection in the middle of a cell would show in the tail of its
-	// latencies.
+	// A garbage collection in the middle of a cell would show in the tail of its latencies.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 
@@ -144,32 +131,30 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	}
 	document, err := work(ctx)
 	if err != nil && e.interfaceGone() {
-		err = fail(v1alpha1.OutcomeInterfaceLost, "interface %s disappeared during the run: was its driver unbound, or were the VFs of its PF removed?", e.iface.Name)
+		err = tool.Fail(v1alpha1.OutcomeInterfaceLost, "interface %s disappeared during the run: was its driver unbound, or were the VFs of its PF removed?", e.iface.Name)
 	}
 	return document, err
 }
 
 type endpoint struct {
 	*Agent
-	driver tool.Driver
-	// environ is the tools' environment.
+	driver  tool.Driver
 	environ []string
 	// cpus are the CPUs that the agent and the tool may use, in the order of host.order.
 	cpus []int
 	// cpusAllowed lists the CPUs that the agent was allowed to use before it pinned itself.
 	cpusAllowed            string
 	measuringCPU, agentCPU int
-	// watch counts events while the tool's processes run; command is the command of the last process. voluntary and
-	// involuntary count the context switches of the processes that have ended.
+	// watch counts events while the tool's processes run; command is that of the last process. voluntary and involuntary count the
+	// context switches of the processes that have ended.
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
-	// paths describe the paths of the cells' messages, settings holds the Onload settings that the library printed, and
-	// stack holds facts about the stack of the tool's server; it is nil until such a stack was seen.
+	// paths describe the paths of the cells' messages, settings holds the Onload settings that the library printed, and stack holds facts
+	// about the stack of the tool's server, once it was seen.
 	paths    []result.Path
 	settings map[string]string
 	stack    facts
-	// iface is the measured interface, and captured holds the results of the server's packet captures on it.
 	iface    net.Interface
 	captured []result.Captured
 }
@@ -178,7 +163,7 @@ func (e *endpoint) logf(format string, args ...any) {
 	fmt.Fprintf(e.Log, format+"\n", args...)
 }
 
-// document returns the result before the first cell: the run, the role, and the evidence of the endpoint.
+// document returns the result before the first cell.
 func (e *endpoint) document(address string) result.Document {
 	evidence := host{e.Root, e.Task.Parent, e.Task.Borrowed}.gather(e.measuringCPU, e.cpus, e.iface, e.environ)
 	e.watch = host{root: e.Root}.watch(e.measuringCPU, e.iface.Name)
@@ -189,25 +174,21 @@ func (e *endpoint) document(address string) result.Document {
 	}
 }
 
-// scratch makes an empty folder for a tool that writes files and returns its path; the path is empty for other tools.
+// scratch makes an empty folder for a tool that writes files and returns its path; empty for other tools.
 func (e *endpoint) scratch(name string) (string, error) {
-	if !tool.WritesFiles(e.driver) {
+	if !e.driver.Limits().RawFiles {
 		return "", nil
 	}
 	dir := filepath.Join(e.Scratch, name)
-	if err := os.RemoveAll(dir); err != nil {
-		return "", fmt.Errorf("clearing the scratch folder: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return "", fmt.Errorf("making the scratch folder: %w", err)
 	}
 	return dir, nil
 }
 
-// toolCPUs returns the first n CPUs of the endpoint, for the tool.
 func (e *endpoint) toolCPUs(n int) ([]int, error) {
 	if n > len(e.cpus) {
-		return nil, fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the client's end, and has %s; raise spec.placement.cpus", e.Task.Tool, n, e.cpusAllowed)
+		return nil, tool.Fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the client's end, and has %s; raise spec.placement.cpus", e.Task.Tool, n, e.cpusAllowed)
 	}
 	return e.cpus[:n], nil
 }
@@ -255,7 +236,7 @@ func (e *endpoint) conclude(evidence *result.Evidence) {
 	evidence.Facts = f.bounded(maxFacts)
 }
 
-// pinSelf moves every thread of the agent to one CPU; threads that are created later inherit it.
+// pinSelf moves every thread of the agent to one CPU, which later threads inherit.
 func pinSelf(cpu int) error {
 	runtime.GOMAXPROCS(1)
 	var set unix.CPUSet

@@ -42,7 +42,7 @@ const samples = 1000
 // toolVariable is set only for the fake tool, not in the environment of its agent.
 const toolVariable = "EF_TEST"
 
-func (fakeTool) RawFiles()                           {}
+func (fakeTool) Limits() tool.Base                   { return tool.Base{RawFiles: true} }
 func (fakeTool) Name() v1alpha1.Tool                 { return v1alpha1.ToolSockperf }
 func (fakeTool) Validate(tool.Cell) error            { return nil }
 func (fakeTool) Listens(tool.Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
@@ -76,7 +76,7 @@ func (f fakeTool) Deadline(tool.Cell) time.Duration {
 	return time.Minute
 }
 
-func (f fakeTool) Parse(_ tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (f fakeTool) Parse(_ tool.Cell, out tool.Output, record, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, tool.Failf("exit code %d", out.ExitCode)
 	}

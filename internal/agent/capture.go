@@ -16,8 +16,7 @@ type capturing struct {
 	recorder *result.Recorder
 }
 
-// beginCapture starts to capture the messages of a cell from the client at the other end of a connection. It returns nil if
-// the task requests no capture, or if the cell has no answers.
+// beginCapture starts to capture the messages of a cell, if the task requests it and the cell has answers.
 func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing, error) {
 	if !e.Task.Capture || cell.Stream {
 		return nil, nil
@@ -33,12 +32,12 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 	c := &capturing{cell: cell.Name, recorder: result.NewRecorder()}
 	var err error
 	if c.running, err = capture.Open(e.iface.Name, traffic, c.recorder.Record); err != nil {
-		return nil, fail(v1alpha1.OutcomeAgentFailed, "%v", err)
+		return nil, tool.Fail(v1alpha1.OutcomeAgentFailed, "%v", err)
 	}
 	return c, nil
 }
 
-// end ends the capture and returns its result. Samples of an incomplete capture do not count.
+// end ends the capture. Samples of an incomplete one do not count.
 func (c *capturing) end() (result.Captured, error) {
 	r, incomplete := c.running.Stop()
 	captured := result.Captured{

@@ -12,9 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cgroups returns the folders of the agent's cgroup and of its ancestors that have a file, as far as the mount shows them, the
-// nearest first, and the version of their hierarchy: 2 for file2, 1 for file1 of the controller. Both are empty if the mount
-// shows no such folder.
+// cgroups returns the folders of the agent's cgroup and of its visible ancestors that have a file, the nearest first, and the version of
+// their hierarchy: 2 for file2, 1 for file1 of the controller; both empty if the mount shows none.
 func (h host) cgroups(controller, file2, file1 string) (dirs []string, version string) {
 	for _, way := range []struct{ version, controller, file string }{{"2", "", file2}, {"1", controller, file1}} {
 		dir, top := cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), way.controller)
@@ -33,9 +32,8 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 	return nil, ""
 }
 
-// cgroupDir returns the folder of a process's cgroup in the version 1 hierarchy of a controller, or in the version 2
-// hierarchy if controller is empty, and the folder at which that hierarchy is mounted. mounts is the process's mountinfo, own
-// its cgroup file. A container may see its own cgroup as the root of the mount, whatever its name on the node.
+// cgroupDir returns the folder of a process's cgroup in the version 1 hierarchy of a controller, or in version 2 if controller is empty,
+// and where that is mounted, from the process's mountinfo and cgroup file. A container may see its own cgroup as the root of the mount.
 func cgroupDir(mounts, own, controller string) (dir, top string) {
 	path, found := "", false
 	for l := range strings.Lines(own) {
@@ -75,7 +73,6 @@ func cgroupDir(mounts, own, controller string) (dir, top string) {
 	return "", ""
 }
 
-// unescape reverses the kernel's escaping of names in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func (h host) cgroupFacts(f facts) {
@@ -97,8 +94,7 @@ func (h host) effectiveCPUs(dir string) string {
 	return h.either(filepath.Join(dir, "cpuset.cpus.effective"), filepath.Join(dir, "cpuset.effective_cpus"))
 }
 
-// cpuMax returns the tightest limit of CPU time among the agent's cgroup and its visible ancestors, in the format of cpu.max.
-// The kernel throttles a cgroup if any of them used up its quota.
+// cpuMax returns the tightest limit of CPU time of the agent's cgroup and its visible ancestors, in the format of cpu.max.
 func (h host) cpuMax() string {
 	tightest, least := "", math.Inf(1)
 	dirs, version := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us")
@@ -128,16 +124,16 @@ func (h host) cpuMax() string {
 	return tightest
 }
 
-// podLevel matches the names of the cgroups above those of containers: of a pod, of a QoS class, or of all pods.
+// podLevel matches the names of the cgroups of a pod, of a QoS class, or of all pods.
 var podLevel = regexp.MustCompile(`(^|-)(kubepods|pod)`)
 
-// cpusSet returns the CPUs to which the container was limited on purpose, as a CPU manager does it, or none if it inherited
-// its CPUs from the pod, so that other pods may run on them; empty if the kernel does not show which.
+// cpusSet returns the CPUs to which the container was limited on purpose, as a CPU manager does it, or none if it inherited its CPUs from
+// the pod, so that other pods may run on them; empty if the kernel does not show which.
 //
-// In version 2, only the file cpuset.cpus of the container's own cgroup shows this. crun puts a cgroup named container into the
-// scope of a container, and systemd may have written to the scope. In version 1, every runtime copies the parent's CPUs into an
-// empty file, so that only the parent shows the difference. A container seldom sees its parent. But if the processes of the
-// pod share their namespace, process 1 is the sandbox, which has the CPUs of the pod.
+// In version 2, only cpuset.cpus of the container's own cgroup shows this. crun puts a cgroup named container into the scope of a
+// container, and systemd may have written to the scope. In version 1, every runtime copies the parent's CPUs into an empty file, so that
+// only the parent, which a container seldom sees, shows the difference. But if the processes of the pod share their namespace, process 1
+// is the sandbox, which has the CPUs of the pod.
 func (h host) cpusSet(dirs []string, version string) string {
 	own, above := h.read(filepath.Join(dirs[0], "cpuset.cpus")), ""
 	for i, dir := range dirs[1:] {
@@ -164,8 +160,8 @@ func (h host) cpusSet(dirs []string, version string) string {
 	return own
 }
 
-// partition returns the kind of the scheduling partition in which the agent's cgroup is: isolated, root or member; for
-// version 1, isolated if the cpuset and its visible ancestors are not balanced.
+// partition returns the kind of the scheduling partition of the agent's cgroup: isolated, root or member; for version 1, isolated if the
+// cpuset and its visible ancestors are not balanced.
 func (h host) partition(dirs []string, version string) string {
 	kind := ""
 	for _, dir := range dirs {

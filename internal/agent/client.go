@@ -21,14 +21,11 @@ import (
 )
 
 const (
-	// linkTimeout bounds how long the server may be unreachable, and its address unusable: a link that was just attached
-	// needs seconds to come up.
+	// linkTimeout bounds how long the server may be unreachable, and its address unusable: a new link needs seconds to come up.
 	linkTimeout = 30 * time.Second
-	// dialAgain is the pause between two tries.
-	dialAgain = 100 * time.Millisecond
+	dialAgain   = 100 * time.Millisecond
 )
 
-// drive runs the client's endpoint: it measures one cell after the other.
 func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	l, local, err := e.connect(ctx)
 	if err != nil {
@@ -64,7 +61,7 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	return document, nil
 }
 
-// takeResult copies the server's result from the connection, which the server then closes, to the log.
+// takeResult copies the server's result from the connection to the log.
 func (e *endpoint) takeResult(l *link) error {
 	if err := l.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return err
@@ -77,12 +74,12 @@ func (e *endpoint) takeResult(l *link) error {
 	return l.lines.Err()
 }
 
-// connect reaches the server over the interface that the task names, or else over the interface to which the route leads,
-// and returns the client's own address there. The link needs a moment to come up, and only then is the route certain.
+// connect reaches the server over the interface that the task names, or else by the route, and returns the client's own address there.
+// The link needs a moment to come up, and only then is the route certain.
 func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	server := net.ParseIP(e.Task.ServerAddress)
 	if server == nil {
-		return nil, nil, fail(v1alpha1.OutcomeWrongNetwork, "invalid server address %q", e.Task.ServerAddress)
+		return nil, nil, tool.Fail(v1alpha1.OutcomeWrongNetwork, "invalid server address %q", e.Task.ServerAddress)
 	}
 	var local net.IP
 	var err error
@@ -93,9 +90,9 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		// In the tests of the agents, both ends are on one loopback interface.
+		// In tests, both ends are on one loopback interface.
 		if local.Equal(server) && !server.IsLoopback() {
-			return nil, nil, fail(v1alpha1.OutcomeWrongNetwork,
+			return nil, nil, tool.Fail(v1alpha1.OutcomeWrongNetwork,
 				"%s of both ends has the address %s: the network assigns addresses on each node separately; use an IPAM plugin for the whole cluster, such as whereabouts, or a range for each node",
 				e.Task.Interface, server)
 		}
@@ -117,7 +114,7 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	return l, local, nil
 }
 
-// dial connects to the server's agent from an address, or from any address if it is nil, and presents the token.
+// dial connects to the server's agent, from any address if it is nil, and presents the token.
 func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
@@ -132,7 +129,7 @@ func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 		}
 		select {
 		case <-limit.Done():
-			return nil, fail(v1alpha1.OutcomePeerUnreachable, "the server's agent at %s does not answer within %s: %v%s", address, linkTimeout, err, e.noCarrier(";"))
+			return nil, tool.Fail(v1alpha1.OutcomePeerUnreachable, "the server's agent at %s does not answer within %s: %v%s", address, linkTimeout, err, e.noCarrier(";"))
 		case <-time.After(dialAgain):
 		}
 	}
@@ -167,7 +164,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	}
 	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Token: e.token()}
 	command := e.driver.Client(cell, target)
-	if err := present(command.Path); err != nil {
+	if _, err := present(command.Path); err != nil {
 		return result.Cell{}, err
 	}
 	if command.Routed && e.Task.Interface != "" {
@@ -181,7 +178,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, e.lost(err)
 	}
 	if a.Error != "" {
-		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
+		return result.Cell{}, tool.Fail(a.Reason, "server: %s", a.Error)
 	}
 	target.ServerCPU = a.CPU
 	command = e.driver.Client(cell, target)
@@ -199,16 +196,16 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, err
 	}
 	if a.Error != "" && !a.Worked {
-		return result.Cell{}, fail(a.Reason, "server: %s", a.Error)
+		return result.Cell{}, tool.Fail(a.Reason, "server: %s", a.Error)
 	}
 
-	recorder, printed := result.NewRecorder(), onload.Read(p.stderr.Bytes())
+	recorder, actual, printed := result.NewRecorder(), result.NewRecorder(), onload.Read(p.stderr.Bytes())
 	measurement, err := e.driver.Parse(cell, tool.Output{
 		Stdout: p.stdout.Bytes(), Stderr: printed.Rest, ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
 		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
-	}, recorder.RecordN)
+	}, recorder.RecordN, actual.RecordN)
 	if err != nil {
-		return result.Cell{}, withServer(cmp.Or(e.onloadFailure(p), fail(reasonOf(err), "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
+		return result.Cell{}, withServer(cmp.Or(e.onloadFailure(p), tool.Fail(reasonOf(err, v1alpha1.OutcomeToolFailed), "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
 	}
 	measured := result.Cell{
 		Cell: cell, Tool: string(e.Task.Tool), ToolVersion: measurement.Version, Command: append([]string{command.Path}, command.Args...),
@@ -216,46 +213,33 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		Attribution: measurement.Attribution, Intervals: measurement.Intervals, Accelerated: measurement.Accelerated,
 		Lost: measurement.Lost, Figures: measurement.Figures, Warnings: measurement.Warnings,
 	}
-	if measured.Histogram, err = histogram(recorder, measurement.Sums); err != nil {
+	if measured.Histogram, err = histogram(recorder, measurement.Sums, measurement.Unrecorded); err != nil {
 		return result.Cell{}, err
 	}
-	measured.Histogram.Unrecorded = measurement.Unrecorded
 	for _, said := range printed.Warnings {
 		measured.Warnings = append(measured.Warnings, "Onload: "+line(said, maxValue))
 	}
-	if s := measurement.ActualStart; s != nil {
-		actual := result.NewRecorder()
-		for _, b := range s.RTT {
-			actual.RecordN(b.RTTNs, b.Count)
-		}
-		h, err := histogram(actual, s.Sums)
+	if measurement.Start == tool.StartIntended {
+		h, err := histogram(actual, measurement.ActualSums, measurement.Unrecorded)
 		if err != nil {
 			return result.Cell{}, err
 		}
-		h.Unrecorded = measurement.Unrecorded
 		measured.ActualStart = &h
 	}
 	return measured, nil
 }
 
-func reasonOf(err error) string {
-	var f *tool.Failure
-	if errors.As(err, &f) && f.Reason != "" {
-		return f.Reason
-	}
-	return v1alpha1.OutcomeToolFailed
-}
-
-// histogram returns the histogram of a recorder; sums are the sums of the samples, if the recorder holds only buckets.
-func histogram(r *result.Recorder, sums *tool.Sums) (result.Histogram, error) {
+// histogram returns the histogram of a recorder, which holds only buckets if sums are given.
+func histogram(r *result.Recorder, sums *tool.Sums, unrecorded int64) (result.Histogram, error) {
 	if sums != nil {
 		r.SetSums(sums.SumNs, sums.SumOfSquaresNs2)
 	}
-	return r.Histogram()
+	h, err := r.Histogram()
+	h.Unrecorded = unrecorded
+	return h, err
 }
 
-// runClient runs the tool until it ends, while the agent sleeps, under a hard deadline: some tools wait forever for a lost
-// datagram.
+// runClient runs the tool until it ends, under a hard deadline: some tools wait forever for a lost datagram.
 func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command, cell tool.Cell, t tool.Target) (*process, error) {
 	limit := e.driver.Deadline(cell)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -267,34 +251,35 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	byItself := p.wait(ctx)
 	e.account(p, cell.Name, l)
 	if !byItself {
-		return nil, cmp.Or(e.onloadFailure(p), fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
+		return nil, cmp.Or(e.onloadFailure(p), tool.Fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
 	}
 	if p.exitCode() < 0 {
-		return nil, cmp.Or(e.onloadFailure(p), fail(v1alpha1.OutcomeToolFailed, "%s, %s: the tool %s: %s", e.Task.Tool, cell.Name, p.ending(), cmp.Or(p.lastWords(), "it printed nothing")))
+		return nil, cmp.Or(e.onloadFailure(p), tool.Fail(v1alpha1.OutcomeToolFailed, "%s, %s: the tool %s: %s", e.Task.Tool, cell.Name, p.ending(), cmp.Or(p.lastWords(), "it printed nothing")))
 	}
 	return p, nil
 }
 
-func present(program string) error {
-	if _, err := exec.LookPath(program); err != nil {
-		return fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)
+// present returns the path of a program.
+func present(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		err = tool.Fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)
 	}
-	return nil
+	return path, err
 }
 
 func (e *endpoint) lost(err error) error {
-	return fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v%s", err, e.noCarrier(";"))
+	return tool.Fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v%s", err, e.noCarrier(";"))
 }
 
-// withServer adds the last line of the tool's server to a failure at the client. If Onload failed at the server, that is
-// the reason.
+// withServer adds the last line of the tool's server to a failure at the client. If Onload failed at the server, that is the reason.
 func withServer(err error, a answer) error {
-	var f *failure
+	f, ok := errors.AsType[*tool.Failure](err)
 	switch {
 	case a.Reason != "":
-		return fail(a.Reason, "server: %s", a.Error)
-	case !errors.As(err, &f) || a.Note == "":
+		return tool.Fail(a.Reason, "server: %s", a.Error)
+	case !ok || a.Note == "":
 		return err
 	}
-	return fail(f.reason, "%s (server: %s)", f.message, a.Note)
+	return tool.Fail(f.Reason, "%s (server: %s)", f.Message, a.Note)
 }

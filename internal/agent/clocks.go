@@ -9,13 +9,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// clocks are readings of the machine's clocks at one moment, in ns and ticks.
 type clocks struct {
 	raw, monotonic, wall, boot, ticks int64
 }
 
-// apart is how long a reading of all clocks should take, in ns, and readings how often it is tried: the agent may lose its CPU
-// between two of them.
+// apart is how long a reading of all clocks should take, in ns, and readings how often it is tried: the agent may lose its CPU meanwhile.
 const apart, readings = 5_000, 20
 
 func readClocks() clocks {
@@ -54,17 +52,15 @@ func (c clocks) since(before clocks) tool.Clocks {
 }
 
 const (
-	// batch is the number of additions that are timed together: about 50 µs, in which few interrupts fall. batches is the number of
-	// these, however long one of them is interrupted.
+	// batch is the number of additions that are timed together: about 50 µs, in which few interrupts fall.
 	batch   = 200_000
 	batches = 20
 	// mostMHz bounds what is believed.
 	mostMHz = 20_000
 )
 
-// speed returns how many million dependent additions a CPU does in a second, which is its frequency in MHz, as the raw clock of the
-// kernel measures it; 0 if that is unknown. The fastest batch counts, because an interrupt, the other thread of the core or a
-// hypervisor can only make one slower. No privilege is needed, unlike for the CPU's own counters of cycles.
+// speed returns how many million dependent additions a CPU does in a second, which is its frequency in MHz; 0 if that is unknown. The
+// fastest batch counts, because interrupts, the core's other thread or a hypervisor only make one slower.
 func speed(cpu int) int32 {
 	fastest := int64(math.MaxInt64)
 	err := onCPUs([]int{cpu}, func() error {

@@ -2,24 +2,25 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"time"
 )
 
-// A request is a line from the client's agent to the server's agent. The agents of a run use one TCP connection on the
-// measured network, and send lines of JSON. The client sends requests, and the server answers each one once:
+// A request is a line of JSON from the client's agent to the server's agent, over one TCP connection on the measured network. The server
+// answers each one once:
 //
 //	hello    with the token; the server then accepts no other client
 //	prepare  a cell: the server starts the tool's server and answers when it listens
 //	end      of a cell: the server ends the tool's server, whatever its state
-//	done     after the last cell: the server writes its result and ends; with SendResult, it first sends the result,
-//	         in the lines of a log
+//	done     after the last cell: the server writes its result and ends; with SendResult, it first sends it, in the lines of a log
 //
 // Nothing is sent while a cell is measured. A connection that breaks ends the run on both sides.
 type request struct {
@@ -30,8 +31,8 @@ type request struct {
 	Cell    string `json:"cell,omitempty"`
 }
 
-// answer is the server's answer to a request. Error is empty if the request was granted; otherwise Reason is one of the
-// API's outcomes. In the answer to end, the two say why the tool's server could not use Onload.
+// answer is the answer to a request, which was granted if Error is empty; Reason is one of the API's outcomes. In the answer to end, the
+// two say why the tool's server could not use Onload.
 type answer struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -39,8 +40,7 @@ type answer struct {
 	Worked bool `json:"worked,omitempty"`
 	// Note is the last line that the tool's server printed, in the answer to end.
 	Note string `json:"note,omitempty"`
-	// Said holds the last maxSaid bytes that an interrupted tool's server printed, in the answer to end; it is absent for
-	// other servers.
+	// Said holds the last maxSaid bytes that an interrupted tool's server printed, in the answer to end.
 	Said []byte `json:"said,omitzero"`
 	// CPU is the CPU to which the tool's server is pinned, in the answer to prepare.
 	CPU int `json:"cpu,omitempty"`
@@ -56,16 +56,14 @@ const (
 	maxLine = 16 << 10
 	// maxSaid bounds Said, in bytes: it grows by a third in base64, and has to fit in a line.
 	maxSaid = 8 << 10
-	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six, and both have to fit in
-	// a line together with Said.
+	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six.
 	maxWords = 400
-	// maxGreeted is how many connections may send their first line at the same time; maxRejected is how many rejected ones are
-	// logged, each in maxRejection bytes.
+	// maxGreeted connections may send their first line at a time; maxRejected rejected ones are logged, each in maxRejection bytes.
 	maxGreeted, maxRejected, maxRejection = 64, 16, 100
 	// helloTimeout bounds how long an unknown client may keep the server from accepting its own client.
 	helloTimeout = 2 * time.Second
-	// answerTimeout bounds how long the server may take to answer: it is longer than the time that a tool's server may take
-	// to listen, plus the time to inspect its Onload stack. With Onload, the server's node may need maxPlaneWait more.
+	// answerTimeout is longer than a tool's server may take to listen, plus the time to inspect its Onload stack. With Onload, the
+	// server's node may need maxPlaneWait more.
 	answerTimeout = listenTimeout + stackdumpTimeout + 5*time.Second
 )
 
@@ -85,23 +83,13 @@ func newLink(conn net.Conn) *link {
 	return &link{conn, lines, answerTimeout}
 }
 
-func (l *link) send(v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encoding: %w", err)
-	}
-	_, err = l.conn.Write(append(data, '\n'))
-	return err
-}
+func (l *link) send(v any) error { return json.NewEncoder(l.conn).Encode(v) }
 
 func (l *link) receive(v any) error {
-	if !l.lines.Scan() {
-		if err := l.lines.Err(); err != nil {
-			return err
-		}
-		return fmt.Errorf("the connection was closed")
+	if l.lines.Scan() {
+		return json.Unmarshal(l.lines.Bytes(), v)
 	}
-	return json.Unmarshal(l.lines.Bytes(), v)
+	return cmp.Or(l.lines.Err(), errors.New("the connection was closed"))
 }
 
 func (l *link) ask(r request) (answer, error) {
@@ -122,15 +110,14 @@ func (l *link) ask(r request) (answer, error) {
 	return a, nil
 }
 
-// token returns what the client shows to the server: a string that only a holder of the key can compute, and that differs
-// between attempts.
+// token returns a string that only a holder of the key can compute, and that differs between attempts.
 func (a *Agent) token() string {
 	mac := hmac.New(sha256.New, []byte(a.Key))
 	fmt.Fprintf(mac, "%s/%d", a.Task.Run, a.Task.Attempt)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// greet reads the first request of a connection and returns an error unless it comes from the client of this run.
+// greet returns an error unless the first request of a connection comes from the client of this run.
 func (l *link) greet(token, run string, attempt int32) error {
 	if err := l.conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err

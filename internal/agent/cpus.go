@@ -13,7 +13,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusAllowed returns the CPUs that the agent may use, ascending, and the kernel's own list of them.
 func (h host) cpusAllowed() ([]int, string, error) {
 	list := h.field("proc/self/status", "Cpus_allowed_list")
 	cpus, err := result.ParseCPUs(list)
@@ -71,8 +70,7 @@ func (h host) cpuNUMANode(cpu int) int32 {
 	return unknown
 }
 
-// allowedNUMANodes returns the NUMA nodes of CPUs, in the kernel's list format; empty if the node of one of them is
-// unknown.
+// allowedNUMANodes returns the NUMA nodes of CPUs, in the kernel's list format; empty if that of one of them is unknown.
 func (h host) allowedNUMANodes(cpus []int) string {
 	all := h.cpuNUMANodes()
 	var nodes []int
@@ -86,7 +84,6 @@ func (h host) allowedNUMANodes(cpus []int) string {
 	return cpuset.New(nodes...).String()
 }
 
-// siblings returns the CPUs of a CPU's core, including that CPU; nil if they are unknown.
 func (h host) siblings(cpu int) []int {
 	cpus, err := result.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
 	if err != nil {
@@ -95,9 +92,8 @@ func (h host) siblings(cpu int) []int {
 	return cpus.List()
 }
 
-// order sorts an endpoint's CPUs by how well they suit a tool that measures over a device on a NUMA node: CPUs of that node
-// come first, among them CPUs that the scheduler leaves alone (isolcpus), among them the lower numbers. The first is the
-// measuring CPU. Its SMT siblings come last, because any work there slows it down.
+// order sorts an endpoint's CPUs by how well they suit a tool that measures over a device on a NUMA node: CPUs of that node come first,
+// among them isolated ones (isolcpus), among them the lower numbers. The first is the measuring CPU, whose SMT siblings come last.
 func (h host) order(cpus []int, node int32) []int {
 	nodes := h.cpuNUMANodes()
 	// An empty list does not parse, and no CPU is then isolated.
@@ -121,8 +117,7 @@ func (h host) order(cpus []int, node int32) []int {
 	return slices.SortedFunc(slices.Values(cpus), compare)
 }
 
-// agentCPU returns the CPU on which the agent sleeps while a tool uses the first CPUs in the order: the last of the others
-// that is not an SMT sibling of the measuring CPU, or else the last of all.
+// agentCPU returns the CPU on which the agent sleeps: the last that is neither the tool's nor an SMT sibling of the measuring CPU, if any.
 func (h host) agentCPU(ordered []int, used int) int {
 	siblings := h.siblings(ordered[0])
 	for _, cpu := range slices.Backward(ordered[min(used, len(ordered)):]) {

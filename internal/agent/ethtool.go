@@ -23,8 +23,7 @@ var features = []string{
 // fecModes are the names of the bits in the answer.
 var fecModes = []string{"", "auto", "off", "rs", "baser", "llrs"}
 
-// ethtoolFacts gathers what ethtool shows about an interface with -k, -c, -g, -l, -a, --show-fec and --show-priv-flags. It sends
-// only requests that need no privilege. A request that a driver does not support has no answer.
+// ethtoolFacts gathers what ethtool shows about an interface, by requests that need no privilege and that drivers may not support.
 func ethtoolFacts(f facts, iface string) {
 	tool, err := ethtool.NewEthtool()
 	if err != nil {
@@ -112,8 +111,7 @@ var variants = map[string]string{
 	"rx0": "full-feature", "rx1": "ultra-low-latency", "rx2": "packed-stream", "rx5": "rules-engine", "rx6": "dpdk",
 }
 
-// firmwareVariant returns the variant in a firmware version such as "8.5.2.1000 rx1 tx1". It is empty for other drivers,
-// and for numbers without a name.
+// firmwareVariant returns the variant in a firmware version such as "8.5.2.1000 rx1 tx1"; empty for other drivers and numbers.
 func firmwareVariant(driver, firmware string) string {
 	if driver != "sfc" {
 		return ""
@@ -126,18 +124,16 @@ func firmwareVariant(driver, firmware string) string {
 	return ""
 }
 
-// datapathPrefixes start the names of the sfc driver's statistics about the path of the messages in the NIC. ctpio_success and so
-// on count CTPIO, the send path of the X2 that bypasses DMA (ef10.c in src/driver/linux_net of Onload). exp_rx_packets and so on
-// count the Express datapath, which an X4 has beside the datapath of the earlier series (Enterprise); Onload chooses between
-// the two by itself.
+// datapathPrefixes start the names of the sfc driver's statistics about the path of the messages in the NIC: ctpio_success and so on
+// count CTPIO, the send path of the X2 that bypasses DMA (ef10.c in src/driver/linux_net of Onload), exp_rx_packets and so on the Express
+// datapath, which an X4 has beside the earlier one (Enterprise).
 var datapathPrefixes = []string{"ctpio_", "exp_"}
 
 func ofDatapath(name string) bool {
 	return slices.ContainsFunc(datapathPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// datapath reads an interface's statistics of the datapath, by their names after nic.; it is empty if there are none, or if they cannot
-// be read.
+// datapath reads an interface's statistics of the datapath, by their names after nic.; empty if there are none.
 func datapath(iface string) map[string]int64 {
 	all := map[string]int64{}
 	statistics, _ := ethtool.Stats(iface)

@@ -21,12 +21,10 @@ import (
 
 const unknown = -1
 
-// host reads facts about the machine as the pod sees it, below a root that tests replace. A fact that cannot be read stays
-// unknown: the judgement reports it as missing, and never guesses it.
+// host reads facts about the machine as the pod sees it, below a root that tests replace. A fact that cannot be read stays unknown.
 type host struct {
 	root string
-	// parent is the name, on the node, of the interface below an attached one of type ipvlan or macvlan; empty when there
-	// is no such interface.
+	// parent is the name, on the node, of the interface below an attached one of type ipvlan or macvlan.
 	parent string
 	// borrowed is true if the allocated devices are not those of the interface.
 	borrowed bool
@@ -40,7 +38,7 @@ func (h host) read(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// maxFile bounds how much of a file of /proc, /sys or /etc is read at once, in bytes; most files have one line.
+// maxFile bounds how much of a file of /proc, /sys or /etc is read at once, in bytes; most have one line.
 const maxFile = 1 << 20
 
 // content returns the content of a file, or its first maxFile bytes.
@@ -114,10 +112,8 @@ var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-
 // scalableFunction matches the names of the auxiliary devices of scalable functions, such as mlx5_core.sf.4.
 var scalableFunction = regexp.MustCompile(`^\w+\.sf\.\d+$`)
 
-// device returns the PCI address of the device behind an interface, and the folder of the device if there is one. The
-// source is result.PCIFromSysfs if sysfs links the two, directly or by the MAC address of the interface. For any other
-// interface, device returns the device of its parent, or the device that the pod was allocated, if there is exactly one;
-// the source is then empty.
+// device returns the PCI address of the device behind an interface, and its folder. The source is result.PCIFromSysfs if sysfs links the
+// two, directly or by the MAC address, and empty if it is the device of the parent, or the only one that the pod was allocated.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
 	dir = h.resolve(filepath.Join("sys/class/net", h.lower(iface), "device"))
 	// A virtio device and a scalable function are not on the PCI bus themselves; their parents are.
@@ -136,8 +132,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 			return address, h.resolve(dir), result.PCIFromSysfs
 		}
 	}
-	// In a simulation, an interface that stands in for a device's interface has at least the MAC address that sysfs shows for
-	// the latter.
+	// In a simulation, an interface that stands in for a device's has at least the MAC address that sysfs shows for the latter.
 	if mac := h.read(filepath.Join("sys/class/net", iface, "address")); mac != "" && mac != "00:00:00:00:00:00" {
 		for _, path := range h.glob("sys/bus/pci/devices/*/net/*/address") {
 			if h.read(path) == mac {
@@ -155,9 +150,8 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
 }
 
-// allocatedDevices returns the variables in which device plugins and drivers list the container's devices. Names may
-// contain hyphens, so the environment is read as a block and never through a shell; each plugin has its own prefix after
-// PCIDEVICE_. Each variable has a companion whose name ends in _INFO, with the same data in JSON, which is left out.
+// allocatedDevices returns the variables in which device plugins and drivers list the container's devices. Names may contain hyphens.
+// Each variable has a companion whose name ends in _INFO, with the same data in JSON, which is left out.
 func allocatedDevices(environ []string) map[string]string {
 	devices := map[string]string{}
 	for _, entry := range environ {
@@ -170,8 +164,7 @@ func allocatedDevices(environ []string) map[string]string {
 	return devices
 }
 
-// pciAddresses returns the PCI addresses of the allocated devices, each once. A variable has as many addresses as devices
-// of its resource were requested, in the order of allocation, which is not the order of the interfaces.
+// pciAddresses returns the PCI addresses of the allocated devices, each once.
 func pciAddresses(allocated map[string]string) []string {
 	var addresses []string
 	for _, list := range allocated {
@@ -185,8 +178,7 @@ func pciAddresses(allocated map[string]string) []string {
 	return slices.Compact(addresses)
 }
 
-// gather collects the evidence of an endpoint that measures on one of its own CPUs over one interface. The caller passes
-// the CPUs that were allowed: by now the agent has pinned itself, and the kernel would report only that CPU.
+// gather collects the evidence of an endpoint with these CPUs: the agent has pinned itself, and the kernel would report one only.
 func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ []string) result.Evidence {
 	devices := allocatedDevices(environ)
 	e := result.Evidence{
@@ -247,8 +239,7 @@ func driverInfo(iface string) (driver, version, firmware string) {
 	return info.Driver, info.Version, strings.TrimSuffix(info.FwVersion, "N/A")
 }
 
-// ownVersion returns the version of a driver. For a driver without a version, the kernel reports its own release: that is a
-// fact about the kernel, which may be upgraded on purpose, and not a fact about the NIC.
+// ownVersion returns the version of a driver. For one without, the kernel reports its own release, which may be upgraded on purpose.
 func ownVersion(version, release string) string {
 	if version == release && version != "" {
 		return "kernel"

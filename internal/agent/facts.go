@@ -26,7 +26,7 @@ const (
 	// maxValue bounds the value of a fact, and maxCmdline the kernel's command line, in bytes.
 	maxValue   = 512
 	maxCmdline = 2048
-	// maxKey bounds a key, which may come from the environment: a fact with a longer key is left out.
+	// maxKey bounds a key, which may come from the environment.
 	maxKey = 128
 	// maxFacts bounds all facts together, in bytes of JSON.
 	maxFacts = 8 << 10
@@ -46,8 +46,7 @@ func (f facts) setUpTo(limit int, key, value string) {
 	}
 }
 
-// line returns a value as one line of at most limit bytes. A value that is cut ends in a digest of the whole value, so that
-// values that differ stay different.
+// line returns a value as one line of at most limit bytes. One that is cut ends in a digest, so that values that differ stay different.
 func line(value string, limit int) string {
 	value = text.Line(value)
 	if len(value) <= limit {
@@ -58,8 +57,7 @@ func line(value string, limit int) string {
 	return text.Shorten(value, limit-len(end)) + end
 }
 
-// bounded leaves out facts that would make the evidence too long, explanatory facts before facts of the fingerprint. Only
-// an unusual machine or a very long environment has so many.
+// bounded leaves out facts that would make the evidence too long, explanatory facts before facts of the fingerprint.
 func (f facts) bounded(limit int) facts {
 	keys := slices.SortedFunc(maps.Keys(f), result.CompareKeys)
 	kept, size, omitted := facts{}, 0, 0
@@ -83,14 +81,13 @@ func (f facts) bounded(limit int) facts {
 	return kept
 }
 
-// facts gathers the facts about a CPU among the CPUs of its endpoint, an interface, and the environment in which the tool runs.
+// facts gathers the facts about a CPU of an endpoint, an interface, and the environment in which the tool runs.
 func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) facts {
 	f, in := facts{}, place(cpu, iface.Name)
 	for key, path := range result.Files {
 		f.set(key, h.read(in.Replace(path)))
 	}
 	h.machineFacts(f)
-	h.kernelFacts(f)
 	h.cpuFacts(f, cpu, own)
 	h.idleFacts(f, cpu)
 	h.cgroupFacts(f)
@@ -114,6 +111,13 @@ func (h host) machineFacts(f facts) {
 	for _, key := range []string{"mm.thp", "mm.thp-defrag"} {
 		f.set(key, chosen(f[key]))
 	}
+	cmdline := h.read("proc/cmdline")
+	f.setUpTo(maxCmdline, "kernel.cmdline", cmdline)
+	for name, value := range kernelArgs(cmdline) {
+		if matters(name) {
+			f.set("kernel.arg."+name, value)
+		}
+	}
 }
 
 // chosen returns the word in brackets from a file that lists all choices.
@@ -126,21 +130,10 @@ func chosen(choices string) string {
 	return choices
 }
 
-func (h host) kernelFacts(f facts) {
-	cmdline := h.read("proc/cmdline")
-	f.setUpTo(maxCmdline, "kernel.cmdline", cmdline)
-	for name, value := range kernelArgs(cmdline) {
-		if matters(name) {
-			f.set("kernel.arg."+name, value)
-		}
-	}
-}
-
-// argument matches what is separated by white space outside of double quotes.
 var argument = regexp.MustCompile(`(?:"[^"]*"?|[^"\s])+`)
 
-// kernelArgs returns the arguments on a kernel's command line, parsed as the kernel does: quotes keep spaces, hyphens in a
-// name are underscores, and everything after -- is for init. The values of a repeated argument are joined in order.
+// kernelArgs returns the arguments on a kernel's command line, parsed as the kernel does: quotes keep spaces, hyphens in a name are
+// underscores, and everything after -- is for init. The values of a repeated argument are joined in order.
 func kernelArgs(cmdline string) map[string]string {
 	args := map[string]string{}
 	for _, word := range argument.FindAllString(cmdline, -1) {
@@ -160,8 +153,7 @@ func kernelArgs(cmdline string) map[string]string {
 	return args
 }
 
-// latencyArgs are the kernel's arguments that affect latency: isolation, ticks, idle states, frequencies, mitigations,
-// interrupts, clocks, watchdogs and the path to the NIC. A name that ends in a dot stands for all arguments of a module.
+// latencyArgs are the kernel's arguments that affect latency. A name that ends in a dot stands for all arguments of a module.
 var latencyArgs = []string{
 	"isolcpus", "nohz", "nohz_full", "rcu_nocbs", "rcu_nocb_poll", "kthread_cpus", "irqaffinity", "acpi_irq_nobalance",
 	"threadirqs", "skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "numa_balancing", "psi",
@@ -222,18 +214,16 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 	}
 }
 
-// virtual are the makers and models in the firmware's tables that only virtual machines have, by the beginning of the words.
+// virtual are the makers and models in the firmware's tables that only virtual machines have.
 var virtual = []string{
 	"QEMU", "KVM", "KubeVirt", "oVirt", "RHEV", "OpenStack", "Nutanix AHV", "VMware", "VMW", "innotek GmbH", "VirtualBox", "Xen", "Bochs", "Parallels",
 	"BHYVE", "Virtual Machine", "Apple Virtualization", "Firecracker",
 }
 
-// virtualVendors are the PCI vendors of devices that exist only in virtual machines: QEMU's bridges, VMware, VirtualBox, Xen.
-// Cards of bare machines may emulate virtio devices.
+// virtualVendors are the PCI vendors of devices of virtual machines only. Cards of bare machines may emulate virtio devices.
 var virtualVendors = []string{"0x1b36", "0x15ad", "0x80ee", "0x5853"}
 
-// hypervisor returns yes on a virtual machine and no on bare metal, as the CPU's flags (only x86 has such a flag, which a
-// hypervisor may hide), the firmware's tables, the kernel and the PCI bus show it; empty if none of them shows it.
+// hypervisor returns yes on a virtual machine, no on bare metal, or nothing. Only x86 has the CPU's flag, which a hypervisor may hide.
 func (h host) hypervisor(f facts) string {
 	flags := strings.Fields(h.field("proc/cpuinfo", "flags"))
 	words := []string{f["dmi.sys_vendor"], f["dmi.product_name"], f["dmi.bios_vendor"], f["dmi.board_vendor"]}
@@ -259,8 +249,7 @@ func (h host) hypervisor(f facts) string {
 	return ""
 }
 
-// cpuModel returns the model of the CPU: on x86 its name, on POWER the line cpu, on s390x the machine, on arm64 and RISC-V the
-// numbers of its maker and design. It is empty if the kernel does not report it.
+// cpuModel returns the CPU's name, on s390x the machine, on arm64 and RISC-V the numbers of its maker and design.
 func (h host) cpuModel() string {
 	info := func(name string) string { return h.field("proc/cpuinfo", name) }
 	if name := cmp.Or(info("model name"), info("Model Name"), info("cpu")); name != "" {
@@ -278,7 +267,6 @@ func (h host) cpuModel() string {
 	return strings.Join(parts, " ")
 }
 
-// cpuList sets whether a CPU is in the list of a file, and the list itself.
 func (h host) cpuList(f facts, key, path string, cpu int) {
 	data, err := h.content(path)
 	if err != nil {
@@ -296,8 +284,7 @@ func (h host) cpuList(f facts, key, path string, cpu int) {
 	}
 }
 
-// sibling returns whether the other CPUs of a CPU's core belong to the endpoint ("own") or not ("others"), or none if the core has
-// no other CPU.
+// sibling returns whether the other CPUs of a CPU's core belong to the endpoint ("own") or not ("others"), or none.
 func sibling(cpu int, siblings, own []int) string {
 	others := slices.DeleteFunc(slices.Clone(siblings), func(c int) bool { return c == cpu })
 	switch {
@@ -316,9 +303,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// affinity returns the list of the CPUs to which an interrupt is delivered or, if the kernel does not report it, the list
-// of the CPUs to which it may be delivered. After a change of the second list, the first is out of date until the next
-// interrupt.
+// affinity returns the list of the CPUs to which an interrupt is delivered or, if that is unknown or out of date, may be delivered.
 func (h host) affinity(irq string) string {
 	effective, allowed := h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list"))
 	now, err := result.ParseCPUs(effective)
@@ -346,7 +331,6 @@ func (h host) idleFacts(f facts, cpu int) {
 	f.set("cpu.cstates", strings.Join(states, ", "))
 }
 
-// idleStates returns the folders of a CPU's idle states, lightest first.
 func (h host) idleStates(cpu int) []string {
 	states := h.glob(fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpuidle/state[0-9]*", cpu))
 	number := func(path string) int {
@@ -360,8 +344,7 @@ func (h host) idleStates(cpu int) []string {
 	return states
 }
 
-// The variables that affect a tool's sockets: the settings of Onload (EF), VMA and XLIO, and the variables of the dynamic
-// linker and of glibc.
+// The variables that affect a tool's sockets: the settings of Onload (EF), VMA and XLIO, and those of the dynamic linker and of glibc.
 var (
 	socketPrefixes  = []string{"EF", "VMA", "XLIO"}
 	socketVariables = []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_BIND_NOW", "GLIBC_TUNABLES"}
@@ -381,8 +364,7 @@ func environmentFacts(f facts, environ []string) {
 	}
 }
 
-// programDigest returns the beginning of the SHA-256 of a program that is found through PATH, in hex; empty if there is no
-// such program.
+// programDigest returns the beginning of the SHA-256 of a program that is found through PATH, in hex.
 func programDigest(program string) string {
 	path, err := exec.LookPath(program)
 	if err != nil {

@@ -35,11 +35,11 @@ func TestFieldOnload(t *testing.T) {
 		if c.Input != "" {
 			p.stderr.Write(c.Read(t))
 		}
-		var f *failure
-		if !errors.As(orOnload(e, p, fail(v1alpha1.OutcomeToolFailed, "%s", p.lastWords())), &f) {
+		var f *tool.Failure
+		if !errors.As(orOnload(e, p, tool.Fail(v1alpha1.OutcomeToolFailed, "%s", p.lastWords())), &f) {
 			t.Fatal("no failure")
 		}
-		return map[string]string{"outcome": f.reason, "message": f.message}
+		return map[string]string{"outcome": f.Reason, "message": f.Message}
 	})
 }
 

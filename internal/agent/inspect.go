@@ -14,17 +14,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Inspector inspects a node from a pod, for kubectl tailgate doctor.
 type Inspector struct {
 	// Node and PodIP are the name of the pod's node and the pod's IP address.
 	Node, PodIP string
 	// Interface is the interface to inspect; if it is empty, the interface of PodIP.
 	Interface string
 	// Peer is the address of another pod, whose agent answers, on the network of the interface; empty: no peer is tried.
-	Peer string
-	// Environ is the container's environment.
+	Peer    string
 	Environ []string
-	// Root is "/"; tests set another root from which to read the machine's facts.
+	// Root is "/", except in tests.
 	Root string
 }
 
@@ -67,8 +65,7 @@ const (
 	idleNap  = 50 * time.Millisecond
 )
 
-// enteredStates returns the names of the idle states that a CPU enters while its only user, the agent, sleeps: limits that a
-// process requests through /dev/cpu_dma_latency show only there. It is empty if the CPU enters none.
+// enteredStates returns the idle states that a CPU enters while the agent sleeps: only they show the limits of /dev/cpu_dma_latency.
 func (h host) enteredStates(cpu int) string {
 	usage := func(state string) string { return h.read(filepath.Join(state, "usage")) }
 	states, before, names := h.idleStates(cpu), map[string]string{}, []string(nil)
@@ -88,7 +85,6 @@ func (h host) enteredStates(cpu int) string {
 	return strings.Join(names, ", ")
 }
 
-// numaCPUs returns the CPUs of each NUMA node that has any, by the number of the node.
 func (h host) numaCPUs() map[string]string {
 	nodes := map[int32][]int{}
 	for cpu, node := range h.cpuNUMANodes() {

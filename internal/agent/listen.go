@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 const (
@@ -23,8 +24,7 @@ const (
 	tcpListen = "0A"
 )
 
-// awaitListening waits until a socket is bound to a port. It reads the kernel's tables and never connects: a
-// tool takes the first connection for its client.
+// awaitListening waits until a socket is bound to a port. It reads the kernel's tables: a tool takes the first connection for its client.
 func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol, port int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -36,10 +36,10 @@ func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol,
 		}
 		select {
 		case <-p.done:
-			return fail(v1alpha1.OutcomeToolFailed, "the tool's server %s before it listened: %s", p.ending(), p.lastWords())
+			return tool.Fail(v1alpha1.OutcomeToolFailed, "the tool's server %s before it listened: %s", p.ending(), p.lastWords())
 		case <-ctx.Done():
 			p.kill() // its output is complete only then
-			return fail(v1alpha1.OutcomeToolFailed, "the tool's server does not listen on %s port %d after %s: %s", protocol, port, limit, cmp.Or(p.lastWords(), "it printed nothing"))
+			return tool.Fail(v1alpha1.OutcomeToolFailed, "the tool's server does not listen on %s port %d after %s: %s", protocol, port, limit, cmp.Or(p.lastWords(), "it printed nothing"))
 		case <-tick.C:
 		}
 	}

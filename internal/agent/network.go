@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 const (
@@ -39,11 +40,10 @@ func interfaceOf(address net.IP) (net.Interface, error) {
 			}
 		}
 	}
-	return net.Interface{}, fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
+	return net.Interface{}, tool.Fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
 }
 
-// chosenInterface returns the interface with a name, or the interface of the pod's IP address if the name is empty; it
-// returns the zero value if the pod does not have that interface.
+// chosenInterface returns the interface with a name, or that of the pod's IP address; the zero value if the pod does not have it.
 func chosenInterface(name, podIP string) net.Interface {
 	if name == "" {
 		iface, _ := interfaceOf(net.ParseIP(podIP))
@@ -56,15 +56,14 @@ func chosenInterface(name, podIP string) net.Interface {
 	return *iface
 }
 
-// addressOn waits until the interface that the task names has a suitable address. choose picks one of the addresses, and
-// returns nil if none is suitable.
+// addressOn waits until the interface that the task names has an address that choose picks.
 func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]net.Addr) net.IP) (net.Interface, net.IP, error) {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	for {
 		iface, err := net.InterfaceByName(e.Task.Interface)
 		if err != nil {
-			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork,
+			return net.Interface{}, nil, tool.Fail(v1alpha1.OutcomeWrongNetwork,
 				"there is no interface %s, only %s: was the network attached, or, with network type Host, is network.host.interface right?",
 				e.Task.Interface, interfaceNames())
 		}
@@ -77,14 +76,13 @@ func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]n
 		}
 		select {
 		case <-ctx.Done():
-			return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "interface %s has no %s after %s; it has %v", iface.Name, wanted, attachTimeout, addresses)
+			return net.Interface{}, nil, tool.Fail(v1alpha1.OutcomeWrongNetwork, "interface %s has no %s after %s; it has %v", iface.Name, wanted, attachTimeout, addresses)
 		case <-time.After(listenPoll):
 		}
 	}
 }
 
-// noCarrier returns a clause for a message, after a conjunction, that the measured interface has no carrier; it is empty if
-// it has one.
+// noCarrier returns a clause for a message, after a conjunction, if the measured interface has no carrier.
 func (e *endpoint) noCarrier(conjunction string) string {
 	if e.iface.Name == "" || (host{root: e.Root}).carrier(e.iface.Name) != "0" {
 		return ""
@@ -100,8 +98,8 @@ func (e *endpoint) interfaceGone() bool {
 	return err != nil
 }
 
-// untilGone returns a context that ends when the measured interface disappears, for example because its driver was unbound.
-// Tools may not notice that: a TCP connection stays open, and its messages get no answer.
+// untilGone returns a context that ends when the measured interface disappears, for example because its driver was unbound. Tools may not
+// notice that: a TCP connection stays open, and its messages get no answer.
 func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
 	if err != nil {
@@ -125,8 +123,8 @@ func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.Canc
 	return ctx, cancel, nil
 }
 
-// deletionOf returns the filter with which the kernel passes on only the message that an interface was deleted: no other
-// message may wake the agent during a measurement. It compares the type in the netlink header and the index in ifinfomsg.
+// deletionOf returns the filter with which the kernel passes on only the message that an interface was deleted, so that no other wakes
+// the agent during a measurement. It compares the type in the netlink header and the index in ifinfomsg.
 func deletionOf(index int) []unix.SockFilter {
 	kind := binary.NativeEndian.AppendUint16(nil, unix.RTM_DELLINK)
 	which := binary.NativeEndian.AppendUint32(nil, uint32(index))
@@ -157,8 +155,7 @@ func interfaceNames() string {
 	return text.List(names, maxInterfaceNames, ", ")
 }
 
-// preferred returns the first IPv4 address of an interface, or else its first global IPv6 address; nil if there is none.
-// The controller makes the same choice from the addresses that the network reported.
+// preferred returns the first IPv4 address of an interface, or else its first global IPv6 address. The controller makes the same choice.
 func preferred(addresses []net.Addr) net.IP {
 	var six net.IP
 	for _, a := range addresses {
@@ -176,8 +173,7 @@ func preferred(addresses []net.Addr) net.IP {
 	return six
 }
 
-// towards returns the address of an interface from which a client sends to a server: the address in the server's subnet, or
-// else the first of its family; nil if there is none.
+// towards returns the address of an interface from which a client sends to a server: in its subnet, or else the first of its family.
 func towards(server net.IP, addresses []net.Addr) net.IP {
 	var first net.IP
 	for _, a := range addresses {
@@ -195,12 +191,11 @@ func towards(server net.IP, addresses []net.Addr) net.IP {
 	return first
 }
 
-// leavesBy returns an error unless the messages of one end to the other leave by an interface. from is the sender's own
-// address; if it is nil, leavesBy checks messages that are not bound to an address.
+// leavesBy returns an error unless messages to the other end leave by an interface; from is the address to which they are bound, if any.
 func leavesBy(iface net.Interface, from, to net.IP) error {
 	routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{SrcAddr: from})
 	if err != nil || len(routes) == 0 {
-		return fail(v1alpha1.OutcomeWrongNetwork, "there is no route to %s: %v", to, err)
+		return tool.Fail(v1alpha1.OutcomeWrongNetwork, "there is no route to %s: %v", to, err)
 	}
 	if routes[0].LinkIndex == iface.Index {
 		return nil
@@ -209,5 +204,5 @@ func leavesBy(iface net.Interface, from, to net.IP) error {
 	if i, err := net.InterfaceByIndex(routes[0].LinkIndex); err == nil {
 		other = i.Name
 	}
-	return fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?", to, other, iface.Name)
+	return tool.Fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?", to, other, iface.Name)
 }

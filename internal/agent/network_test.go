@@ -368,7 +368,7 @@ func TestInterfaceDisappears(t *testing.T) {
 // fourTool cannot use IPv6.
 type fourTool struct{ fakeTool }
 
-func (fourTool) IPv4Only() {}
+func (fourTool) Limits() tool.Base { return tool.Base{IPv4Only: true} }
 
 func TestToolThatCannotUseTheAddress(t *testing.T) {
 	restore(t)

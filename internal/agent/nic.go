@@ -40,7 +40,6 @@ func (h host) nicFacts(f facts, cpu int, iface net.Interface, environ []string) 
 	}
 }
 
-// deviceFacts gathers the facts that sysfs shows about a PCI device, given by its folder, and about its interrupts.
 func (h host) deviceFacts(f facts, device string, cpu int) {
 	switch pf := h.resolve(filepath.Join(device, "physfn")); {
 	case pf != "":
@@ -82,8 +81,7 @@ func (h host) deviceFacts(f facts, device string, cpu int) {
 	}
 }
 
-// steering returns the CPUs to which receive packet steering moves messages: the masks of the interface's queues, each
-// once.
+// steering returns the masks of CPUs to which receive packet steering moves messages, each once.
 func steering(h host, dir string) string {
 	queues := h.glob(dir + "/queues/rx-*/rps_cpus")
 	var masks []string
@@ -101,7 +99,7 @@ func steering(h host, dir string) string {
 	return strings.Join(masks, " ")
 }
 
-// qdisc returns the root queueing discipline of an interface; empty if the kernel does not report it.
+// qdisc returns the root queueing discipline of an interface.
 func qdisc(index int) string {
 	list, err := netlink.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}})
 	if err != nil {

@@ -24,20 +24,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Onload shows in /proc as follows, according to its sources (github.com/Xilinx-CNS/onload; the same in its releases from
-// 8.1 to 9.2 and in the development of 10.0): its library is mapped into the process, and a descriptor of its own file
-// system is a link to onload:[KIND:STACK:ENDPOINT] (onloadfs_dname in src/driver/linux_onload/onloadfs.c,
-// OO_FDFLAG_TYPE_STR in src/include/onload/common.h). KIND is tcp or udp for sockets, tcpl for listening sockets, moved for
-// sockets that moved to another stack, os_sock for sockets that were handed to the kernel, and piper or pipew for pipes;
-// onload:[stack:STACK] is a handle. The kernel's own sockets are socket:[INODE].
+// Onload shows in /proc as follows, according to its sources (the same from 8.1 to 9.2 and in the development of 10.0): its library is
+// mapped into the process, and a descriptor of its own file system is a link to onload:[KIND:STACK:ENDPOINT] (onloadfs_dname in
+// src/driver/linux_onload/onloadfs.c, OO_FDFLAG_TYPE_STR in src/include/onload/common.h). KIND is tcp or udp for sockets, tcpl for
+// listening sockets, moved for sockets that moved to another stack, os_sock for sockets that were handed to the kernel, and piper or
+// pipew for pipes; onload:[stack:STACK] is a handle.
 //
-// A descriptor does not say which path the messages take. Onload hands a TCP or UDP socket over to the kernel when the
-// socket binds or connects to an address, or is accepted from an address, that is not on a NIC that Onload uses: its
-// descriptor then belongs to the kernel. But a UDP socket that is not connected, or has joined a group, stays with Onload
-// whichever path its datagrams take, and datagrams that need several packets always go through the kernel. So the counters
-// decide, and the descriptors only support them.
+// A descriptor does not say which path the messages take. Onload hands a socket over to the kernel when it binds, connects or is accepted
+// on an address that is not on a NIC that Onload uses. But a UDP socket that is not connected, or has joined a group, stays with Onload
+// whichever path its datagrams take, and datagrams that need several packets always go through the kernel. So the counters decide, and
+// the descriptors only support them.
 const (
 	kernelSocket = "socket:["
 	onloadFile   = "onload:["
@@ -47,16 +46,14 @@ const (
 var carriers = map[v1alpha1.Protocol]string{v1alpha1.ProtocolTCP: "tcp", v1alpha1.ProtocolUDP: "udp", v1alpha1.ProtocolMulticast: "udp"}
 
 const (
-	// maxMaps bounds how much of the memory map of a process is read, in bytes, and maxDescriptors how many of its
-	// descriptors are inspected.
+	// maxMaps bounds how much of a process's memory map is read, and maxLibrary how much of Onload's library, which has 3 MiB, in bytes.
+	// maxDescriptors bounds how many of the process's descriptors are inspected.
 	maxMaps        = 1 << 20
 	maxDescriptors = 4096
-	// maxLibrary bounds how much of Onload's library is read, in bytes; the library has 3 MiB.
-	maxLibrary = 64 << 20
+	maxLibrary     = 64 << 20
 )
 
-// look inspects a process whose messages use protocol p. It returns nil if the process cannot be seen, or is ending: an
-// ending process loses its memory first and its descriptors next, so the descriptors are read first.
+// look inspects a process; nil if it cannot be seen, or is ending: it then loses its memory first, so the descriptors are read first.
 func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	dir := filepath.Join(h.root, fmt.Sprintf("proc/%d", pid))
 	descriptors, err := os.Open(filepath.Join(dir, "fd"))
@@ -96,7 +93,7 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 
 var errNoMemory = errors.New("the process has no memory any more")
 
-// mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps; empty if it is not there.
+// mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps, if it is there.
 func mappedOnload(maps io.Reader) (string, error) {
 	lines, err := bufio.NewScanner(maps), errNoMemory
 	for lines.Scan() {
@@ -110,11 +107,10 @@ func mappedOnload(maps io.Reader) (string, error) {
 	return "", cmp.Or(lines.Err(), err)
 }
 
-// stacks adds the events of the Onload stacks of a process group to grown, and returns the IDs of these stacks. The file
-// /proc/driver/onload/stacks (since Onload 8.1; efab_stacks_seq_show in src/driver/linux_onload/linux_stats.c) has a line
-// for each stack: the first field is the stack's ID, the second is the process that made it, or 0 if the reader cannot see
-// that process, and the last two are its rx_evs and tx_evs. The stack of a tool's server is as old as its process, so its
-// counters are the counters of the cell.
+// stacks adds the events of the Onload stacks of a process group to grown, and returns the IDs of these stacks. A line of
+// /proc/driver/onload/stacks (since Onload 8.1; efab_stacks_seq_show in src/driver/linux_onload/linux_stats.c) has the stack's ID, the
+// process that made it, or 0 if the reader cannot see that, and at its end its rx_evs and tx_evs. The stack of a tool's server is as old
+// as its process, so its counters are those of the cell.
 func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	file, err := os.Open(filepath.Join(h.root, "proc/driver/onload/stacks"))
 	if err != nil {
@@ -146,9 +142,8 @@ func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	return ids
 }
 
-// lookBegun inspects the tool's server when it is ready: by then the dynamic linker has finished. If Onload was requested
-// but its library is missing, lookBegun kills the process and returns the reason as an error. It does the same if the
-// library does not know a setting: Onload would only mention that in the kernel's log.
+// lookBegun inspects the tool's server when it is ready: by then the dynamic linker has finished. If Onload was requested but its library
+// is missing, or does not know a setting, which Onload would only mention in the kernel's log, it kills the process and returns an error.
 func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	l := host{root: e.Root}.look(p.cmd.Process.Pid, protocol)
 	p.path.Begun, p.protocol = l, protocol
@@ -156,7 +151,9 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 		return nil
 	}
 	if l.Library == "" {
-		return e.notAccelerated(p)
+		p.kill() // its output is complete only then
+		return cmp.Or(e.onloadFailure(p), tool.Fail(v1alpha1.OutcomeAccelerationFailed,
+			"%s ran without Onload: %s is not in its memory, for an unknown reason; is the tool linked statically?", e.Task.Tool, e.Task.Library))
 	}
 	names, err := host{root: e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
@@ -167,7 +164,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 		return nil // A library that cannot be read has no settings to compare with.
 	}
 	p.kill()
-	return fail(v1alpha1.OutcomeAccelerationFailed, "Onload's library %s does not know the setting %s; correct the profile or env, or use the Onload that has it",
+	return tool.Fail(v1alpha1.OutcomeAccelerationFailed, "Onload's library %s does not know the setting %s; correct the profile or env, or use the Onload that has it",
 		l.Library, strings.Join(names, ", "))
 }
 
@@ -184,15 +181,14 @@ func (e *endpoint) lookEnded(p *process) {
 	}
 }
 
-// stackdump is a program of Onload. It prints the settings and sockets of a stack to a process that has the user ID of the stack's
-// creator. AMD's device plugin does not mount it: the bench image must contain the version of the module.
+// stackdump is a program of Onload that prints the settings and sockets of a stack to the user of its creator. AMD's device plugin does
+// not mount it: the bench image must contain the version of the module.
 const (
 	stackdump        = "onload_stackdump"
 	stackdumpTimeout = 5 * time.Second
 )
 
-// stackFacts returns the settings of a stack that are not the defaults and its virtual interfaces, or the reason why they
-// could not be read.
+// stackFacts returns the settings of a stack that are not the defaults and its virtual interfaces, or why they could not be read.
 func stackFacts(id int) facts {
 	f := facts{}
 	out, err := dumpStack(id, "netif", "opts")
@@ -231,8 +227,7 @@ func dumpStack(id int, operations ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unknownSettings returns the variables of a task that Onload's library does not know. The library knows those whose names
-// are among its strings (ef_names in its startup.c).
+// unknownSettings returns the variables of a task that are not among the strings of Onload's library (ef_names in its startup.c).
 func (h host) unknownSettings(library string, env map[string]string) ([]string, error) {
 	file, err := os.Open(filepath.Join(h.root, library))
 	if err != nil {
@@ -258,7 +253,7 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }
 
-// onloadFailure returns why a process could not use Onload, from its output; nil if the output does not say.
+// onloadFailure returns why a process could not use Onload, as far as its output says.
 func (e *endpoint) onloadFailure(p *process) error {
 	if !e.accelerated() {
 		return nil
@@ -267,15 +262,18 @@ func (e *endpoint) onloadFailure(p *process) error {
 	if f == nil {
 		return nil
 	}
-	remedy := f.Remedy
+	why, remedy := f.Why, f.Remedy
+	if f.Device {
+		why = cmp.Or(host{root: e.Root}.deviceTrouble(), why)
+	}
 	if f.Missing {
 		remedy = cmp.Or(e.elsewhere(), remedy)
 	}
-	return fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, cmp.Or(host{root: e.Root}.deviceTrouble(*f), f.Why), line(f.Words, maxValue), remedy)
+	return tool.Fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, why, line(f.Words, maxValue), remedy)
 }
 
-// ranWithout returns why a tool that worked did not use Onload: with its control plane missing, for example, Onload leaves all
-// sockets to the kernel. It is nil if a stack was made, or if EF_NO_FAIL asks for the kernel's sockets in this case.
+// ranWithout returns why a tool that worked did not use Onload: with its control plane missing, for example, Onload leaves all sockets to
+// the kernel. It is nil if a stack was made, or if EF_NO_FAIL asks for the kernel's sockets in this case.
 func (e *endpoint) ranWithout(p *process) error {
 	if onload.Read(p.stderr.Bytes()).Banner != "" || e.Task.Env["EF_NO_FAIL"] != "0" {
 		return nil
@@ -290,8 +288,7 @@ const (
 	maxPlaneWait   = time.Minute
 )
 
-// listenLimit returns how long the tool's server may take to listen: with Onload, longer than Onload waits, so that Onload itself
-// can say what is missing.
+// listenLimit returns how long the tool's server may take to listen: longer than Onload waits, so that it can say what is missing.
 func (e *endpoint) listenLimit() time.Duration {
 	seconds, err := strconv.ParseUint(host{root: e.Root}.read(planeParameter), 10, 16)
 	switch {
@@ -303,11 +300,7 @@ func (e *endpoint) listenLimit() time.Duration {
 	return listenTimeout + min(time.Duration(seconds)*time.Second, maxPlaneWait)
 }
 
-// deviceTrouble returns why Onload's device cannot be opened, as far as the agent can see.
-func (h host) deviceTrouble(f onload.Failure) string {
-	if !f.Device {
-		return ""
-	}
+func (h host) deviceTrouble() string {
 	switch {
 	case !h.exists("sys/module/onload"):
 		return "the kernel module onload is not loaded"
@@ -319,8 +312,7 @@ func (h host) deviceTrouble(f onload.Failure) string {
 	return ""
 }
 
-// elsewhere returns advice for an error message: where the container has Onload's library, if the task expects it
-// elsewhere; empty if it has none.
+// elsewhere returns advice for an error message: where else than expected the container has Onload's library, if it has.
 func (e *endpoint) elsewhere() string {
 	h := host{root: e.Root}
 	for _, path := range preloads(os.Getenv(preloadVariable)) {
@@ -332,8 +324,8 @@ func (e *endpoint) elsewhere() string {
 }
 
 // The lines of a socket in onload_stackdump's dump: its heading (citp_waitable_dump2 in waitable.c), and the counters of UDP
-// (ci_udp_state_dump in udp.c) and TCP (ci_tcp_state_dump in tcp_debug.c), whose number of packets is hexadecimal. A connection
-// of a stack also sends through it: TCP counts only received packets, but each message has an answer.
+// (ci_udp_state_dump in udp.c) and TCP (ci_tcp_state_dump in tcp_debug.c), whose number of packets is hexadecimal. TCP counts only
+// received packets, but each message has an answer.
 var (
 	socketLine     = regexp.MustCompile(`^(\S+) \d+:\d+(?: |$)`)
 	socketCounters = map[string][]socketCounter{
@@ -352,8 +344,7 @@ type socketCounter struct {
 	names   []string
 }
 
-// addSockets adds the packets of all sockets of a protocol in a stack to the counters of a path, from the output of
-// onload_stackdump.
+// addSockets adds the packets of all sockets of a protocol in a stack to the counters of a path, from the dump of onload_stackdump.
 func addSockets(grown map[string]int64, dump []byte, protocol v1alpha1.Protocol) {
 	wanted, kind := "UDP", ""
 	if protocol == v1alpha1.ProtocolTCP {

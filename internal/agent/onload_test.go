@@ -138,7 +138,7 @@ func TestTrafficOfTheLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	grown := since(before, l.traffic())
+	grown := growth(before, l.traffic())
 	if n := grown[result.PathTCPOut]; n < 10 || n > 12 {
 		t.Errorf("%d segments out, want those of 10 messages", n)
 	}
@@ -165,8 +165,8 @@ func TestTrafficOfALossyLink(t *testing.T) {
 	if _, err := client.Write([]byte("0123456789")); err != nil {
 		t.Fatal(err)
 	}
-	grown := since(before, l.traffic())
-	for began := time.Now(); grown[result.PathIPOut] < 2*segmentHeaders; grown = since(before, l.traffic()) {
+	grown := growth(before, l.traffic())
+	for began := time.Now(); grown[result.PathIPOut] < 2*segmentHeaders; grown = growth(before, l.traffic()) {
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("no segment was sent again: %v", grown)
 		}
@@ -268,7 +268,7 @@ func TestUnknownSettings(t *testing.T) {
 
 // If Onload says why it failed, the failure of a tool is reported as Onload's.
 func TestExplained(t *testing.T) {
-	generic := fail(v1alpha1.OutcomeToolFailed, "it failed")
+	generic := tool.Fail(v1alpha1.OutcomeToolFailed, "it failed")
 	missing := "ERROR: ld.so: object '" + library + "' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored."
 	for name, c := range map[string]struct {
 		stderr  string

@@ -10,8 +10,7 @@ import (
 
 const maxLower = 4
 
-// lower returns the lowest interface below a virtual one of the same network namespace, such as the NIC of a VLAN. It stops
-// at an interface that has none below it, or several.
+// lower returns the lowest interface below a virtual one of the same network namespace, such as the NIC of a VLAN.
 func (h host) lower(iface string) string {
 	for range maxLower {
 		found := h.glob("sys/class/net/" + iface + "/lower_*")
@@ -23,14 +22,13 @@ func (h host) lower(iface string) string {
 	return iface
 }
 
-// interfaceName matches a name that systemd gives to an interface by the location of its device: the index of a device on the
-// board; the slot; or the bus and the device's number on it; the latter two after the domain, if it is not 0. The function, the
-// port, and the number of a VF or of a VF's representor follow.
+// interfaceName matches a name that systemd gives to an interface by the location of its device: the index of a device on the board; the
+// slot; or the bus and the device's number on it; the latter two after the domain, if it is not 0. The function, the port, and the number
+// of a VF or of a VF's representor follow.
 var interfaceName = regexp.MustCompile(`^(?:en|ib)(?:o(\d+)|(?:P(\d+))?(?:s(\d+)|p(\d+)s(\d+))(?:f(\d+))?)(?:n[a-z0-9]+?|d\d+)?(?:v(\d+)|r\d+)?$`)
 
-// parentDevice returns the folder of the PCI device of the parent. The parent is in the network namespace of the node,
-// where a pod cannot see it, but the PCI bus is the same everywhere, and the name gives the location on it. The folder is
-// empty if the name gives no location, or if several devices fit.
+// parentDevice returns the folder of the PCI device of the parent, which is in the network namespace of the node. But the PCI bus is the
+// same everywhere, and the name gives the location on it. It is empty if no device fits, or several.
 func (h host) parentDevice() string {
 	// The usual name of a VLAN is that of its NIC with the number of the VLAN.
 	nic, _, _ := strings.Cut(h.parent, ".")
@@ -53,8 +51,7 @@ func (h host) parentDevice() string {
 	return h.resolve(found[0])
 }
 
-// isAt reports whether a device, given by its folder, is at the location in the parts of a name. The name of a device that has
-// only one function leaves out the function.
+// isAt reports whether a device is at the location in the parts of a name. That of a device with one function leaves out the function.
 func (h host) isAt(dir string, name []string) bool {
 	address := filepath.Base(dir)
 	if !pciAddress.MatchString(address) {
@@ -79,11 +76,8 @@ func (h host) isAt(dir string, name []string) bool {
 	return there != "" && slices.ContainsFunc(strings.Split(h.resolve(dir), "/"), func(part string) bool { return strings.HasPrefix(part, there+".") })
 }
 
-// number returns a number without sign; 0 for any other text.
+// number returns a number without sign; 0 for text.
 func number(text string, base int) int64 {
-	n, err := strconv.ParseUint(text, base, 32)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseUint(text, base, 32)
 	return int64(n)
 }

@@ -26,8 +26,7 @@ var pathCounters = map[string][]string{
 	result.PathThrottled: {"cpu.thermal-throttles"},
 }
 
-// pathGrowth returns the growth of the counters of a path. Only the first counter of a sum has to be known: a kernel may
-// lack IPv6. The growth caused by the agents' own connection is not counted.
+// pathGrowth returns the growth of the counters of a path. Only the first counter of a sum has to be known: a kernel may lack IPv6.
 func pathGrowth(grown, own map[string]int64) map[string]int64 {
 	all := map[string]int64{}
 	for name, parts := range pathCounters {
@@ -42,12 +41,11 @@ func pathGrowth(grown, own map[string]int64) map[string]int64 {
 	return all
 }
 
-// segmentHeaders is the smallest number of bytes of headers in a segment of the agents' connection: IPv4, and TCP with
-// timestamps.
+// segmentHeaders is the smallest size of headers in a segment of the agents' connection, in bytes: IPv4, and TCP with timestamps.
 const segmentHeaders = 52
 
-// traffic returns what the agents' connection has added so far to the counters of a path. TCP's OutSegs, unlike Segs_out and
-// the counters of IP, does not contain retransmitted segments.
+// traffic returns what the agents' connection has added so far to the counters of a path. TCP's OutSegs, unlike Segs_out and the counters
+// of IP, does not contain retransmitted segments.
 func (l *link) traffic() map[string]int64 {
 	tcp, ok := l.conn.(*net.TCPConn)
 	if !ok {
@@ -69,18 +67,9 @@ func (l *link) traffic() map[string]int64 {
 	}
 }
 
-func since(before, after map[string]int64) map[string]int64 {
-	grown := map[string]int64{}
-	for name, n := range after {
-		grown[name] = max(0, n-before[name])
-	}
-	return grown
-}
-
-// recordPath adds the evidence of the path of a cell's messages, after the cell's process has ended.
 func (e *endpoint) recordPath(p *process, cell string, grown map[string]int64, l *link) {
 	p.path.Cell = cell
-	p.path.Grown = pathGrowth(grown, since(p.linkBefore, l.traffic()))
+	p.path.Grown = pathGrowth(grown, growth(p.linkBefore, l.traffic()))
 	maps.Copy(p.path.Grown, p.stackEvents)
 	said := onload.Read(p.stderr.Bytes())
 	if f := said.Failure; f != nil && e.accelerated() {

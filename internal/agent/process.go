@@ -20,7 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// maxOutput bounds how much of a tool's output is kept, in bytes; the tools print a few kilobytes.
+// maxOutput bounds how much of a tool's output is kept, in bytes.
 const maxOutput = 4 << 20
 
 // outputGrace is how long the output of a tool that ended may stay open.
@@ -38,17 +38,15 @@ type process struct {
 	// protocol is the protocol of its messages, and path describes the path that they took.
 	protocol v1alpha1.Protocol
 	path     result.Path
-	// stackEvents are the counters of its Onload stacks, and linkBefore the counters of the agents' connection at its
-	// start.
+	// stackEvents are the counters of its Onload stacks, and linkBefore those of the agents' connection at its start.
 	stackEvents, linkBefore map[string]int64
 }
 
-// start starts a tool on the given CPUs, in a process group of its own. Its environment is environ plus the variables of
-// its command.
+// start starts a tool on the given CPUs, in a process group of its own, with environ and the variables of its command.
 func start(c tool.Command, cpus []int, dir string, environ []string) (*process, error) {
-	path, err := exec.LookPath(c.Path)
+	path, err := present(c.Path)
 	if err != nil {
-		return nil, fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s", c.Path)
+		return nil, err
 	}
 	p := &process{cmd: exec.Command(path, c.Args...), done: make(chan struct{}), interrupt: c.Interrupt}
 	p.cmd.Env = slices.Concat(environ, c.Env)
@@ -59,7 +57,7 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	begin := readClocks()
 	if err := StartOn(p.cmd, cpus); err != nil {
-		return nil, fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
+		return nil, tool.Fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
 	}
 	go func() {
 		// After Wait has reaped the process, the kernel no longer reports its run delay.
@@ -72,8 +70,7 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	return p, nil
 }
 
-// StartOn starts a command with the affinity of these CPUs from its first instruction on: a child inherits the
-// affinity of the thread that forks it.
+// StartOn starts a command with the affinity of these CPUs, which a child inherits from the thread that forks it.
 func StartOn(cmd *exec.Cmd, cpus []int) error { return onCPUs(cpus, cmd.Start) }
 
 func onCPUs(cpus []int, call func() error) error {
@@ -96,8 +93,7 @@ func onCPUs(cpus []int, call func() error) error {
 	return err
 }
 
-// wait waits for the end of the process, and kills it if the context ends first. It reports whether the process ended by
-// itself.
+// wait waits for the end of the process, and kills it if the context ends first. It reports whether it ended by itself.
 func (p *process) wait(ctx context.Context) bool {
 	select {
 	case <-p.done:
@@ -147,8 +143,7 @@ func (p *process) ending() string {
 	return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(status.Signal()), status.Signal())
 }
 
-// lastWords returns the last line that a process printed, to standard error or else to standard output. It skips the lines
-// that Onload always prints at its start.
+// lastWords returns the last line that a process printed, to standard error or else to standard output, apart from Onload's usual ones.
 func (p *process) lastWords() string {
 	for _, out := range [][]byte{p.stderr.Bytes(), p.stdout.Bytes()} {
 		last := ""

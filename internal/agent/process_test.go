@@ -51,13 +51,13 @@ func startTool(t *testing.T, c tool.Command) *process {
 // wantOutcome checks that an error is a failure with a reason, and that its message contains words.
 func wantOutcome(t *testing.T, err error, reason string, words ...string) {
 	t.Helper()
-	var f *failure
-	if !errors.As(err, &f) || f.reason != reason {
+	var f *tool.Failure
+	if !errors.As(err, &f) || f.Reason != reason {
 		t.Fatalf("got %#v (%v), want a failure with reason %s", err, err, reason)
 	}
 	for _, w := range words {
-		if !strings.Contains(f.message, w) {
-			t.Errorf("message %q does not say %q", f.message, w)
+		if !strings.Contains(f.Message, w) {
+			t.Errorf("message %q does not say %q", f.Message, w)
 		}
 	}
 }

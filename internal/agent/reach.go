@@ -30,8 +30,7 @@ func (i Inspector) endpoint() *endpoint {
 	return &endpoint{Agent: &Agent{Task: plan.Task{Interface: i.Interface}, PodIP: i.PodIP, Root: i.Root}}
 }
 
-// Answer lets the agent of another pod try the network between the two: until ctx ends, it accepts the connections to both ports of
-// a benchmark, and returns each datagram.
+// Answer accepts the connections of another pod's agent to both ports of a benchmark, and returns each datagram, until ctx ends.
 func (i Inspector) Answer(ctx context.Context) error {
 	e := i.endpoint()
 	iface, address, err := e.ownAddress(ctx)

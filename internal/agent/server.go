@@ -25,7 +25,6 @@ const (
 	interruptGrace = 2 * time.Second
 )
 
-// serve runs the server's endpoint: it waits for its client and handles the client's requests.
 func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	iface, address, err := e.ownAddress(ctx)
 	if err != nil {
@@ -37,13 +36,13 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	defer cancel()
-	if _, only := e.driver.(tool.IPv4Only); only && address.To4() == nil {
-		return result.Document{}, fail(v1alpha1.OutcomeWrongNetwork, "%s takes IPv4 addresses only, and %s has %s; give the network an IPv4 range, or measure with pinger",
+	if e.driver.Limits().IPv4Only && address.To4() == nil {
+		return result.Document{}, tool.Fail(v1alpha1.OutcomeWrongNetwork, "%s takes IPv4 addresses only, and %s has %s; give the network an IPv4 range, or measure with pinger",
 			e.Task.Tool, iface.Name, address)
 	}
 	// A tool that the image lacks is reported before the server waits for a client.
 	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
-	if err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
+	if _, err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}
 
@@ -52,7 +51,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	defer l.conn.Close()
-	// The deadline, or the end of the pod or of the interface, interrupts the wait for the next request.
+	// The end of the context, which may be that of the interface, interrupts the wait for the next request.
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	defer stop()
 
@@ -84,7 +83,7 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 	}
 	ip := net.ParseIP(e.PodIP)
 	if ip == nil {
-		return net.Interface{}, nil, fail(v1alpha1.OutcomeWrongNetwork, "invalid pod address %q", e.PodIP)
+		return net.Interface{}, nil, tool.Fail(v1alpha1.OutcomeWrongNetwork, "invalid pod address %q", e.PodIP)
 	}
 	iface, err := interfaceOf(ip)
 	return iface, ip, err
@@ -119,7 +118,7 @@ func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, erro
 			}
 		case err := <-failed:
 			if ctx.Err() != nil {
-				return nil, fail(v1alpha1.OutcomePeerUnreachable, "no client connected before the server's deadline%s", e.noCarrier(";"))
+				return nil, tool.Fail(v1alpha1.OutcomePeerUnreachable, "no client connected before the server's deadline%s", e.noCarrier(";"))
 			}
 			return nil, fmt.Errorf("waiting for the client: %w", err)
 		}
@@ -132,8 +131,7 @@ type greeting struct {
 	err error
 }
 
-// greetAll reads the first request of each connection, of maxGreeted at a time, so that silent strangers do not keep the client
-// out. It returns when the listener is closed.
+// greetAll reads the first request of each connection, of maxGreeted at a time, so that silent strangers do not keep the client out.
 func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
 	places := make(chan struct{}, maxGreeted)
 	for {
@@ -158,8 +156,7 @@ func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted 
 	}
 }
 
-// listen listens on an address of the measured interface. The kernel refuses an IPv6 address until the link is up and no
-// other host on it has claimed the address.
+// listen listens on an address. The kernel refuses an IPv6 address until the link is up and no other host has claimed it.
 func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
@@ -169,11 +166,11 @@ func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, er
 		case err == nil:
 			return listener, nil
 		case !errors.Is(err, unix.EADDRNOTAVAIL):
-			return nil, fail(v1alpha1.OutcomeAgentFailed, "the server cannot listen: %v", err)
+			return nil, tool.Fail(v1alpha1.OutcomeAgentFailed, "the server cannot listen: %v", err)
 		}
 		select {
 		case <-limit.Done():
-			return nil, fail(v1alpha1.OutcomeWrongNetwork, "address %s could not be used on %s within %s: does another host have it%s?",
+			return nil, tool.Fail(v1alpha1.OutcomeWrongNetwork, "address %s could not be used on %s within %s: does another host have it%s?",
 				address, e.iface.Name, linkTimeout, e.noCarrier(", or"))
 		case <-time.After(dialAgain):
 		}
@@ -196,7 +193,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	for {
 		var r request
 		if err := l.receive(&r); err != nil {
-			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v%s", err, e.noCarrier(";"))
+			return tool.Fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v%s", err, e.noCarrier(";"))
 		}
 		var a answer
 		switch r.Verb {
@@ -228,10 +225,10 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			}
 		case verbDone:
 		default:
-			return fail(v1alpha1.OutcomeAgentFailed, "the client requested %.40q: do both ends have the same version?", r.Verb)
+			return tool.Fail(v1alpha1.OutcomeAgentFailed, "the client requested %.40q: do both ends have the same version?", r.Verb)
 		}
 		if err := l.send(a); err != nil {
-			return fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v%s", err, e.noCarrier(";"))
+			return tool.Fail(v1alpha1.OutcomePeerUnreachable, "the server lost its client: %v%s", err, e.noCarrier(";"))
 		}
 		if r.Verb == verbDone {
 			return nil
@@ -243,14 +240,9 @@ func (a *answer) refuse(err error) {
 	if err == nil {
 		return
 	}
-	a.Error, a.Reason = line(err.Error(), maxWords), v1alpha1.OutcomeAgentFailed
-	var f *failure
-	if errors.As(err, &f) {
-		a.Reason = f.reason
-	}
+	a.Error, a.Reason = line(err.Error(), maxWords), reasonOf(err, v1alpha1.OutcomeAgentFailed)
 }
 
-// prepare starts the tool's server for a cell, waits until it listens, and starts a capture if the task requests one.
 func (e *endpoint) prepare(ctx context.Context, name string, l *link, target tool.Target) (*process, *capturing, error) {
 	for _, cell := range e.Task.Cells {
 		if cell.Name != name {
@@ -260,7 +252,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
 			return nil, nil, err
 		} else if taken {
-			return nil, nil, fail(v1alpha1.OutcomeToolFailed, "another process listens on %s port %d", cell.Protocol, target.Port)
+			return nil, nil, tool.Fail(v1alpha1.OutcomeToolFailed, "another process listens on %s port %d", cell.Protocol, target.Port)
 		}
 		p, err := e.start(e.driver.Server(cell, target), target.CPUs, "", l)
 		if err != nil {
@@ -280,5 +272,5 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		}
 		return p, c, nil
 	}
-	return nil, nil, fail(v1alpha1.OutcomeAgentFailed, "the client requested cell %.80q, which is not in the server's task", name)
+	return nil, nil, tool.Fail(v1alpha1.OutcomeAgentFailed, "the client requested cell %.80q, which is not in the server's task", name)
 }

@@ -15,8 +15,7 @@ var seen = map[v1alpha1.IdentityKey]string{
 	v1alpha1.IdentityKernel: "proc/sys/kernel/osrelease",
 }
 
-// Verified returns an error if the node is not the one that was verified. verified lists its identity at that time as
-// KEY=VALUE. The kubelet reports the same files in the node's status.
+// Verified returns an error if the node is not the one that was verified. verified lists its identity at that time as KEY=VALUE.
 func Verified(root string, verified []string) error {
 	for _, arg := range verified {
 		key, was, ok := strings.Cut(arg, "=")

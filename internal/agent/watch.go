@@ -21,20 +21,17 @@ import (
 
 const maxInterrupts = 16
 
-// watch adds up the growth of the kernel's counters of disturbances: of one CPU, of the endpoint's cgroup, and of one
-// interface and its network namespace. It reads them on request, never in between.
+// watch adds up the growth of counters of disturbances: of a CPU, of the endpoint's cgroup, of an interface and its network namespace.
 type watch struct {
 	host
 	cpu   int
 	iface string
 	// place is the index of the CPU among the possible CPUs, by which some files are ordered; -1 if it is unknown.
 	place int
-	// limited are the folders of the cgroup and of its visible ancestors that may have a quota, the nearest first, and pressed
-	// is the folder with cpu.pressure.
+	// limited are the folders of the cgroup and of its visible ancestors that may have a quota, and pressed is the one with cpu.pressure.
 	limited []string
 	pressed string
-	// datapath reads the interface's statistics of the datapath; nil if it has none. datapathBefore are their values before the
-	// first process.
+	// datapath reads the interface's statistics of the datapath, if it has any. datapathBefore are their values before the first process.
 	datapath       func() map[string]int64
 	datapathBefore map[string]int64
 	buffer         []byte
@@ -88,12 +85,11 @@ func growth(before, after map[string]int64) map[string]int64 {
 	return grown
 }
 
-// datapathPeriod is longer than the time between two readings of the NIC's own counters by its driver (STATS_PERIOD_MS_DEFAULT in
-// efx_common.c: one second, for a VF, too).
+// datapathPeriod is longer than a driver takes to read the NIC's own counters again (STATS_PERIOD_MS_DEFAULT in efx_common.c: 1 s).
 const datapathPeriod = 1100 * time.Millisecond
 
-// settle waits until the statistics of the datapath contain everything that the last process caused, and adds their growth since the
-// first process began. The growth in each cell would miss the last messages of the cell.
+// settle waits until the statistics of the datapath contain everything that the last process caused, and adds their growth, which in each
+// cell would miss the last messages.
 func (w *watch) settle() {
 	if w.datapath == nil {
 		return
@@ -102,14 +98,13 @@ func (w *watch) settle() {
 	maps.Copy(w.grown, growth(w.datapathBefore, w.datapath()))
 }
 
-// add adds n to a counter that the caller read; n is negative if the caller could not read it.
+// add adds n to a counter; n is negative if it is unknown.
 func (w *watch) add(name string, n int64) {
 	if n >= 0 {
 		w.grown[name] += n
 	}
 }
 
-// deltas returns the sums, by the keys of result.DeltaKeys.
 func (w *watch) deltas() map[string]int64 {
 	all := map[string]int64{}
 	var interrupts []string
@@ -177,8 +172,7 @@ func (w *watch) counters() map[string]int64 {
 	return all
 }
 
-// scan passes each line of a file to a function; the line is valid only until the next one. The files are long on large
-// machines, and the agent collects no garbage.
+// scan passes each line of a file to a function; it is valid only until the next one. The agent collects no garbage.
 func (w *watch) scan(path string, line func([]byte)) {
 	file, err := os.Open(filepath.Join(w.root, path))
 	if err != nil {
@@ -192,8 +186,7 @@ func (w *watch) scan(path string, line func([]byte)) {
 	}
 }
 
-// interrupts counts device interrupts on the CPU, by number. The kernel shows them here even if it hides /proc/interrupts
-// from containers.
+// interrupts counts device interrupts on the CPU, by number, also where the kernel hides /proc/interrupts from containers.
 func (w *watch) interrupts(all map[string]int64) {
 	if w.place < 0 {
 		return
@@ -244,8 +237,7 @@ func put(all map[string]int64, name, value string) {
 	}
 }
 
-// perCPU returns a function that reads the lines of a table with a column for each CPU, whose first line names the CPUs:
-// /proc/interrupts, /proc/softirqs.
+// perCPU returns a function that reads /proc/interrupts or /proc/softirqs, which have a column for each CPU, named in the first line.
 func perCPU(prefix string, cpu int, all map[string]int64) func([]byte) {
 	// column is the index of the CPU's column, from 0; columns is the number of columns, -1 before the first line.
 	column, columns := -1, -1
@@ -287,8 +279,7 @@ func cpuTimes(l []byte, cpu int, all map[string]int64) {
 	}
 }
 
-// scheduler returns a function that reads the lines of /proc/schedstat, whose versions 15 to 17 have the same fields for a
-// CPU.
+// scheduler returns a function that reads the lines of /proc/schedstat, whose versions 15 to 17 have the same fields for a CPU.
 func scheduler(cpu int, all map[string]int64) func([]byte) {
 	name, known := "cpu"+strconv.Itoa(cpu), false
 	return func(l []byte) {
@@ -307,8 +298,8 @@ func scheduler(cpu int, all map[string]int64) func([]byte) {
 	}
 }
 
-// protocolCounters are the counters of /proc/net/snmp and /proc/net/netstat that indicate trouble, and how much the
-// kernel's stack carried. The TCP counters cover IPv4 and IPv6.
+// protocolCounters are the counters of /proc/net/snmp and /proc/net/netstat that indicate trouble, and how much the kernel's stack
+// carried. The TCP counters cover IPv4 and IPv6.
 var protocolCounters = map[string][]string{
 	"Ip:":     {"ReasmOKs", "FragCreates"},
 	"IpExt:":  {"InOctets", "OutOctets"},
@@ -326,8 +317,7 @@ var protocolCounters6 = map[string]string{
 	"Udp6InDatagrams": "udp6.InDatagrams", "Udp6OutDatagrams": "udp6.OutDatagrams",
 }
 
-// protocols returns a function that reads the lines of /proc/net/snmp or /proc/net/netstat: for each protocol a line of names
-// and a line of values.
+// protocols returns a function that reads /proc/net/snmp or /proc/net/netstat: for each protocol a line of names and a line of values.
 func protocols(all map[string]int64) func([]byte) {
 	var names []string
 	return func(l []byte) {
@@ -368,19 +358,12 @@ func throttling(l []byte, time string, all map[string]int64) {
 
 // pressure reads a line of a cgroup's cpu.pressure, such as: some avg10=0.00 avg60=0.00 avg300=0.00 total=51
 func pressure(l []byte, all map[string]int64) {
-	fields := strings.Fields(string(l))
-	if len(fields) < 2 || fields[0] != "some" {
-		return
-	}
-	for _, field := range fields[1:] {
-		if value, ok := strings.CutPrefix(field, "total="); ok {
-			put(all, "cgroup.pressure-us", value)
-		}
+	if kind, total, ok := strings.Cut(string(l), " total="); ok && strings.HasPrefix(kind, "some ") {
+		put(all, "cgroup.pressure-us", strings.TrimSpace(total))
 	}
 }
 
-// awaitRunDelay waits for the end of a child without reaping it, and then returns how long its main thread was ready to run
-// but did not, in ns; -1 if the kernel does not report it.
+// awaitRunDelay waits for the end of a child without reaping it, and returns its run delay.
 func awaitRunDelay(pid int) int64 {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -393,8 +376,8 @@ func awaitRunDelay(pid int) int64 {
 	}
 }
 
-// runDelay returns the run delay in a process's schedstat, whose fields are ns on the CPU, ns waiting for a CPU, and how
-// often the process got one.
+// runDelay returns how long a process's main thread was ready to run but did not, in ns, from its schedstat, whose fields are ns on the
+// CPU, ns waiting for a CPU, and how often the process got one; -1 if the kernel does not report it.
 func runDelay(schedstat string) int64 {
 	fields := strings.Fields(schedstat)
 	// A kernel that does not count these reports a process that never ran.

@@ -8,9 +8,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// snapLength is how much of a packet is kept, in bytes from the IP header on: as much as fits into a slot of the ring. It
-// covers the longest headers of IPv4 and TCP, or IPv6 and TCP with 68 bytes of headers between, and the name of the
-// message.
+// snapLength is how much of a packet is kept, in bytes from the IP header on: as much as fits into a slot of the ring. It covers the
+// longest headers of IPv4 and TCP, or IPv6 and TCP with 68 bytes of headers between, and the name of the message.
 const snapLength = 176
 
 // comparison compares the masked bytes at an offset from the IP header on.
@@ -20,10 +19,8 @@ type comparison struct {
 	mask, is uint32
 }
 
-// filter returns the program with which the kernel selects the packets between the two addresses, and over IPv4 only those
-// of the protocol. The matcher checks everything else: what else passes here, such as the agents' own connection, is silent meanwhile.
-//
-// It reads packets from the IP header on, as a packet socket of type SOCK_DGRAM receives them.
+// filter returns the program with which the kernel selects the packets between the two addresses, and over IPv4 only those of the
+// protocol. It reads packets from the IP header on. The matcher checks everything else.
 func (t Traffic) filter() []unix.SockFilter {
 	const all = 0xffffffff
 	version := []comparison{{unix.BPF_B, 0, 0xf0, 4 << 4}, {unix.BPF_B, 9, all, uint32(t.transport())}}

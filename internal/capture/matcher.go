@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -18,12 +19,11 @@ const (
 	dominance = 10
 )
 
-// matcher pairs requests with their replies. It takes the packets in the order of their capture.
+// matcher pairs requests with their replies, from the packets in the order of their capture.
 type matcher struct {
 	Traffic
 	// record takes the samples, in ns.
 	record func(ns int64)
-	// result counts packets before their flow is known.
 	result Result
 	flows  map[ports]*flow
 	// chosen is the flow that carries the messages, once it is known: only its samples are recorded.
@@ -37,8 +37,7 @@ func newMatcher(t Traffic, record func(ns int64)) *matcher {
 	return &matcher{Traffic: t, record: record, flows: map[ports]*flow{}}
 }
 
-// packet takes a captured packet: b is the part that was kept, wire its length in bytes, out is true if it left this
-// machine, and late if its time was taken later than usual.
+// packet takes a captured packet: b is the part that was kept, wire its length in bytes, and late is true if its time was taken late.
 func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 	p, err := parse(b, wire)
 	if err != nil {
@@ -105,14 +104,10 @@ func (m *matcher) portsOf(p packet) ports {
 // open returns nil if too many flows carry messages.
 func (m *matcher) open(id ports) *flow {
 	if len(m.flows) >= mostFlows {
-		for id, f := range m.flows {
-			if f.answered == 0 {
-				delete(m.flows, id)
-			}
-		}
-		if len(m.flows) >= mostFlows {
-			return nil
-		}
+		maps.DeleteFunc(m.flows, func(_ ports, f *flow) bool { return f.answered == 0 })
+	}
+	if len(m.flows) >= mostFlows {
+		return nil
 	}
 	f := &flow{matcher: m, ports: id}
 	m.flows[id] = f
@@ -134,14 +129,13 @@ func (m *matcher) datagram(p packet) {
 	if p.payload != m.MessageSize {
 		return // other traffic of the tool
 	}
-	name := nameOf(p.head, m.MessageSize)
+	name := nameAt(p.head, 0, m.MessageSize)
 	if p.out {
 		f.reply(p.at, name)
 		return
 	}
 	if !m.OpenLoop && f.indistinct(name) {
-		// In a closed loop, a further request means that the client gave up the last one. Its reply may still come, and
-		// could not be distinguished from the reply to this one.
+		// In a closed loop, a further request means that the client gave up the last one, whose reply could not be distinguished.
 		f.giveUp(f.pending.length())
 	}
 	f.request(p.at, name)
@@ -186,8 +180,7 @@ type flow struct {
 	// begin is when the first bytes of the client arrived, if begun.
 	begin int64
 	begun bool
-	// repeats is true once a reply has repeated its request, skips once a reply has come before the replies to earlier
-	// requests.
+	// repeats is true once a reply has repeated its request, skips once one has come before the replies to earlier requests.
 	repeats, skips bool
 	// early holds the samples from before a flow was chosen.
 	early []int64
@@ -203,14 +196,14 @@ type name struct {
 	known bool
 }
 
-// nameOf returns the name of a message; head is the part of it that was captured.
-func nameOf(head []byte, size int) name {
-	length := min(8, size)
-	if len(head) < length {
+// nameAt returns the name of the message that begins at an offset in a payload; head is the captured part of the payload.
+func nameAt(head []byte, offset int64, size int) name {
+	length := int64(min(8, size))
+	if offset+length > int64(len(head)) {
 		return name{}
 	}
 	n := name{known: true}
-	for _, b := range head[:length] {
+	for _, b := range head[offset : offset+length] {
 		n.bytes = n.bytes<<8 | uint64(b)
 	}
 	return n
@@ -295,8 +288,8 @@ func (f *flow) reply(at int64, n name) {
 	}
 }
 
-// find returns how many requests are older than the oldest one of a name, and whether there is one. If every request is
-// answered, it does not pass over a request whose name is not known, because that may be the one.
+// find returns how many requests are older than the oldest one of a name. If every request is answered, it does not pass over a request
+// whose name is not known, because that may be the one.
 func (f *flow) find(n name) (int, bool) {
 	if !n.known {
 		return 0, false

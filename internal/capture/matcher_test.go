@@ -117,6 +117,15 @@ func TestMatcher(t *testing.T) {
 			want:    Result{Packets: 7, Requests: 3, WarmUp: 2, Matched: 1},
 			samples: []int64{2},
 		},
+		"datagrams without payload": {
+			traffic: between(udpProtocol, 0),
+			send: func(p *pipe) {
+				p.udp(0, false, nil)
+				p.udp(5, true, nil)
+			},
+			want:    Result{Packets: 2, Requests: 1, Matched: 1},
+			samples: []int64{5},
+		},
 		"a group's replies go to another port": {
 			traffic: between(v1alpha1.ProtocolMulticast, 64),
 			send: func(p *pipe) {

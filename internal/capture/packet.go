@@ -56,14 +56,11 @@ const (
 var (
 	// errTruncated means that the headers are longer than the captured part.
 	errTruncated = errors.New("the headers are not complete")
-	// errForeign means that the packet is neither TCP nor UDP over IP.
+	// errForeign means that the packet is neither TCP nor UDP over IP, or that its headers contradict each other.
 	errForeign = errors.New("neither TCP nor UDP")
-	// errMalformed means that the headers contradict each other. The server drops such a packet as well.
-	errMalformed = errors.New("the headers contradict each other")
 )
 
-// parse reads an IP packet: b is the captured part, and wire its length in bytes, padding included. It does not set the
-// time and the direction.
+// parse reads an IP packet: b is the captured part, and wire its length in bytes, padding included.
 func parse(b []byte, wire int) (packet, error) {
 	if len(b) == 0 {
 		return packet{}, errTruncated
@@ -86,7 +83,7 @@ func parseIPv4(b []byte, wire int) (packet, error) {
 		total = wire // joined by the kernel to more than the field can hold
 	}
 	if header < ipv4Header || total < header || total > wire {
-		return packet{}, errMalformed
+		return packet{}, errForeign
 	}
 	if len(b) < header {
 		return packet{}, errTruncated
@@ -112,7 +109,7 @@ func parseIPv6(b []byte, wire int) (packet, error) {
 		length = wire - ipv6Header // as above
 	}
 	if length < 0 || length > wire-ipv6Header {
-		return packet{}, errMalformed
+		return packet{}, errForeign
 	}
 	p := packet{
 		source: netip.AddrFrom16([16]byte(b[8:24])), target: netip.AddrFrom16([16]byte(b[24:40])), protocol: b[6],
@@ -139,7 +136,7 @@ func parseIPv6(b []byte, wire int) (packet, error) {
 			return parseTransport(p, rest, length)
 		}
 		if header > length {
-			return packet{}, errMalformed
+			return packet{}, errForeign
 		}
 		if header > len(rest) {
 			return packet{}, errTruncated
@@ -156,8 +153,7 @@ func parseIPv6(b []byte, wire int) (packet, error) {
 	return packet{}, errForeign
 }
 
-// parseTransport reads what follows the IP headers: b is the captured part, and length the number of bytes that belong to
-// the packet.
+// parseTransport reads what follows the IP headers: b is the captured part, and length the number of bytes of the packet.
 func parseTransport(p packet, b []byte, length int) (packet, error) {
 	b = b[:min(len(b), length)]
 	switch {
@@ -176,14 +172,14 @@ func parseTransport(p packet, b []byte, length int) (packet, error) {
 
 func parseTCP(p packet, b []byte, length int) (packet, error) {
 	if length < tcpHeader {
-		return packet{}, errMalformed
+		return packet{}, errForeign
 	}
 	if len(b) < tcpHeader {
 		return packet{}, errTruncated
 	}
 	header := int(b[12]>>4) * 4
 	if header < tcpHeader || header > length {
-		return packet{}, errMalformed
+		return packet{}, errForeign
 	}
 	p.sourcePort, p.targetPort = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
 	p.sequence, p.flags = binary.BigEndian.Uint32(b[4:]), b[13]
@@ -193,14 +189,14 @@ func parseTCP(p packet, b []byte, length int) (packet, error) {
 
 func parseUDP(p packet, b []byte, length int) (packet, error) {
 	if length < udpHeader {
-		return packet{}, errMalformed
+		return packet{}, errForeign
 	}
 	if len(b) < udpHeader {
 		return packet{}, errTruncated
 	}
 	datagram := int(binary.BigEndian.Uint16(b[4:]))
 	if datagram < udpHeader || (p.fragment == nil && datagram > length) || (p.fragment != nil && datagram < length) {
-		return packet{}, errMalformed
+		return packet{}, errForeign
 	}
 	p.sourcePort, p.targetPort = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
 	p.payload = datagram - udpHeader
@@ -208,8 +204,8 @@ func parseUDP(p packet, b []byte, length int) (packet, error) {
 	return p, nil
 }
 
-// fragments reassembles datagrams that arrived in several packets. It remembers only as many as may be in flight at a time
-// on one path; a datagram that stays incomplete was lost, and makes room for the next.
+// fragments reassembles datagrams. It remembers only as many as may be in flight at a time on one path; a datagram that stays incomplete
+// was lost, and makes room for the next.
 type fragments struct {
 	partial [16]datagram
 	next    int
@@ -226,8 +222,7 @@ type datagram struct {
 	name     [8]byte
 }
 
-// join takes a fragment and reports whether it completes a datagram, which it returns with the time of this fragment. For a
-// datagram that leaves, the first fragment stands for the whole.
+// join takes a fragment and returns the datagram that it completes, with its time; that which leaves is complete with its first fragment.
 func (f *fragments) join(p packet) (packet, bool) {
 	if p.out {
 		return p, p.fragment.offset == 0

@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// slotSize is the size of the ring's slots, in bytes: the kernel's header for a packet, and snapLength bytes of the
-	// packet.
+	// slotSize is the size of the ring's slots, in bytes: the kernel's header for a packet, and snapLength bytes of it.
 	slotSize = 256
-	// ringSize is the memory that the kernel fills, in bytes, and slots the number of slots in it: 2.8 s of 46,000 packets
-	// a second, which are 23,000 requests and replies, or 0.28 s of ten times as many.
+	// ringSize is the memory that the kernel fills, in bytes: 2.8 s of 23,000 requests and replies a second.
 	ringSize = 32 << 20
 	slots    = ringSize / slotSize
 	// blockSize is the size of the blocks in which the kernel allocates it, in bytes.
@@ -32,11 +30,10 @@ var ErrNotPermitted = errors.New("capturing packets needs the capability NET_RAW
 
 // Capture is a running capture.
 //
-// It costs the measured CPU the kernel's work for each packet: a clone of a sent packet, the time, and a copy of the
-// headers into the ring. On a virtual machine at 2.5 GHz this was some 0.7 µs for each of the two packets of a message,
-// including 0.1 µs that packets rejected by the filter cost as well: round trips measured at the same time are slower by
-// that. No thread waits on the socket, so no packet wakes one; ten times a second the goroutine of the capture empties the
-// ring, which takes 1 % of a CPU at 23,000 requests a second. The caller's process must be kept off the measuring CPU.
+// It costs the measured CPU the kernel's work for each packet: on a virtual machine at 2.5 GHz some 0.7 µs for each of the two packets of
+// a message, by which round trips are slower, including 0.1 µs that rejected packets cost as well. No thread waits on the socket, so no
+// packet wakes one; ten times a second a goroutine empties the ring, which takes 1 % of a CPU at 23,000 requests a second. The caller's
+// process must be kept off the measuring CPU.
 type Capture struct {
 	socket  int
 	ring    []byte
@@ -48,14 +45,10 @@ type Capture struct {
 	err           error // why reading ended early; valid once stopped is closed
 }
 
-// Open starts to capture the traffic t on an interface of this network namespace. It calls record for each sample, in ns,
-// from another goroutine, until Stop returns; if Stop returns an error, the samples must be discarded. An error of Open is
-// one line; without the capability NET_RAW it is ErrNotPermitted.
+// Open starts to capture the traffic t on an interface of this network namespace. It calls record for each sample, in ns, from another
+// goroutine, until Stop returns; if Stop returns an error, the samples must be discarded. An error of Open is one line.
 func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	t.Server, t.Client = t.Server.Unmap().WithZone(""), t.Client.Unmap().WithZone("")
-	if err := t.validate(); err != nil {
-		return nil, err
-	}
 	iface, err := net.InterfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("capturing on %s: %w", ifname, err)
@@ -79,9 +72,7 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 
 // prepare sets up the ring and starts the capture.
 //
-// The ring is of version 2, with a slot for each packet. Version 3 packs packets more densely, but hands over whole blocks,
-// and closes blocks that are not full by a timer on the CPU that receives the packets. The data read from the two is the
-// same, times included.
+// The ring is of version 2, with a slot for each packet: version 3 closes blocks that are not full by a timer on the CPU that receives.
 func (c *Capture) prepare(ifindex int, t Traffic) error {
 	filter := t.filter()
 	if err := unix.SetsockoptSockFprog(c.socket, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
@@ -89,8 +80,7 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	}); err != nil {
 		return fmt.Errorf("setting the filter: %w", err)
 	}
-	// Without this, the kernel takes the time of a packet only when it puts the packet into the ring: for a received
-	// packet, after the queue to another CPU (RPS, veth).
+	// Without this, the kernel takes the time of a packet only when it puts it into the ring, after the queue to another CPU (RPS, veth).
 	const software = unix.SOF_TIMESTAMPING_SOFTWARE
 	for _, option := range []struct{ level, name, value int }{
 		{unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE | software},
@@ -165,8 +155,7 @@ func (c *Capture) drain() {
 	}
 }
 
-// Stop ends the capture, and must be called exactly once. If it returns an error, which is one line, the samples must not
-// be shown: they are incomplete, or not what they seem. The counts of Result hold in any case.
+// Stop ends the capture, and must be called exactly once. With an error, only the counts of Result hold, and the samples do not.
 func (c *Capture) Stop() (Result, error) {
 	close(c.stop)
 	<-c.stopped

@@ -7,8 +7,7 @@ type streams struct {
 	in, out stream
 	// outKnown is true once the server's SYN was seen.
 	outKnown bool
-	// ahead holds the pieces that arrived before earlier ones that are missing, ascending and disjoint. The receive window
-	// bounds them.
+	// ahead holds the pieces that arrived before earlier ones that are missing, ascending and disjoint.
 	ahead []span
 	// baseIn and baseOut are where the current message begins, or the first of several that came without a pause.
 	baseIn, baseOut int64
@@ -121,14 +120,6 @@ func (f *flow) went(p packet) {
 		}
 	}
 	s.out.next = to
-}
-
-// nameAt returns the name of the message that begins at an offset in a payload; head is the captured part of the payload.
-func nameAt(head []byte, offset int64, size int) name {
-	if offset >= int64(len(head)) {
-		return name{}
-	}
-	return nameOf(head[offset:], size)
 }
 
 // insert adds a span to ascending spans and joins spans that touch.

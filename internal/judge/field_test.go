@@ -49,7 +49,7 @@ func netperfRounds(t *testing.T, shares string) verdict.Cell {
 			}
 		}
 		cell := tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: h.took().Round(10 * time.Millisecond)}
-		m, err := netperf.New().Parse(cell, tool.Output{Stdout: []byte(h.output())}, nil)
+		m, err := netperf.New().Parse(cell, tool.Output{Stdout: []byte(h.output())}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,15 +19,14 @@ type Failure struct {
 	Device, Missing bool
 }
 
-// libraryName matches the names of Onload's library: libcitransport0.so when it is built, and libonload.so when it is installed,
-// also with a version. Other libraries of the vendor have a name after libonload_: libonload_ext.so, whose functions call it, and
-// libonload_zf.so, which is TCPDirect.
+// libraryName matches the names of Onload's library: libcitransport0.so when it is built, and libonload.so when it is installed, also
+// with a version. libonload_ext.so calls it, and libonload_zf.so is TCPDirect.
 var libraryName = regexp.MustCompile(`^lib(?:citransport.*|onload(?:[.-].*)?)$`)
 
 // IsLibrary reports whether a path is that of Onload's library.
 func IsLibrary(path string) bool { return libraryName.MatchString(filepath.Base(path)) }
 
-// find returns the first of the known messages that a line has, with its groups by name; nil if it has none.
+// find returns the first of the known messages that a line has, with its groups by name.
 func find(line string) (*message, map[string]string) {
 	for i, m := range messages {
 		found := m.says.FindStringSubmatch(line)
@@ -50,11 +49,10 @@ const maxWarnings = 16
 
 // Said is what Onload, or the dynamic linker about its library, printed on the standard error of a tool.
 type Said struct {
-	// Banner is the version in the banner, which the library prints when it makes a stack or begins to use one; empty if there is
-	// none. Settings are those in effect, which it prints because of EF_CONFIG_DUMP.
+	// Banner is the version that the library prints when it makes or begins to use a stack, and Settings what it prints by EF_CONFIG_DUMP.
 	Banner   string
 	Settings map[string]string
-	// Failure is why the tool could not use Onload: the first cause, or else the first consequence; nil if nothing says that it could not.
+	// Failure is why the tool could not use Onload: the first cause, or else the first consequence.
 	Failure *Failure
 	// Warnings are what it says about settings and surroundings although it goes on: each line once, in order.
 	Warnings []string
@@ -62,7 +60,6 @@ type Said struct {
 	Rest []byte
 }
 
-// Read reads the standard error of a tool.
 func Read(stderr []byte) Said {
 	said, best := Said{Settings: map[string]string{}}, warning
 	for raw := range bytes.Lines(stderr) {

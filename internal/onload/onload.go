@@ -1,5 +1,4 @@
-// Package onload describes how AMD's Onload is added to a benchmark's tools: which library is preloaded, and with which
-// settings. The package is pure; the agent determines whether Onload then really carried the sockets.
+// Package onload describes how AMD's Onload is added to a benchmark's tools, and reads what it prints. The package is pure.
 package onload
 
 import (
@@ -16,8 +15,7 @@ import (
 
 // The default library of each source.
 const (
-	// DevicePluginLibrary is where the device plugin of AMD's Onload operator (kubernetes-onload) mounts the library,
-	// unless its Onload resource says otherwise.
+	// DevicePluginLibrary is where AMD's Onload operator mounts the library, unless its Onload resource says otherwise.
 	DevicePluginLibrary = "/opt/onload/usr/lib64/libonload.so"
 	// ImageLibrary is found by the loader, wherever the image has it.
 	ImageLibrary = "libonload.so"
@@ -33,11 +31,10 @@ const (
 
 var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
-// defaults make Onload report what it does. Without the first, its messages go to the kernel's log, because the standard
-// error of a container is not a terminal. The second makes it print its settings once, at its start. Without the third, a
-// socket that it cannot accelerate because resources ran out becomes a socket of the kernel, without a message. The last is
-// not about reports: a connection that the tool closed first keeps its stack for twice this time, in seconds, after the tool
-// has ended. The default is 25 (opts_netif_def.h and tcp_timer.c, the same from 201811-u1 to 9.2).
+// defaults make Onload report what it does: on the standard error and not in the kernel's log, its settings once at its start, and an
+// error instead of a socket of the kernel if resources ran out. The last is not about reports: a connection that the tool closed first
+// keeps its stack for twice this time, in seconds, after the tool has ended. The default is 25 (opts_netif_def.h and tcp_timer.c, the
+// same from 201811-u1 to 9.2).
 var defaults = map[string]string{
 	"EF_LOG_VIA_IOCTL":  "0",
 	"EF_CONFIG_DUMP":    "1",
@@ -45,9 +42,8 @@ var defaults = map[string]string{
 	"EF_TCP_TCONST_MSL": "1",
 }
 
-// profiles are the built-in profiles. They are Onload's own: the settings of its scripts/onload_profiles/latency.opf and
-// latency-best.opf, the same in versions 201811-u1 and 8.1 to 9.2 and in commit ef17681 of 2026-07-22, during the development
-// of 10.0. The latter also contains shell code that reads the node's ports, and since 9.1 a setting that 8.1 does not know
+// profiles are Onload's own: the settings of its scripts/onload_profiles/latency.opf and latency-best.opf, the same in versions 201811-u1
+// and 8.1 to 9.2 and in commit ef17681 of 2026-07-22. The latter also contains shell code, and since 9.1 a setting that 8.1 does not know
 // (EF_TPH_MODE=2); these are left out.
 var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 	v1alpha1.OnloadProfileLatency: {
@@ -64,8 +60,8 @@ var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 	},
 }
 
-// Library returns the library that the tools have to preload, as a path or a name that the loader finds; empty if the
-// kernel's stack is measured. The acceleration has to be complete, as plan.Variants returns it.
+// Library returns the library that the tools have to preload, as a path or a name that the loader finds; empty if the kernel's stack is
+// measured. The acceleration has to be complete, as plan.Variants returns it.
 func Library(a v1alpha1.Acceleration) string {
 	settings := a.OnloadSettings()
 	switch {
@@ -80,10 +76,8 @@ func Library(a v1alpha1.Acceleration) string {
 	}
 }
 
-// Environment returns the environment variables of a variant's tools. With Onload, these are the defaults that make it
-// report what it does, overridden by its profile; the variant's own variables override both. The profile is the built-in
-// one that the variant names, or the data of the ConfigMap that it names, which the caller has read; an error then says
-// which of its keys cannot be used.
+// Environment returns the variables of a variant's tools: with Onload the defaults, overridden by its profile, which may be the data of a
+// ConfigMap: an error says which of its keys cannot be used. The variant's own variables override both.
 func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]string, error) {
 	env := map[string]string{}
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
@@ -103,8 +97,7 @@ func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]st
 	return env, nil
 }
 
-// SwitchBypass is the setting with which Onload sends by CTPIO also on interfaces whose firmware has the NIC's switch
-// (full-feature). CTPIO bypasses that switch.
+// SwitchBypass is the setting with which Onload sends by CTPIO also where the firmware has the NIC's switch (full-feature).
 const SwitchBypass = "EF_CTPIO_SWITCH_BYPASS"
 
 // Enabled reports whether the value of a setting is a number other than 0.
@@ -116,8 +109,7 @@ func Enabled(value string) bool {
 // spins are the settings by which calls on sockets poll before they wait. EF_POLL_USEC sets all of them.
 var spins = []string{"EF_TCP_RECV_SPIN", "EF_UDP_RECV_SPIN", "EF_SELECT_SPIN", "EF_POLL_SPIN", "EF_EPOLL_SPIN"}
 
-// Polls reports whether calls that wait for a message poll with these settings: polling is on, and has a time (citp_opts_getenv in
-// startup.c).
+// Polls reports whether calls that wait poll with these settings: polling is on, and has a time (citp_opts_getenv in startup.c).
 func Polls(env map[string]string) bool {
 	time := "EF_POLL_USEC"
 	if env["EF_SPIN_USEC"] != "" {
@@ -127,8 +119,8 @@ func Polls(env map[string]string) bool {
 	return on && Enabled(env[time])
 }
 
-// texts are the settings that are not decimal numbers: names, lists, words and hexadecimal numbers (ci_netif_config_opts_getenv in
-// netif_init.c, and startup.c and stackname.c, of Onload 9.2 and commit ef17681).
+// texts are the settings that are not decimal numbers (ci_netif_config_opts_getenv in netif_init.c, and startup.c and stackname.c, of
+// Onload 9.2 and commit ef17681).
 var texts = []string{
 	"EF_CLUSTER_NAME", "EF_CTPIO_MODE", "EF_INTERFACE_BLACKLIST", "EF_INTERFACE_WHITELIST", "EF_LD_PRELOAD", "EF_LOG", "EF_LOG_FILE", "EF_LOG_THREAD",
 	"EF_NAME", "EF_ONLOAD_IRQ_CORES", "EF_RX_DATAPATH", "EF_RX_TIMESTAMPING_ORDERING", "EF_RX_TIMESTAMPING_TRAILER_FORMAT",
@@ -137,7 +129,7 @@ var texts = []string{
 	"EF_VI_CLUSTER_SOCKET", "EF_VI_COMPAT_MODE", "EF_VI_CTPIO_MODE", "EF_VI_PD_FLAGS", "EF_XDP_MODE",
 }
 
-// number matches what Onload reads as a number. It takes any other text for 0, or ignores it, without failing.
+// number matches what Onload reads as a number.
 var number = regexp.MustCompile(`^ *[+-]?[0-9]+ *$`)
 
 // Misread reports whether a variable is a setting of Onload whose value Onload takes for 0, or ignores, without failing.
@@ -145,8 +137,7 @@ func Misread(name, value string) bool {
 	return settingName.MatchString(name) && value != "" && !slices.Contains(texts, name) && !number.MatchString(value)
 }
 
-// validate returns an error if there are too many settings, or for the first key, in order of names, that is not a valid
-// setting of Onload.
+// validate returns an error if there are too many settings, or for the first key by name that is not a valid setting of Onload.
 func validate(settings map[string]string) error {
 	if len(settings) > MaxSettings {
 		return fmt.Errorf("it has %d keys; a profile has at most %d", len(settings), MaxSettings)

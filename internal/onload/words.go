@@ -7,15 +7,13 @@ import (
 	"strings"
 )
 
-// prefix matches the beginning of a line that Onload prints on standard error, such as oo:sfnt-pingpong[9773]: Using Onload
-// 9.0.2 [3]. With EF_LOG_THREAD and EF_LOG_TIMESTAMPS, hexadecimal and decimal numbers precede it. Messages of the device have the
-// name of a function instead.
+// prefix matches the beginning of a line that Onload prints, such as oo:sfnt-pingpong[9773]: Using Onload 9.0.2 [3]. With EF_LOG_THREAD
+// and EF_LOG_TIMESTAMPS, hexadecimal and decimal numbers precede it. Messages of the device have the name of a function instead.
 var prefix = regexp.MustCompile(`^(?:[0-9a-f]+ ){0,2}oo:[^\[\]]*\[\d+\]: `)
 
 var (
 	setting = regexp.MustCompile(`^(EF_[A-Z0-9_]+)=(.*)$`)
-	// The verb says whether the process made the stack, or uses one of another process. Releases until 2018 have the copyright in
-	// the same line.
+	// Releases until 2018 have the copyright in the same line.
 	banner  = regexp.MustCompile(`^(?:Using|Sharing|Importing) [A-Za-z]*Onload (.*?)(?: Copyright .*?)?\s*(?:\[[^\]]*\])?$`)
 	chatter = []string{"Using ", "Sharing ", "Importing ", "Copyright ", "GNU_LIB", "ci_glibc_uses_nptl", "ci_is_multithreaded"}
 )
@@ -34,12 +32,11 @@ func Chatter(line string) bool {
 	return ok && (always || setting.MatchString(said))
 }
 
-// stackSetting matches a line of onload_stackdump's opts, such as EF_MAX_PACKETS: 4096 (default: 32768). The part in
-// parentheses is missing if the value is the default (ci_netif_config_opts_dump in its netif_debug.c).
+// stackSetting matches a line of onload_stackdump's opts, such as EF_MAX_PACKETS: 4096 (default: 32768). The part in parentheses is
+// missing if the value is the default (ci_netif_config_opts_dump in its netif_debug.c).
 var stackSetting = regexp.MustCompile(`^\s*(EF_[A-Z0-9_]+): (.*?)( \(default: .*\))?$`)
 
-// StackSettings returns the settings in effect of a stack that differ from the defaults of its release, from the output of
-// onload_stackdump, and the number of all settings there.
+// StackSettings returns the settings in the output of onload_stackdump that differ from the release's defaults, and the number of all.
 func StackSettings(dump []byte) (changed map[string]string, all int) {
 	changed = map[string]string{}
 	for line := range strings.Lines(string(dump)) {
@@ -55,8 +52,8 @@ func StackSettings(dump []byte) (changed map[string]string, all int) {
 	return changed, all
 }
 
-// stackInterface matches the line with which onload_stackdump's netif begins a virtual interface of a stack: its
-// architecture (enum ef_vi_arch in etherfabric/ef_vi.h), variant and revision.
+// stackInterface matches the line with which onload_stackdump's netif begins a virtual interface of a stack: its architecture (enum
+// ef_vi_arch in etherfabric/ef_vi.h), variant and revision.
 var stackInterface = regexp.MustCompile(`^ci_netif_dump_vi: .* hw=(\d+)\D\d+\s*$`)
 
 // architectures holds the names of the architectures by number. An X4 has two, each with its own datapath.
@@ -64,8 +61,7 @@ var architectures = map[string]string{
 	"0": "Falcon", "1": "EF10 (on an X4: Enterprise)", "2": "EF100", "3": "EFCT", "4": "AF_XDP", "5": "EF10CT (on an X4: Express)",
 }
 
-// StackInterfaces returns the architectures of a stack's virtual interfaces, in the order in which onload_stackdump printed
-// them.
+// StackInterfaces returns the architectures of a stack's virtual interfaces, in the order of onload_stackdump.
 func StackInterfaces(dump []byte) []string {
 	var all []string
 	for line := range strings.Lines(string(dump)) {

@@ -527,7 +527,7 @@ func networkRange(o Observed, v v1alpha1.Variant) *Rejection {
 	if err != nil {
 		return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", memberPath(o, v), err)
 	}
-	if _, only := o.Driver.(tool.IPv4Only); only && server.Addr().Is6() {
+	if o.Driver.Limits().IPv4Only && server.Addr().Is6() {
 		return rejectf(v1alpha1.ReasonCellUnsupported, "%s.ipam.range: %s takes IPv4 addresses only, and %s is IPv6; give an IPv4 range, or measure with pinger",
 			memberPath(o, v), o.Benchmark.Spec.Tool, ipam.Range)
 	}

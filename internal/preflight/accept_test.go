@@ -19,10 +19,12 @@ import (
 // fourOnly is the driver of a tool that supports IPv4 only.
 type fourOnly struct{ only64 }
 
-func (fourOnly) IPv4Only() {}
+func (fourOnly) Limits() tool.Base { return tool.Base{IPv4Only: true} }
 
 // only64 is a driver that supports messages of 64 bytes only.
 type only64 struct{ tool.Driver }
+
+func (only64) Limits() tool.Base { return tool.Base{} }
 
 // Memory returns one MiB for each second.
 func (only64) Memory(c tool.Cell) int64 { return int64(c.Duration/time.Second) << 20 }

@@ -19,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/text"
-	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // choosePair filters the nodes of each endpoint and chooses two different ones of the remaining nodes: those that others need
@@ -421,9 +420,8 @@ func (c *choice) otherClass(n *corev1.Node) string {
 
 // cannotSendAtRate rejects clients on whose architecture the tool cannot send at a rate.
 func (c *choice) cannotSendAtRate(n *corev1.Node) string {
-	d, limited := c.o.Driver.(tool.NotAtRate)
 	arch, rates := n.Status.NodeInfo.Architecture, c.o.Benchmark.Spec.Workload.RatesPerSecond
-	if !limited || c.role != v1alpha1.RoleClient || len(rates) == 0 || !slices.Contains(d.NotAtRate(), arch) {
+	if c.role != v1alpha1.RoleClient || len(rates) == 0 || !slices.Contains(c.o.Driver.Limits().NotAtRate, arch) {
 		return ""
 	}
 	return fmt.Sprintf("%s, on which %s of the bench image cannot send at a rate (spec.workload.ratesPerSecond)", arch, c.o.Driver.Name())

@@ -108,8 +108,7 @@ func kernel(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
 }
 
-// otherVersion describes that Onload's library and its kernel module have different versions, which Onload accepts as long as their
-// interfaces are alike; empty if they do not, or if one is not known.
+// otherVersion describes that Onload's library and its kernel module have different versions, which Onload may accept.
 func (e endpoint) otherVersion() string {
 	module := e.own.Facts["module.onload.version"]
 	for _, p := range e.own.Paths {
@@ -120,7 +119,7 @@ func (e endpoint) otherVersion() string {
 	return ""
 }
 
-// replaced describes where Onload's library was seen, whichever way the messages went; empty if it was not seen.
+// replaced describes where Onload's library was seen, whichever way the messages went.
 func (e endpoint) replaced() string {
 	if path := e.own.Facts["onload.preload-file"]; path != "" {
 		return "/etc/ld.so.preload names " + path

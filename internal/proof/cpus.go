@@ -12,8 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusExclusive checks that a CPU manager limited the endpoint to as many CPUs as it requested. The number alone proves nothing:
-// the CPUs that all pods share may be as many.
+// cpusExclusive checks that a CPU manager limited the endpoint to as many CPUs as it requested. The number proves nothing: the CPUs that
+// all pods share may be as many.
 func cpusExclusive(e endpoint) finding {
 	const advice = "set cpuManagerPolicy: static in the kubelet's configuration"
 	expected := "1 exclusive CPU"
@@ -71,15 +71,14 @@ func cpusExclusive(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// bareCPUs checks that no other process of a host without Kubernetes runs on the endpoint's CPUs, unless a user put it there: the
-// scheduler leaves them alone, or they are a scheduling partition. Cgroup version 1 has no partitions that exclude other cgroups.
+// bareCPUs checks that no other process of a host without Kubernetes runs on the endpoint's CPUs: the scheduler leaves them alone, or
+// they are a scheduling partition, which cgroup version 1 does not have.
 func (e endpoint) bareCPUs(expected, found string) finding {
-	allowed, err := result.ParseCPUs(e.own.CPUsAllowed)
+	allowed, _ := result.ParseCPUs(e.own.CPUsAllowed) // the caller has checked it
 	isolated, errIsolated := result.ParseCPUs(e.own.Facts["cpu.isolated-cpus"])
 	set, errSet := result.ParseCPUs(e.own.Facts["cgroup.cpus"])
 	kind := e.own.Facts["cgroup.partition"]
 	switch {
-	case err != nil:
 	case errIsolated == nil && allowed.IsSubsetOf(isolated):
 		return proved(expected, found+", which the scheduler leaves alone")
 	case errSet == nil && set.Equals(allowed) && e.own.Facts["cgroup.version"] == "2" && (kind == "root" || kind == "isolated"):
@@ -89,8 +88,7 @@ func (e endpoint) bareCPUs(expected, found string) finding {
 		"boot with isolcpus, or start the agent in a partition of cpuset (docs/bare.md)")
 }
 
-// foreignKernel describes the runtime if the endpoint does not run on the node's kernel, so that the numbers of its CPUs are
-// not those of the node's CPUs; empty if it does.
+// foreignKernel describes the runtime if the endpoint does not run on the node's kernel, so that its CPUs have other numbers.
 func (e endpoint) foreignKernel() string {
 	runtime := "its runtime"
 	if t := e.spec.Pods; t != nil && t.RuntimeClassName != "" {
@@ -109,8 +107,7 @@ func (e endpoint) foreignKernel() string {
 	return ""
 }
 
-// cpus returns the number of CPUs that the endpoint requested. If the spec leaves the number to the operator, it is the request
-// of the pod: PodUnchanged shows whether the operator built that. It returns 0 if the number is not known.
+// cpus returns the number of CPUs that the spec requests, or else the pod, which PodUnchanged checks; 0 if it is not known.
 func (e endpoint) cpus() int {
 	if n := e.spec.Placement.Of(e.role).CPUs; n != 0 {
 		return int(n)
@@ -151,8 +148,7 @@ func smtSiblings(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// siblingsAgree reports whether the lists of CPUs, if they are known, confirm that the siblings are the endpoint's own, or that
-// there are no siblings.
+// siblingsAgree reports whether the lists of CPUs, if they are known, confirm what the agent told about the siblings.
 func siblingsAgree(e endpoint, told string) bool {
 	siblings, err := result.ParseCPUs(e.own.ThreadSiblings)
 	if err != nil {
@@ -165,12 +161,12 @@ func siblingsAgree(e endpoint, told string) bool {
 	return err == nil && siblings.IsSubsetOf(allowed)
 }
 
-// mostWaiting bounds the part of the measured time for which the tool was ready to run and had no CPU, without another thread on it,
-// if the kernel does not count how long a quota stopped them: 1/100.
+// mostWaiting bounds the part of the measured time for which the tool was ready to run and had no CPU, without another thread on it, if
+// the kernel does not count how long a quota stopped them: 1/100.
 const mostWaiting = 100
 
-// cpuQuota checks that the kernel did not throttle the endpoint because it, or an ancestor of its cgroup, had used up its CPU
-// time. Only some of the ancestors are visible in a pod: what the others withheld is measured.
+// cpuQuota checks that the kernel did not throttle the endpoint for the CPU time of its cgroup or an ancestor. A pod sees only some of
+// the ancestors: what the others withheld is measured.
 func cpuQuota(e endpoint) finding {
 	const (
 		expected = "no CFS quota at any level, or never throttled"
@@ -212,8 +208,8 @@ func cpuQuota(e endpoint) finding {
 }
 
 // waited returns how long the measuring thread waited for a CPU, in µs, without the time for which other threads ran on the measuring
-// CPU, and whether it is known. A quota stops all threads of a cgroup alike, and the tool's main thread measures, except in netserver,
-// which forks: there, and where the kernel does not count it, all threads count, on the measuring CPU or else in the cgroup.
+// CPU. A quota stops all threads of a cgroup alike, and the tool's main thread measures, except in netserver, which forks: there, and
+// where the kernel does not count it, all threads count, on the measuring CPU or else in the cgroup.
 func (e endpoint) waited() (int64, bool) {
 	delays := []struct {
 		name string

@@ -49,8 +49,7 @@ func addresses(e result.Evidence) []netip.Addr {
 	return all
 }
 
-// contradiction describes the difference between network-status and the agent's evidence of the interface; empty if they agree.
-// An outdated network-status does not describe the present interface.
+// contradiction describes the difference between network-status and the agent's evidence of the interface, if there is any.
 func contradiction(e endpoint) string {
 	s := e.seen.Network
 	switch {
@@ -71,13 +70,12 @@ func contradiction(e endpoint) string {
 }
 
 // Variable returns the name of the environment variable in which a device plugin passes the PCI addresses of a resource.
-// Hyphens are kept.
 func Variable(resource string) string {
 	return "PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(resource))
 }
 
-// allocated returns the PCI addresses that the environment contains for the network's resource. The variables of a driver of
-// Dynamic Resource Allocation do not name the resource: all of them count, because only the network requests such a device.
+// allocated returns the PCI addresses of the network's resource in the environment. The variables of a driver of Dynamic Resource
+// Allocation do not name the resource: all of them count, because only the network requests such a device.
 func allocated(e endpoint) []string {
 	list := []string{e.own.AllocatedDevices[Variable(e.network().ResourceName())]}
 	if e.seen.ClaimedDevice != "" {

@@ -14,46 +14,40 @@ import (
 // Way is the way that the messages of a cell took at one end.
 type Way string
 
-// The ways.
 const (
 	// Accelerated means that all messages bypassed the kernel, and Onload was present.
-	Accelerated Way = "Accelerated"
-	// NotAccelerated means that all messages went through the kernel.
+	Accelerated    Way = "Accelerated"
 	NotAccelerated Way = "NotAccelerated"
-	// Partly means that some messages went through the kernel.
-	Partly Way = "Partly"
+	Partly         Way = "Partly"
 	// Repeated means that the kernel carried messages more than once: something in the network namespace sends them on.
 	Repeated Way = "Repeated"
-	// Unknown means that the evidence is insufficient or contradictory.
-	Unknown Way = "Unknown"
+	Unknown  Way = "Unknown"
 )
 
 // CellWay is the judgement of one cell at one end.
 type CellWay struct {
 	Cell string
 	Way  Way
-	// Bypassed is the share of the messages that bypassed the kernel, from 0 to 1, by the counters; -1 if the counters do not
-	// decide.
+	// Bypassed is the share of the messages that bypassed the kernel, from 0 to 1, by the counters; -1 if they do not decide.
 	Bypassed float64
-	// Why is the decisive evidence, and Witnesses are all recorded pieces of evidence. Each is part of a sentence.
+	// Why is the decisive evidence, and Witnesses are all pieces of evidence. Each is part of a sentence.
 	Why       string
 	Witnesses []string
 }
 
-// The amount by which the kernel's counters may grow in a cell although its messages bypass the kernel: name resolution, a
-// first packet before the neighbour's address is known, a connection reset by a peer.
+// The amount by which the kernel's counters may grow although a cell's messages bypass the kernel: name resolution, a first packet before
+// the neighbour's address is known, a connection reset by a peer.
 const (
 	strayPackets = 8
 	strayBytes   = strayPackets * 1500
 )
 
 const (
-	// mostStray is the largest share of an accelerated cell's messages that may go through the kernel, beyond stray packets.
-	// leastThrough is the smallest share that must go through the kernel in a cell that is not accelerated. It is less than 1
-	// because bandwidth is reported by rate and time.
+	// mostStray is the largest share of an accelerated cell's messages that may go through the kernel, beyond stray packets, and
+	// leastThrough the smallest share of one that is not: less than 1, because bandwidth is reported by rate and time.
 	mostStray    = 0.01
 	leastThrough = 0.95
-	// segmentHeaders is the smallest part of a segment that is not payload: the headers of IPv4 and TCP without options.
+	// segmentHeaders are the headers of IPv4 and TCP without options.
 	segmentHeaders = 40
 )
 
@@ -63,7 +57,7 @@ type load struct {
 	messages, bytes int64
 }
 
-// loads returns the loads of a cell at one end. They count messages that arrived after the warm-up, so they are lower bounds.
+// loads returns the loads of a cell at one end, without the warm-up, so that they are lower bounds.
 func loads(c result.Cell, role string) (in, out load) {
 	n := c.Histogram.Count + c.Histogram.OverRange
 	if c.Own != nil {
@@ -93,12 +87,11 @@ type direction struct {
 	// kernel is what the kernel's stack carried, in packets; known is false if that could not be read.
 	kernel int64
 	known  bool
-	// through is the share of the messages that may have gone through the kernel, and beyond is that share without stray
-	// packets.
+	// through is the share of the messages that may have gone through the kernel, and beyond is that without stray packets.
 	through, beyond float64
 	// few is true if there are too few messages to distinguish them from stray packets.
 	few bool
-	// exact is true if the tool's own sockets were counted, so that traffic of other processes does not matter.
+	// exact is true if the tool's own sockets were counted, not those of other processes.
 	exact bool
 }
 
@@ -113,9 +106,9 @@ func (d direction) ofSockets(p result.Path, stack, kernel string) direction {
 	return d
 }
 
-// newDirection compares counters with a load. A datagram counts once, however many packets it needs. TCP may join messages in
-// one segment, and the kernel joins received segments before it counts them: only a message that waits for its answer has a
-// segment of its own. For other messages, the payload is compared.
+// newDirection compares counters with a load. A datagram counts once, however many packets it needs. TCP may join messages in one
+// segment, and the kernel joins received segments before it counts them: only a message that waits for its answer has a segment of its
+// own. For other messages, the payload is compared.
 func newDirection(name string, c result.Cell, p result.Path, l load, udp, segments, bytes string) direction {
 	d := direction{name: name, load: l}
 	if c.Protocol != v1alpha1.ProtocolTCP {
@@ -137,8 +130,7 @@ func newDirection(name string, c result.Cell, p result.Path, l load, udp, segmen
 	return d
 }
 
-// share returns the share of a load that was counted, with and without stray packets, and whether the load is too small to
-// tell.
+// share returns the share of a load that was counted, with and without stray packets, and whether the load is too small to tell.
 func share(counted, load, stray int64) (through, beyond float64, few bool) {
 	if load <= 0 {
 		return 0, 0, true
@@ -146,7 +138,6 @@ func share(counted, load, stray int64) (through, beyond float64, few bool) {
 	return math.Min(1, float64(counted)/float64(load)), math.Min(1, float64(max(0, counted-stray))/float64(load)), load <= 2*stray
 }
 
-// directions returns the directions in which a cell has messages at the endpoint.
 func (e endpoint) directions(c result.Cell, p result.Path) []direction {
 	in, out := loads(c, e.role)
 	both := []direction{
@@ -169,8 +160,8 @@ func pathOf(of result.Evidence, c result.Cell) result.Path {
 	return result.Path{Cell: c.Name}
 }
 
-// way judges a cell. The kernel's counters decide: messages that they did not count did not go through the kernel. A second
-// witness must show that Onload carried them. Neither the tool's report nor a file descriptor decides by itself.
+// way judges a cell. The kernel's counters decide: messages that they did not count did not go through the kernel. A second witness must
+// show that Onload carried them. Neither the tool's report nor a file descriptor decides by itself.
 func (e endpoint) way(c result.Cell) CellWay {
 	p := e.path(c)
 	directions := e.directions(c, p)
@@ -219,7 +210,7 @@ func (e endpoint) way(c result.Cell) CellWay {
 }
 
 // others describes why the kernel's counters do not decide about Onload: they contain the traffic of other processes in the network
-// namespace, or may do so. It is empty if they decide. Datagrams above the MTU reach the stack, and then go through the kernel.
+// namespace, or may do so. Datagrams above the MTU reach the stack, and then go through the kernel.
 func (e endpoint) others(c result.Cell, p result.Path, directions []direction) string {
 	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload || len(directions) < 2 || e.fragments(c) != "" {
 		return ""
@@ -255,9 +246,8 @@ func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
 	}
 }
 
-// supporting returns the evidence of Onload itself, apart from the kernel's counters. The interface also counts packets that
-// bypassed the kernel, if its driver shows them. Numbers of packets are those sent and received. The longest texts are the last,
-// because a line may be cut.
+// supporting returns the evidence of Onload itself. The interface also counts packets that bypassed the kernel, if its driver shows them.
+// Numbers are of packets sent and received. The longest texts are the last, because a line may be cut.
 func (e endpoint) supporting(c result.Cell, p result.Path) []string {
 	var all []string
 	in, out := loads(c, e.role)

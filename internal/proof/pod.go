@@ -33,11 +33,6 @@ func image(e endpoint) finding {
 }
 
 func hypervisor(e endpoint) finding {
-	switch e.own.Facts["cpu.hypervisor"] {
-	case "yes":
-		return noted("virtual machine")
-	case "no":
-		return noted("bare metal")
-	}
-	return noted(notKnown)
+	kinds := map[string]string{"yes": "virtual machine", "no": "bare metal"}
+	return noted(orNotKnown(kinds[e.own.Facts["cpu.hypervisor"]]))
 }

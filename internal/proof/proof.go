@@ -1,6 +1,5 @@
-// Package proof determines whether a run measured on the nodes, CPUs and devices that its benchmark requested: "placement is
-// proved, not hoped". It is an ordered chain of checks, which are pure functions of the agents' observations, of the API
-// server's data about their pods, and of the spec. Each check reports what was expected and what was found.
+// Package proof determines whether a run measured on the nodes, CPUs and devices that its benchmark requested: "placement is proved, not
+// hoped". It is an ordered chain of checks, pure functions of the agents' observations, the API server's data and the spec.
 //
 // A fact that no source reports is Unknown, which counts as not found. If several sources report a fact, all of them must
 // agree: contradictory evidence proves nothing.
@@ -20,17 +19,15 @@ import (
 type endpoint struct {
 	spec    v1alpha1.LatencyBenchmarkSpec
 	variant v1alpha1.Variant
-	// role is client or server.
-	role string
-	// own is the observation of its agent, peer the observation of the other end's agent, and seen and peerSeen the API server's data
-	// about their pods.
+	role    string
+	// own is the observation of its agent, peer that of the other end's, and seen and peerSeen the API server's data about their pods.
 	own, peer      result.Evidence
 	seen, peerSeen result.Seen
 	// cells are the client's measurements. Their information about acceleration covers both ends.
 	cells []result.Cell
 }
 
-// endpoints returns the client and server of a run of a variant, which must be complete.
+// endpoints returns the client and server of a run, which must be complete.
 func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) [2]endpoint {
 	client := endpoint{
 		spec: spec, variant: v, role: v1alpha1.RoleClient, own: run.Client.Evidence, peer: run.Server.Evidence,
@@ -44,10 +41,8 @@ func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 func (e endpoint) network() *v1alpha1.Network { return e.variant.Network }
 
 type check struct {
-	// name is one of the API's, v1alpha1.ProofCPUsExclusive and so on.
 	name string
-	// run is the check itself. If the check does not apply, its finding has no state. Whether it applies may depend only on the
-	// spec, the variant and the role.
+	// run returns a finding without state if the check does not apply, which only the spec, the variant and the role may decide.
 	run func(endpoint) finding
 	// failed and unknown are the reasons of the warnings; empty for checks that only note a value.
 	failed, unknown string
@@ -117,15 +112,13 @@ func (c check) line(f finding) v1alpha1.ProofLine {
 	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: text.Shorten(f.expected, maxText), Found: text.Shorten(f.found, maxText)}
 }
 
-// maxText is the maximum length of a line's expected and found, and maxMessage of a warning's message: the API's limits, in
-// characters. The text of found comes from agents and pods.
+// maxText is the maximum length of a line's expected and found, and maxMessage of a warning's message: the API's limits, in characters.
 const (
 	maxText    = 256
 	maxMessage = 1024
 )
 
-// Endpoints returns the proof of the two ends of a run of a variant, which must be complete: a line for each check that
-// applies, in the order of the chain.
+// Endpoints returns the proof of the two ends of a run, which must be complete: a line for each check that applies, in order.
 func Endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) (client, server []v1alpha1.ProofLine) {
 	var lines [2][]v1alpha1.ProofLine
 	if run.Client.Imported != "" {
@@ -152,8 +145,7 @@ type standing struct {
 	run string
 }
 
-// Add adds the run that was measured after the runs added before. All runs have the same checks: the spec determines whether a
-// check applies.
+// Add adds the run that was measured after the runs added before.
 func (r *Runs) Add(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) {
 	client, server := Endpoints(spec, v, run)
 	r.last = run.Client.Run
@@ -169,8 +161,7 @@ func (r *Runs) Add(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run r
 	}
 }
 
-// Lines returns the line of the last run for each check, except that a failure, or else an unknown result, in an earlier run
-// takes precedence: that line names its run.
+// Lines returns the line of the last run for each check, unless an earlier run is worse: that line names its run.
 func (r *Runs) Lines() (client, server []v1alpha1.ProofLine) {
 	var ends [2][]v1alpha1.ProofLine
 	for end, all := range r.ends {
@@ -184,7 +175,6 @@ func (r *Runs) Lines() (client, server []v1alpha1.ProofLine) {
 	return ends[0], ends[1]
 }
 
-// badness orders the states from good to bad.
 func badness(s v1alpha1.ProofState) int {
 	return slices.Index([]v1alpha1.ProofState{v1alpha1.ProofUnknown, v1alpha1.ProofFailed}, s) + 1
 }

@@ -11,32 +11,28 @@ import (
 )
 
 const (
-	// mostRepeated is the largest ratio of what the kernel counts to the most that the messages of a cell need. A proxy in the
-	// network namespace adds at least one segment or datagram for each message.
+	// mostRepeated is the largest ratio of what the kernel counts to what a cell needs: a proxy adds at least one packet for each message.
 	mostRepeated = 1.5
-	// onePacket is the size of the largest message that has a segment of its own on every path, in bytes: the smallest usual MSS
-	// is 536.
+	// onePacket is the size of the largest message with a segment of its own on every path, in bytes: the smallest usual MSS is 536.
 	onePacket = 500
 	// headers4 and headers6 are the headers of a segment with timestamps, in bytes.
 	headers4, headers6 = 52, 72
-	// delayedACK is the shortest time for which the kernel delays an acknowledgment that nothing carries, and immediateACKs the
-	// largest number of those that it does not delay, at the start of a connection.
+	// delayedACK is the shortest time for which the kernel delays an acknowledgment, and immediateACKs the most that it does not delay,
+	// at the start of a connection.
 	delayedACK    = 40 * time.Millisecond
 	immediateACKs = 32
 	// idlePings is the number of messages that sfnt-stream sends in addition to those of its rate.
 	idlePings = 2_000
-	// warmPings is the most messages of one byte in the warm-up of sfnt-pingpong itself, which takes 500 ms: no kernel's path is faster
-	// than 10 µs. They matter beside messages that take longer.
+	// warmPings is the most messages of one byte in the warm-up of sfnt-pingpong, which takes 500 ms. They matter beside longer messages.
 	warmPings = 50_000
 	// fastestPath is the shortest round trip on a kernel's path. It bounds the warm-up of a cell with less than fewMessages messages: the
-	// shortest of a few round trips on a busy machine can be many times as long.
+	// shortest of a few on a busy machine can be many times as long.
 	fastestPath = 10 * time.Microsecond
 	fewMessages = 100
 )
 
-// mostSent returns how many messages a cell's ends can have sent at most in one direction, of which n were counted. The warm-up is
-// not counted. In a closed loop, a message is sent after the answer to the last, so that the time outside of the measurement
-// suffices for as many messages as it contains shortest round trips.
+// mostSent returns how many messages a cell's ends can have sent at most in one direction, of which n were counted, without the warm-up.
+// In a closed loop, the time outside of the measurement suffices for as many messages as it contains shortest round trips.
 func mostSent(c result.Cell, n int64) float64 {
 	if sent, ok := toldSent(c); ok {
 		return float64(max(sent, n))
@@ -66,8 +62,8 @@ func mostSent(c result.Cell, n int64) float64 {
 	return most
 }
 
-// toldSent returns how many messages sockperf says that it sent, its head included. It sleeps for two seconds before, in which the
-// bounds of mostSent would allow for more messages than a short cell has.
+// toldSent returns how many messages sockperf says that it sent. It sleeps for two seconds before, in which the bounds of mostSent would
+// allow for more messages than a short cell has.
 func toldSent(c result.Cell) (int64, bool) {
 	if c.Tool != string(v1alpha1.ToolSockperf) {
 		return 0, false
@@ -81,9 +77,9 @@ func toldSent(c result.Cell) (int64, bool) {
 	return 0, false
 }
 
-// repeated describes how the kernel carried the messages of a cell more often than once at this end. It is empty if it did not, or
-// if that is unknown. Something in the network namespace then takes over the tool's messages and sends them on, as proxies of
-// meshes do: its sockets are in the same counters, and its packets go over the loopback interface.
+// repeated describes how the kernel carried the messages of a cell more often than once at this end, as far as that is known. Something
+// in the network namespace then takes them over and sends them on, as proxies of meshes do: its sockets are in the same counters, and its
+// packets go over the loopback interface.
 func (e endpoint) repeated(c result.Cell, p result.Path) string {
 	in, out := loads(c, e.role)
 	if c.Stream && e.role == v1alpha1.RoleClient && c.Bandwidth != nil {
@@ -109,7 +105,7 @@ func (e endpoint) repeated(c result.Cell, p result.Path) string {
 	return ""
 }
 
-// repeatedTCP is repeated for a TCP cell. Neither retransmissions nor acknowledgments are data that was sent. What arrives includes
+// repeatedTCP is repeated for a TCP cell. What was sent is counted without retransmissions and acknowledgments. What arrives includes
 // them, and is compared with what the other end sent, if that went through its kernel.
 func (e endpoint) repeatedTCP(c result.Cell, p result.Path, in, out load) string {
 	arrived, there := p.Grown[result.PathIPIn], pathOf(e.peer, c).Grown[result.PathIPOut]

@@ -11,22 +11,21 @@ import (
 // x2 are the PCI IDs of a Solarflare X2: of its PFs and of its VFs.
 var x2 = []string{"1924:0b03", "1924:1b03"}
 
-// NeedsBypass reports whether an interface with these facts is that of an X2 with full-feature firmware. Onload sends by CTPIO
-// there only with EF_CTPIO_SWITCH_BYPASS=1, because CTPIO bypasses the NIC's switch (should_try_ctpio in its
-// tcp_helper_resource.c). Older series have no CTPIO. On an X4, Express sends by CTPIO only, and Enterprise never.
+// NeedsBypass reports whether an interface with these facts is that of an X2 with full-feature firmware. Onload sends by CTPIO there only
+// with EF_CTPIO_SWITCH_BYPASS=1 (should_try_ctpio in its tcp_helper_resource.c). Older series have no CTPIO. On an X4, Express sends by
+// CTPIO only, and Enterprise never.
 func NeedsBypass(facts map[string]string) bool {
 	return facts["nic.firmware-variant"] == "full-feature" && slices.Contains(x2, facts["nic.pci-id"])
 }
 
-// The driver's statistics of sends by CTPIO that succeeded, and of those that did not: of an X2, and of the Express datapath of
-// an X4.
+// The driver's statistics of sends by CTPIO: of an X2, and of the Express datapath of an X4.
 var (
 	ctpioSent    = []string{"ctpio_success", "exp_ctpio_packets"}
 	ctpioCounted = []string{"ctpio_success", "ctpio_fallback", "ctpio_poison", "exp_ctpio_packets", "exp_ctpio_underflow_packets"}
 )
 
-// sendPath notes, with Onload, how the NIC sent: what its driver counted of CTPIO. The counters are those of the port, so that other
-// programs can make the share of CTPIO look larger, never smaller.
+// sendPath notes, with Onload, what the driver counted of CTPIO. The counters are those of the port, so that other programs can make the
+// share of CTPIO look larger, never smaller.
 func sendPath(e endpoint) finding {
 	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload {
 		return finding{}

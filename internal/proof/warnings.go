@@ -33,28 +33,27 @@ func AddWarning(all []Warning, w Warning) []Warning {
 // EmulatedBoard is the prefix of the PCI subsystem of network devices that QEMU emulates, and of virtio devices.
 const EmulatedBoard = "1af4:"
 
-// Warnings returns what a run of a variant, which must be complete, did not prove, at most one warning for each reason: the
-// client's, if both ends have it and both or neither of the warnings block. A run on a simulated or an emulated NIC also has a
-// warning about that.
+// Warnings returns what a run, which must be complete, did not prove, at most one warning for each reason: the client's, if both ends
+// have it and both or neither block. A run on a simulated or an emulated NIC also has a warning about that.
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
 	if source := cmp.Or(run.Client.Imported, run.Server.Imported); source != "" {
-		return []Warning{{Blocks: true, Warning: v1alpha1.Warning{Reason: v1alpha1.WarningImported, Message: text.Shorten(
-			"not measured by Tailgate, so that nothing proves it and no verdict can be based on it: "+source, maxMessage)}}}
+		return []Warning{warning(true, v1alpha1.WarningImported,
+			"not measured by Tailgate, so that nothing proves it and no verdict can be based on it: %s", source)}
 	}
 	var warnings []Warning
 	if result.SameKernel(run.Client.Evidence, run.Server.Evidence) {
-		warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningSimulatedNIC, Message: "simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet, or of NICs of one machine, not of a wire between two machines"}})
+		warnings = AddWarning(warnings, warning(false, v1alpha1.WarningSimulatedNIC,
+			"simulated NIC: both endpoints ran on one kernel (the same boot), so these are real timings of virtual Ethernet, or of NICs of one machine, not of a wire between two machines"))
 	}
 	for _, e := range []result.Evidence{run.Client.Evidence, run.Server.Evidence} {
 		if board := e.Facts["nic.pci-subsystem"]; strings.HasPrefix(board, EmulatedBoard) {
-			warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningEmulatedNIC, Message: text.Shorten(fmt.Sprintf(
-				"emulated NIC: that of node %s is a device of a virtual machine (PCI subsystem %s), so these are real timings of software, not of a NIC and a wire", e.Node, board), maxMessage)}})
+			warnings = AddWarning(warnings, warning(false, v1alpha1.WarningEmulatedNIC,
+				"emulated NIC: that of node %s is a device of a virtual machine (PCI subsystem %s), so these are real timings of software, not of a NIC and a wire", e.Node, board))
 		}
 	}
 	for _, e := range endpoints(spec, v, run) {
 		if found := e.otherVersion(); found != "" {
-			warnings = AddWarning(warnings, Warning{Warning: v1alpha1.Warning{Reason: v1alpha1.WarningOnloadVersions, Message: text.Shorten(
-				fmt.Sprintf("in %s, %s on %s: %s", run.Client.Run, e.role, e.own.Node, found), maxMessage)}})
+			warnings = AddWarning(warnings, warning(false, v1alpha1.WarningOnloadVersions, "in %s, %s on %s: %s", run.Client.Run, e.role, e.own.Node, found))
 		}
 		for _, c := range chain {
 			f := c.run(e)
@@ -68,15 +67,18 @@ func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result
 				continue
 			}
 			l := c.line(f)
-			warnings = AddWarning(warnings, Warning{Blocks: e.blocks(reason), Warning: v1alpha1.Warning{Reason: reason, Message: text.Shorten(
-				fmt.Sprintf("in %s, %s on %s: %s: expected %s, found %s; %s", run.Client.Run, e.role, e.own.Node, c.name, l.Expected, l.Found, f.advice), maxMessage)}})
+			warnings = AddWarning(warnings, warning(e.blocks(reason), reason, "in %s, %s on %s: %s: expected %s, found %s; %s",
+				run.Client.Run, e.role, e.own.Node, c.name, l.Expected, l.Found, f.advice))
 		}
 	}
 	return warnings
 }
 
-// blocks reports whether this endpoint's warning prevents any conclusion from the results: always, unless the warning is about
-// NUMA nodes and the endpoint does not require a NUMA node.
+func warning(blocks bool, reason, format string, args ...any) Warning {
+	return Warning{Blocks: blocks, Warning: v1alpha1.Warning{Reason: reason, Message: text.Shorten(fmt.Sprintf(format, args...), maxMessage)}}
+}
+
+// blocks reports whether a warning prevents any conclusion: unless it is about NUMA nodes that the endpoint does not require.
 func (e endpoint) blocks(reason string) bool {
 	switch reason {
 	case v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown:

@@ -9,24 +9,18 @@ import (
 	"unicode"
 )
 
-// The limits of a document. They follow from the contents of a legal run: 400 cells, each with 128 intervals, 64 slow samples
-// and about 60 strings, and some 400 facts. A reader checks them before it decodes: a few kilobytes of compressed text can
-// expand to structures of gigabytes.
+// The limits of a document, which a reader checks before it decodes: a few kilobytes of compressed text can expand to structures of
+// gigabytes. They follow from a legal run: 400 cells, each with 128 intervals, 64 slow samples and about 60 strings, and some 400 facts.
 const (
-	// maxCompressed is the maximum size of a document in transit and in storage, in bytes: the limit of a ConfigMap.
-	maxCompressed = maxStored
 	// maxPlain is the maximum size of the JSON of a document, in bytes.
 	maxPlain = 8 << 20
-	// maxOuter is the maximum number of members of objects and elements of arrays that are in no array: including the cells and
-	// the entries of all maps.
+	// maxOuter is the maximum number of members of objects and elements of arrays that are in no array, such as cells.
 	maxOuter = 4096
-	// maxMembers is the maximum number of members of objects in arrays that are in no other array: the fields of the cells, and
-	// the entries of the maps in paths.
+	// maxMembers is the maximum number of members of objects in arrays that are in no other array, such as the fields of cells.
 	maxMembers = 128 << 10
 	// maxInner is the maximum total number of elements of arrays within arrays: intervals, slow samples, strings of commands.
 	maxInner = 128 << 10
-	// maxConditions is the maximum size of the JSON of a document without its measurements, in bytes: the conditions of its
-	// end, which include at most 8 KiB of facts, and the conditions of 400 cells.
+	// maxConditions is the maximum size of the JSON of a document without its measurements, in bytes.
 	maxConditions = 512 << 10
 	// maxDepth is the maximum depth of nested objects and arrays.
 	maxDepth = 16
@@ -43,8 +37,8 @@ func checkPlain(plain []byte) error {
 	return checkStructure(plain)
 }
 
-// withoutControls replaces the characters of a JSON text that control a terminal, raw or escaped, and reports whether there were
-// any. Tabs and line ends stay. The text is copied only if there are.
+// withoutControls replaces the characters of a JSON text that control a terminal, raw or escaped, except for tabs and line ends, and
+// reports whether there were any. It copies the text only if there are.
 func withoutControls(plain []byte) (clean []byte, found bool) {
 	kept := 0
 	for i := 0; i < len(plain); {
@@ -79,8 +73,7 @@ func checkConditions(d Document) error {
 	return err
 }
 
-// checkStructure counts the elements of a JSON text and returns an error if it has more than a document may have. It does not
-// allocate and takes one pass. The decoder rejects text that is not JSON.
+// checkStructure returns an error if a JSON text has more elements than a document may have. It does not allocate, nor checks the syntax.
 func checkStructure(plain []byte) error {
 	var (
 		inArray               [maxDepth + 1]int // the number of enclosing containers that are arrays

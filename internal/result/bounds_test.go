@@ -146,7 +146,7 @@ func TestALegalDocumentIsWithinTheBounds(t *testing.T) {
 func TestFitKeepsTheBoundsOfReaders(t *testing.T) {
 	d := clientDocument(t)
 	d.Cells[0].Intervals = make([]tool.Interval, maxInner+1)
-	fitted, err := Fit(d, maxCompressed)
+	fitted, err := Fit(d, maxStored)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package result defines what an agent sends to the controller and how it is stored: the document, its frame with a digest in
-// the log, the histograms in it, and the ConfigMap that stores a finished run.
+// Package result defines what an agent sends to the controller and how it is stored: the document, its frame in the log, the histograms
+// in it, and the ConfigMap that stores a finished run.
 package result
 
 import (
@@ -13,31 +13,25 @@ const Version = 1
 
 // Document is the report of one agent about one attempt.
 type Document struct {
-	// Version is the constant of this package.
 	Version int `json:"version"`
-	// Run is the name of the run, Variant the name of its variant, Attempt the number of the attempt, and Role client or
-	// server. The reader compares them with the expected values.
+	// Attempt is the number of the attempt, and Role client or server. The reader compares these four with the expected values.
 	Run     string `json:"run"`
 	Variant string `json:"variant"`
 	Attempt int32  `json:"attempt"`
 	Role    string `json:"role"`
 	// Imported names the source of a result that no agent measured; empty for the report of an agent. Nothing proves such a result.
-	Imported string `json:"imported,omitempty"`
-	// Evidence is what the agent observed.
+	Imported string   `json:"imported,omitempty"`
 	Evidence Evidence `json:"evidence"`
 	// Cells are the measurements; only the client has them.
 	Cells []Cell `json:"cells,omitempty"`
-	// Captured are the latencies that the server's agent derived from packets; only the server of a variant with capture has
-	// them.
+	// Captured are the latencies that the server's agent derived from packets; only the server of a variant with capture has them.
 	Captured []Captured `json:"captured,omitempty"`
 	// Reduced contains a sentence for each thing that was left out or made coarser so that the result fits in its storage.
 	Reduced []string `json:"reduced,omitempty"`
 }
 
-// Captured is the latency of the server in one cell: from the arrival of each request at its interface to the departure of the
-// answer, by the kernel's timestamps.
+// Captured is the latency of the server in one cell, from the arrival of each request to the departure of the answer.
 type Captured struct {
-	// Cell is the name of the cell.
 	Cell string `json:"cell"`
 	// Histogram contains the times in nanoseconds; empty if Incomplete.
 	Histogram Histogram `json:"histogram"`
@@ -48,14 +42,13 @@ type Captured struct {
 	// Packets is the number of captured packets, and Drops the number of packets that were lost for lack of buffer space.
 	Packets int64 `json:"packets"`
 	Drops   int64 `json:"drops"`
-	// Requests is the number of requests that arrived after the warm-up; Matched of them have an answer and Unanswered do not.
-	// Stray is the number of answers without a request.
+	// Requests is the number of requests that arrived after the warm-up; Matched of them have an answer and Unanswered do not. Stray is
+	// the number of answers without a request.
 	Requests   int64 `json:"requests"`
 	Matched    int64 `json:"matched"`
 	Unanswered int64 `json:"unanswered"`
 	Stray      int64 `json:"stray"`
-	// ByOrder is the number of answers that were matched by order alone, because they did not repeat the first bytes of the
-	// request.
+	// ByOrder is the number of answers that were matched by order alone, because they did not repeat the beginning of the request.
 	ByOrder int64 `json:"byOrder"`
 	// Late is the number of packets that were timestamped only when they were copied.
 	Late int64 `json:"late"`
@@ -83,17 +76,13 @@ func (d Document) withoutMeasurements() Document {
 	return d
 }
 
-// Cell is the measurement of one cell.
 type Cell struct {
 	tool.Cell
-	// Tool is the name of the tool, and ToolVersion its version as the tool reports it.
-	Tool        string `json:"tool"`
-	ToolVersion string `json:"toolVersion,omitempty"`
-	// Command is the client's argument vector.
-	Command []string `json:"command"`
-	// StartedAt is when the client process was started, FinishedAt when it had ended.
-	StartedAt  time.Time `json:"startedAt"`
-	FinishedAt time.Time `json:"finishedAt"`
+	Tool        string    `json:"tool"`
+	ToolVersion string    `json:"toolVersion,omitempty"`
+	Command     []string  `json:"command"`
+	StartedAt   time.Time `json:"startedAt"`
+	FinishedAt  time.Time `json:"finishedAt"`
 	// Histogram contains the round-trip times in nanoseconds, with the exact extremes. It is empty if Own or Bandwidth is set.
 	Histogram Histogram `json:"histogram"`
 	// The following fields are those of tool.Measurement.
@@ -126,8 +115,7 @@ type Evidence struct {
 	// CPUNUMANode and DeviceNUMANode are NUMA nodes as sysfs shows them.
 	CPUNUMANode    int32 `json:"cpuNUMANode"`
 	DeviceNUMANode int32 `json:"deviceNUMANode"`
-	// AllowedNUMANodes are the NUMA nodes of all CPUs in CPUsAllowed, as a list such as 0 or 0-1; empty if the NUMA node of one
-	// of them is unknown.
+	// AllowedNUMANodes are the NUMA nodes of all CPUs in CPUsAllowed, such as 0 or 0-1; empty if that of one of them is unknown.
 	AllowedNUMANodes string `json:"allowedNUMANodes,omitempty"`
 	// ThreadSiblings are the SMT siblings of the measuring CPU, including itself.
 	ThreadSiblings string `json:"threadSiblings,omitempty"`
@@ -141,39 +129,32 @@ type Evidence struct {
 	MTU      int32  `json:"mtu"`
 	Driver   string `json:"driver,omitempty"`
 	Firmware string `json:"firmware,omitempty"`
-	// PCIAddress is the device behind the interface. PCISource is PCIFromSysfs if sysfs shows the device there. PCISource is
-	// empty if the interface is not on the PCI bus and PCIAddress is the device of its parent, or the only device that the pod
-	// was allocated.
+	// PCIAddress is the device behind the interface: of the interface itself, as sysfs shows it, if PCISource is PCIFromSysfs; if it is
+	// empty, of its parent, or the only device that the pod was allocated.
 	PCIAddress   string `json:"pciAddress,omitempty"`
 	PCISource    string `json:"pciSource,omitempty"`
 	AgentVersion string `json:"agentVersion,omitempty"`
 	// AllocatedDevices are the values of PCIDEVICE_* and SRIOVNETWORK_VF_DEVICE_* by name of the variable.
 	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
-	// Paths are the records of the path of the messages, one for each cell.
-	Paths []Path `json:"paths,omitempty"`
+	Paths            []Path            `json:"paths,omitempty"`
 	// Facts are further conditions of the measurement, by the Keys of this package: only conditions that could be read.
 	Facts map[string]string `json:"facts,omitempty"`
 	// Deltas are the DeltaKeys: events on this end while its tools ran.
 	Deltas map[string]int64 `json:"deltas,omitempty"`
-	// VoluntarySwitches and InvoluntarySwitches count the context switches of the tool's process on this end, summed over all
-	// cells.
+	// VoluntarySwitches and InvoluntarySwitches count the context switches of the tool's process on this end, in all cells.
 	VoluntarySwitches   int64 `json:"voluntarySwitches"`
 	InvoluntarySwitches int64 `json:"involuntarySwitches"`
 }
 
-// VariableOfDriver is the prefix of the variables in which the SR-IOV driver of Dynamic Resource Allocation passes the PCI
-// address of a VF to a container. Their names end in the name of the device, not of the resource.
+// VariableOfDriver is the prefix of the variables in which the SR-IOV driver of Dynamic Resource Allocation passes PCI addresses of VFs.
 const VariableOfDriver = "SRIOVNETWORK_VF_DEVICE_"
 
-// PCIFromSysfs is the PCISource of an address that sysfs shows behind the interface.
 const PCIFromSysfs = "sysfs"
 
-// bootsApart is the smallest difference, in ns, between the boots of two kernels. Readings of one kernel differ by the time
-// that it takes to read its clocks.
+// bootsApart is the smallest difference, in ns, between the boots of two kernels: reading the clocks takes time.
 const bootsApart = 50_000_000
 
-// SameKernel reports whether two agents ran on one kernel, so that there was no wire between them. A boot ID can be hidden from
-// a container, but the clocks cannot.
+// SameKernel reports whether two agents ran on one kernel, with no wire between them. A boot ID can be hidden from a container.
 func SameKernel(a, b Evidence) bool {
 	if a.BootID != "" && a.BootID == b.BootID {
 		return true

@@ -31,31 +31,25 @@ func keys() (conditions, events []Key, files, counters map[string]string) {
 
 // Key is the name of a value that an agent observes.
 type Key struct {
-	// Name is in lower case, from the general to the particular, separated by dots; names from Linux or Onload are kept
-	// unchanged. A * at its end makes it match all names with that prefix.
+	// Name is in lower case, from the general to the particular. A * at its end makes it match all names with that prefix.
 	Name string
-	// Fingerprint is true if the values must be equal for two results to be comparable. All other keys help to explain a
-	// difference.
+	// Fingerprint is true if the values must be equal for two results to be comparable.
 	Fingerprint bool
 	// Meaning describes the value, its unit, and where it is read.
 	Meaning string
 }
 
-// Keys are the conditions of a measurement by which results are compared: the fields of Evidence, the fields of the cells, and
-// Evidence.Facts. A key that is not listed here is not part of the fingerprint.
+// Keys are the conditions of a measurement by which results are compared. "The CPU" is the CPU to which the tool was pinned, "the NIC"
+// the interface that carries the messages. A value that cannot be read has no key.
 //
-// "The CPU" is the CPU to which the tool was pinned, "the NIC" the interface that carries the messages. A value that cannot be
-// read has no key: many files are absent in virtual machines or for virtual interfaces, or hidden from pods.
+// The fingerprint contains the definition of the measurement, and settings that were made on purpose and change latency. It does not
+// contain what a scheduler or a device plugin assigns to each pod (the CPU, its siblings and caches; the number of a VF is not compared
+// at all), values that only name the place of something else, and values that the machine changes by itself.
 //
-// The fingerprint contains the definition of the measurement, and settings that were made on purpose and change latency. It
-// does not contain values that a scheduler or a device plugin assigns to each pod (the CPU, and with it its siblings and
-// caches; the number of a VF is not compared at all), values that only name the place of something else, and values that the
-// machine changes by itself.
+// DeltaKeys are the keys of Evidence.Deltas: the growth of the kernel's counters while the endpoint's tools ran, summed over all cells.
 //
-// DeltaKeys are the keys of Evidence.Deltas: the growth of the kernel's counters while the endpoint's tools ran, from before a
-// tool's start to after its end, summed over all cells. They are results of a run and not its conditions.
-//
-// Files and Counters name the files of /proc and /sys that hold the values of some keys, with {cpu} for the number of the CPU and {iface} for the name of the NIC.
+// Files and Counters name the files of /proc and /sys with the values of some keys, with {cpu} for the number of the CPU and {iface} for
+// the NIC.
 var Keys, DeltaKeys, Files, Counters = keys()
 
 // KeyFrequency names the frequencies of Path.
@@ -76,8 +70,6 @@ func find(keys []Key, name string) (Key, bool) {
 	return best, best.Name != ""
 }
 
-// FindKey returns the entry for the key of a condition, and whether there is one.
 func FindKey(name string) (Key, bool) { return find(Keys, name) }
 
-// FindDeltaKey returns the entry for a key of Evidence.Deltas, and whether there is one.
 func FindDeltaKey(name string) (Key, bool) { return find(DeltaKeys, name) }

@@ -14,9 +14,8 @@ import (
 
 // Difference is a key with different values in two results.
 type Difference struct {
-	// Key is one of Keys.
 	Key string
-	// A and B are the values; empty if a result does not have the key: it was not set, or could not be read.
+	// A and B are the values; empty if a result does not have the key.
 	A, B string
 	// Fingerprint is true if the difference makes the results incomparable.
 	Fingerprint bool
@@ -33,14 +32,12 @@ const Remote = "remote"
 // keyBoot changes with each boot of the node.
 const keyBoot = "kernel.boot-id"
 
-// BetweenRounds reports whether the difference makes two rounds of one benchmark incomparable. Rounds must also share the boot,
-// which results of different days need not.
+// BetweenRounds reports whether the difference makes two rounds of one benchmark incomparable. They must also share the boot.
 func (d Difference) BetweenRounds() bool { return d.Fingerprint || d.Key == keyBoot }
 
 const maxNamed = 3
 
-// Unequal lists the first relevant differences between two results of one role, and the number of further ones; it is empty if
-// there are none.
+// Unequal lists the first relevant differences between two results of one role, and the number of further ones.
 func Unequal(a, b Document, matters func(Difference) bool) string {
 	var found []string
 	for _, d := range Differences(a, b) {
@@ -60,8 +57,7 @@ func shown(value string) string {
 	return strconv.Quote(text.Shorten(value, maxShown))
 }
 
-// Differences returns the conditions that differ between two results of one role, the fingerprint's first, then by key. It is
-// empty for two pods on an unchanged machine, except for what is assigned to each pod: see Keys.
+// Differences returns the conditions that differ between two results of one role, ordered by CompareKeys.
 func Differences(a, b Document) []Difference {
 	ca, cb := Conditions(a), Conditions(b)
 	var all []Difference
@@ -87,10 +83,8 @@ func CompareKeys(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// Conditions returns all conditions of its measurement that an agent reported, under one set of keys. Unknown values have no
-// key. It omits values that identify one pod and never equal another's: addresses, the number of a VF, the allocated devices.
-// It also omits BootedAt, because two readings of it differ, and the events of the run: the growth of counters, context switches
-// and the sockets of the tool's server.
+// Conditions returns all conditions of its measurement that an agent reported, under one set of keys. It omits what identifies one pod
+// (addresses, the number of a VF, the allocated devices), BootedAt, because two readings differ, and the events of the run.
 func Conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)
@@ -161,8 +155,7 @@ const cellPrefix = "cell."
 
 func cellKey(cell, field string) string { return cellPrefix + cell + "." + field }
 
-// fields returns the fields of a value by their names in JSON, so that it covers every field; fields that are omitted from the
-// JSON are omitted here.
+// fields returns the fields of a value by their names in JSON, except for those that the JSON omits.
 func fields(v any) map[string]string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -183,8 +176,7 @@ func fields(v any) map[string]string {
 	return all
 }
 
-// ofOneOnly reports whether a key belongs to a cell that only one of two results has: there is nothing to compare it with. The
-// tool is compared if both results have cells.
+// ofOneOnly reports whether a key belongs to a cell that only one of two results has, or to a tool that only one has.
 func ofOneOnly(key string, a, b Document) bool {
 	if strings.HasPrefix(key, "tool.") && key != "tool.sha256" {
 		return len(a.Cells) == 0 || len(b.Cells) == 0

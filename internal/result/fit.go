@@ -11,8 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The part of maxStored that the server's document may use, in bytes: it contains the evidence and, if packets are captured, a
-// histogram for each cell. The client's document contains up to two histograms and a log of intervals for each cell.
+// The part of maxStored that the server's document may use, in bytes: it has no histograms unless packets are captured.
 const (
 	serverShare          = 64 << 10
 	serverShareOfCapture = maxStored / 3
@@ -21,8 +20,7 @@ const (
 // mostIntervals is the largest number of intervals of a cell after joining: enough to see when a tail occurred.
 const mostIntervals = 32
 
-// Share returns the maximum size of the compressed document of one end, in bytes. Neither end knows the size of the other's
-// document, so the shares are fixed; together they fill a ConfigMap.
+// Share returns the maximum size of the compressed document of one end, in bytes: fixed, because neither end knows the size of the other's.
 func Share(role string, capture bool) int {
 	server := serverShare
 	if capture {
@@ -44,8 +42,8 @@ var reductions = []struct {
 	{fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits), coarsenHistograms},
 }
 
-// Fit returns the document, with as many reductions as it needs to take at most limit bytes when compressed and to be within the
-// bounds of a reader. Counts, extremes and sums stay exact. The error wraps ErrTooLarge if all reductions are not enough.
+// Fit returns the document, with as many reductions as it needs to take at most limit bytes when compressed and to be within the bounds
+// of a reader. Counts, extremes and sums stay exact. The error wraps ErrTooLarge if all are not enough.
 func Fit(d Document, limit int) (Document, error) {
 	d.Cells, d.Captured, d.Reduced = slices.Clone(d.Cells), slices.Clone(d.Captured), slices.Clone(d.Reduced)
 	err := fits(d, limit)
@@ -69,8 +67,7 @@ func Fit(d Document, limit int) (Document, error) {
 	return d, nil
 }
 
-// fits returns an error wrapping ErrTooLarge if a document takes more than limit bytes when compressed, or is larger than a
-// reader accepts.
+// fits returns an error wrapping ErrTooLarge if a compressed document takes more than limit bytes, or is larger than a reader accepts.
 func fits(d Document, limit int) error {
 	framed, err := compress(d)
 	if err != nil {
@@ -101,8 +98,8 @@ func joinAllIntervals(d *Document) error {
 	return nil
 }
 
-// joinIntervals joins neighbouring intervals, equally many each time, so that at most mostIntervals are left. A percentile of
-// the joined samples is not known, but it is at most the largest percentile of the parts.
+// joinIntervals joins neighbouring intervals, equally many each time, to at most mostIntervals. A percentile of the joined samples is at
+// most the largest percentile of the parts.
 func joinIntervals(log []tool.Interval) []tool.Interval {
 	var joined []tool.Interval
 	for part := range slices.Chunk(log, max((len(log)+mostIntervals-1)/mostIntervals, 1)) {

@@ -15,7 +15,6 @@ import (
 
 // The kinds of errors of a result, for errors.Is.
 var (
-	// ErrMissing is returned if no result was found.
 	ErrMissing = errors.New("no result")
 	// ErrCorrupt is returned if a result is incomplete, differs from the announced one, or has another format.
 	ErrCorrupt = errors.New("corrupt result")
@@ -25,9 +24,8 @@ var (
 	ErrTooLarge = errors.New("result too large")
 )
 
-// Framed is a document together with the bytes that were verified.
+// Framed is a document with the bytes that were verified.
 type Framed struct {
-	// Document is the content.
 	Document Document
 	// Compressed is the document in transit: JSON in gzip.
 	Compressed []byte
@@ -41,17 +39,15 @@ func WriteFrame(w io.Writer, d Document) error {
 	if err != nil {
 		return err
 	}
-	if n := len(framed.Compressed); n > maxCompressed {
-		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB can be stored", ErrTooLarge, (n+1023)>>10, maxCompressed>>10)
+	if n := len(framed.Compressed); n > maxStored {
+		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB can be stored", ErrTooLarge, (n+1023)>>10, maxStored>>10)
 	}
 	return writeFrame(w, frameResult, Version, framed.Compressed)
 }
 
 const frameResult = "result"
 
-// AwaitFrame reads a log that may still be written until a result ends in it, and keeps none of it: ReadFrame determines
-// whether that result is complete. The error wraps ErrMissing if the log ends before a result does; any other error is the
-// reader's own.
+// AwaitFrame reads a log until a result ends in it. The error wraps ErrMissing if the log ends before; any other is the reader's own.
 func AwaitFrame(log io.Reader) error {
 	begun := false
 	for r, err := range records(log, MaxLog) {
@@ -67,12 +63,10 @@ func AwaitFrame(log io.Reader) error {
 	return fmt.Errorf("%w in the log", ErrMissing)
 }
 
-// ReadFrame returns the first result in a log whose content matches the digest at its end. The error wraps ErrMissing if there
-// is no frame, ErrCorrupt if a frame is incomplete or has another digest, and ErrVersion if it has another version; any other
-// error is the reader's own and says nothing about the result.
-//
-// Unknown fields are ignored: a newer agent may report more, as long as the meaning of the known fields is the same. A change
-// of the meaning changes the version, and is rejected.
+// ReadFrame returns the first result in a log whose content matches the digest at its end. The error wraps ErrMissing if there is no
+// frame, ErrCorrupt if a frame is incomplete or has another digest, and ErrVersion if it has another version; any other error is the
+// reader's own. Unknown fields are ignored: a newer agent may report more, but a change of the meaning of the known ones changes the
+// version.
 func ReadFrame(r io.Reader) (Framed, error) { return readFrame(r, frameResult, Version, expand) }
 
 // ReadFrameOf is like ReadFrame for the result of one role, in a log that has those of both.
@@ -116,11 +110,10 @@ func deflate(plain []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inflate verifies compressed JSON of a version against its digest and decodes it. Its errors wrap ErrCorrupt, and ErrVersion
-// if the JSON has another version.
+// inflate verifies compressed JSON of a version against its digest and decodes it. Its errors wrap ErrCorrupt.
 func inflate(compressed []byte, wantDigest string, wantVersion int, into any) error {
-	if len(compressed) > maxCompressed {
-		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxCompressed>>10)
+	if len(compressed) > maxStored {
+		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxStored>>10)
 	}
 	if digest := digestOf(compressed); digest != wantDigest {
 		return fmt.Errorf("%w: its content has the digest %s, not %.64q", ErrCorrupt, digest, wantDigest)

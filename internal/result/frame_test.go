@@ -93,12 +93,12 @@ const (
 
 // An illegal size invalidates the frame at its first line, so that none of its content is kept.
 func TestReadFrameRefusesTheSizeFirst(t *testing.T) {
-	for _, size := range []int{maxCompressed + 1, -1} {
+	for _, size := range []int{maxStored + 1, -1} {
 		if f := begin(fmt.Sprintf("result %d %d", Version, size), "result", Version); f == nil || !errors.Is(f.wrong, ErrCorrupt) {
 			t.Errorf("a size of %d bytes: got %+v", size, f)
 		}
 	}
-	if f := begin(fmt.Sprintf("result %d %d", Version, maxCompressed), "result", Version); f == nil || f.wrong != nil {
+	if f := begin(fmt.Sprintf("result %d %d", Version, maxStored), "result", Version); f == nil || f.wrong != nil {
 		t.Errorf("the largest size: got %+v", f)
 	}
 }
@@ -141,7 +141,7 @@ func TestReadFrameRefuses(t *testing.T) {
 		"a document of an earlier version": {earlierLog, ErrVersion},
 		"a frame of another version":       {strings.Replace(log, "result 1", "result 2", 1), ErrVersion},
 		"a later version of other types":   laterType,
-		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxCompressed+1, markEnd, digest), ErrCorrupt},
+		"a size that is too large":         {fmt.Sprintf("%s%d %d\n%s%s", markBegin, Version, maxStored+1, markEnd, digest), ErrCorrupt},
 		"a negative size":                  {fmt.Sprintf("%s%d -1\n%s%s", markBegin, Version, markEnd, digest), ErrCorrupt},
 		"more than the size":               {strings.Replace(log, fmt.Sprintf("result 1 %d", sizeOf(t, log)), "result 1 10", 1), ErrCorrupt},
 		"less than the size":               {strings.Replace(log, fmt.Sprintf("result 1 %d", sizeOf(t, log)), fmt.Sprintf("result 1 %d", sizeOf(t, log)+1), 1), ErrCorrupt},

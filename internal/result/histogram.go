@@ -16,8 +16,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs. A reduced histogram
-// has buckets of at most 1 %, and 1 ns below 256 ns; each of them consists of whole finer buckets.
+// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs. A reduced histogram has
+// buckets of at most 1 %, and 1 ns below 256 ns; each of them consists of whole finer buckets.
 const (
 	lowest      = 1
 	highest     = 60_000_000_000
@@ -25,14 +25,11 @@ const (
 	fewerDigits = 2
 )
 
-// Histogram is a distribution of latencies in transit and in storage. It adds to the encoded buckets what they cannot represent
-// exactly: the true extremes (a bucket has only its edges) and the sums.
+// Histogram is a distribution of latencies in transit and in storage, with the exact extremes and sums beside the encoded buckets.
 type Histogram struct {
-	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, with three significant digits, or two after Fit,
-	// as its header says.
+	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, with three significant digits, or two after Fit.
 	Encoded string `json:"encoded"`
-	// Count is the number of samples in the buckets, and OverRange the number of samples that were out of range and are in no
-	// bucket.
+	// Count is the number of samples in the buckets, and OverRange that of samples that are in no bucket.
 	Count     int64 `json:"count"`
 	OverRange int64 `json:"overRange"`
 	// Unrecorded is the number of further messages whose latency is unknown: see tool.Measurement.
@@ -47,61 +44,58 @@ type Histogram struct {
 
 // Recorder collects samples. It does not allocate after its creation.
 type Recorder struct {
-	buckets   *hdr.Histogram
-	overRange int64
-	min, max  int64
-	sum       int64
-	squares   float64
+	buckets *hdr.Histogram
+	// sum has everything but the encoded buckets and their count.
+	sum Histogram
 }
 
-// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	return &Recorder{buckets: hdr.New(lowest, highest, digits), min: math.MaxInt64, max: math.MinInt64}
+	return &Recorder{buckets: hdr.New(lowest, highest, digits), sum: Histogram{MinNs: math.MaxInt64, MaxNs: math.MinInt64}}
 }
 
 // Record adds a sample in nanoseconds. A sample that is not between 1 ns and 60 s counts as out of range.
 func (r *Recorder) Record(ns int64) { r.RecordN(ns, 1) }
 
-// RecordN adds count samples of the same length.
 func (r *Recorder) RecordN(ns, count int64) {
-	r.min, r.max = min(r.min, ns), max(r.max, ns)
+	h := &r.sum
+	h.MinNs, h.MaxNs = min(h.MinNs, ns), max(h.MaxNs, ns)
 	if ns < lowest || ns > highest || r.buckets.RecordValues(ns, count) != nil {
-		r.overRange += count
+		h.OverRange += count
 		return
 	}
-	r.sum += ns * count
-	r.squares += float64(ns) * float64(ns) * float64(count)
+	h.SumNs += ns * count
+	h.SumOfSquaresNs2 += float64(ns) * float64(ns) * float64(count)
 }
 
-// SetSums replaces the sums of the samples in range by exact sums, if each recorded value stands for all samples of a bucket.
-// The sums are checked against the buckets when the histogram is read.
-func (r *Recorder) SetSums(sum int64, squares float64) { r.sum, r.squares = sum, squares }
+// SetSums replaces the sums of the samples in range by exact ones, if each recorded value stands for all samples of a bucket.
+func (r *Recorder) SetSums(sum int64, squares float64) {
+	r.sum.SumNs, r.sum.SumOfSquaresNs2 = sum, squares
+}
 
-// Histogram returns the samples recorded so far.
 func (r *Recorder) Histogram() (Histogram, error) {
 	encoded, err := r.buckets.Encode(hdr.V2CompressedEncodingCookieBase)
 	if err != nil {
 		return Histogram{}, fmt.Errorf("encoding a histogram: %w", err)
 	}
-	h := Histogram{Encoded: string(encoded), Count: r.buckets.TotalCount(), OverRange: r.overRange, SumNs: r.sum, SumOfSquaresNs2: r.squares}
-	if h.Count+h.OverRange > 0 {
-		h.MinNs, h.MaxNs = r.min, r.max
+	h := r.sum
+	h.Encoded, h.Count = string(encoded), r.buckets.TotalCount()
+	if h.Count+h.OverRange == 0 {
+		h.MinNs, h.MaxNs = 0, 0
 	}
 	return h, nil
 }
 
 // Distribution combines one or more histograms.
 type Distribution struct {
-	// Buckets hold the samples in range, in ascending order, without empty buckets. The edges of the first and the last bucket
-	// are narrowed to the exact extremes.
+	// Buckets hold the samples in range, in ascending order. The edges of the first and the last are narrowed to the exact extremes.
 	Buckets []stats.Bucket
-	// Count is the number of samples in the buckets, and OverRange the number of samples in no bucket.
+	// Count is the number of samples in the buckets, and OverRange that of samples in no bucket.
 	Count, OverRange int64
 	// Unrecorded is the number of messages whose latency is unknown: see tool.Measurement.
 	Unrecorded int64
-	// Min and Max are the exact extremes of all samples in nanoseconds, including samples out of range.
+	// Min and Max are the exact extremes of all samples in ns, including samples out of range.
 	Min, Max int64
-	// Sum and SumOfSquares are the sums of the samples in the buckets, in ns and ns².
+	// Sum and SumOfSquares are of the samples in the buckets, in ns and ns².
 	Sum          int64
 	SumOfSquares float64
 }
@@ -111,8 +105,7 @@ func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
-// Percentile returns a percentile of the samples, the lost messages and the unrecorded ones, in nanoseconds; samples out of range
-// count as lost, because they were slower than 60 s.
+// Percentile returns a percentile of the samples, the lost messages and the unrecorded ones, in ns; samples out of range count as lost.
 func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported {
 	r := stats.Report(d.Buckets, lost+d.OverRange, d.Unrecorded, p)
 	if r.Needs == 0 && !r.Lost {
@@ -121,8 +114,8 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 	return r
 }
 
-// RecordEncoded adds the samples of an encoded HdrHistogram of another program, each multiplied by factor. It refuses a histogram
-// whose buckets are not those of a recorder: 1 ns at the lowest, with three significant digits.
+// RecordEncoded adds the samples of an encoded HdrHistogram of another program, each multiplied by factor. It refuses a histogram whose
+// buckets are not those of a recorder.
 func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 	header, err := readHeader(encoded)
 	if err != nil {
@@ -137,7 +130,7 @@ func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 		return fmt.Errorf("reading its histogram: %w", err)
 	}
 	for ns, count := range decoded.ForEachBucket {
-		if count > (math.MaxInt64-r.sum)/max(ns*factor, 1) || count > math.MaxInt64-r.overRange {
+		if count > (math.MaxInt64-r.sum.SumNs)/max(ns*factor, 1) || count > math.MaxInt64-r.sum.OverRange {
 			return fmt.Errorf("its histogram has %d samples, which is more than can be added", decoded.TotalCount())
 		}
 		r.RecordN(ns*factor, count)
@@ -162,7 +155,6 @@ type Merger struct {
 	sum Distribution
 }
 
-// NewMerger returns an empty merger.
 func NewMerger() *Merger {
 	return &Merger{
 		all: hdr.NewPacked(lowest, highest, digits),
@@ -170,7 +162,7 @@ func NewMerger() *Merger {
 	}
 }
 
-// Add decodes a histogram, adds it, and returns it as a distribution. The error wraps ErrCorrupt.
+// Add decodes and adds a histogram, and returns it as a distribution. The error wraps ErrCorrupt.
 func (m *Merger) Add(h Histogram) (Distribution, error) {
 	decoded, err := h.decode()
 	if err != nil {
@@ -201,7 +193,6 @@ func (m *Merger) Add(h Histogram) (Distribution, error) {
 	return alone.Distribution(), nil
 }
 
-// Distribution returns everything that was added so far.
 func (m *Merger) Distribution() Distribution {
 	d := m.sum
 	d.Count = m.all.TotalCount()
@@ -216,8 +207,7 @@ func (m *Merger) Distribution() Distribution {
 	return d
 }
 
-// bucketsOf lists the buckets that hold samples. Below 2^precision each bucket is 1 ns wide, and the width doubles with each
-// further power of two.
+// bucketsOf lists the buckets that hold samples. Below 2^precision each is 1 ns wide, and the width doubles with each power of two.
 func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 	precision := 11
 	if h.SignificantFigures() == fewerDigits {
@@ -231,8 +221,8 @@ func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 	return out
 }
 
-// maxEncoded is the maximum length of the text of an encoded histogram, in bytes: with samples in each of its 27,648 buckets, 9
-// incompressible bytes each, and a third more in base64.
+// maxEncoded is the maximum length of an encoded histogram, in bytes: with samples in each of its 27,648 buckets, 9 incompressible bytes
+// each, and a third more in base64.
 const maxEncoded = 340 << 10
 
 // decode reads the buckets and checks them against the other fields.
@@ -240,8 +230,14 @@ func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	if len(h.Encoded) > maxEncoded {
 		return nil, fmt.Errorf("its text has %d KiB, and %d KiB are possible", len(h.Encoded)>>10, maxEncoded>>10)
 	}
-	if err := h.checkHeader(); err != nil {
+	header, err := readHeader(h.Encoded)
+	if err != nil {
 		return nil, err
+	}
+	// The range and the resolution bound the library's memory.
+	if header.Least != lowest || header.Most != highest || header.Figures != digits && header.Figures != fewerDigits {
+		return nil, fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d or %d",
+			header.Least, header.Most, header.Figures, lowest, int64(highest), digits, fewerDigits)
 	}
 	decoded, err := hdr.DecodePacked([]byte(h.Encoded))
 	if err != nil {
@@ -281,19 +277,6 @@ func readHeader(encoded string) (h header, err error) {
 		return h, fmt.Errorf("reading its header: %w", err)
 	}
 	return h, nil
-}
-
-// checkHeader checks the range and the resolution, which bound the library's memory, before anything else is expanded.
-func (h Histogram) checkHeader() error {
-	header, err := readHeader(h.Encoded)
-	if err != nil {
-		return err
-	}
-	if header.Least != lowest || header.Most != highest || header.Figures != digits && header.Figures != fewerDigits {
-		return fmt.Errorf("it is of %d to %d with %d digits, not of %d to %d with %d or %d",
-			header.Least, header.Most, header.Figures, lowest, int64(highest), digits, fewerDigits)
-	}
-	return nil
 }
 
 // coarse returns the histogram with fewer digits. The other fields do not change.

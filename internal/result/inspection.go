@@ -6,29 +6,26 @@ import (
 	"io"
 )
 
-// InspectionVersion is the version of Inspection's format. A reader rejects any other version: the bench image then has another
-// version than the command.
+// InspectionVersion is the version of Inspection's format. A reader rejects any other version.
 const InspectionVersion = 1
 
 // Inspection contains the observations of the agent in an inspect pod.
 type Inspection struct {
 	Version int `json:"version"`
-	// Evidence is like that of a benchmark's endpoint, for the first of the pod's CPUs and for one interface. Interface is
-	// empty if the pod has no interface with the requested name.
+	// Evidence is like that of a benchmark's endpoint, for the first of the pod's CPUs and for one interface, if the pod has it.
 	Evidence Evidence `json:"evidence"`
-	// NUMA contains the CPUs of each of the machine's NUMA nodes, as lists such as 0-7,16-23, by the number of the NUMA node.
+	// NUMA contains the CPUs of each NUMA node, as lists such as 0-7,16-23, by its number.
 	NUMA map[string]string `json:"numa,omitempty"`
 	// NICs are the machine's network cards, without their VFs.
-	NICs []NIC `json:"nics,omitempty"`
-	// Onload describes the parts of Onload in the container.
+	NICs   []NIC  `json:"nics,omitempty"`
 	Onload Onload `json:"onload,omitzero"`
-	// Reach is how the agent reached the pod that it was given as a peer; nil if it was given none.
+	// Reach is how the agent reached the pod that it was given as a peer.
 	Reach *Reach `json:"reach,omitempty"`
 }
 
-// Reach is what an agent found between its pod and another one. Each text is the error; empty if there was none.
+// Reach is what an agent found between its pod and another one: each text is an error.
 type Reach struct {
-	// Route is the error that prevents all other tries: the messages would not leave by the network's interface.
+	// Route prevents all other tries: the messages would not leave by the network's interface.
 	Route string `json:"route,omitempty"`
 	// Control and Data are the errors of TCP connections to the two ports of a benchmark.
 	Control string `json:"control,omitempty"`
@@ -56,15 +53,12 @@ type Onload struct {
 	// Preload is the container's LD_PRELOAD, as its device plugin sets it.
 	Preload string `json:"preload,omitempty"`
 	// Library is the path of the library in the container, and empty if it is not there.
-	Library string `json:"library,omitempty"`
-	// Devices are the Onload device files in the container.
+	Library string   `json:"library,omitempty"`
 	Devices []string `json:"devices,omitempty"`
-	// ControlPlane is the program with which the kernel module starts Onload's control plane on the node; empty: the module's
-	// default.
+	// ControlPlane is the program with which the kernel module starts Onload's control plane; empty: its default.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// Fact returns a condition as the agent found it; empty if there is no inspection or no such condition.
 func (i *Inspection) Fact(key string) string {
 	if i == nil {
 		return ""

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// Lines of an agent's log that are for a program begin with a mark, so that other lines may precede, follow and even separate
-// them (the log of a container merges two streams). Content that needs more than one line is framed:
+// Lines of an agent's log that are for a program begin with a mark; other lines may even separate them. Longer content is framed:
 //
 //	tailgate-log listening <address>
 //	tailgate-log begin <what is framed> <version> <bytes>
@@ -29,7 +28,6 @@ const (
 	bytesPerLine = 3030
 	maxLine      = 4096
 	// MaxLog is the number of bytes of a pod's log that are read: a result takes at most 1.3 MiB, and agents write little else.
-	// The rest of the log is not read, so a result in it is missing.
 	MaxLog = 8 << 20
 )
 
@@ -95,9 +93,8 @@ func writeFrame(w io.Writer, what string, version int, content []byte) error {
 	return nil
 }
 
-// readFrame returns the first frame of a log that open accepts. It calls open with the content and the frame's digest of the
-// content. The error wraps ErrMissing if there is no such frame, and ErrCorrupt if a frame is incomplete or of another version;
-// any other error is open's or the reader's own.
+// readFrame returns the first frame of a log that open accepts. The error wraps ErrMissing if there is none, and ErrCorrupt if a frame is
+// incomplete or of another version; any other error is open's or the reader's own.
 func readFrame[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) (T, error) {
 	var (
 		none    T
@@ -155,7 +152,7 @@ func begin(header, what string, want int) *frame {
 		return f
 	}
 	n, err := strconv.Atoi(size)
-	if err != nil || n < 0 || n > maxCompressed {
+	if err != nil || n < 0 || n > maxStored {
 		f.wrong = fmt.Errorf("%w: a size of %.20q bytes", ErrCorrupt, size)
 		return f
 	}
@@ -163,7 +160,7 @@ func begin(header, what string, want int) *frame {
 	return f
 }
 
-// add appends a line. A line that cannot be decoded, or exceeds the size, invalidates the whole frame.
+// add appends a line, or invalidates the whole frame.
 func (f *frame) add(line string) {
 	if f == nil || f.wrong != nil {
 		return
@@ -184,22 +181,19 @@ func (f *frame) whole() error {
 	return f.wrong
 }
 
-// ErrNotListening is returned if no server has reported its address yet.
-var ErrNotListening = errors.New("the log contains no address at which a server listens")
+var errNotListening = errors.New("the log contains no address at which a server listens")
 
 // maxBeforeListening is the number of bytes of a log that are read for the line, which is at the beginning.
 const maxBeforeListening = 64 << 10
 
-// ListenLine returns the line, without its line ending, in which a server's agent reports the address of its end in its log:
-// with the host's network, no other program knows the address of the measured interface. The agent writes it before it is
-// ready, and writes nothing before it.
+// ListenLine returns the line, without its line ending, in which a server's agent reports the address of its end: with the host's
+// network, no other program knows it. The agent writes it before it is ready, and nothing before it.
 func ListenLine(address netip.Addr) string {
 	return mark + kindListening + " " + address.Unmap().String()
 }
 
-// ParseListen finds the address in the log of a server's pod. The first such line counts. The log is not trusted, so the
-// address must be one that another node can reach: a global unicast address without a zone. The error wraps ErrNotListening if
-// there is no line, and ErrCorrupt if it contains no such address; any other error is the reader's own.
+// ParseListen finds the address in the log of a server's pod. The log is not trusted, so the address must be one that another node can
+// reach: a global unicast address without a zone. The error wraps ErrCorrupt if it is none.
 func ParseListen(log io.Reader) (netip.Addr, error) {
 	for r, err := range records(log, maxBeforeListening) {
 		switch {
@@ -215,5 +209,5 @@ func ParseListen(log io.Reader) (netip.Addr, error) {
 		}
 		return address, nil
 	}
-	return netip.Addr{}, fmt.Errorf("%w on its log", ErrNotListening)
+	return netip.Addr{}, errNotListening
 }

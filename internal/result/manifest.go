@@ -12,15 +12,13 @@ const (
 	ExportVersion = 1
 )
 
-// The files of an export that are read again: its manifest, the LatencyBenchmark, and the stored result of each run, KeyClient,
-// KeyServer and KeyPods in ExportRuns/RUN.
+// The files of an export that are read again; KeyClient, KeyServer and KeyPods of each run are in ExportRuns/RUN.
 const (
 	ExportManifest  = "manifest.json"
 	ExportBenchmark = "benchmark.json"
 	ExportRuns      = "runs"
 )
 
-// Manifest is the content of ExportManifest.
 type Manifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -34,16 +32,13 @@ type Manifest struct {
 	Pairs []string `json:"pairs,omitempty"`
 }
 
-// File describes a file of an export.
 type File struct {
 	// Path is relative to the manifest, with slashes.
-	Path string `json:"path"`
-	// Bytes is its size, SHA256 its digest in hexadecimal.
+	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// NewFile describes a file with this content.
 func NewFile(path string, content []byte) File {
 	return File{Path: path, Bytes: int64(len(content)), SHA256: digestOf(content)}
 }

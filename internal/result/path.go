@@ -2,32 +2,27 @@ package result
 
 import "fmt"
 
-// Path is an agent's record of one cell: of the path of its messages, through the kernel or past it, and of the CPU. Everything is
-// read before and after the cell, never during it.
+// Path is an agent's record of the path of a cell's messages, through the kernel or past it, and of the CPU, read before and after it.
 type Path struct {
-	// Cell is the name of the cell.
 	Cell string `json:"cell"`
-	// Grown is the growth of the counters below from before the tool's process started until after it ended. A counter that
-	// could not be read is absent.
+	// Grown is the growth of the counters below from before the tool's process started until after it ended, as far as it is known.
 	Grown map[string]int64 `json:"grown,omitempty"`
-	// Begun is the agent's observation of the process of the tool's server when it was ready, and Ended when its client had
-	// ended. Both are nil at the client's end, whose tool starts and ends by itself, and Ended is nil if the tool's server had
-	// also ended.
+	// Begun is what the agent saw of the process of the tool's server when it was ready, and Ended when its client had ended. Both are
+	// nil at the client's end, and Ended if the tool's server had also ended.
 	Begun *Look `json:"begun,omitempty"`
 	Ended *Look `json:"ended,omitempty"`
-	// Banner is the version that Onload's library printed on the tool's standard error; empty if it printed no version.
+	// Banner is the version that Onload's library printed on the tool's standard error.
 	Banner string `json:"banner,omitempty"`
-	// Said is why the tool could not use Onload, as Onload explains it on the tool's standard error; empty if it does not.
+	// Said is why the tool could not use Onload, as Onload explains it on the tool's standard error.
 	Said string `json:"said,omitempty"`
-	// MHzBefore and MHzAfter are the frequencies at which the measuring CPU executed additions for a millisecond, just before the
-	// cell's process started and just after it had ended; 0 if unknown. They do not show the frequency in between.
+	// MHzBefore and MHzAfter are the frequencies of the measuring CPU just before and after the cell; 0 if unknown.
 	MHzBefore int32 `json:"mhzBefore,omitempty"`
 	MHzAfter  int32 `json:"mhzAfter,omitempty"`
 }
 
-// Frequency returns what is unusual about the CPU in the cells of an endpoint, compared with those of another result of the same role:
-// the kernel slowed it because it was hot, or its frequency differed by more than 5 %. It returns the first cell with a
-// difference; empty if there is none. A virtual machine does not control the frequency, so that only throttling counts there.
+// Frequency returns what is unusual about the CPU in the first such cell of an endpoint, compared with another result of the same role:
+// the kernel slowed it because it was hot, or its frequency differed by more than 5 %. A virtual machine does not control the frequency,
+// so that only throttling counts there.
 func Frequency(first, d Document) string {
 	for _, p := range d.Evidence.Paths {
 		if n := p.Grown[PathThrottled]; n > 0 {
@@ -57,25 +52,22 @@ func apart(a, b int32) bool {
 	return low > 0 && 20*(high-low) > low
 }
 
-// Look is an agent's observation of a process.
 type Look struct {
-	// Library is the path of Onload's library in the memory of the process; empty if it is not there.
+	// Library is the path of Onload's library in the memory of the process.
 	Library string `json:"library,omitempty"`
-	// Sockets is the number of all its sockets, and Onload the number of its Onload sockets that can carry the messages of the
-	// cell.
+	// Sockets is the number of all its sockets, and Onload that of the Onload sockets that can carry the messages of the cell.
 	Sockets int32 `json:"sockets"`
 	Onload  int32 `json:"onload"`
 }
 
-// The counters of a Path. The TCP and UDP counters are those of the endpoint's network namespace, for IPv4 and IPv6 together,
-// and count what the kernel's stack carried. They exclude the segments and bytes of the agents' own connection.
+// The counters of a Path. TCP and UDP counters are those of the kernel's stack in the endpoint's network namespace, for IPv4 and IPv6
+// together, without the segments and bytes of the agents' own connection.
 const (
 	PathUDPIn  = "udp.in"
 	PathUDPOut = "udp.out"
 	PathTCPIn  = "tcp.in"
 	PathTCPOut = "tcp.out"
-	// PathTCPData and PathTCPAgain are the segments with data that were sent: for the first time, and again. The first excludes, like
-	// PathTCPOut, those of the agents' own connection.
+	// PathTCPData and PathTCPAgain are the segments with data that were sent: for the first time, and again.
 	PathTCPData  = "tcp.data-out"
 	PathTCPAgain = "tcp.retransmitted"
 	// PathIPIn and PathIPOut are bytes including all headers.
@@ -92,7 +84,7 @@ const (
 	PathStackIn  = "stack.in"
 	PathStackOut = "stack.out"
 	// PathSocketIn and PathSocketOut are the packets that the sockets of the tool's server exchanged through Onload's stack, and
-	// PathSocketKernelIn and PathSocketKernelOut those through the kernel on behalf of these sockets, according to Onload.
+	// PathSocketKernelIn and PathSocketKernelOut those through the kernel, according to Onload.
 	PathSocketIn        = "socket.in"
 	PathSocketOut       = "socket.out"
 	PathSocketKernelIn  = "socket.kernel-in"

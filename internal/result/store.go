@@ -18,17 +18,14 @@ const (
 	KeyClient = "client.json.gz"
 	KeyServer = "server.json.gz"
 	// KeyPods holds the API server's data about both pods: JSON, two Seen under client and server.
-	KeyPods = "pods.json"
-	// AnnotationFormat holds the version of the documents' format.
+	KeyPods          = "pods.json"
 	AnnotationFormat = "tailgate.dev/result-format"
-	// maxStored is the maximum size of both documents together, and maxPods of the data about the pods, in bytes. The API
-	// server accepts ConfigMaps of up to 1 MiB.
+	// maxStored bounds both documents together, and maxPods the data about the pods, in bytes: ConfigMaps have up to 1 MiB.
 	maxStored = 900 << 10
 	maxPods   = 32 << 10
 )
 
-// Seen contains the API server's data about an endpoint's pod. It is independent of the agent's report, so that each can be
-// checked against the other.
+// Seen contains the API server's data about an endpoint's pod, against which the agent's report is checked.
 type Seen struct {
 	// PodUID is the pod's UID; empty if the pod was not read.
 	PodUID string `json:"podUID,omitempty"`
@@ -36,20 +33,17 @@ type Seen struct {
 	ImageID string `json:"imageID,omitempty"`
 	// Requests are the requests of the agent's container when the pod was created: quantities by resource.
 	Requests map[string]string `json:"requests,omitempty"`
-	// Changed lists the changes that an admission webhook made to the pod and that may affect the measurement, each in a few
-	// words, such as: requests amd.com/sf_vf: 2 instead of 1.
+	// Changed lists the changes of an admission webhook that may affect the measurement, such as: requests amd.com/sf_vf: 2 instead of 1.
 	Changed []string `json:"changed,omitempty"`
-	// Network is Multus's report about the measured interface; nil for networks that Multus does not attach, and if there is no
-	// report.
+	// Network is Multus's report about the measured interface; nil if there is none.
 	Network *foreign.Status `json:"network,omitempty"`
-	// ClaimedDevice is the PCI address of the device that the pod's ResourceClaim provides for the network's resource; empty if
-	// a device plugin provides it.
+	// ClaimedDevice is the PCI address of the device of the pod's ResourceClaim; empty if a device plugin provides it.
 	ClaimedDevice string `json:"claimedDevice,omitempty"`
 	// QOSClass is the pod's class of service: a CPU manager gives CPUs of their own only to containers of guaranteed pods.
 	QOSClass string `json:"qosClass,omitempty"`
-	// NodeBootID is the boot ID of the node's kernel, as its kubelet reported it when the result was stored; empty if it did not.
+	// NodeBootID is the boot ID of the node's kernel, as its kubelet reported it when the result was stored.
 	NodeBootID string `json:"nodeBootID,omitempty"`
-	// Bare is true if the end ran on a host without Kubernetes, so that there is no pod.
+	// Bare is true if the end ran on a host without Kubernetes.
 	Bare bool `json:"bare,omitempty"`
 }
 
@@ -57,8 +51,7 @@ type Seen struct {
 type Stored struct {
 	Client, Server         Document
 	ClientSeen, ServerSeen Seen
-	// ClientDigest and ServerDigest are the SHA-256 of the documents as the agents sent them, and PodsDigest of the data about
-	// the pods, in hex.
+	// ClientDigest, ServerDigest and PodsDigest are the SHA-256, in hex, of the two documents and of the data about the pods.
 	ClientDigest, ServerDigest, PodsDigest string
 
 	client, server, pods []byte
@@ -69,8 +62,7 @@ type seenPods struct {
 	Server Seen `json:"server"`
 }
 
-// NewStored combines the results of the two ends of one attempt with the data about their pods. The error wraps ErrCorrupt if
-// they are not the two ends of one attempt.
+// NewStored combines the two ends of one attempt. The error wraps ErrCorrupt if they are not.
 func NewStored(client, server Framed, clientSeen, serverSeen Seen) (Stored, error) {
 	pods, err := json.Marshal(seenPods{clientSeen, serverSeen})
 	if err != nil {
@@ -98,8 +90,7 @@ func newStored(client, server Framed, pods []byte) (Stored, error) {
 	}, nil
 }
 
-// ConfigMap returns the immutable ConfigMap that stores the result. The error wraps ErrTooLarge if the API server would not
-// accept it.
+// ConfigMap returns the immutable ConfigMap that stores the result. The error wraps ErrTooLarge if it is too large for the API server.
 func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owner metav1.OwnerReference) (*corev1.ConfigMap, error) {
 	if n := len(s.client) + len(s.server); n > maxStored {
 		return nil, fmt.Errorf("%w: %d KiB, and a ConfigMap keeps %d KiB", ErrTooLarge, (n+1023)>>10, maxStored>>10)
@@ -128,9 +119,8 @@ func (s Stored) Named(configMap string) v1alpha1.StoredResult {
 	return v1alpha1.StoredResult{ConfigMap: configMap, Run: s.Client.Run, SHA256: s.ClientDigest, ServerSHA256: s.ServerDigest, PodsSHA256: s.PodsDigest}
 }
 
-// Verify checks whether a ConfigMap holds, byte by byte, the result that a benchmark's status names. It decodes nothing, so
-// that a ConfigMap from another author costs no more than computing its digests. The error wraps ErrMissing if the ConfigMap
-// lacks a part of the result, and ErrCorrupt if a part differs from the one that the status names.
+// Verify checks whether a ConfigMap holds, byte by byte, the result that a benchmark's status names, without decoding it. The error wraps
+// ErrMissing if a part of the result is missing, and ErrCorrupt if it differs.
 func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
 	pods, ok := cm.Data[KeyPods]
 	parts := []struct {
@@ -153,9 +143,8 @@ func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
 	return nil
 }
 
-// Open reads the result that a benchmark's status names from its ConfigMap. The author and the other content of the ConfigMap
-// do not matter: Verify compares its content with the status before anything is decompressed or decoded. The errors are
-// Verify's, and ErrCorrupt if the result cannot be decoded or belongs to another run than the status names.
+// Open reads the result that a benchmark's status names from its ConfigMap, whose author and other content do not matter. The errors are
+// Verify's, and ErrCorrupt if the result cannot be decoded or belongs to another run.
 func Open(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
 	if err := Verify(cm, named); err != nil {
 		return Stored{}, err
@@ -181,7 +170,7 @@ func Open(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
 	return s, nil
 }
 
-// WithoutMeasurements returns the result without the measurements: only the conditions of both ends and of each cell remain.
+// WithoutMeasurements returns the result with only the conditions of both ends and of each cell.
 func (s Stored) WithoutMeasurements() Stored {
 	s.Client, s.Server = s.Client.withoutMeasurements(), s.Server.withoutMeasurements()
 	s.client, s.server, s.pods = nil, nil, nil
@@ -196,8 +185,7 @@ func Imported(runs []Stored) string {
 	return runs[0].Client.Imported
 }
 
-// Cell returns a run's data about a cell: the client's measurement, and the server's capture if it is complete; nil for data
-// that the run does not have. All readers of stored results use it to find a cell.
+// Cell returns the client's measurement of a cell, and the server's capture if it is complete. All readers of stored results use it.
 func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 	for i := range s.Client.Cells {
 		if s.Client.Cells[i].Name == name {
@@ -212,7 +200,6 @@ func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 	return measured, captured
 }
 
-// OfVariant returns the runs of one variant, in the given order.
 func OfVariant(runs []Stored, variant string) []Stored {
 	var own []Stored
 	for _, run := range runs {

@@ -157,7 +157,7 @@ func TestOpenRefuses(t *testing.T) {
 			n.SHA256, n.ServerSHA256 = n.ServerSHA256, n.SHA256
 		}, ErrCorrupt},
 		"a client larger than any that is stored": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {
-			cm.BinaryData[KeyClient] = notCompressed(t, client.Document, maxCompressed)
+			cm.BinaryData[KeyClient] = notCompressed(t, client.Document, maxStored)
 			n.SHA256 = digestOf(cm.BinaryData[KeyClient])
 		}, ErrCorrupt},
 		"pods larger than any that are stored": {func(cm *corev1.ConfigMap, n *v1alpha1.StoredResult) {

@@ -12,12 +12,10 @@ import (
 // maxTermination is the size of a termination message that the kubelet keeps, in bytes.
 const maxTermination = 4096
 
-// Termination is an agent's final report. It becomes the termination message of its container.
+// Termination is an agent's final report, the termination message of its container.
 type Termination struct {
-	// Reason is why there is no result in the log: one of the API's reasons for an attempt's outcome. It is empty if there is a
-	// result.
-	Reason string `json:"reason,omitempty"`
-	// Message contains details.
+	// Reason is one of the API's reasons for an attempt's outcome; empty if there is a result in the log.
+	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
@@ -43,7 +41,6 @@ func (t Termination) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// WriteFile writes the termination to the file from which the kubelet reads the container's termination message.
 func (t Termination) WriteFile(path string) error {
 	b, err := t.Encode()
 	if err != nil {
@@ -55,8 +52,7 @@ func (t Termination) WriteFile(path string) error {
 	return nil
 }
 
-// ParseTermination reads a container's termination message. It returns an error for a message that is not an agent's: the
-// runtime writes messages of its own, and a process that was killed leaves none.
+// ParseTermination reads a container's termination message. The runtime writes messages of its own, which are errors.
 func ParseTermination(message string) (Termination, error) {
 	var t Termination
 	if len(message) > maxTermination {

@@ -19,13 +19,20 @@ type Base struct {
 	LeastRate int32
 	// Streams, Polls and Muxers are true for tools that stream, wait with Spin, and wait with a muxer.
 	Streams, Polls, Muxers bool
+	// IPv4Only is true for a tool that cannot use IPv6 addresses.
+	IPv4Only bool
+	// NotAtRate are the architectures, named as in a node's status, on which the tool cannot send at a rate.
+	NotAtRate []string
+	// RawFiles is true for a tool whose client writes its samples to files in Target.Scratch. The pods of other tools have no volume: a
+	// kubelet starts a container without volumes 300 ms sooner.
+	RawFiles bool
 }
 
 // mostRate is the highest rate of a spec.
 const mostRate = 10_000_000
 
-// Name implements Driver.
 func (b Base) Name() v1alpha1.Tool { return b.Tool }
+func (b Base) Limits() Base        { return b }
 
 // Listens is TCP: a server that is ready waits for the control connection.
 func (Base) Listens(Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
@@ -38,7 +45,6 @@ func (Base) MostSamples(c Cell) (int64, bool) {
 	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
 }
 
-// Validate implements Driver.
 func (b Base) Validate(c Cell) error {
 	var protocols []string
 	for _, p := range []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP, v1alpha1.ProtocolMulticast} {

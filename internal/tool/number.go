@@ -1,8 +1,7 @@
 package tool
 
-// CutNumber reads a number without sign at the beginning of a line: at most digits digits, and exactly decimals digits behind a point.
-// It returns the number in units of the last decimal, and what follows it. Files of samples have millions of numbers, so that it makes
-// no strings.
+// CutNumber reads a number without sign at the beginning of a line: at most digits digits, and exactly decimals digits behind a point. It
+// returns it in units of the last decimal, and what follows it. It makes no strings: files of samples have millions of numbers.
 func CutNumber(line []byte, digits, decimals int) (n int64, rest []byte, ok bool) {
 	point := 0
 	for ; point < len(line) && line[point]-'0' <= 9; point++ {

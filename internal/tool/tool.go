@@ -1,11 +1,9 @@
-// Package tool defines the measuring tools and their drivers. A Driver is pure: it builds the command lines of the two
-// ends for one cell, and reads the output of the client. The agent starts, pins and kills the processes.
-//
-// All latencies that leave this package are round-trip times in nanoseconds, whatever the tool prints.
+// Package tool defines the measuring tools and their drivers. A Driver is pure: it builds the command lines of the two ends for one cell,
+// and reads the output of the client. All latencies that leave this package are round-trip times in nanoseconds, whatever the tool
+// prints.
 package tool
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,15 +18,13 @@ import (
 type Cell struct {
 	// Name is unique in a run, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
 	Name string `json:"name"`
-	// Stream is true for a cell that measures bandwidth: messages go one way, as fast as possible. Otherwise each
-	// message is answered and its round trip is measured.
-	Stream bool `json:"stream,omitempty"`
-	// Protocol of the messages.
+	// Stream is true for a cell that measures bandwidth: messages go one way, as fast as possible, and are not answered.
+	Stream   bool              `json:"stream,omitempty"`
 	Protocol v1alpha1.Protocol `json:"protocol"`
 	// MessageSize is the payload of each message, in bytes.
 	MessageSize int32 `json:"messageSize"`
-	// RatePerSecond is the number of messages sent per second, whether or not they are answered (open loop). 0: the
-	// next message follows the answer to the last (closed loop, ping-pong).
+	// RatePerSecond is the number of messages sent per second, whether or not they are answered (open loop). 0: the next message follows
+	// the answer to the last (closed loop, ping-pong).
 	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
 	// Wait states whether both ends sleep or poll until a message arrives; empty: sleep.
 	Wait v1alpha1.WaitMode `json:"wait,omitempty"`
@@ -59,20 +55,15 @@ func (c Cell) OpenLoop() bool { return c.RatePerSecond > 0 }
 
 // Target holds the addresses and resources that an end is started with.
 type Target struct {
-	// Address is the server's IP address on the measured network.
 	Address string
-	// Port is the server's port for the tool.
-	Port int
-	// LocalAddress is the client's own address on the measured network, from which it sends; set for the client only.
-	// The Command of a tool that cannot send from it has Routed set.
+	Port    int
+	// LocalAddress is the client's own address on the measured network; set for the client only. See Command.Routed.
 	LocalAddress string
-	// CPUs are the CPUs on which the tool may run at this end, as many as Driver.CPUs asked for. The process is started
-	// with exactly these as its affinity.
+	// CPUs are the CPUs on which the tool may run at this end, as many as Driver.CPUs asked for.
 	CPUs []int
-	// ServerCPU is the CPU on which the server runs; set for the client only, for tools whose client tells the server
-	// where to run.
+	// ServerCPU is the CPU on which the server runs; set for the client only, which tells it the server in some tools.
 	ServerCPU int
-	// Scratch is an existing, empty, writable folder; set only for the client of a driver that implements RawFiles.
+	// Scratch is an existing, empty, writable folder; set only for the client of a tool with RawFiles.
 	Scratch string
 	// Token is a word that only the two ends of this run know; for tools whose server can authenticate its client.
 	Token string
@@ -80,24 +71,20 @@ type Target struct {
 
 // Command is a program with its arguments. It is executed directly, never through a shell.
 type Command struct {
-	// Path is the program's name, found through PATH.
 	Path string
-	// Args are the arguments without the program's name.
 	Args []string
 	// Env is added to the environment, as KEY=value.
 	Env []string
 	// Interrupt is true for a server that prints what it received when it is interrupted (SIGINT).
 	Interrupt bool
-	// Routed is true for a client that does not bind all of its measured traffic to Target.LocalAddress, because the
-	// tool cannot: the route to the server decides the source address and the interface of its messages.
+	// Routed is true for a client that cannot bind all of its measured traffic to Target.LocalAddress: the route to the server decides.
 	Routed bool
 }
 
 // Output holds the output of a finished client.
 type Output struct {
-	// Stdout and Stderr are its complete output.
 	Stdout, Stderr []byte
-	// ExitCode is its exit status. Some tools exit with 0 even when they fail.
+	// ExitCode is 0 in some tools even when they fail.
 	ExitCode int
 	// OpenRaw opens a file that the client wrote in Target.Scratch, by its name.
 	OpenRaw func(name string) (io.ReadCloser, error)
@@ -113,30 +100,23 @@ type Measurement struct {
 	Version string
 	// Lost is the number of messages that were sent and not answered.
 	Lost int64
-	// Unrecorded is the number of messages whose latency is unknown, although they were not lost: the tool left their answers out,
-	// or did not send them when they were due. A percentile is then known to a range that counts them at both of its ends.
+	// Unrecorded is the number of messages whose latency is unknown, although they were not lost: the tool left their answers out, or did
+	// not send them when they were due. A percentile is then known to a range that counts them at both of its ends.
 	Unrecorded int64
-	// Sums are the exact sums of the samples, from a tool that reports only the histogram bucket of each sample; nil
-	// when the recorded samples are exact.
-	Sums *Sums
+	// Sums and ActualSums are the exact sums of the samples, from a tool that reports only the bucket of each; nil when samples are exact.
+	Sums, ActualSums *Sums
 	// Start states the time from which the recorded round trips of an open loop are measured.
 	Start StartTime
-	// ActualStart holds the same round trips measured from the time each message was actually sent, for an open loop
-	// whose recorded samples are measured from the time it should have been sent. Nil otherwise.
-	ActualStart *Samples
 	// Own holds the tool's own statistics, from a tool that reports no samples; nil when there are samples.
 	Own *Own
-	// Bandwidth is the result of a cell that streams, or of a tool that also reports the bandwidth at its rate; nil
-	// otherwise.
+	// Bandwidth is the result of a cell that streams, or of a tool that also reports it at its rate; nil otherwise.
 	Bandwidth *Bandwidth
 	// Attribution states which interruptions the slowest samples coincide with; nil from tools that do not report it.
 	Attribution *Attribution
 	// Intervals are the consecutive parts of a measurement, in order and without gaps; nil from tools that keep none.
-	Intervals []Interval
-	// Accelerated holds what the socket of each end reported about its acceleration.
+	Intervals   []Interval
 	Accelerated Accelerated
-	// Figures are the tool's own results as it printed them, such as "median (ns, half RTT)": kept for comparison,
-	// never used for our results.
+	// Figures are the tool's own results, such as "median (ns, half RTT)": kept for comparison, never used for our results.
 	Figures []Figure
 	// Warnings are the warnings of the tool and its driver, such as a clock that changed its speed during the test.
 	Warnings []string
@@ -147,24 +127,11 @@ type StartTime string
 
 // The start times. A closed loop has none: a message is due when the answer to the last has come.
 const (
-	// StartIntended is the time at which the schedule required the message to be sent: delays of the sender are
-	// included.
+	// StartIntended is the time at which the schedule required the message to be sent: delays of the sender are included.
 	StartIntended StartTime = "Intended"
 	// StartActual is the time at which it was sent: messages that were sent late look no slower.
 	StartActual StartTime = "Actual"
 )
-
-// Samples are round-trip times in nanoseconds with their counts, in any order.
-type Samples struct {
-	RTT []Bucket
-	// Sums of the samples when RTT holds only buckets; nil when it is exact.
-	Sums *Sums
-}
-
-// Bucket is a number of samples with the same round-trip time.
-type Bucket struct {
-	RTTNs, Count int64
-}
 
 // Own holds statistics as computed by a tool, of round trips in nanoseconds. A field that is 0 was not reported.
 type Own struct {
@@ -230,42 +197,37 @@ type Bandwidth struct {
 	Retransmits *int64 `json:"retransmits,omitempty"`
 }
 
-// Attribution counts the samples beyond p99.9 by the end whose interruption they coincide with. The integers are
-// numbers of samples.
+// Attribution counts the samples beyond p99.9 by the end whose interruption they coincide with.
 type Attribution struct {
 	// Beyond is the number of samples beyond p99.9. Examined is how many of them, the slowest, were examined.
 	Beyond   int64 `json:"beyond"`
 	Examined int64 `json:"examined"`
-	// Client, Server, Both and Neither state whose CPU was interrupted meanwhile, for at least half of the time by
-	// which a sample exceeds the median. Undetermined counts the samples for which an end lacked the data.
+	// Client, Server, Both and Neither state whose CPU was interrupted for at least half of the time by which a sample exceeds the
+	// median. Undetermined counts the samples for which an end lacked the data.
 	Client       int64 `json:"client"`
 	Server       int64 `json:"server"`
 	Both         int64 `json:"both"`
 	Neither      int64 `json:"neither"`
 	Undetermined int64 `json:"undetermined"`
-	// ClientSeesGaps and ServerSeesGaps are false for an end that slept while it waited: it sees only the time
-	// that its own send took.
+	// ClientSeesGaps and ServerSeesGaps are false for an end that slept while it waited: it sees only the time of its own send.
 	ClientSeesGaps bool `json:"clientSeesGaps"`
 	ServerSeesGaps bool `json:"serverSeesGaps"`
-	// Slowest lists some of the examined samples one by one, the slowest first; empty from tools that do not report
-	// them.
+	// Slowest lists some of the examined samples one by one, the slowest first; empty from tools that do not.
 	Slowest []Outlier `json:"slowest,omitempty"`
 }
 
 // Outlier is one slow sample.
 type Outlier struct {
-	// AtNs is the time at which its message was sent or, at a rate, should have been sent, in ns from the start of the
-	// measurement. RTTNs is its round trip from that time on, in ns.
+	// AtNs is when its message was or, at a rate, should have been sent, in ns from the start of the measurement, and RTTNs its round
+	// trip from that time on.
 	AtNs  int64 `json:"atNs"`
 	RTTNs int64 `json:"rttNs"`
-	// Samples is the number of examined samples that this one represents, itself included: at a rate a stall delays
-	// many messages, and the slowest represents all messages with the same cause that were in flight at the same time.
+	// Samples is the number of examined samples that this one represents: at a rate a stall delays many messages, and the slowest
+	// represents all that have the same cause and were in flight at the same time.
 	Samples int64 `json:"samples"`
-	// Where states whose interruption it coincides with.
-	Where Where `json:"where"`
-	// ClientGapNs and ServerGapNs are how long the client and the server were kept from the message, in ns beyond the
-	// usual time, as far as they can observe it: an end that sleeps does not see how late it was woken. ServerGapNs is
-	// nil when the server's list of its longest gaps does not contain the message.
+	Where   Where `json:"where"`
+	// ClientGapNs and ServerGapNs are how long the two were kept from the message, in ns beyond the usual time: an end that sleeps does
+	// not see how late it was woken. ServerGapNs is nil when the server's list of its longest gaps lacks the message.
 	ClientGapNs int64  `json:"clientGapNs"`
 	ServerGapNs *int64 `json:"serverGapNs,omitempty"`
 }
@@ -273,7 +235,6 @@ type Outlier struct {
 // Where states whose interruption a slow sample coincides with, as counted in Attribution.
 type Where string
 
-// The values of Where.
 const (
 	WhereClient       Where = "client"
 	WhereServer       Where = "server"
@@ -282,8 +243,7 @@ const (
 	WhereUndetermined Where = "undetermined"
 )
 
-// Interval is a part of a measurement. StartNs counts from the start of the measurement; latencies are round trips in
-// ns.
+// Interval is a part of a measurement. StartNs counts from its start; latencies are round trips in ns.
 type Interval struct {
 	StartNs  int64 `json:"startNs"`
 	LengthNs int64 `json:"lengthNs"`
@@ -292,8 +252,7 @@ type Interval struct {
 	P99Ns    int64 `json:"p99Ns"`
 	P999Ns   int64 `json:"p999Ns"`
 	MaxNs    int64 `json:"maxNs"`
-	// Lost is the number of messages sent in the interval that were lost.
-	Lost int64 `json:"lost,omitempty"`
+	Lost     int64 `json:"lost,omitempty"`
 }
 
 // Accelerated holds what the sockets of the two ends reported about their acceleration.
@@ -314,73 +273,49 @@ const (
 	AccelerationAbsent Acceleration = "Absent"
 )
 
-// Sums are exact sums of samples that are otherwise known only to the width of a bucket.
+// Sums are exact sums, of the samples between 1 ns and 60 s, when the samples are known only to the width of a bucket.
 type Sums struct {
-	// SumNs and SumOfSquaresNs2 cover the samples between 1 ns and 60 s.
 	SumNs           int64
 	SumOfSquaresNs2 float64
 }
 
-// Figure is one result as the tool itself printed it.
 type Figure struct {
-	// Name is the name of the result with its unit.
-	Name string `json:"name"`
-	// Value as printed.
+	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Driver drives one tool.
+// Driver drives one tool. Server and client are one process per cell; the client ends by itself.
 type Driver interface {
-	// Name returns the name of the tool.
 	Name() v1alpha1.Tool
+	// Limits returns what the tool measures, and what it needs.
+	Limits() Base
 	// Validate returns the reason why the tool cannot measure a cell, or nil.
 	Validate(c Cell) error
-	// Server returns the command of the server, one process per cell. It listens on Target.Port.
+	// Server returns the command of the server, which listens on Target.Port.
 	Server(c Cell, t Target) Command
 	// Listens returns the protocol of the socket that a ready server has bound to Target.Port.
 	Listens(c Cell) v1alpha1.Protocol
-	// Client returns the command of the client, one process per cell. It ends by itself.
 	Client(c Cell, t Target) Command
 	// Deadline returns the longest time that a client may take for a cell before it is killed.
 	Deadline(c Cell) time.Duration
-	// Memory returns the most memory that a client may use for a cell, in bytes: some tools keep every sample.
+	// Memory returns the most memory that a client may use for a cell, in bytes.
 	Memory(c Cell) int64
-	// MostSamples returns the most round trips that a cell can yield in a round; known is false when that depends on
-	// how long a round trip takes.
+	// MostSamples returns the most round trips of a cell in a round; known is false when that depends on how long a round trip takes.
 	MostSamples(c Cell) (n int64, known bool)
 	// CPUs returns how many CPUs of its own the client needs for a cell, at least 1; the server needs one.
 	CPUs(c Cell) int
-	// Parse reads the output of a finished client and calls record for every sample that counts, in the order of
-	// measurement or, for a tool that keeps a histogram, in ascending order: with the round-trip time in nanoseconds
-	// and the number of samples with that time. It returns a *Failure when the tool reports, or the output shows, that
-	// the measurement is not valid; the samples recorded before must then be dropped.
-	Parse(c Cell, out Output, record func(rtt, count int64)) (Measurement, error)
+	// Parse reads the output of a finished client and calls record for every sample that counts, in the order of measurement or, for a
+	// tool that keeps a histogram, in ascending order: with the round-trip time in ns and the number of samples with that time. It
+	// returns a *Failure when the measurement is not valid; the samples recorded before must then be dropped.
+	// If Start is StartIntended, it calls actual with the same round trips from the time each message was sent, in any order.
+	Parse(c Cell, out Output, record, actual func(rtt, count int64)) (Measurement, error)
 }
 
-// IPv4Only is implemented by the drivers of tools that cannot use IPv6 addresses.
-type IPv4Only interface{ IPv4Only() }
-
-// NotAtRate is implemented by the drivers of tools that cannot send at a rate on all architectures.
-type NotAtRate interface {
-	// NotAtRate returns these architectures, named as in a node's status.
-	NotAtRate() []string
-}
-
-// RawFiles is implemented by the drivers of tools whose clients write their samples to files in Target.Scratch. The
-// pods of other tools have no volume: a kubelet starts a container without volumes 300 ms sooner.
-type RawFiles interface{ RawFiles() }
-
-// WritesFiles reports whether a tool's client needs Target.Scratch.
-func WritesFiles(d Driver) bool {
-	_, ok := d.(RawFiles)
-	return ok
-}
-
-// Failure is the error of a measurement that is not valid.
+// Failure is the error of a run without a valid measurement.
 type Failure struct {
-	// Reason is the outcome of the run, such as v1alpha1.OutcomeToolFailed.
+	// Reason is the outcome of the run.
 	Reason string
-	// Message states in one line what happened and, where it is known, what to do.
+	// Message states in one line what happened and, where it is known, the remedy.
 	Message string
 }
 
@@ -388,20 +323,15 @@ func (f *Failure) Error() string { return f.Message }
 
 // Failf returns the Failure of a tool that failed, or did not measure, with a formatted message.
 func Failf(format string, args ...any) error {
-	return failure(v1alpha1.OutcomeToolFailed, format, args...)
+	return Fail(v1alpha1.OutcomeToolFailed, format, args...)
 }
 
-func failure(reason, format string, args ...any) error {
+// Fail returns the Failure of a run with this outcome, with a formatted message.
+func Fail(reason, format string, args ...any) error {
 	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// SamplesMissing returns the Failure of a measurement whose latencies are unknown to a large part.
-func SamplesMissing(format string, args ...any) error {
-	return failure(v1alpha1.OutcomeSamplesMissing, format, args...)
-}
-
-// mostUnrecorded is the largest share of messages with an unknown latency with which a cell has a result, in percent: its median
-// then lies between the p45 and the p55 of the samples.
+// mostUnrecorded is the largest share of unknown latencies, in percent: the median then lies between the p45 and the p55 of the samples.
 const mostUnrecorded = 10
 
 // CheckUnrecorded returns a Failure if too large a share of messages has an unknown latency; why states the cause.
@@ -409,7 +339,7 @@ func CheckUnrecorded(tool string, unrecorded, recorded int64, why string) error 
 	if 100*unrecorded <= mostUnrecorded*(unrecorded+recorded) {
 		return nil
 	}
-	return failure(v1alpha1.OutcomeSamplesMissing, "%s recorded %d messages, and the latency of %d others is unknown, more than %d %%: %s",
+	return Fail(v1alpha1.OutcomeSamplesMissing, "%s recorded %d messages, and the latency of %d others is unknown, more than %d %%: %s",
 		tool, recorded, unrecorded, mostUnrecorded, why)
 }
 
@@ -428,11 +358,9 @@ const SecondPort = "its control connection worked, but not the second one, to an
 // mostPrinted is the most of a tool's output that a message quotes, in bytes.
 const mostPrinted = 400
 
-// OneLine reduces a tool's output to one line that is short enough for a message.
 func OneLine(printed string) string { return text.OneLine(printed, mostPrinted) }
 
-// Cause is the cause of a failure in our words, with the remedy where it is known, and then the parts of what a tool prints that
-// mean it, any of which is enough.
+// Cause is the cause of a failure, with the remedy where it is known, and then the parts of a tool's output any of which means it.
 type Cause []string
 
 // WhyOf returns the first of the causes that a text names; empty if it names none.
@@ -445,13 +373,9 @@ func WhyOf(text string, causes []Cause) string {
 	return ""
 }
 
-// ErrUnknown is returned by a Registry for a tool it does not have.
-var ErrUnknown = errors.New("unknown tool")
-
 // Registry finds drivers by name.
 type Registry map[v1alpha1.Tool]Driver
 
-// NewRegistry returns a registry of drivers.
 func NewRegistry(drivers ...Driver) Registry {
 	r := Registry{}
 	for _, d := range drivers {
@@ -460,11 +384,10 @@ func NewRegistry(drivers ...Driver) Registry {
 	return r
 }
 
-// Get returns the driver of a tool, or ErrUnknown.
 func (r Registry) Get(name v1alpha1.Tool) (Driver, error) {
 	d, ok := r[name]
 	if !ok {
-		return nil, fmt.Errorf("%w %q", ErrUnknown, name)
+		return nil, fmt.Errorf("unknown tool %q", name)
 	}
 	return d, nil
 }

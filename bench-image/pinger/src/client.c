@@ -237,29 +237,29 @@ static void attribution_json(struct json *j, struct typical usual, bool server_s
 	reservoir_rank(&cell.slow);
 	attribute(&a, &cell.slow, &server_slow, usual);
 	json_open(j, "attribution", '{');
-	json_uint(j, "p50_ns", a.p50);
-	json_uint(j, "threshold_ns", a.threshold);
+	json_uint(j, "p50Ns", a.p50);
+	json_uint(j, "thresholdNs", a.threshold);
 	json_uint(j, "beyond", a.beyond);
 	json_uint(j, "examined", a.examined);
 	for (int place = 0; place < PLACES; place++)
 		json_uint(j, place_names[place], a.places[place]);
-	json_uint(j, "excess_ns", a.excess);
-	json_uint(j, "client_excess_ns", a.client_excess);
-	json_uint(j, "server_excess_ns", a.server_excess);
+	json_uint(j, "excessNs", a.excess);
+	json_uint(j, "clientExcessNs", a.client_excess);
+	json_uint(j, "serverExcessNs", a.server_excess);
 	// An end that blocks sees how long send took, but not how late it was woken for a message.
-	json_bool(j, "client_sees_gaps", cell.spin);
-	json_bool(j, "server_sees_gaps", server_spins);
+	json_bool(j, "clientSeesGaps", cell.spin);
+	json_bool(j, "serverSeesGaps", server_spins);
 	json_open(j, "slowest", '[');
 	for (size_t i = 0; i < a.listed; i++) {
 		const struct outlier *o = &a.slowest[i];
 		json_open(j, NULL, '{');
-		json_uint(j, "at_ns", o->at);
-		json_uint(j, "rtt_ns", o->value);
+		json_uint(j, "atNs", o->at);
+		json_uint(j, "rttNs", o->value);
 		json_uint(j, "samples", o->samples);
 		json_string(j, "where", place_names[o->place]);
-		json_uint(j, "client_gap_ns", o->client);
+		json_uint(j, "clientGapNs", o->client);
 		if (o->server_known)
-			json_uint(j, "server_gap_ns", o->server);
+			json_uint(j, "serverGapNs", o->server);
 		json_close(j, '}');
 	}
 	json_close(j, ']');

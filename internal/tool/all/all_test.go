@@ -1,7 +1,6 @@
 package all
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +24,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s is found as %s", d.Name(), name)
 		}
 	}
-	if _, err := Registry().Get("iperf"); !errors.Is(err, tool.ErrUnknown) {
+	if _, err := Registry().Get("iperf"); err == nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -42,7 +41,7 @@ func TestWritesFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := here(d.Client(cell, target)); got != tool.WritesFiles(d) {
+		if got := here(d.Client(cell, target)); got != d.Limits().RawFiles {
 			t.Errorf("the client of %s has the name of its folder: %t", name, got)
 		}
 		if here(d.Server(cell, target)) {

@@ -1,34 +1,25 @@
 // Package netperf drives netperf: TCP_RR and UDP_RR for round trips, TCP_STREAM and UDP_STREAM for bandwidth. It is
 // written for 2.7.0, as packaged by Debian, and for 2.7.1.
 //
-// The tool reports no samples. The mean round trip is exact, computed from the number of transactions and the time that
-// they took; everything else comes from the tool's own histogram of whole microseconds and is kept as tool.Own. Its
-// buckets are 1 µs wide below 100 µs, 10 µs below 1 ms, 100 µs below 10 ms and so on, and a percentile is interpolated
-// within its bucket: Own.Ranges has the edges of the buckets.
+// The tool reports no samples. The mean round trip is exact, computed from the number of transactions and their time; everything else is
+// from the tool's histogram of whole microseconds and is kept as tool.Own: see bucket.
 //
 // Limits of the tool that show in the results:
-//   - It has no warm-up. The connection is made before, but the first message already counts. When a warm-up is
-//     requested, a warning states that there was none.
-//   - It measures whole seconds. It rounds 1.9 down to 1, and 0.9 to 0, which never ends. Durations that are not whole
-//     seconds are refused: rounded up, a result would cover more than was requested.
-//   - Both ends sleep in recv; there is no rate, no polling and no multicast.
-//   - Its UDP sockets are not connected, as in the published figures; connected sockets are somewhat faster.
-//   - A lost datagram ends the measurement: the tool waits for the answer until its time is over, prints a rate that is
-//     too low and exits with 0. Only the numbers of messages and the time that no round trip accounts for reveal it.
-//     (With the undocumented option -e it continues after a second. But it then takes an answer that arrives later than
-//     that for the answer to its next message, and all further results are wrong without any sign of it.)
+//   - It has no warm-up: the first message counts. When a warm-up is requested, a warning states that there was none.
+//   - It measures whole seconds: 0.9 would be 0, which never ends. Other durations are refused.
+//   - Both ends sleep in recv; there is no rate, no polling and no multicast. Its UDP sockets are not connected.
+//   - A lost datagram ends the measurement: the tool waits until its time is over, prints a rate that is too low and exits with 0. Only
+//     the numbers of messages and the time that no round trip accounts for reveal it. (With the undocumented option -e it continues, but
+//     takes a late answer for that to its next message, and all further results are wrong without any sign of it.)
 //   - When the server hangs or the path is cut until the end, it hangs too, and the deadline ends it.
 //   - In UDP_STREAM, 2.7.0 counts datagrams that the sender's own queue drops as sent when there is no /etc/protocols.
-//     A warning states this.
 //   - It takes times from the wall clock, so a measurement during which the clock was set or slewed fails.
 //   - Percentiles overflow after 2³¹ round trips (two hours at 300,000 a second) and are then left out.
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - It does not print its version.
 //
-// Not used: confidence intervals (-i, -I), because they repeat a test within one process and connection, while rounds
-// repeat it with new ones; CPU utilisation (-c, -C), because it would calibrate on the measuring CPU; -T, because the
-// processes are already pinned; -D and -b (TCP_NODELAY and requests in a burst), because the published figures do not
-// use them.
+// Not used: confidence intervals (-i, -I), because rounds repeat a test with new processes; CPU utilisation (-c, -C), which would
+// calibrate on the measuring CPU; -D and -b (TCP_NODELAY and requests in a burst), because the published figures do not use them.
 package netperf
 
 import (
@@ -48,9 +39,8 @@ const (
 	// maxSize is the length of the longest message of a spec; the tool accepts longer ones.
 	maxSize = 1 << 20
 
-	// spare is the time that a client may take beyond its measuring time: seconds until a lost SYN is sent again, up to
-	// 4 s until the server notices the end of a UDP test whose last datagrams were lost, seconds until the data queued
-	// in front of a slow link has arrived.
+	// spare is the time that a client may take beyond its measuring time: seconds until a lost SYN is sent again, up to 4 s until the
+	// server notices the end of a UDP test, seconds until the data queued in front of a slow link has arrived.
 	spare = 30 * time.Second
 )
 
@@ -70,8 +60,7 @@ var (
 	}
 )
 
-// value is the name of a value that the tool prints, with the unit, which it does not print; the unit of bytes may be
-// in the name.
+// value is the name of a value that the tool prints, with the unit, which it does not print.
 type value struct{ name, unit string }
 
 func valuesOf(c tool.Cell) []value {
@@ -83,7 +72,7 @@ func valuesOf(c tool.Cell) []value {
 
 type driver struct{ tool.Base }
 
-// New returns the driver. The tool replaces a size of 0 with a size of its own choice.
+// New returns the driver. The tool replaces a size of 0.
 func New() tool.Driver {
 	return driver{tool.Base{
 		Tool: v1alpha1.ToolNetperf, Streams: true,
@@ -107,8 +96,8 @@ func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Client measures one size. The options after -- belong to the test: there -H and -L bind the sockets of both ends to
-// the measured network, and -R 1 lets a UDP_STREAM pass through a router, which it refuses by default.
+// Client measures one size. The options after -- belong to the test: -H and -L bind the sockets of both ends to the measured network, and
+// -R 1 lets a UDP_STREAM pass through a router.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	size := strconv.Itoa(int(c.MessageSize))
 	kind, format, sizes := "_RR", []string{}, []string{"-r", size + "," + size}
@@ -133,10 +122,8 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: program, Args: append(args, "-k", strings.Join(names, ","))}
 }
 
-// Deadline bounds a client whose server hangs or whose path was cut: it would wait for two minutes on UDP, and on TCP
-// until the kernel gives the connection up.
+// Deadline bounds a client whose server hangs or whose path was cut: it would wait for minutes.
 func (driver) Deadline(c tool.Cell) time.Duration { return c.Duration + spare }
 
-// Memory does not depend on the duration: a histogram, and two buffers of a message, or more buffers that fit the
-// socket's.
+// Memory does not depend on the duration: a histogram, and buffers of a message.
 func (driver) Memory(tool.Cell) int64 { return 16 << 20 }

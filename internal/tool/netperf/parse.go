@@ -15,7 +15,7 @@ import (
 )
 
 // Parse reads the values that the tool was configured to print. There are no samples to record.
-func (driver) Parse(c tool.Cell, out tool.Output, _ func(rtt, count int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, _, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(c, out)
 	}
@@ -136,8 +136,8 @@ func (r *report) nanoseconds(name string) int64 {
 	return us * 1_000
 }
 
-// elapsed returns the measuring time in seconds, to 10 ms, and an error if it is not the requested time; spare is how long the data
-// that were sent may have taken to arrive.
+// elapsed returns the measuring time in seconds, to 10 ms, and an error if it is not the requested time; spare is how long data may have
+// taken to arrive.
 func (r *report) elapsed(c tool.Cell, clocks tool.Clocks, spare time.Duration) (float64, error) {
 	seconds := r.float("ELAPSED_TIME")
 	if r.err != nil {
@@ -193,10 +193,9 @@ func (r *report) own(c tool.Cell, clocks tool.Clocks) (*tool.Own, error) {
 	return own, off
 }
 
-// accounted compares the sum of the single round trips with the duration of the test when the last message was not
-// answered. If only the end of the time cut that answer off, the round trips fill the duration except for the time
-// between them: 0.3 % at 15 µs, 3 % on a machine with ten times more to do than it can. Otherwise the wait for the
-// answer is missing.
+// accounted compares the sum of the round trips with the duration of the test when the last message was not answered. If only the end of
+// the time cut that answer off, they fill the duration except for the time between them: 0.3 % at 15 µs, 3 % on a machine with ten times
+// more to do than it can. Otherwise the wait for the answer is missing.
 func (r *report) accounted(c tool.Cell, sent, answered int64, rate float64) error {
 	mean := r.float("MEAN_LATENCY")
 	took, timed := float64(answered)/rate, float64(answered)*mean/1e6
@@ -224,8 +223,7 @@ func lossOf(c tool.Cell) string {
 	return "the path stalled, or the server hung"
 }
 
-// histogram fills in the values that the tool computes from its histogram. A percentile is interpolated within a
-// bucket, part of which may lie beyond the extremes.
+// histogram fills in the values of the tool's histogram. A part of a percentile's bucket may lie beyond the extremes.
 func (r *report) histogram(own *tool.Own) {
 	own.MinNs, own.MaxNs = r.nanoseconds("MIN_LATENCY"), r.nanoseconds("MAX_LATENCY")
 	for i, to := range []*int64{&own.P50Ns, &own.P90Ns, &own.P99Ns} {
@@ -256,10 +254,10 @@ func width(ns int64) int64 {
 	return width
 }
 
-// bucket returns the range of the true percentile that the tool prints as ns. It is interpolated to anywhere above the lower edge of
-// its bucket, up to the upper edge, and then cut to whole microseconds: a value on an edge may be of the bucket below. From 10 µs on,
-// every whole microsecond may. The latencies in a bucket are differences of two times that were cut to microseconds, which are up to
-// one more than the true difference.
+// bucket returns the range of the true percentile that the tool prints as ns. Buckets are 1 µs wide below 100 µs, 10 µs below 1 ms and so
+// on. A percentile is interpolated to anywhere above the lower edge of its bucket, up to the upper one, and then cut to whole
+// microseconds: a value on an edge may be of the bucket below. The latencies in a bucket are differences of two times that were cut to
+// microseconds, up to one more than the true difference.
 func bucket(ns int64) tool.Range {
 	w := width(ns)
 	r := tool.Range{LowNs: ns - ns%w, HighNs: ns - ns%w + w}
@@ -273,8 +271,7 @@ func bucket(ns int64) tool.Range {
 // queued is the most bytes that may be on the way when a stream ends: in the buffers of both sockets, and in queues of the path.
 const queued = 64 << 20
 
-// bandwidth returns the result of a cell that streams, with the number of datagrams that did not arrive. The tool
-// divides the bytes that arrived by the time until all of them had arrived.
+// bandwidth returns the result of a cell that streams, with the number of datagrams that did not arrive.
 func (r *report) bandwidth(c tool.Cell, clocks tool.Clocks) (*tool.Bandwidth, int64, error) {
 	const unit, asKilobits = "THROUGHPUT_UNITS", "10^3bits/s"
 	if u := r.text(unit); u != asKilobits {

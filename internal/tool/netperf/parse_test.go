@@ -31,7 +31,7 @@ func parse(t testing.TB, c tool.Cell, exit int, stdout string) (tool.Measurement
 	t.Helper()
 	return New().Parse(c, tool.Output{Stdout: []byte(stdout), ExitCode: exit}, func(rtt, count int64) {
 		t.Errorf("%d samples of %d ns", count, rtt)
-	})
+	}, nil)
 }
 
 func asFailure(t testing.TB, err error) *tool.Failure {
@@ -566,7 +566,7 @@ func TestExplain(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			out := tool.Output{ExitCode: c.exit, Stdout: []byte(c.stdout), Stderr: []byte(c.stderr)}
-			_, err := New().Parse(cell("TCP_RR", 64, time.Second), out, nil)
+			_, err := New().Parse(cell("TCP_RR", 64, time.Second), out, nil, nil)
 			if f := asFailure(t, err); !strings.Contains(f.Message, c.says) {
 				t.Errorf("says %q, not %q", f.Message, c.says)
 			}
@@ -592,7 +592,7 @@ func FuzzParse(f *testing.F) {
 		c := cell(tests[int(which)%len(tests)], 64, 2*time.Second)
 		c.Warmup = time.Duration(which)
 		out := tool.Output{Stdout: []byte(stdout), Stderr: []byte(stderr), ExitCode: exit}
-		m, err := New().Parse(c, out, func(int64, int64) { t.Error("a sample") })
+		m, err := New().Parse(c, out, func(int64, int64) { t.Error("a sample") }, nil)
 		if err != nil {
 			asFailure(t, err)
 			return

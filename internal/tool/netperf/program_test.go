@@ -66,7 +66,7 @@ func TestProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := tool.Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: client.ProcessState.ExitCode()}
-			m, err := New().Parse(c.cell, out, nil)
+			m, err := New().Parse(c.cell, out, nil, nil)
 			switch {
 			case c.killed:
 				if f := asFailure(t, err); !strings.Contains(f.Message, "the server ended before the test did") {

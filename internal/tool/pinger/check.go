@@ -114,8 +114,7 @@ func (a attribution) check(received int64) error {
 	return nil
 }
 
-// checkSlowest returns an error if the samples that are listed one by one do not fit the sums, the intervals, and each
-// other.
+// checkSlowest returns an error if the slow samples do not fit the sums, the intervals, and each other.
 func (m cell) checkSlowest() error {
 	a, largest := m.Attribution, m.RTT.MaxNs
 	if m.Intended != nil {
@@ -143,7 +142,7 @@ func (m cell) checkSlowest() error {
 		if in := m.Intervals.Log[o.AtNs/m.Intervals.LengthNs]; o.RTTNs > in[4] {
 			return fmt.Errorf("slow sample %d took %d ns, and none at its time more than %d ns", i, o.RTTNs, in[4])
 		}
-		if !o.explained(a.P50Ns) {
+		if !explained(o, a.P50Ns) {
 			return fmt.Errorf("slow sample %d, of %d ns, is not of %q by its gaps", i, o.RTTNs, o.Where)
 		}
 		if o.Samples < 1 || o.Samples > left[o.Where] {
@@ -165,7 +164,7 @@ func (m cell) checkSlowest() error {
 
 // explained reports whether the gaps, as far as they are known, agree with the place to which an outlier is attributed:
 // the threshold is half of its excess over the median.
-func (o outlier) explained(p50 int64) bool {
+func explained(o tool.Outlier, p50 int64) bool {
 	var there int64
 	if o.ServerGapNs != nil {
 		there = *o.ServerGapNs

@@ -49,8 +49,8 @@ type cell struct {
 	Duplicates int64   `json:"duplicates"`
 	Reordered  int64   `json:"reordered"`
 	Strays     int64   `json:"strays"`
-	// RTT is measured from the time each message was sent; Intended, set for an open loop only, from the time it should
-	// have been sent, or up to 100 µs later when a client that sleeps was woken late.
+	// RTT is measured from when each message was sent; Intended, set for an open loop only, from when it should have been sent, or up to
+	// 100 µs later when a client that sleeps was woken late.
 	RTT         histogram   `json:"rtt"`
 	Intended    *histogram  `json:"rtt_from_intended"`
 	Lateness    histogram   `json:"lateness"`
@@ -71,8 +71,8 @@ type histogram struct {
 	Buckets       [][2]int64 `json:"buckets"`
 }
 
-// intervals are the consecutive parts of the measurement. Each holds the number of samples, their p50, p99, p99.9 and
-// maximum in ns, and the number of lost messages.
+// intervals are the consecutive parts of the measurement: each the number of samples, their p50, p99, p99.9 and maximum in ns, and the
+// number of lost messages.
 type intervals struct {
 	LengthNs int64      `json:"length_ns"`
 	Log      [][6]int64 `json:"log"`
@@ -80,29 +80,9 @@ type intervals struct {
 
 // attribution states whose interruptions the samples beyond p99.9, the threshold, coincide with.
 type attribution struct {
-	P50Ns          int64 `json:"p50_ns"`
-	ThresholdNs    int64 `json:"threshold_ns"`
-	Beyond         int64 `json:"beyond"`
-	Examined       int64 `json:"examined"`
-	Client         int64 `json:"client"`
-	Server         int64 `json:"server"`
-	Both           int64 `json:"both"`
-	Neither        int64 `json:"neither"`
-	Undetermined   int64 `json:"undetermined"`
-	ClientSeesGaps bool  `json:"client_sees_gaps"`
-	ServerSeesGaps bool  `json:"server_sees_gaps"`
-	// Slowest lists samples one by one, the slowest first.
-	Slowest []outlier `json:"slowest"`
-}
-
-// outlier is a slow sample that represents Samples samples; ServerGapNs is nil if it is not known.
-type outlier struct {
-	AtNs        int64      `json:"at_ns"`
-	RTTNs       int64      `json:"rtt_ns"`
-	Samples     int64      `json:"samples"`
-	Where       tool.Where `json:"where"`
-	ClientGapNs int64      `json:"client_gap_ns"`
-	ServerGapNs *int64     `json:"server_gap_ns"`
+	P50Ns       int64 `json:"p50Ns"`
+	ThresholdNs int64 `json:"thresholdNs"`
+	tool.Attribution
 }
 
 // endpoint holds what the system counted at one end. Counters that could not be read are nil.
@@ -127,14 +107,13 @@ const (
 	mostSlowest = 64
 )
 
-// accelerations maps the tool's words for the acceleration that a socket reports. "unknown" means that it reports
-// nothing.
+// accelerations maps the tool's words; "unknown" means that the socket reports nothing.
 var accelerations = map[string]tool.Acceleration{
 	"yes": tool.AccelerationYes, "no": tool.AccelerationNo, "absent": tool.AccelerationAbsent, "unknown": "",
 }
 
 // Parse reads the result. The tool's histogram has the same resolution as ours, so its buckets are recorded one to one.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(out)
 	}
@@ -147,7 +126,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	}
 	m := d.Cells[0]
 	measured := tool.Measurement{
-		Version: d.Version, Lost: m.Lost, Attribution: m.Attribution.stored(), Intervals: m.course(),
+		Version: d.Version, Lost: m.Lost, Attribution: &m.Attribution.Attribution, Intervals: m.course(),
 		Accelerated: tool.Accelerated{
 			Client: accelerations[m.Client.Accelerated], Server: accelerations[m.Server.Accelerated],
 		},
@@ -161,9 +140,8 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	counted := m.RTT
 	if m.Intended != nil {
 		counted = *m.Intended
-		actual := tool.Samples{Sums: m.RTT.sums()}
-		m.RTT.record(func(rtt, count int64) { actual.RTT = append(actual.RTT, tool.Bucket{RTTNs: rtt, Count: count}) })
-		measured.Start, measured.ActualStart = tool.StartIntended, &actual
+		m.RTT.record(actual)
+		measured.Start, measured.ActualSums = tool.StartIntended, m.RTT.sums()
 	}
 	counted.record(record)
 	measured.Sums = counted.sums()
@@ -172,17 +150,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 
 func (h histogram) sums() *tool.Sums {
 	return &tool.Sums{SumNs: h.SumNs, SumOfSquaresNs2: h.SumSquaresNs2}
-}
-
-func (a attribution) stored() *tool.Attribution {
-	out := &tool.Attribution{
-		Beyond: a.Beyond, Examined: a.Examined, Client: a.Client, Server: a.Server, Both: a.Both, Neither: a.Neither,
-		Undetermined: a.Undetermined, ClientSeesGaps: a.ClientSeesGaps, ServerSeesGaps: a.ServerSeesGaps,
-	}
-	for _, o := range a.Slowest {
-		out.Slowest = append(out.Slowest, tool.Outlier(o))
-	}
-	return out
 }
 
 // course returns the intervals; the last is cut off where the measurement ended.
@@ -237,7 +204,6 @@ func (h histogram) record(record func(rtt, count int64)) {
 	}
 }
 
-// figures returns the tool's results other than the samples.
 func figures(d document) []tool.Figure {
 	m := d.Cells[0]
 	var all []tool.Figure
@@ -274,7 +240,6 @@ func figures(d document) []tool.Figure {
 	return all
 }
 
-// warnings returns the warnings about limits of the numbers.
 func warnings(d document) []string {
 	m := d.Cells[0]
 	var all []string
@@ -305,7 +270,6 @@ func warnings(d document) []string {
 	return all
 }
 
-// explain returns the failure with the tool's own reason.
 func explain(out tool.Output) error {
 	return tool.Exited("pinger", out.ExitCode, cmp.Or(tool.OneLine(string(out.Stderr)), "it printed nothing"), "")
 }

@@ -108,22 +108,19 @@ func TestParseCaptured(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := result.NewRecorder()
-			m, err := New().Parse(c, tool.Output{Stdout: data}, r.RecordN)
+			actual := result.NewRecorder()
+			m, err := New().Parse(c, tool.Output{Stdout: data}, r.RecordN, actual.RecordN)
 			if err != nil {
 				t.Fatal(err)
 			}
 			one := want.Cells[0]
 			if c.OpenLoop() {
 				wantHistogram(t, r, m.Sums, *one.Intended)
-				actual := result.NewRecorder()
-				for _, b := range m.ActualStart.RTT {
-					actual.RecordN(b.RTTNs, b.Count)
-				}
-				wantHistogram(t, actual, m.ActualStart.Sums, one.RTT)
+				wantHistogram(t, actual, m.ActualSums, one.RTT)
 			} else {
 				wantHistogram(t, r, m.Sums, one.RTT)
 			}
-			if start := map[bool]tool.StartTime{true: tool.StartIntended}[c.OpenLoop()]; m.Start != start || (m.ActualStart != nil) != c.OpenLoop() {
+			if start := map[bool]tool.StartTime{true: tool.StartIntended}[c.OpenLoop()]; m.Start != start || (m.ActualSums != nil) != c.OpenLoop() {
 				t.Errorf("counted from %q", m.Start)
 			}
 			var course [][]int64
@@ -145,10 +142,10 @@ func TestParseCaptured(t *testing.T) {
 			for i, o := range m.Attribution.Slowest {
 				want := one.Attribution["slowest"].([]any)[i].(map[string]any)
 				got := map[string]any{
-					"at_ns": float64(o.AtNs), "rtt_ns": float64(o.RTTNs), "samples": float64(o.Samples), "where": string(o.Where), "client_gap_ns": float64(o.ClientGapNs),
+					"atNs": float64(o.AtNs), "rttNs": float64(o.RTTNs), "samples": float64(o.Samples), "where": string(o.Where), "clientGapNs": float64(o.ClientGapNs),
 				}
 				if o.ServerGapNs != nil {
-					got["server_gap_ns"] = float64(*o.ServerGapNs)
+					got["serverGapNs"] = float64(*o.ServerGapNs)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("slow sample %d, -want +got:\n%s", i, diff)
@@ -216,9 +213,9 @@ func answered(h map[string]any) func(map[string]any) {
 
 // slowSample returns a slow sample as the tool writes it; the tool leaves out a gap that it does not know.
 func slowSample(at, rtt, samples int64, where string, client int64, server any) map[string]any {
-	o := map[string]any{"at_ns": at, "rtt_ns": rtt, "samples": samples, "where": where, "client_gap_ns": client}
+	o := map[string]any{"atNs": at, "rttNs": rtt, "samples": samples, "where": where, "clientGapNs": client}
 	if server != nil {
-		o["server_gap_ns"] = server
+		o["serverGapNs"] = server
 	}
 	return o
 }
@@ -263,7 +260,7 @@ func TestParseRecords(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []pair
-			m, err := New().Parse(captured["tcp.json"], tool.Output{Stdout: changed(t, "tcp.json", c.change)}, func(v, n int64) { got = append(got, pair{v, n}) })
+			m, err := New().Parse(captured["tcp.json"], tool.Output{Stdout: changed(t, "tcp.json", c.change)}, func(v, n int64) { got = append(got, pair{v, n}) }, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,7 +294,7 @@ func TestParseRefuses(t *testing.T) {
 		return with(func(cell map[string]any) {
 			answered(rtt(5, 0, 10, 2000, 3030, [2]int64{10, 3}, [2]int64{1000, 1}, [2]int64{2000, 1}))(cell)
 			cell["intervals"] = course(150_000_000, [6]int64{1, 1, 2, 3, 1000, 0}, [6]int64{4, 1, 2, 3, 2000, 0})
-			cell["attribution"] = map[string]any{"p50_ns": 10, "threshold_ns": 500, "beyond": 2, "examined": 2, "client": 1, "undetermined": 1, "slowest": slowest}
+			cell["attribution"] = map[string]any{"p50Ns": 10, "thresholdNs": 500, "beyond": 2, "examined": 2, "client": 1, "undetermined": 1, "slowest": slowest}
 		})
 	}
 	first, second := slowSample(200_000_000, 2000, 1, "undetermined", 0, nil), slowSample(100, 1000, 1, "client", 600, 5)
@@ -344,8 +341,8 @@ func TestParseRefuses(t *testing.T) {
 		"slow samples untold":          {good, slow(), "of 2 slow samples 0 are listed"},
 		"too many slow samples":        {good, slow(slices.Repeat([]any{first}, 65)...), "65 are listed"},
 		"a slow sample of nothing":     {good, five("attribution", map[string]any{"slowest": []any{first}}), "of 0 slow samples 1"},
-		"a negative median":            {good, five("attribution", map[string]any{"p50_ns": -1}), "median is -1"},
-		"a median beyond the slowest":  {good, five("attribution", map[string]any{"p50_ns": 2, "threshold_ns": 1}), "median is 2"},
+		"a negative median":            {good, five("attribution", map[string]any{"p50Ns": -1}), "median is -1"},
+		"a median beyond the slowest":  {good, five("attribution", map[string]any{"p50Ns": 2, "thresholdNs": 1}), "median is 2"},
 		"not the slowest first":        {good, slow(second, first), "the slowest sample took 1000 ns"},
 		"a slow sample too late":       {good, slow(slowSample(300_000_000, 2000, 1, "undetermined", 0, nil), second), "at 300000000 ns, has no place"},
 		"a slow sample too early":      {good, slow(first, slowSample(-1, 1000, 1, "client", 600, 5)), "has no place"},
@@ -362,7 +359,7 @@ func TestParseRefuses(t *testing.T) {
 		"slow samples at one time": {good, with(func(cell map[string]any) {
 			answered(rtt(5, 0, 10, 2000, 3030, [2]int64{10, 3}, [2]int64{1000, 1}, [2]int64{2000, 1}))(cell)
 			cell["intervals"] = course(300_000_000, [6]int64{5, 1, 2, 3, 2000, 0})
-			cell["attribution"] = map[string]any{"p50_ns": 10, "threshold_ns": 500, "beyond": 2, "examined": 2, "neither": 2,
+			cell["attribution"] = map[string]any{"p50Ns": 10, "thresholdNs": 500, "beyond": 2, "examined": 2, "neither": 2,
 				"slowest": []any{slowSample(1000, 2000, 1, "neither", 0, 0), slowSample(2999, 1000, 1, "neither", 0, 0)}}
 		}), "stands for sample 1, which"},
 		"another word of Onload":        {good, with(func(cell map[string]any) { cell["client"].(map[string]any)["accelerated"] = "perhaps" }), "perhaps"},
@@ -384,7 +381,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := New().Parse(c.cell, c.out, func(int64, int64) {})
+			_, err := New().Parse(c.cell, c.out, func(int64, int64) {}, func(int64, int64) {})
 			var failure *tool.Failure
 			if !errors.As(err, &failure) || !strings.Contains(failure.Message, c.say) || strings.Contains(failure.Message, "\n") {
 				t.Errorf("got %v, want a failure of one line with %q", err, c.say)
@@ -410,15 +407,15 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"tool":"tailgate-pinger","version":"1","cells":[{"protocol":"tcp","size":64,"loop":"closed","duration_ns":300000000,"warmup_ns":100000000,` +
 		`"sent":3,"received":3,"lost":0,"rtt":{"count":3,"min_ns":10,"max_ns":2000,"sum_ns":3010,"sum_squares_ns2":1,"buckets":[[10,1],[1000,1],[2000,1]]},` +
 		`"intervals":{"length_ns":1000000000,"log":[[3,1,2,3,2000,0]]},"client":{"accelerated":"yes"},"server":{"accelerated":"no"},` +
-		`"attribution":{"p50_ns":10,"threshold_ns":500,"beyond":2,"examined":2,"client":1,"undetermined":1,"slowest":[` +
-		`{"at_ns":7,"rtt_ns":2000,"samples":1,"where":"undetermined","client_gap_ns":0},` +
-		`{"at_ns":3000,"rtt_ns":1000,"samples":1,"where":"client","client_gap_ns":600,"server_gap_ns":5}]}}]}`))
+		`"attribution":{"p50Ns":10,"thresholdNs":500,"beyond":2,"examined":2,"client":1,"undetermined":1,"slowest":[` +
+		`{"atNs":7,"rttNs":2000,"samples":1,"where":"undetermined","clientGapNs":0},` +
+		`{"atNs":3000,"rttNs":1000,"samples":1,"where":"client","clientGapNs":600,"serverGapNs":5}]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, c := range captured {
-			if _, err := New().Parse(c, tool.Output{Stdout: data}, func(int64, int64) {}); err != nil {
+			if _, err := New().Parse(c, tool.Output{Stdout: data}, func(int64, int64) {}, func(int64, int64) {}); err != nil {
 				continue
 			}
-			r := result.NewRecorder()
+			r, actual := result.NewRecorder(), result.NewRecorder()
 			var recorded int64
 			m, err := New().Parse(c, tool.Output{Stdout: data}, func(v, n int64) {
 				if n < 1 {
@@ -426,7 +423,7 @@ func FuzzParse(f *testing.F) {
 				}
 				recorded += n
 				r.RecordN(v, n)
-			})
+			}, actual.RecordN)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -440,13 +437,9 @@ func FuzzParse(f *testing.F) {
 				t.Fatal(err)
 			}
 			want := d.Cells[0].RTT
-			if m.ActualStart != nil {
+			if m.ActualSums != nil {
 				want = *d.Cells[0].Intended
-				actual := result.NewRecorder()
-				for _, b := range m.ActualStart.RTT {
-					actual.RecordN(b.RTTNs, b.Count)
-				}
-				actual.SetSums(m.ActualStart.Sums.SumNs, m.ActualStart.Sums.SumOfSquaresNs2)
+				actual.SetSums(m.ActualSums.SumNs, m.ActualSums.SumOfSquaresNs2)
 				if _, err := actual.Histogram(); err != nil {
 					t.Errorf("what was accepted cannot be stored: %v", err)
 				}

@@ -1,16 +1,15 @@
 // Package pinger drives Tailgate's own tool, whose sources are in bench-image/pinger.
 //
-// It differs from the other tools as follows: it counts every sample in a histogram of its own, so its memory does not
-// grow with time; at a rate each round trip is measured from the time the message should have been sent, so a stall of
-// any part shows in all messages that it delays, except that a client that sleeps may be woken up to 100 µs late; a
-// lost datagram is counted and the measurement continues; the server authenticates its client by a token and cannot
-// answer early; one port is enough, for control and messages; and the result states what interrupted either end, and when.
+// It differs from the other tools as follows: it counts every sample in a histogram, so its memory does not grow with time; at a rate
+// each round trip is measured from when the message should have been sent, so a stall shows in all messages that it delays; a lost
+// datagram is counted and the measurement continues; the server authenticates its client and cannot answer early; one port is enough; and
+// the result states what interrupted either end, and when.
 //
 // Limits that show in the results:
-//   - In a closed loop (no rate) a stall is one slow sample, as with all tools.
-//   - Ends that sleep while they wait do not see how late they were woken for an answer. Of their interruptions only
-//     the time in send is reported and, at a rate, how late the client was woken to send.
-//   - It measures round trips, not bandwidth, and calls recv without a system call that waits for it.
+//   - In a closed loop a stall is one slow sample, as with all tools.
+//   - Ends that sleep do not see how late they were woken for an answer, only the time in send and, at a rate, how late the client was
+//     woken to send.
+//   - It measures no bandwidth, and calls recv without a system call that waits for it.
 package pinger
 
 import (
@@ -30,22 +29,21 @@ const (
 	// tokenVariable passes the token in the environment, because arguments are stored with the result.
 	tokenVariable = "TAILGATE_PINGER_TOKEN"
 
-	// maxSize is the size of the largest TCP message.
 	maxSize = 65_536
 
 	// lossAfter is the default of Cell.LossAfter: the time after which a datagram without an answer counts as lost.
 	lossAfter = time.Second
-	// overrun is how long after the last message was due the tool tries to catch up with a rate before it reports that
-	// the path does not carry so many messages. Cell.LossAfter is added.
+	// overrun is how long after the last message was due, plus Cell.LossAfter, the tool tries to catch up with a rate before it reports
+	// that the path does not carry so many messages.
 	overrun = 10 * time.Second
-	// spare is the time that a client may take beyond its measuring time: up to 10 s until the server answers, up to
-	// 5 s until a datagram comes back, half a second for scans and calibrations, and the exchange of reports.
+	// spare is the time that a client may take beyond its measuring time: up to 10 s until the server answers, up to 5 s until a datagram
+	// comes back, half a second for scans and calibrations, and the exchange of reports.
 	spare = 25 * time.Second
 	// grace is how much later the agent's deadline is than the tool's own, which reports where it was stuck.
 	grace = 5 * time.Second
 
-	// leastWindow and mostWindow bound the number of messages that the tool keeps track of, at 8 bytes each: a power of
-	// two of at least twice as many as are sent until one counts as lost.
+	// leastWindow and mostWindow bound the messages that the tool keeps track of, at 8 bytes each: a power of two of at least twice as
+	// many as are sent until one counts as lost.
 	leastWindow, mostWindow = 1 << 10, 1 << 20
 )
 
@@ -76,7 +74,6 @@ func (d driver) Validate(c tool.Cell) error {
 	return nil
 }
 
-// lossOf returns the time after which a datagram of a cell counts as lost.
 func lossOf(c tool.Cell) time.Duration { return cmp.Or(c.LossAfter, lossAfter) }
 
 // messages returns how many messages are due in a time.
@@ -94,8 +91,7 @@ func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Client measures one size at one rate. Its own address determines the interface by which it sends to a group; the
-// server accepts datagrams from that address only.
+// Client measures one size at one rate, from its own address, by whose interface it sends to a group.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	args := []string{
 		"client", "--server", t.Address, "--port", strconv.Itoa(t.Port),
@@ -124,7 +120,6 @@ func environment(t tool.Target) []string { return []string{tokenVariable + "=" +
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// nanoseconds formats a duration in the only form that is never rounded.
 func nanoseconds(d time.Duration) string { return strconv.FormatInt(int64(d), 10) + "ns" }
 
 // Deadline allows for everything that the tool waits for besides measuring; the tool ends itself slightly earlier.
@@ -135,9 +130,8 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	return c.Warmup + c.Duration + spare + grace
 }
 
-// Memory does not grow with time: histograms, the slowest samples and the intervals of the measurement take 3 MiB; the
-// program and the text of the result, which holds at most all buckets of two histograms, take less than 8 MiB. At a
-// rate the messages in flight are added.
+// Memory does not grow with time: histograms, slow samples and intervals take 3 MiB, the program and the text of the result less than 8
+// MiB. At a rate the messages in flight are added.
 func (driver) Memory(c tool.Cell) int64 {
 	window := int64(leastWindow)
 	for float64(window) < 2*messages(c, lossOf(c)) && window < mostWindow {

@@ -1,5 +1,4 @@
-// Package sfnt holds the common parts of the drivers of AMD's two tools (cns-sfnettest): their common options, the
-// header of their output, and their error messages.
+// Package sfnt holds the common parts of the drivers of AMD's two tools (cns-sfnettest).
 package sfnt
 
 import (
@@ -16,22 +15,18 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// hops is enough for any network of one cluster. The tools' own default is 1, with which no message passes the first
-// router.
+// hops is enough for any network of one cluster; with the tools' default, 1, no message passes the first router.
 const hops = "64"
 
 // Driver is the common part of the two drivers. The name of the tool is also that of the program.
 type Driver struct{ tool.Base }
-
-func (Driver) RawFiles() {}
 
 // Server listens for the control connection of one client, and gets everything else from it.
 func (d Driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: string(d.Tool), Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: Environment()}
 }
 
-// Environment keeps the tools from running date, uname, lspci and ethtool through a shell, each of which costs time on
-// the measuring CPU. The evidence contains the same information.
+// Environment keeps the tools from running date, uname, lspci and ethtool on the measuring CPU; the evidence has the same information.
 func Environment() []string { return []string{"SFNT_AVOID_FORK=1"} }
 
 // muxers are the values of --muxer. Without a muxer both ends call recv.
@@ -40,7 +35,7 @@ var muxers = map[v1alpha1.Muxer]string{
 	v1alpha1.MuxerSelect: "select", v1alpha1.MuxerPoll: "poll", v1alpha1.MuxerEpoll: "epoll",
 }
 
-// WaitOptions returns the options that control how both ends wait for a message.
+// WaitOptions returns the options of how both ends wait for a message.
 func WaitOptions(c tool.Cell) []string {
 	var options []string
 	if c.Spins() {
@@ -52,10 +47,8 @@ func WaitOptions(c tool.Cell) []string {
 	return options
 }
 
-// PathOptions returns the options that control how messages get to the other end. The client passes them to the server;
-// where the two differ, the client's value comes first. Each end joins a group on the interface that has its address.
-// Messages from the client to the group keep the tools' TTL of 1, because they are not meant for hosts beyond the
-// subnet.
+// PathOptions returns the options of how messages get to the other end. The client passes them to the server; where the two differ, the
+// client's value comes first. Messages to the group keep the tools' TTL of 1: they are not meant for hosts beyond the subnet.
 func PathOptions(c tool.Cell, t tool.Target) []string {
 	switch c.Protocol {
 	case v1alpha1.ProtocolTCP:
@@ -84,8 +77,7 @@ var common = []tool.Cause{
 	{"the server ended before the test did", "errno=(104 ", "errno=(32 ", "errno=(0 "},
 }
 
-// Explain builds a failure from the exit code and the ERROR lines. A tool's own causes take precedence over the common
-// ones.
+// Explain builds a failure from the exit code and the ERROR lines. A tool's own causes take precedence.
 func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []tool.Cause) error {
 	said := errorLines(out.Stderr)
 	tooLong := tool.Cause{fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize), "errno=(90 "}
@@ -110,8 +102,8 @@ func errorLines(stderr []byte) string {
 	return tool.OneLine(strings.Join(said, "; "))
 }
 
-// Samples calls do with each line of a file of samples, without its newline, and the number of the line. The last line must have its
-// newline: without it the file was truncated. The error is a Failure.
+// Samples calls do with the number of each line of a file of samples, and the line. The last one must have its newline: without it the
+// file was truncated. The error is a Failure.
 func Samples(name v1alpha1.Tool, out tool.Output, file string, do func(number int, line []byte) error) error {
 	raw, err := out.OpenRaw(file)
 	if err != nil {

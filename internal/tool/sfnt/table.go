@@ -19,8 +19,7 @@ type Table struct {
 	Rows [][]int64
 }
 
-// Header is the list of lines that begin with #, in their order, which differs from run to run and between terminal and
-// file.
+// Header is the list of lines that begin with #; their order differs from run to run.
 type Header []Entry
 
 // Entry is a line of the header: "# key: value" or "# key=value".
@@ -28,8 +27,8 @@ type Entry struct {
 	Key, Value string
 }
 
-// ParseTable reads a tool's standard output, or a copy of it with spaces (including non-breaking spaces) instead of
-// tabs. Its columns must have these names. Lines that are neither header nor row (from Onload or a shell) are skipped.
+// ParseTable reads a tool's standard output, or a copy of it with spaces (including non-breaking spaces) instead of tabs. Its columns
+// must have these names. Lines that are neither header nor row (from Onload or a shell) are skipped.
 func ParseTable(output []byte, columns []string) (Table, error) {
 	var t Table
 	number := 0
@@ -109,9 +108,8 @@ func (h Header) Version() string {
 	return strings.TrimSpace(v + " (src " + src + ")")
 }
 
-// FullRTT reports whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds
-// before 2026 do not report it; then it depends on whether --rtt was among the arguments. If neither is known, it
-// returns an error.
+// FullRTT reports whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds before 2026 do not
+// report it; then the argument --rtt decides. If neither is known, it returns an error.
 func (h Header) FullRTT() (bool, error) {
 	switch reporting := h.Value("reporting"); reporting {
 	case "RTT":
@@ -146,7 +144,7 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	}
 	for _, e := range h {
 		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {
-			return tool.ClockWrong("%s calibrated the CPU's time stamp counter to %d ticks a second, and then: %s", name, hz, e.Value)
+			return tool.Fail(v1alpha1.OutcomeClockWrong, "%s calibrated the CPU's time stamp counter to %d ticks a second, and then: %s", name, hz, e.Value)
 		}
 	}
 	return cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
@@ -168,9 +166,8 @@ func (h Header) Figures(names []string, row ...int64) []tool.Figure {
 	return out
 }
 
-// Warnings returns the tool's own warnings. They do not show whether Onload was present: the header's onload_version is
-// absent with Onload 9 and later, which do not export it, and LD_PRELOAD and EF_* lines show the environment even when
-// the library could not be loaded.
+// Warnings returns the tool's own warnings. They do not show whether Onload was present: Onload 9 and later do not export onload_version,
+// and LD_PRELOAD and EF_* lines show the environment even when the library could not be loaded.
 func (h Header) Warnings(name v1alpha1.Tool) []string {
 	var out []string
 	for _, e := range h {

@@ -12,9 +12,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// Parse reads the raw samples. They have no times, but are in the order of measurement and fill the time except for a
-// few per cent, so the warm-up ends at the sample at which their sum reaches it.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+// Parse reads the raw samples. They have no times, but fill the time in order except for a few per cent, so the warm-up ends at the
+// sample at which their sum reaches it.
+func (driver) Parse(c tool.Cell, out tool.Output, record, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntPingpong, c, out, causes(c))
 	}
@@ -58,7 +58,7 @@ func rowOf(c tool.Cell, rows []Row) (Row, error) {
 	return r, nil
 }
 
-// window passes on the samples of the measuring time and accumulates the values for the checks of all samples.
+// window passes on the samples of the measuring time and checks all.
 type window struct {
 	cell    tool.Cell
 	fullRTT bool
@@ -66,8 +66,7 @@ type window struct {
 
 	// count, min and max cover all samples as they are in the file.
 	count, min, max int64
-	// elapsed is the sum of all round trips in nanoseconds, and begun the part of it before the last batch; recorded is the number of
-	// samples that were passed on.
+	// elapsed is the sum of all round trips in ns, and begun the part before the last batch; recorded is the number of samples passed on.
 	elapsed, begun, recorded int64
 }
 
@@ -99,8 +98,7 @@ func (w *window) addLine(_ int, line []byte) error {
 	return nil
 }
 
-// check compares the samples with the row that the tool computed from them. It detects truncated files: the tool does
-// not notice when the disk is full.
+// check compares the samples with the row that the tool computed from them: it does not notice when the disk is full.
 func (w *window) check(row Row) error {
 	if w.count != row.Iterations {
 		return tool.Failf("sfnt-pingpong measured %d messages, but left %d samples: is its scratch volume full?", row.Iterations, w.count)
@@ -116,7 +114,7 @@ func (w *window) check(row Row) error {
 	}
 	// It begins no batch after its time by CLOCK_MONOTONIC, and times round trips with the counter that it calibrated.
 	if begun := time.Duration(w.begun); begun > total+total/100+10*time.Millisecond {
-		return tool.ClockWrong("sfnt-pingpong began its last messages within %s, but the round trips before add up to %s: "+
+		return tool.Fail(v1alpha1.OutcomeClockWrong, "sfnt-pingpong began its last messages within %s, but the round trips before add up to %s: "+
 			"it calibrated its clock wrongly, or a clock was slewed", total, begun.Round(time.Millisecond))
 	}
 	if w.recorded == 0 {

@@ -72,7 +72,7 @@ func (s *session) output() tool.Output {
 
 func parse(c tool.Cell, out tool.Output) ([]int64, tool.Measurement, error) {
 	var samples []int64
-	m, err := New().Parse(c, out, func(rtt, _ int64) { samples = append(samples, rtt) })
+	m, err := New().Parse(c, out, func(rtt, _ int64) { samples = append(samples, rtt) }, nil)
 	return samples, m, err
 }
 
@@ -373,7 +373,7 @@ func BenchmarkParse(b *testing.B) {
 	cell.Duration = 10 * time.Second
 	for b.Loop() {
 		r := result.NewRecorder()
-		if _, err := New().Parse(cell, out, r.RecordN); err != nil {
+		if _, err := New().Parse(cell, out, r.RecordN, nil); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := r.Histogram(); err != nil {

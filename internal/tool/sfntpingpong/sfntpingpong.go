@@ -2,17 +2,13 @@
 // tables), 1.6.0-rc2 (in the published image) and later versions.
 //
 // Limits of the tool that show in the results:
-//   - Both ends must be exactly the same build.
-//   - The client controls all settings of the server, its CPU included. Here the agents pin both ends, and the tool is
-//     configured to leave affinity alone.
-//   - The server serves one client and ends. The first connection to its control port is taken for that client, so
-//     nothing may probe it.
+//   - Both ends must be exactly the same build. The server serves one client and ends: the first connection to its control port is
+//     taken for that client, so nothing may probe it.
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - After each thousand pings there is one that is not timed, with a message on the control connection.
-//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not read the clock: then the
-//     agent's deadline ends the measurement. A muxer avoids this at a price: it is one more system call each time an
-//     end checks for a message, measured as 2 to 3 µs of a round trip between two network namespaces. So it is used
-//     only where it was requested.
+//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not read the clock: then the agent's deadline
+//     ends it. A muxer avoids this at a price, measured as 2 to 3 µs of a round trip between two network namespaces, so it is used only
+//     where it was requested.
 //   - Over multicast both ends send to the group, which must be in one subnet.
 package sfntpingpong
 
@@ -31,24 +27,19 @@ const (
 	// maxSize is the size of the tool's buffer. The tool accepts larger messages and overruns the buffer.
 	maxSize = 65_536
 
-	// rawPrefix is the prefix of the files with the samples.
 	rawPrefix = "raw"
 
-	// replyTimeout is how long either end waits for a message. It ends a test that would otherwise hang forever after a
-	// lost datagram. It also prevents false results: nanoseconds overflow in 1.5.0 beyond 2.1 s and in later versions
-	// beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers. Ends that spin without a muxer
-	// ignore it.
+	// replyTimeout is how long either end waits for a message, unless it spins without a muxer. It also prevents false results: ns
+	// overflow in 1.5.0 beyond 2.1 s and in later versions beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers.
 	replyTimeout = 2 * time.Second
-	// ownWarmup is the number of messages that the tool sends before it measures (since 1.6.0). batch is the number of
-	// messages between two readings of the clock, and so the shortest measurement. slowest is the longest mean round
-	// trip with which these messages must end before the deadline. setup is the other time that the tool may wait: 10 s
-	// of retries to connect, and 2 s after joining a group.
+	// ownWarmup is the number of messages that the tool sends before it measures (since 1.6.0), and batch that between two readings of
+	// the clock, and so the shortest measurement. slowest is the longest mean round trip with which these must end before the deadline.
+	// setup is the other time that the tool may wait: 10 s of retries to connect, and 2 s after joining a group.
 	ownWarmup = 10_000
 	batch     = 1_000
 	slowest   = 10 * time.Millisecond
 	setup     = 12 * time.Second
-	// fastest is less than any round trip over a wire takes. It determines the room for samples, so that a measurement
-	// is ended by time and not by the number of samples.
+	// fastest is less than any round trip over a wire takes, so that time and not the room for samples ends a measurement.
 	fastest = time.Microsecond
 	// mostSamples is the most that the tool's int can count, with a margin for its own additions.
 	mostSamples = 2_000_000_000
@@ -60,17 +51,13 @@ type driver struct{ sfnt.Driver }
 func New() tool.Driver {
 	datagrams := [2]int32{0, tool.MaxDatagram}
 	return driver{sfnt.Driver{Base: tool.Base{
-		Tool: v1alpha1.ToolSfntPingpong, Polls: true, Muxers: true,
+		Tool: v1alpha1.ToolSfntPingpong, Polls: true, Muxers: true, RawFiles: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: datagrams, v1alpha1.ProtocolMulticast: datagrams},
 	}}}
 }
 
-// Client measures one size, with options that 1.5.0 also supports. Later versions have their own warm-up of 10,000
-// messages of one byte, at least 500 ms, which comes first and is left unchanged; the cell's warm-up is measured with
-// the cell's own messages and cut off by Parse.
-//
-// The tool reserves 8 bytes for each sample there is room for (4 in 1.5.0) but touches only what it uses, and as much
-// again to sort them: some 16 MB for a million samples.
+// Client measures one size, with options that 1.5.0 also supports. Later versions have their own warm-up of 10,000 messages of one byte,
+// which comes first; the cell's warm-up is measured with its own messages and cut off by Parse.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	total := c.Warmup + c.Duration
 	ms := strconv.FormatInt(int64((total+time.Millisecond-1)/time.Millisecond), 10)
@@ -95,21 +82,18 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		Path: string(d.Tool),
 		Args: slices.Concat(options, sfnt.WaitOptions(c), sfnt.PathOptions(c, t), []string{protocol, t.Address}),
 		Env:  sfnt.Environment(),
-		// It can bind datagrams (--bind), but neither TCP nor its control connection, whose address the datagrams also
-		// use.
+		// It can bind datagrams (--bind), but neither TCP nor its control connection, whose address the datagrams also use.
 		Routed: true,
 	}
 }
 
-// Deadline allows for the setup, for the minimum number of messages that the tool sends, and for sorting and writing
-// the samples, which takes less than a quarter of the time in which they were taken. The tool's own timeout ends
-// hanging tests long before, except for ends that spin without a muxer.
+// Deadline allows for the setup, the minimum number of messages, and a quarter of the time for sorting and writing the samples.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	total := c.Warmup + c.Duration
 	return total + total/4 + setup + (ownWarmup+batch)*slowest
 }
 
-// Memory is 16 bytes for each sample there is room for: the samples, and as much again to sort them.
+// Memory is 16 bytes for each sample there is room for (touched only if used): the samples, and as much again to sort them.
 func (driver) Memory(c tool.Cell) int64 {
 	return 16 * min(int64((c.Warmup+c.Duration)/fastest)+batch, mostSamples)
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// Parse reads the raw samples. Each holds the time at which it should have been sent, the time at which it was sent,
-// and its round trip.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+// Parse reads the raw samples.
+func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntStream, c, out, causes(c))
 	}
@@ -27,7 +26,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	if err := table.CheckClock(v1alpha1.ToolSfntStream, out.Clocks); err != nil {
 		return tool.Measurement{}, err
 	}
-	w, err := newWindow(c, table.Header, r, record)
+	w, err := newWindow(c, table.Header, r, record, actual)
 	if err != nil {
 		return tool.Measurement{}, tool.Failf("sfnt-stream's table cannot be read: %v", err)
 	}
@@ -41,7 +40,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	lost, late := w.lost()
 	bits := 8 * float64(c.MessageSize)
 	return tool.Measurement{
-		Version: table.Version(), Lost: lost, Start: tool.StartIntended, ActualStart: &tool.Samples{RTT: w.actual},
+		Version: table.Version(), Lost: lost, Start: tool.StartIntended,
 		// The tool does not report the numbers of messages, only their rates as integers.
 		Bandwidth: &tool.Bandwidth{BitsPerSecond: float64(r.received()) * bits, SentBitsPerSecond: float64(r.sent()) * bits},
 		Figures:   figures(table, r),
@@ -49,8 +48,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	}, nil
 }
 
-// columns are the names of a row's fields in the tool's header: three rates, seven fields of the round trip, four of
-// the sender's lateness, and three of the messages that its server missed.
+// columns are three rates, seven fields of the round trip, four of the sender's lateness, and three of missed messages.
 var columns = []string{
 	"target", "send", "recv",
 	"mean", "min", "median", "max", "%ile", "stddev", "samples",

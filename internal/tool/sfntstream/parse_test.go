@@ -118,9 +118,14 @@ func (s *session) output() tool.Output {
 }
 
 func parse(c tool.Cell, out tool.Output) ([]int64, tool.Measurement, error) {
-	var samples []int64
-	m, err := New().Parse(c, out, func(rtt, _ int64) { samples = append(samples, rtt) })
+	samples, _, m, err := parseBoth(c, out)
 	return samples, m, err
+}
+
+// parseBoth returns the samples from the intended and from the actual start.
+func parseBoth(c tool.Cell, out tool.Output) (samples, actual []int64, m tool.Measurement, err error) {
+	m, err = New().Parse(c, out, func(rtt, _ int64) { samples = append(samples, rtt) }, func(rtt, _ int64) { actual = append(actual, rtt) })
+	return samples, actual, m, err
 }
 
 // second is a cell of 100 messages of warm-up and 1,000 that count.
@@ -131,17 +136,16 @@ var second = with(func(c *tool.Cell) {
 func TestParse(t *testing.T) {
 	s := newSession(second)
 	s.messages[99].rtt, s.messages[100].rtt, s.messages[1_099].rtt, s.messages[1_100].rtt = 27_500, 2_500, 250_000, 30_000
-	samples, m, err := parse(second, s.output())
+	samples, actual, m, err := parseBoth(second, s.output())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(samples) != 1_000 || samples[0] != 1_000 || samples[999] != 100_000 || samples[500] != 10_000 {
 		t.Errorf("%d samples from %d to %d", len(samples), samples[0], samples[len(samples)-1])
 	}
-	if len(m.ActualStart.RTT) != 1_000 || m.ActualStart.RTT[999] != (tool.Bucket{RTTNs: 100_000, Count: 1}) {
-		t.Errorf("from the actual start: %d samples", len(m.ActualStart.RTT))
+	if len(actual) != 1_000 || actual[999] != 100_000 {
+		t.Errorf("from the actual start: %d samples", len(actual))
 	}
-	m.ActualStart = nil
 	want := tool.Measurement{Version: "1.6.0 (src abc)", Start: tool.StartIntended,
 		Bandwidth: &tool.Bandwidth{BitsPerSecond: 1_000 * 64 * 8, SentBitsPerSecond: 1_000 * 64 * 8},
 		Figures: []tool.Figure{
@@ -162,7 +166,7 @@ func TestParse(t *testing.T) {
 func TestParseDelayedSender(t *testing.T) {
 	s := newSession(second)
 	s.hold(600, 200*hz/1000)
-	samples, m, err := parse(second, s.output())
+	samples, actual, m, err := parseBoth(second, s.output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +175,9 @@ func TestParseDelayedSender(t *testing.T) {
 	if diff := cmp.Diff(want, samples[499:503]); diff != "" || samples[700] != 10_000 {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for i, b := range m.ActualStart.RTT {
-		if b != (tool.Bucket{RTTNs: 10_000, Count: 1}) {
-			t.Fatalf("from the actual start, sample %d: %v", i, b)
+	for i, rtt := range actual {
+		if rtt != 10_000 {
+			t.Fatalf("from the actual start, sample %d: %d", i, rtt)
 		}
 	}
 	if m.Lost != 0 || len(m.Warnings) != 0 {
@@ -298,15 +302,15 @@ func TestParseCaptured(t *testing.T) {
 			c := with(func(c *tool.Cell) {
 				c.Protocol, c.RatePerSecond, c.Warmup, c.Duration = want.protocol, 1_000, 50*time.Millisecond, 200*time.Millisecond
 			})
-			samples, m, err := parse(c, captured(t, name))
+			samples, actual, m, err := parseBoth(c, captured(t, name))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var most [2]int64
 			for i, v := range samples {
-				most[0], most[1] = max(most[0], v), max(most[1], m.ActualStart.RTT[i].RTTNs)
+				most[0], most[1] = max(most[0], v), max(most[1], actual[i])
 			}
-			if first := [2]int64{samples[0], m.ActualStart.RTT[0].RTTNs}; len(samples) != 200 || first != want.first || most != want.most {
+			if first := [2]int64{samples[0], actual[0]}; len(samples) != 200 || first != want.first || most != want.most {
 				t.Errorf("%d samples, the first %d, the slowest %d", len(samples), first, most)
 			}
 			if m.Version != want.version || m.Lost != 0 || m.Start != tool.StartIntended || m.Bandwidth.BitsPerSecond != 512_000 {
@@ -440,7 +444,7 @@ func FuzzParse(f *testing.F) {
 			c.RatePerSecond, c.Warmup, c.Duration = rate, time.Millisecond, 200*time.Millisecond
 		})
 		out := tool.Output{Stdout: stdout, Stderr: stderr, ExitCode: exit, OpenRaw: func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }}
-		samples, m, err := parse(cell, out)
+		samples, actual, m, err := parseBoth(cell, out)
 		if err != nil {
 			var failure *tool.Failure
 			if !errors.As(err, &failure) || strings.Contains(failure.Message, "\n") || failure.Message == "" {
@@ -448,12 +452,12 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if len(samples) == 0 || len(samples) != len(m.ActualStart.RTT) || m.Lost < 0 || exit != 0 {
+		if len(samples) == 0 || len(samples) != len(actual) || m.Lost < 0 || exit != 0 {
 			t.Errorf("%d samples of exit code %d: %+v", len(samples), exit, m)
 		}
 		for i, s := range samples {
-			if actual := m.ActualStart.RTT[i].RTTNs; actual <= 0 || s < actual {
-				t.Errorf("a round trip of %d ns, from the actual start of %d", s, actual)
+			if actual[i] <= 0 || s < actual[i] {
+				t.Errorf("a round trip of %d ns, from the actual start of %d", s, actual[i])
 			}
 		}
 	})
@@ -479,12 +483,8 @@ func BenchmarkParse(b *testing.B) {
 	out.OpenRaw = func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file)), nil }
 	for b.Loop() {
 		intended, actual := result.NewRecorder(), result.NewRecorder()
-		m, err := New().Parse(c, out, intended.RecordN)
-		if err != nil {
+		if _, err := New().Parse(c, out, intended.RecordN, actual.RecordN); err != nil {
 			b.Fatal(err)
-		}
-		for _, s := range m.ActualStart.RTT {
-			actual.RecordN(s.RTTNs, s.Count)
 		}
 		for _, r := range []*result.Recorder{intended, actual} {
 			if _, err := r.Histogram(); err != nil {

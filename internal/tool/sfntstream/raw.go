@@ -11,14 +11,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// sample is a line of the raw file. Times are nanoseconds since the first message should have been sent. They wrap with
-// the tool's counter, and so does the round trip.
+// sample is a line of the raw file. Times are ns since the first message should have been sent. They wrap with the tool's counter.
 type sample struct {
 	intended, actual, rtt int64
 }
 
-// parseSample reads three times in seconds, with a tab between them. They have at most five digits of seconds, which the tool's counters
-// never exceed, and nine decimals.
+// parseSample reads three times in seconds, separated by tabs. The tool's counters never exceed five digits of seconds.
 func parseSample(line []byte) (s sample, ok bool) {
 	for i, t := range []*int64{&s.intended, &s.actual, &s.rtt} {
 		if i > 0 {
@@ -33,40 +31,37 @@ func parseSample(line []byte) (s sample, ok bool) {
 	return s, len(line) == 0
 }
 
-// window passes on the samples of the measuring time and keeps the values needed to check all samples and to count the
-// messages that are missing.
-//
-// As long as the sender has not restarted its schedule, message n should have been sent n intervals after the first, so
-// every sample identifies its message.
+// window passes on the samples of the measuring time and keeps what is needed to check them and to count the missing messages. As long as
+// the sender has not restarted its schedule, message n should have been sent n intervals after the first, so every sample identifies its
+// message.
 type window struct {
 	schedule
-	row    row
-	record func(rtt, count int64)
-	// actual are the round trips measured from the time the messages were sent.
-	actual []tool.Bucket
+	row row
+	// actual gets the round trips from the time the messages were sent.
+	record, actual func(rtt, count int64)
 
 	// interval is the interval of the schedule in nanoseconds: the sender counts in whole ticks of its clock.
 	interval float64
 	// from and to bound the measuring time; first and last are the first and the last message due in it.
 	from, to, first, last int64
-	// round is the time after which the tool's nanoseconds wrap to 0: it keeps a product of ticks and 10⁹ modulo 2⁶⁴,
-	// which is 7.4 s at 2.5 GHz. rounds is the number of wraps so far.
+	// round is the time after which the tool's ns wrap to 0: it keeps a product of ticks and 10⁹ modulo 2⁶⁴, which is 7.4 s at 2.5 GHz.
+	// rounds is the number of wraps so far.
 	round  float64
 	rounds int64
-	// latest is the greatest lateness that can be recognized: a message's lateness is kept modulo 2³² ticks, 1.7 s at
-	// 2.5 GHz, and a value in the last quarter of these is taken for an overflow.
+	// latest is the greatest lateness that can be recognized: it is kept modulo 2³² ticks, 1.7 s at 2.5 GHz, and a value in the last
+	// quarter of these is taken for an overflow.
 	latest int64
 
 	// count, least and most cover all round trips; recorded is the number of round trips that were passed on.
 	count, least, most, recorded int64
 	// sent is when the message of the last sample was sent, arrived when its answer arrived.
 	sent, arrived int64
-	// answered is the number of messages that are to be timed, are due in the measuring time and were answered; newest
-	// is the last message that was answered at all.
+	// answered is the number of messages that are to be timed, are due in the measuring time and were answered; newest is the last
+	// message that was answered at all.
 	answered, newest int64
 }
 
-func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64)) (*window, error) {
+func newWindow(c tool.Cell, h sfnt.Header, r row, record, actual func(rtt, count int64)) (*window, error) {
 	fullRTT, err := h.FullRTT()
 	if err != nil {
 		return nil, err
@@ -83,7 +78,7 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 		return nil, fmt.Errorf("its clock of %d ticks a second is slower than %d messages", hz, c.RatePerSecond)
 	}
 	w := &window{
-		schedule: scheduleOf(c), row: r, record: record,
+		schedule: scheduleOf(c), row: r, record: record, actual: actual,
 		interval: float64(ticks) * 1e9 / float64(hz),
 		from:     int64(c.Warmup), to: int64(c.Warmup + c.Duration),
 		round:  math.Ldexp(1, 64) / float64(hz),
@@ -91,14 +86,12 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record func(rtt, count int64))
 		least:  math.MaxInt64,
 		newest: -1,
 	}
-	w.actual = make([]tool.Bucket, 0, min(r.samples(), 2*w.timed))
 	w.first = int64(math.Ceil(float64(w.from) / w.interval))
 	w.last = int64(math.Ceil(float64(w.to)/w.interval)) - 1
 	return w, nil
 }
 
-// addLine adds the sample of a line of the raw file, which may begin with a heading. The heading names nanoseconds, but
-// the file is in seconds with nine decimals.
+// addLine adds the sample of a line, in seconds. The first line may be a heading.
 func (w *window) addLine(number int, line []byte) error {
 	if number == 1 && bytes.HasPrefix(line, []byte("#")) {
 		return nil
@@ -148,7 +141,7 @@ func (w *window) addLine(number int, line []byte) error {
 	}
 	if due {
 		w.record(late+s.rtt, 1)
-		w.actual = append(w.actual, tool.Bucket{RTTNs: s.rtt, Count: 1})
+		w.actual(s.rtt, 1)
 		w.recorded++
 	}
 	return nil
@@ -157,8 +150,7 @@ func (w *window) addLine(number int, line []byte) error {
 // onSchedule reports whether the sender has kept its initial schedule.
 func (w *window) onSchedule() bool { return w.row.restarts() == 0 }
 
-// unroll converts a time of the tool's counter to the time since the first message. It follows the counter as long as
-// the times of successive samples differ by at most half of its round.
+// unroll converts a time of the counter to that since the first message, if successive samples differ by at most half of its round.
 func (w *window) unroll(ns int64) int64 {
 	at := func(rounds int64) int64 { return ns + int64(math.Round(float64(rounds)*w.round)) }
 	half := int64(w.round / 2)
@@ -173,8 +165,7 @@ func (w *window) unroll(ns int64) int64 {
 	}
 }
 
-// check compares the samples with the row that the tool computed from them. It detects truncated files: the tool does
-// not notice when the disk is full.
+// check compares the samples with the row that the tool computed from them: it does not notice when the disk is full.
 func (w *window) check() error {
 	if w.count != w.row.samples() {
 		return tool.Failf("sfnt-stream timed %d messages, but left %d samples: is its scratch volume full?",
@@ -195,11 +186,9 @@ func (w *window) check() error {
 	return nil
 }
 
-// lost is the number of messages that were to be timed, were due in the measuring time and were sent, but not answered.
-// unsent is the number of all messages due in it that were not sent because the sender was late.
-//
-// Once the schedule was restarted, it is unknown which messages were due when. Then lost is the number of unanswered
-// messages of the whole run, as far as it can be computed from the rate.
+// lost is the number of messages that were to be timed, were due in the measuring time and were sent, but not answered; unsent is that of
+// all messages due in it that were not sent because the sender was late. Once the schedule was restarted, it is unknown which messages
+// were due when: then lost is that of the whole run, as far as it can be computed from the rate.
 func (w *window) lost() (lost, unsent int64) {
 	// At least this many were sent: the rate is rounded down.
 	sent := (w.row.sent()*w.ms + 999) / 1000

@@ -1,32 +1,25 @@
 // Package sfntstream drives sfnt-stream of AMD's cns-sfnettest: UDP messages at a rate. It is written for 1.6.0-rc2 (in
 // the published image) and later versions.
 //
-// The tool reports the round trip of a message. The message has the cell's size; the answer has 48 bytes, whatever that
-// size is, and over multicast it goes from the group's member to the sender alone. By default the tool subtracts from
-// the round trip half of the mean round trip of an idle path (return_latency in its header), as an estimate of the way
-// back. With --rtt it subtracts nothing, so nothing has to be reconstructed.
+// The tool reports the round trip of a message of the cell's size, whose answer has 48 bytes and, over multicast, goes to the sender
+// alone. By default it subtracts half of the mean round trip of an idle path (return_latency in its header); with --rtt nothing.
 //
-// By default it requests an answer to one message per millisecond and times that. The driver requests as many answers
-// as the tool can handle: all, up to 900,000 in a run, or else every second, third and so on. To print its row, the
-// tool puts its samples on the stack twice, where a million of them cause a segmentation fault.
+// By default it requests an answer to one message per millisecond and times that. The driver requests as many as the tool can handle:
+// all, up to 900,000 in a run, or else every second, third and so on. The tool puts its samples on the stack twice, where a million of
+// them cause a segmentation fault.
 //
-// A round trip is measured from the time the message should have been sent, or from the time it was sent
-// (Measurement.ActualStart). The latter is the sender's last reading of the clock. While the sender catches up after a
-// delay it does not read the clock, so the messages that it then sends in one burst all count from the first of them.
+// A round trip is measured from the time the message should have been sent, or from the time it was sent, which
+// is the sender's last reading of the clock: while it catches up after a delay, all messages of a burst count from the first of them.
 //
 // Limits of the tool that show in the results:
-//   - Both ends must be exactly the same build.
+//   - Both ends must be exactly the same build. The server serves one client and ends: the first connection to its control port is
+//     taken for that client, so nothing may probe it.
 //   - The sender always polls the clock and has a CPU of its own; Cell.Wait and Cell.Muxer apply to the receivers.
-//   - Receivers that spin or use a muxer give up after 100 ms without a message, so a longer stall ends the
-//     measurement. Receivers that sleep in recv survive it.
-//   - A sender that is delayed by more than 0.6 s abandons its schedule and restarts it: that delay is not among the
-//     samples. The tool counts the restarts. (By default it restarts when it is 100 messages late, to spare the
-//     receiver the burst, and thereby hides most delays.)
+//   - Receivers that spin or use a muxer give up after 100 ms without a message. Receivers that sleep in recv survive it.
+//   - A sender that is delayed by more than 0.6 s restarts its schedule, which the tool counts: that delay is not among the samples.
+//     (By default it restarts when it is 100 messages late, and thereby hides most delays.)
 //   - A lost datagram ends the measurement only before it begins, in the tool's own warm-up.
-//   - The server serves one client and ends. The first connection to its control port is taken for that client, so
-//     nothing may probe it.
-//   - A group must be in one subnet.
-//   - Messages and answers go over ephemeral ports: a NetworkPolicy must allow all ports between the two ends.
+//   - A group must be in one subnet. Messages and answers go over ephemeral ports: a NetworkPolicy must allow all ports between the ends.
 //   - Onload performs best with one stack for each of the client's two threads: EF_STACK_PER_THREAD=1.
 package sfntstream
 
@@ -46,23 +39,19 @@ import (
 const (
 	// minSize is the size of the tool's own header in each message.
 	minSize = 24
-	// minRate is one message per 10 ms. A receiver waits for at most 100 ms, and the number of messages sent is known
-	// only from an integer rate.
+	// minRate is one message per 10 ms: a receiver waits for at most 100 ms, and the number of messages is known from an integer rate.
 	minRate = 100
 
-	// rawPrefix is the prefix of the file with the samples.
 	rawPrefix = "raw"
 
 	// mostTimed is the most messages that are timed. Their 8 bytes each must fit on the usual stack of 8 MiB.
 	mostTimed = 900_000
-	// recordSize is what the tool reserves and touches for a sample, in bytes: three records of 24, and twice 4 of
-	// stack.
+	// recordSize is what the tool reserves and touches for a sample, in bytes: three records of 24, and twice 4 of stack.
 	recordSize = 3*24 + 2*4
 
-	// patience is how late a message may be before the tool restarts its schedule. The tool's counter overflows when a
-	// message is late by more than 2³² ticks, 0.86 s at 5 GHz.
+	// patience is how late a message may be before the tool restarts its schedule. Its counter overflows at 2³² ticks, 0.86 s at 5 GHz.
 	patience = 600 * time.Millisecond
-	// leastPercent is the percentage of the rate that must be reached.
+	// leastPercent of the rate must be reached.
 	leastPercent = 90
 	// answerSize is the size of each answer, and of the messages with which the idle path is timed.
 	answerSize = 48
@@ -77,7 +66,7 @@ type driver struct{ sfnt.Driver }
 func New() tool.Driver {
 	sizes := [2]int32{minSize, tool.MaxDatagram}
 	return driver{sfnt.Driver{Base: tool.Base{
-		Tool: v1alpha1.ToolSfntStream, LeastRate: minRate, Polls: true, Muxers: true,
+		Tool: v1alpha1.ToolSfntStream, LeastRate: minRate, Polls: true, Muxers: true, RawFiles: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
 	}}}
 }
@@ -89,8 +78,7 @@ func (d driver) Validate(c tool.Cell) error {
 	return errors.New("sfnt-stream sends at a rate, and none is given")
 }
 
-// Client sends from the first of its CPUs and receives on the second. The cell's warm-up is measured with the rest
-// and cut off by Parse.
+// Client sends from the first of its CPUs and receives on the second. Parse cuts off the cell's warm-up.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	s := scheduleOf(c)
 	options := []string{
@@ -118,8 +106,8 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 }
 
 type schedule struct {
-	// ms is how long it sends. It continues slightly beyond the measuring time, so that losses at its end can be
-	// detected from later messages, and from the number of messages sent, which is known only from an integer rate.
+	// ms is how long it sends: slightly beyond the measuring time, so that later messages, and the number of messages sent, which is
+	// known only from an integer rate, show losses at its end.
 	ms int64
 	// every is the number of messages of which one is timed.
 	every int64
@@ -142,13 +130,12 @@ func scheduleOf(c tool.Cell) schedule {
 
 func (s schedule) duration() time.Duration { return time.Duration(s.ms) * time.Millisecond }
 
-// Deadline allows for 10 s of retries to connect, for the idle pings on a path of a few milliseconds, for the tool's
-// attempts to end a test when the other end no longer answers, and for writing the samples.
+// Deadline allows for 10 s of retries to connect, for the idle pings on a path of a few milliseconds, for the tool's attempts to end a
+// test when the other end no longer answers, and for writing the samples.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	return scheduleOf(c).duration() + farewells + 30*time.Second
 }
 
-// Memory is the space that the tool needs for each message that is timed.
 func (driver) Memory(c tool.Cell) int64 { return recordSize * max(scheduleOf(c).timed, idlePings) }
 
 // MostSamples is the number of timed messages that are due in the measuring time.

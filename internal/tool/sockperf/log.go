@@ -8,14 +8,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// row is a row of the full log: the times at which a message was sent and answered, in nanoseconds since the tool's
-// start.
+// row is a row of the full log: the times at which a message was sent and answered, in ns since the tool's start.
 type row struct {
 	sent, answered int64
 }
 
-// logHead is the beginning of the line with the column names; the last column is rtt(usec), or latency(usec), which is
-// half of it.
+// logHead begins the line with the column names; the last column is rtt(usec), or latency(usec), which is half of it.
 const logHead = "packet, txTime(sec), rxTime(sec), "
 
 // rule is the line that ends the rows.
@@ -24,8 +22,7 @@ const rule = "------------------------------"
 // blockSize is how much of a log is read at once, in bytes; all lines are much shorter.
 const blockSize = 64 << 10
 
-// readLog passes on the rows of a full log. It returns an error if any row is missing between the head and the rule
-// after the last row: the tool does not notice when the disk is full.
+// readLog passes on the rows of a full log, which must end in the rule: the tool does not notice when the disk is full.
 func readLog(r io.Reader, add func(row) error) error {
 	l := log{add: add}
 	block := make([]byte, blockSize)
@@ -64,8 +61,7 @@ type log struct {
 func (l *log) read(lines []byte) error {
 	for len(lines) > 0 && !l.ended {
 		if l.within {
-			// Rows are numbered in sequence. The number is not the message's, because messages without an answer have
-			// no row.
+			// Rows are numbered in sequence, without the messages that have no answer.
 			if index, r, length := parseRow(lines); length > 0 && index == l.rows {
 				if err := l.add(r); err != nil {
 					return err
@@ -91,10 +87,9 @@ func (l *log) read(lines []byte) error {
 	return nil
 }
 
-// parseRow reads the line "packet, txTime(sec), rxTime(sec), latency(usec)" at the start of lines and returns its
-// length, or 0 if it is not such a line. The two times have nine decimals, so their difference is the round trip to the
-// nanosecond. The fourth column has three decimals and repeats the round trip, whole (as the tool is configured) or
-// half. It is checked against the difference.
+// parseRow reads the line "packet, txTime(sec), rxTime(sec), latency(usec)" at the start of lines and returns its length, or 0 if it is
+// not such a line. The difference of the two times is the round trip to the ns; the fourth column, which repeats it whole or half, is
+// checked against it.
 func parseRow(lines []byte) (index int64, r row, length int) {
 	var latency int64
 	rest := lines

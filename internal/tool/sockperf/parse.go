@@ -31,8 +31,8 @@ type report struct {
 	// ran is how long it sent. The log covers logged of it.
 	ran, logged    time.Duration
 	sent, received int64
-	// due is the number of messages sent in the time that the log covers: rows is the number of rows that it should have, dropped
-	// that of messages without an answer, and outOfOrder that of messages whose answer came after one to a later message.
+	// due is the number of messages sent in the time that the log covers: rows is that of the rows that it should have, dropped that of
+	// messages without an answer, and outOfOrder that of messages whose answer came after one to a later message.
 	due, rows, dropped, outOfOrder int64
 	// skipped is the number of messages that were due in the whole run and not sent.
 	skipped  int64
@@ -49,7 +49,7 @@ func (r *report) warn(format string, args ...any) {
 }
 
 // Parse reads the client's output and, except for streams, the rows of the log that were sent in the measuring time.
-func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64)) (tool.Measurement, error) {
+func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count int64)) (tool.Measurement, error) {
 	said := colours.ReplaceAllString(string(out.Stdout)+"\n"+string(out.Stderr), "")
 	read := readReport
 	if c.Stream {
@@ -71,13 +71,13 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	case c.Stream:
 		err = r.stream(c, out.Server, &m)
 	case c.OpenLoop():
-		m.Start, m.Lost, m.ActualStart = tool.StartIntended, r.dropped, &tool.Samples{}
-		err = r.readRows(c, out, &m, record)
+		m.Start, m.Lost = tool.StartIntended, r.dropped
+		err = r.readRows(c, out, &m, record, actual)
 	default:
-		// One of the messages without an answer is the message that the end of the run interrupted, after the measuring
-		// time. A ping-pong continues after a lost message only if another answer arrived twice.
+		// The end of the run interrupted one of the messages without an answer, after the measuring time. A ping-pong continues after a
+		// lost message only if another answer arrived twice.
 		m.Lost = max(r.sent-r.received-1, 0)
-		err = r.readRows(c, out, &m, record)
+		err = r.readRows(c, out, &m, record, actual)
 	}
 	if err != nil {
 		return tool.Measurement{}, err
@@ -86,13 +86,13 @@ func (driver) Parse(c tool.Cell, out tool.Output, record func(rtt, count int64))
 	return m, nil
 }
 
-func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, record func(rtt, count int64)) error {
+func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, record, actual func(rtt, count int64)) error {
 	raw, err := out.OpenRaw(logName)
 	if err != nil {
 		return tool.Failf("sockperf left no log: %v", err)
 	}
 	defer raw.Close()
-	w := window{cell: c, record: record, head: r.head(), complete: r.rows == r.due && r.skipped == 0, actual: map[int64]int64{}}
+	w := window{cell: c, record: record, actual: actual, head: r.head(), complete: r.rows == r.due && r.skipped == 0}
 	if err := readLog(raw, w.add); err != nil {
 		return tool.Failf("sockperf's log cannot be read: %v", err)
 	}
@@ -110,9 +110,6 @@ func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, rec
 			return err
 		}
 		r.figure("the latest send after its time (ns)", strconv.FormatInt(w.latest, 10))
-		for rtt, n := range w.actual {
-			m.ActualStart.RTT = append(m.ActualStart.RTT, tool.Bucket{RTTNs: rtt, Count: n})
-		}
 	}
 	if err := w.check(*r); err != nil {
 		return err
@@ -128,9 +125,8 @@ func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, rec
 		r.outOfOrder, r.skipped+w.unknown))
 }
 
-// head returns how much of the run the log lacks at its beginning, at most: this much of the warm-up is over when the log begins. It
-// is read from the report, because builds differ: 3.6 to 3.8 on arm64 leave nothing out. It is unknown if hardly any message
-// is missing, because the end of the run may be silent.
+// head returns how much of the warm-up is over, at most, when the log begins. It is read from the report, because builds differ: 3.6 to
+// 3.8 on arm64 leave nothing out. It is unknown if hardly any message is missing, because the end of the run may be silent.
 func (r *report) head() time.Duration {
 	if r.sent-r.due < 3 {
 		return 0
@@ -141,8 +137,7 @@ func (r *report) head() time.Duration {
 // leastPercent of a rate must be sent; from fullPercent on there is no warning.
 const leastPercent, fullPercent = 90, 99
 
-// checkRate returns an error if the sender did not keep its rate over the whole run. Messages that were sent late are
-// not missing.
+// checkRate returns an error if the sender did not keep its rate over the whole run. Late messages are not missing.
 func (r *report) checkRate(rate int32) error {
 	reached := float64(r.sent) / r.ran.Seconds()
 	percent := 100 * reached / float64(rate)
@@ -156,24 +151,23 @@ func (r *report) checkRate(rate int32) error {
 	return nil
 }
 
-// mostBehind is how far the sender may be behind its schedule at the end of the run if rows are missing from the log, besides
-// mostMessagesBehind messages: the report has the time in milliseconds.
+// mostBehind is how far the sender may be behind its schedule at the end of the run if rows are missing, besides mostMessagesBehind
+// messages: the report has the time in milliseconds.
 const mostBehind, mostMessagesBehind = 2 * time.Millisecond, 3
 
-// checkBehind returns an error if the sender fell behind its schedule for good and rows are missing from the log: gaps between rows
-// then do not show when the messages were due, and latencies from when they were sent would look as if they were in time.
+// checkBehind returns an error if the sender fell behind for good and rows are missing: gaps between rows then do not show when the
+// messages were due, and latencies from when they were sent would look as if they were in time.
 func (r *report) checkBehind(rate int32, complete bool) error {
 	interval := time.Second / time.Duration(rate)
 	behind := r.ran - time.Duration(r.sent+r.skipped)*interval
 	if complete || behind <= mostBehind+mostMessagesBehind*interval {
 		return nil
 	}
-	return tool.SamplesMissing("sockperf was %s behind its schedule at the end, and messages are missing from its log, so that it is not known "+
+	return tool.Fail(v1alpha1.OutcomeSamplesMissing, "sockperf was %s behind its schedule at the end, and messages are missing from its log, so that it is not known "+
 		"when the others were due: lower ratesPerSecond, or use pinger", behind.Round(time.Microsecond))
 }
 
-// readReport collects the figures. It returns an error if there are none, because nothing else shows that the tool
-// measured.
+// readReport returns an error if there are no figures, because nothing else shows that the tool measured.
 func readReport(said string) (report, error) {
 	r := report{version: version(said)}
 	total, valid := totalLine.FindStringSubmatch(said), validLine.FindStringSubmatch(said)
@@ -265,8 +259,9 @@ func (r *report) read(ran string, counts ...count) error {
 }
 
 type window struct {
-	cell   tool.Cell
-	record func(rtt, count int64)
+	cell tool.Cell
+	// actual gets the round trips from when messages were sent.
+	record, actual func(rtt, count int64)
 	// head is the part of the warm-up that had passed when the log began. complete is true if the log has a row for each message.
 	head     time.Duration
 	complete bool
@@ -274,15 +269,14 @@ type window struct {
 	rows, recorded int64
 	// first and last are the times at which the first and the last message of the log were sent.
 	first, last int64
-	// pending is the last row, which is passed on when the next one shows whether it was late, and behind by how much, in ns. latest
-	// is the largest such number that counts.
+	// pending is the last row, which is passed on when the next one shows whether it was late, and behind by how much, in ns. latest is
+	// the largest such number that counts.
 	pending        row
 	behind, latest int64
-	// settled is true after the first message of an open loop that was not sent early. Before, the schedule is not known; unknown is
-	// the number of messages of the measuring time that were sent before. actual are the round trips from when messages were sent.
+	// settled is true after the first message of an open loop that was not sent early. Before, the schedule is not known; unknown is the
+	// number of messages of the measuring time from before.
 	settled bool
 	unknown int64
-	actual  map[int64]int64
 }
 
 // from and to bound the measuring time.
@@ -306,9 +300,9 @@ func (w *window) add(r row) error {
 	return nil
 }
 
-// follow passes on the pending row of an open loop, given the time until the next message was sent. The schedule is absolute: a
-// sender that was stalled sends the next messages at once until it has caught up, so each row shows when its message was due, as long
-// as the sender was once on time. If rows are missing, a gap is taken for them, and for a stall only if the sender then hurries.
+// follow passes on the pending row of an open loop, given the time until the next message was sent. The schedule is absolute: a sender
+// that was stalled sends the next messages at once, so each row shows when its message was due, as long as the sender was once on time.
+// If rows are missing, a gap is taken for them, and for a stall only if the sender then hurries.
 func (w *window) follow(wait int64) {
 	if !w.cell.OpenLoop() {
 		w.flush()
@@ -324,8 +318,7 @@ func (w *window) follow(wait int64) {
 	w.behind = max(w.behind+wait-interval, 0)
 }
 
-// interval is the schedule's, in ns, as the tool computes it. It then cuts it to whole ticks of its clock, so that behind is at most
-// a tick per message too small.
+// interval is the schedule's, in ns. The tool then cuts it to whole ticks: behind is at most a tick per message too small.
 func (w *window) interval() int64 { return int64(time.Second) / int64(w.cell.RatePerSecond) }
 
 // unsent returns the number of messages that were due in the measuring time after the last message of the log.
@@ -348,13 +341,12 @@ func (w *window) flush() {
 		w.recorded++
 		if w.cell.OpenLoop() {
 			w.latest = max(w.latest, w.behind)
-			w.actual[w.pending.answered-w.pending.sent]++
+			w.actual(w.pending.answered-w.pending.sent, 1)
 		}
 	}
 }
 
-// check returns an error if the log does not cover the measuring time. If it ends early, answers were missing: the tool
-// then continues until the end of the run and reports its data as if nothing had happened.
+// check returns an error if the log ends before the measuring time: answers were missing, which the tool does not mention.
 func (w *window) check(r report) error {
 	if w.last < w.to() {
 		measured := max(time.Duration(w.last-w.from()), 0)

@@ -43,7 +43,7 @@ func output(stdout, log []byte) tool.Output {
 
 func parse(c tool.Cell, out tool.Output) ([]int64, tool.Measurement, error) {
 	var samples []int64
-	m, err := New().Parse(c, out, func(rtt, _ int64) { samples = append(samples, rtt) })
+	m, err := New().Parse(c, out, func(rtt, _ int64) { samples = append(samples, rtt) }, func(int64, int64) {})
 	return samples, m, err
 }
 
@@ -565,7 +565,7 @@ func BenchmarkParse(b *testing.B) {
 	c := cell("TCP", 64, 7*time.Second, 0)
 	for b.Loop() {
 		r := result.NewRecorder()
-		if _, err := New().Parse(c, output(made.Stdout, log), r.RecordN); err != nil {
+		if _, err := New().Parse(c, output(made.Stdout, log), r.RecordN, func(int64, int64) {}); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := r.Histogram(); err != nil {

@@ -3,14 +3,10 @@
 //
 // Limits of the tool that show in the results:
 //   - IPv4 only.
-//   - Two seconds pass between the client's start and its first message (a fixed sleep that no option changes), and a
-//     tenth at its end. It measures whole seconds only.
+//   - Two seconds pass between the client's start and its first message, and a tenth at its end. It measures whole seconds only.
 //   - It does not report the first 400 ms and the last 50 ms of a run with answers, except for versions before 3.9 on arm64.
 //   - Its clock is the CPU's counter, which it calibrates once. A run that is not as long as requested by that clock fails.
 //   - Its exit code is meaningless: 0 with a refused connection, 0 without any answer.
-//   - It keeps 16 bytes for each message that its rate would need, and touches all of them; 24 bytes for each message
-//     that was answered are added. Ping-pong reserves memory for 600,000 messages a second, 9.6 MB for each second:
-//     round trips of less than 1.7 µs would not fit.
 //   - Muxers can be chosen only in a file of addresses, which must be a regular file; arguments alone are not enough.
 //
 // Ping-pong: a lost datagram ends the measurement, because the client waits for the answer until its time ends.
@@ -18,22 +14,18 @@
 // Under-load:
 //   - One thread of the client sends, another receives, each on a CPU of its own. The sender polls the clock between
 //     two messages, whatever Cell.Wait is: that applies to the receiver and the server.
-//   - Every message is answered and timed from when it was sent. The schedule is absolute and never reset, so the log shows
-//     when a message should have been sent (tool.StartIntended): a sender that was delayed then sends the next messages at
-//     once until it has caught up. This time is an estimate for messages around one that was lost, because the rows have no
-//     sequence numbers, and it is up to a tick of the tool's clock too late for each message since the sender was last on time.
-//   - Messages without an answer are counted, not located: Measurement.Lost covers the whole log, which begins 400 ms
-//     into the run and continues for some tenths of a second beyond the measuring time. So it tends to be too high.
-//   - Answers that arrive out of order are left out of the log, and are mostly the fast ones: Measurement.Unrecorded. So
-//     are messages that could not be sent when they were due. With more than 10 % of them the run fails.
-//   - Versions before 3.9 cannot send at a rate on arm64 and ppc64le (NotAtRate).
+//   - The schedule is absolute and never reset, so the log shows when a message should have been sent (tool.StartIntended). This is an
+//     estimate for messages around one that was lost, because the rows have no sequence numbers, and up to a tick of the tool's clock
+//     too late for each message since the sender was last on time.
+//   - Messages without an answer are counted, not located: Measurement.Lost covers the whole log, and tends to be too high.
+//   - Answers that arrive out of order are left out of the log, and are mostly the fast ones: Measurement.Unrecorded. So are messages
+//     that could not be sent when they were due. With more than 10 % of them the run fails.
 //   - The interval is a whole number of nanoseconds, rounded down: 23,000 a second become 23,000.1, 7 million 7.04.
 //
 // Throughput:
 //   - There is no warm-up: the tool counts from its first message on.
-//   - It reports what the sender handed to its socket, whether or not there is a receiver. Only the server reports what
-//     arrived, when it is interrupted (Command.Interrupt, Output.Server), including messages that were in flight at the
-//     end.
+//   - Only the server reports what arrived, when it is interrupted (Command.Interrupt, Output.Server), including messages that were in
+//     flight at the end.
 package sockperf
 
 import (
@@ -50,45 +42,36 @@ import (
 const (
 	program = "sockperf"
 
-	// minSize is the size of the tool's own header in each message. Its server accepts messages up to the largest datagram.
+	// minSize is the size of the tool's own header in each message.
 	minSize = 14
 	// fastest is the rate for which ping-pong reserves memory.
 	fastest = 600_000
 
-	// logName is the file with the samples.
 	logName = "log.csv"
 
 	// head and tail are the parts of a run that are not in its log, at most.
 	head = 400 * time.Millisecond
 	tail = 50 * time.Millisecond
-	// spare makes a run longer than necessary, so that the log continues beyond the measuring time even with a stall at
-	// the end: a TCP retransmission takes 200 ms.
+	// spare makes a run longer, so that its log outlasts the measuring time even with a stall at the end: a TCP retransmission takes 200
+	// ms.
 	spare = 300 * time.Millisecond
-	// spareMessages is by how many messages a run at a rate is longer in addition: one of them is answered unless
-	// answers are missing altogether.
+	// spareMessages is by how many messages a run at a rate is longer in addition: one is answered unless answers are missing altogether.
 	spareMessages = 3
 )
 
 type driver struct{ tool.Base }
 
+// New returns the driver. sockperf 3.7 has no option for IPv6, and on some architectures sends without pause instead of at a rate.
 func New() tool.Driver {
 	sizes := [2]int32{minSize, tool.MaxDatagram}
 	return driver{tool.Base{
 		Tool: v1alpha1.ToolSockperf, LeastRate: 1, Streams: true, Polls: true,
+		IPv4Only: true, NotAtRate: []string{"arm64", "arm", "ppc64le"}, RawFiles: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: sizes, v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
 	}}
 }
 
-// IPv4Only: sockperf 3.7 has no option for IPv6.
-func (driver) IPv4Only() {}
-
-// NotAtRate returns the architectures on which sockperf 3.7 sends without pause instead of at a rate, until it fails.
-func (driver) NotAtRate() []string { return []string{"arm64", "arm", "ppc64le"} }
-
-func (driver) RawFiles() {}
-
-// Server serves one protocol until it is killed or interrupted. Without --uc-reuseaddr it could not listen again for a
-// minute where a server was killed with a connection.
+// Server serves one protocol. With --uc-reuseaddr it can listen at once where a server was killed with a connection.
 func (driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	args := append([]string{"server"}, path(c, t, t.Address)...)
 	if c.Protocol == v1alpha1.ProtocolTCP {
@@ -106,9 +89,8 @@ func (driver) Listens(c tool.Cell) v1alpha1.Protocol {
 }
 
 // Client measures one cell. Of the options that are not used:
-//   - --no-rdtsc is broken in 3.7: the lengths of head and tail are converted with the TSC's rate before the option
-//     takes effect, so both are multiplied by the TSC's rate in GHz. (The option would avoid a calibration of the TSC
-//     over 100 ms, which is accurate to some 10 ppm on a quiet CPU.)
+//   - --no-rdtsc is broken in 3.7: it multiplies head and tail by the TSC's rate in GHz. (It would avoid a calibration of the TSC, which
+//     is accurate to some 10 ppm on a quiet CPU.)
 //   - --dontwarmup and --pre-warmup-wait concern multicast and a sleep in addition to the fixed one.
 //   - --timeout is for select, poll and epoll, and ends nothing: the tool calls them again.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
@@ -132,8 +114,7 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: program, Args: append(args, more...)}
 }
 
-// clientPath returns the options of path for the client, which sends from its own address. The socket of a group is
-// bound to the group instead.
+// clientPath returns the options of path for the client. The socket of a group is bound to the group instead of its own address.
 func clientPath(c tool.Cell, t tool.Target) []string {
 	options := path(c, t, t.LocalAddress)
 	if c.Protocol != v1alpha1.ProtocolMulticast && t.LocalAddress != "" {
@@ -142,8 +123,7 @@ func clientPath(c tool.Cell, t tool.Target) []string {
 	return options
 }
 
-// path returns the options that control how messages get from one end to the other, and how this end waits for them;
-// own is its address on the measured network.
+// path returns the options of how messages get from one end to the other, and how this end waits for them; own is its address.
 func path(c tool.Cell, t tool.Target, own string) []string {
 	address := t.Address
 	var more []string
@@ -161,8 +141,8 @@ func path(c tool.Cell, t tool.Target, own string) []string {
 	return append([]string{"-i", address, "-p", strconv.Itoa(t.Port)}, more...)
 }
 
-// group returns the cell's group, or one of 65,536 that both ends of a run choose by its token: messages of other runs
-// in the same network would be received, and a client that two servers answer gives up.
+// group returns the cell's group, or one of 65,536 that both ends choose by the token of the run: messages of other runs would be
+// received, and a client that two servers answer gives up.
 func group(c tool.Cell, t tool.Target) string {
 	if c.MulticastGroup != "" {
 		return c.MulticastGroup
@@ -183,7 +163,7 @@ func runTime(c tool.Cell) time.Duration {
 	return (need + time.Second - 1).Truncate(time.Second)
 }
 
-// messages returns how many messages per second the tool must expect.
+// messages returns how many messages per second the tool expects. Ping-pong reserves memory for round trips of 1.7 µs.
 func messages(c tool.Cell) int64 {
 	if c.OpenLoop() {
 		return int64(c.RatePerSecond)
@@ -191,9 +171,8 @@ func messages(c tool.Cell) int64 {
 	return fastest
 }
 
-// Deadline allows for the sleep at the start and for sorting and writing the log: as long as the run took, or 4 µs per
-// message if that is longer. A run without answers ends by its own timer. The deadline is needed for a connection that
-// the other end neither refuses nor answers, and for a stream whose sender is stuck in the middle of a message.
+// Deadline allows for the sleep at the start and for sorting and writing the log: as long as the run took, or 4 µs per message if that is
+// longer. Only a connection without any answer, and a stream whose sender is stuck in the middle of a message, need it.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	const starting, writing = 15 * time.Second, 4 * time.Microsecond
 	run := runTime(c)
@@ -203,8 +182,7 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	return run + max(run, time.Duration(messages(c)*int64(run/time.Second))*writing) + starting
 }
 
-// Memory is the space that the tool reserves and touches for each second, for one second more than it runs, and the
-// space that it keeps for each answered message.
+// Memory is what the tool reserves and touches for each second, for one second more than it runs, and keeps for each answered message.
 func (driver) Memory(c tool.Cell) int64 {
 	const (
 		itself   = 8 << 20

@@ -63,8 +63,8 @@ func (r *report) bits(c tool.Cell, messages int64) float64 {
 	return float64(messages) * float64(c.MessageSize) * 8 / r.ran.Seconds()
 }
 
-// countReceived returns how many messages the server received, -1 when its output was not kept. If the server printed
-// nothing, it had ended before it was interrupted, or hung: the number it received is then unknown.
+// countReceived returns how many messages the server received, -1 when its output was not kept. A server that printed nothing had ended
+// before, or hung: the number is then unknown.
 func countReceived(server []byte) (int64, error) {
 	if server == nil {
 		return -1, nil

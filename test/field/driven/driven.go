@@ -68,7 +68,7 @@ func Parse(t *testing.T, c field.Case, d tool.Driver, out tool.Output) map[strin
 		}
 	}
 	recorder := result.NewRecorder()
-	m, err := d.Parse(cell, out, recorder.RecordN)
+	m, err := d.Parse(cell, out, recorder.RecordN, func(int64, int64) {})
 	var failed *tool.Failure
 	if errors.As(err, &failed) {
 		return map[string]string{"reason": failed.Reason, "message": failed.Message}
