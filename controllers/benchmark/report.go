@@ -134,10 +134,11 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 
 func passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
-	if v.Outcome == v1alpha1.VerdictPass {
+	switch v.Outcome {
+	case v1alpha1.VerdictInconclusive:
+	case v1alpha1.VerdictPass:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
-	}
-	if v.Outcome == v1alpha1.VerdictFail {
+	case v1alpha1.VerdictFail:
 		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)

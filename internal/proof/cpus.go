@@ -148,7 +148,7 @@ func smtSiblings(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// siblingsAgree reports whether the lists of CPUs, if they are known, confirm what the agent told about the siblings.
+// siblingsAgree reports whether the lists of CPUs, if they are known, confirm what the agent reported about the siblings.
 func siblingsAgree(e endpoint, told string) bool {
 	siblings, err := result.ParseCPUs(e.own.ThreadSiblings)
 	if err != nil {

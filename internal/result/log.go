@@ -193,7 +193,7 @@ func ListenLine(address netip.Addr) string {
 }
 
 // ParseListen finds the address in the log of a server's pod. The log is not trusted, so the address must be one that another node can
-// reach: a global unicast address without a zone. The error wraps ErrCorrupt if it is none.
+// reach: a global unicast address without a zone. Otherwise the error wraps ErrCorrupt.
 func ParseListen(log io.Reader) (netip.Addr, error) {
 	for r, err := range records(log, maxBeforeListening) {
 		switch {

@@ -1,0 +1,52 @@
+package preflight
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+)
+
+// Pod describes what a pod takes from its node.
+type Pod struct {
+	// Name is namespace/name.
+	Name string
+	Node string
+	// Requests are the requests of all its containers together: CPU in thousandths, everything else in its own unit.
+	Requests map[corev1.ResourceName]int64
+	Priority int32
+}
+
+// Occupying returns what a pod takes from its node, and false if it takes nothing, because it has no node or has ended. Pods of
+// benchmarks, including the checked one, do not count: the queue ensures that they no longer hold anything when a run begins.
+func Occupying(p *corev1.Pod) (Pod, bool) {
+	_, benchmark := p.Labels[v1alpha1.LabelRole]
+	benchmark = benchmark && p.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByTailgate
+	if p.Spec.NodeName == "" || pods.Ended(p) || benchmark {
+		return Pod{}, false
+	}
+	occupying := Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests(p)}
+	if p.Spec.Priority != nil {
+		occupying.Priority = *p.Spec.Priority
+	}
+	return occupying, true
+}
+
+// requests returns the amounts that the scheduler counts for a pod. A container that is being resized counts with its new size.
+func requests(p *corev1.Pod) map[corev1.ResourceName]int64 {
+	total := map[corev1.ResourceName]int64{}
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+		total[name] = amount(name, q)
+	}
+	return total
+}
+
+// amount returns a quantity in the unit of Pod.Requests.
+func amount(name corev1.ResourceName, q resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
