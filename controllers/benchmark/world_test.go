@@ -36,6 +36,7 @@ func (fakeDriver) Name() v1alpha1.Tool              { return v1alpha1.ToolSockpe
 func (fakeDriver) Validate(tool.Cell) error         { return nil }
 func (fakeDriver) Memory(tool.Cell) int64           { return 0 }
 func (fakeDriver) CPUs(tool.Cell) int               { return 1 }
+func (fakeDriver) Limits() tool.Base                { return tool.Base{} }
 func (fakeDriver) Deadline(tool.Cell) time.Duration { return time.Minute }
 
 func makeWorld(changes ...func(*world)) *world {

@@ -363,7 +363,10 @@ func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, [
 const fewNodes = 16
 
 func selectors(field string, nodes []string, also ...fields.Selector) []client.ListOption {
-	if len(nodes) > fewNodes {
+	switch {
+	case len(nodes) > fewNodes && len(also) == 0: // Not every client knows an empty selector.
+		return []client.ListOption{&client.ListOptions{}}
+	case len(nodes) > fewNodes:
 		return []client.ListOption{client.MatchingFieldsSelector{Selector: fields.AndSelectors(also...)}}
 	}
 	var all []client.ListOption
