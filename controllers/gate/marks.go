@@ -432,6 +432,7 @@ func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
 	})
 	for _, entries := range [][]metav1.ManagedFieldsEntry{writers, others} {
 		if len(entries) > 0 {
+			slices.Reverse(entries) // Of two that are equally new, the last one was written last.
 			return "perhaps " + slices.MaxFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
 				return ptr.Deref(a.Time, metav1.Time{}).Compare(ptr.Deref(b.Time, metav1.Time{}).Time)
 			}).Manager

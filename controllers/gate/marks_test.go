@@ -255,9 +255,10 @@ func TestOtherManager(t *testing.T) {
 	}
 	n.ManagedFields = []metav1.ManagedFieldsEntry{
 		entry("kubelet", time.Second, `{"f:status":{}}`), entry("autoscaler", time.Minute, `{"f:spec":{"f:taints":{}}}`), entry("old", time.Hour, `{"f:spec":{"f:taints":{}}}`),
+		entry("karpenter", time.Minute, `{"f:spec":{"f:taints":{}}}`),
 		entry(string(fieldManager), 0, `{"f:spec":{"f:taints":{}},"f:metadata":{"f:labels":{"f:tailgate.dev/latency-verified":{}}}}`), {Manager: "nothing"},
 	}
-	for mark, want := range map[v1alpha1.NodeMark]string{"Taint": "perhaps autoscaler", "Label": "perhaps kubelet", "Condition": "perhaps kubelet"} {
+	for mark, want := range map[v1alpha1.NodeMark]string{"Taint": "perhaps karpenter", "Label": "perhaps kubelet", "Condition": "perhaps kubelet"} {
 		if got := otherManager(n, mark); got != want {
 			t.Errorf("%s: %s, want %s", mark, got, want)
 		}

@@ -47,7 +47,7 @@ func (k *shortages) known(s *snapshot) time.Duration {
 		isDue := slices.ContainsFunc(due, func(v *v1alpha1.LatencyVerification) bool { return v.Spec.NodeName == of.node })
 		switch {
 		case !at.until.After(s.now), at.until.After(s.now.Add(shortageFor)):
-			k.found.Delete(key)
+			k.found.CompareAndDelete(key, value)
 			continue
 		case of.gate == s.gate.Name && of.role == v1alpha1.RoleServer:
 			s.full[of.node] = at.why

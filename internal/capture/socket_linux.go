@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 const (
@@ -49,6 +51,12 @@ type Capture struct {
 // goroutine, until Stop returns; if Stop returns an error, the samples must be discarded. An error of Open is one line.
 func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	t.Server, t.Client = t.Server.Unmap().WithZone(""), t.Client.Unmap().WithZone("")
+	switch {
+	case t.Server == t.Client:
+		return nil, fmt.Errorf("capturing needs two different addresses, and both ends have %s", t.Server)
+	case t.MessageSize < 1 && t.Protocol == v1alpha1.ProtocolTCP:
+		return nil, errors.New("capturing needs TCP messages of at least 1 byte")
+	}
 	iface, err := net.InterfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("capturing on %s: %w", ifname, err)

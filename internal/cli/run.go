@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
@@ -162,6 +163,9 @@ type progress struct {
 	*screen
 
 	benchmark *v1alpha1.LatencyBenchmark
+	// run is the active run and its attempt, if the tools measure; since is when this was first seen.
+	run   string
+	since time.Time
 	// step is the step that was shown last, if there is no terminal.
 	step string
 }
@@ -169,17 +173,28 @@ type progress struct {
 // look shows the new state of a benchmark.
 func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
 	p.benchmark = b
+	run := ""
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); b.Status.Active != nil && c != nil && c.Reason == v1alpha1.ReasonRunning {
+		run = fmt.Sprintf("%s %d", b.Status.Active.Run, b.Status.Active.Attempt)
+	}
+	if run != p.run {
+		p.run, p.since = run, time.Now()
+	}
 	p.draw()
 }
 
 // draw shows the state of the benchmark. Only a terminal shows each run and the remaining time: elsewhere each update would be
 // a new line.
 func (p *progress) draw() {
-	word, c, rest := progressLine(p.benchmark)
 	if p.live() {
-		p.show(word, c, rest)
+		var measured time.Duration
+		if p.run != "" {
+			measured = time.Since(p.since)
+		}
+		p.show(progressLine(p.benchmark, measured))
 		return
 	}
+	word, c, rest := progressLine(p.benchmark, 0)
 	step := word + rest
 	switch word {
 	case v1alpha1.ReasonStarting, v1alpha1.ReasonRunning, v1alpha1.ReasonEnding:
@@ -194,18 +209,21 @@ func (p *progress) draw() {
 	}
 }
 
-// progressLine returns the line about a benchmark: the state, its colour, and the rest of the line.
-func progressLine(b *v1alpha1.LatencyBenchmark) (word string, c color, rest string) {
+// progressLine returns the line about a benchmark whose active run has been measured for some time: the state, its colour, and
+// the rest of the line.
+func progressLine(b *v1alpha1.LatencyBenchmark, measured time.Duration) (word string, c color, rest string) {
 	word, c, message := state(b)
 	parts := []string{message}
 	if p := b.Status.Progress; p != nil {
-		if b.Status.Active != nil {
+		left := time.Duration(p.MeasuringSecondsLeft) * time.Second
+		if a := b.Status.Active; a != nil {
 			parts = append(parts, fmt.Sprintf("run %d of %d", min(p.Done+1, p.Total), p.Total))
+			left -= min(measured, lengthOf(b, a.Run))
 		} else if p.Total > 0 {
 			parts = append(parts, fmt.Sprintf("%d of %d runs done", p.Done, p.Total))
 		}
-		if left := time.Duration(p.MeasuringSecondsLeft) * time.Second; left > 0 {
-			parts = append(parts, left.String()+" to measure")
+		if left > 0 {
+			parts = append(parts, left.Round(time.Second).String()+" to measure")
 		}
 	}
 	if s := b.Status.Summary; s != nil && s.P50 != "" {
@@ -234,4 +252,14 @@ func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) 
 		return succeeded.Reason, green, succeeded.Message
 	}
 	return succeeded.Reason, yellow, succeeded.Message
+}
+
+// lengthOf returns how long the cells of a run are measured.
+func lengthOf(b *v1alpha1.LatencyBenchmark, run string) time.Duration {
+	for _, r := range plan.Runs(b) {
+		if r.Name == run {
+			return plan.MeasuringTime(r.Cells)
+		}
+	}
+	return 0
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -290,8 +291,20 @@ func TestProgressLine(t *testing.T) {
 	b.Status.Progress = &v1alpha1.Progress{Runs: "1/3", Done: 1, Total: 3, MeasuringSecondsLeft: 4}
 	b.Status.Summary = &v1alpha1.Summary{Cell: "tcp-1", P50: "5.50µs", P99: "5.99µs", P999: "6.00µs"}
 	const start, end = ": measuring round 2 of 3; run 2 of 3; ", "tcp-1 so far p50 5.50µs p99 5.99µs p99.9 6.00µs"
-	if word, c, got := progressLine(b); word != v1alpha1.ReasonRunning || c != green || got != start+"4s to measure; "+end {
-		t.Errorf("got %s%s in %q", word, got, c)
+	for name, c := range map[string]struct {
+		measured time.Duration
+		want     string
+	}{
+		"the time left is that of the runs":               {0, start + "4s to measure; " + end},
+		"it runs down while a run is measured":            {1300 * time.Millisecond, start + "3s to measure; " + end},
+		"and no further than the run, which takes longer": {time.Minute, start + "2s to measure; " + end},
+	} {
+		t.Run(name, func(t *testing.T) {
+			word, c2, got := progressLine(b, c.measured)
+			if word != v1alpha1.ReasonRunning || c2 != green || got != c.want {
+				t.Errorf("got %s%s in %q, want %s", word, got, c2, c.want)
+			}
+		})
 	}
 }
 

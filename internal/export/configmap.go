@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -47,7 +48,12 @@ func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 		if err := w.benchmark("", b); err != nil {
 			return nil, "", fmt.Errorf("writing the export of %s/%s: %w", b.Object.Namespace, b.Object.Name, err)
 		}
-		read = func(name string) ([]byte, error) { return contents[name], nil }
+		read = func(name string) ([]byte, error) {
+			if content, ok := contents[name]; ok {
+				return content, nil
+			}
+			return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+		}
 	}
 	names := []string{manifestFile, benchmarkFile}
 	for _, s := range b.Object.Status.Stored {

@@ -416,10 +416,10 @@ func (c *choice) otherClass(n *corev1.Node) string {
 	return ""
 }
 
-// cannotSendAtRate rejects clients on whose architecture the tool cannot send at a rate.
+// cannotSendAtRate rejects clients on whose architecture the tool cannot send at a rate. Usable has no driver.
 func (c *choice) cannotSendAtRate(n *corev1.Node) string {
 	arch, rates := n.Status.NodeInfo.Architecture, c.o.Benchmark.Spec.Workload.RatesPerSecond
-	if c.role != v1alpha1.RoleClient || len(rates) == 0 || !slices.Contains(c.o.Driver.Limits().NotAtRate, arch) {
+	if c.role != v1alpha1.RoleClient || len(rates) == 0 || c.o.Driver == nil || !slices.Contains(c.o.Driver.Limits().NotAtRate, arch) {
 		return ""
 	}
 	return fmt.Sprintf("%s, on which %s of the bench image cannot send at a rate (spec.workload.ratesPerSecond)", arch, c.o.Driver.Name())

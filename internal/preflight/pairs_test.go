@@ -212,6 +212,7 @@ func namesOf(nodes []corev1.Node) []string {
 func TestUsable(t *testing.T) {
 	o := asking(good("a"), good("b", notReady), good("c", cordoned), good("d", allocatable(vf, "0")), good("s", cpu("1")))
 	o.Benchmark.Spec.Placement.Server = &v1alpha1.EndpointPlacement{CPUs: 1}
+	o.Benchmark.Spec.Workload.RatesPerSecond, o.Driver = []int32{1000}, nil
 	for star, want := range map[string][]string{"": {"a"}, "s": {"a", "s"}} {
 		var usable []string
 		for name, yes := range Usable(o, star) {

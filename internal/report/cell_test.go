@@ -188,7 +188,7 @@ func TestToolWarnings(t *testing.T) {
 		}
 		return collected.ToolWarnings()
 	}
-	got := told(cell("no warm-up"), cell("no warm-up", "a reset"), cell("no warm-up", "1", "2", "3", "4"))
+	got := told(cell("no warm-up"), cell("no warm-up", "a reset"), cell("no warm-up", "1", "2", "3", "4", "4"))
 	want := "no warm-up (b-r1, tcp-64 and 2 more); a reset (b-r1, tcp-64); 1 (b-r1, tcp-64); 2 (b-r1, tcp-64); 2 other warnings are in the stored results"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

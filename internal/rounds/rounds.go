@@ -42,9 +42,8 @@ type Collection struct {
 	first *result.Stored
 	// Merges is true if the cells have the merged samples of all rounds, which take 140 KiB of memory per cell.
 	Merges bool
-	// tools are the first different warnings of the tools, and untold the number of all others.
-	tools  []toolWarning
-	untold int
+	// tools are the first mostTexts different warnings of the tools.
+	tools []toolWarning
 }
 
 // Variant combines the runs of one variant.
@@ -324,8 +323,12 @@ func (r *Rounds) Attribution() *tool.Attribution {
 	return &sum
 }
 
-// mostTold is the number of different warnings of the tools that are reported, and maxTold the maximum length of each, in bytes.
-const mostTold, maxTold = 4, 400
+const (
+	// mostTold is the number of different warnings of the tools that are reported, and maxTold the maximum length of each, in bytes.
+	mostTold, maxTold = 4, 400
+	// mostTexts is the number of different warnings that are counted.
+	mostTexts = 1024
+)
 
 // toolWarning is a warning of a tool, with the first measurement that has it and the number of further ones.
 type toolWarning struct {
@@ -339,10 +342,8 @@ func (c *Collection) warn(said, from string) {
 	switch {
 	case i >= 0:
 		c.tools[i].more++
-	case len(c.tools) < mostTold:
+	case len(c.tools) < mostTexts:
 		c.tools = append(c.tools, toolWarning{text: strings.Clone(said), first: from})
-	default:
-		c.untold++
 	}
 }
 
@@ -350,15 +351,15 @@ func (c *Collection) warn(said, from string) {
 // further ones; the stored results contain all warnings. It is empty if no tool warned.
 func (c *Collection) ToolWarnings() string {
 	var told []string
-	for _, w := range c.tools {
+	for _, w := range c.tools[:min(mostTold, len(c.tools))] {
 		from := w.first
 		if w.more > 0 {
 			from = fmt.Sprintf("%s and %d more", from, w.more)
 		}
 		told = append(told, fmt.Sprintf("%s (%s)", w.text, from))
 	}
-	if c.untold > 0 {
-		told = append(told, fmt.Sprintf("%d other warnings are in the stored results", c.untold))
+	if rest := len(c.tools) - len(told); rest > 0 {
+		told = append(told, fmt.Sprintf("%d other warnings are in the stored results", rest))
 	}
 	return strings.Join(told, "; ")
 }

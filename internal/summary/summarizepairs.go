@@ -43,10 +43,14 @@ func (r PairResult) Placement() v1alpha1.PlacementState {
 
 // Slower orders the pairs of a cell by the highest p99, then p50; streams by the lowest bandwidth.
 func Slower(a, b PairResult) int {
-	if x, y := a.Bandwidth, b.Bandwidth; x != nil && y != nil {
-		return cmp.Compare(x.BitsPerSecond, y.BitsPerSecond)
+	if Streams(*a.CellResult) && a.Bandwidth != nil && b.Bandwidth != nil {
+		return slowerStream(a, b)
 	}
 	return cmp.Or(cmp.Compare(b.Rank(v1alpha1.P99), a.Rank(v1alpha1.P99)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
+}
+
+func slowerStream(a, b PairResult) int {
+	return cmp.Compare(a.Bandwidth.BitsPerSecond, b.Bandwidth.BitsPerSecond)
 }
 
 // PairCells groups the results of all pairs by cell and variant, in the order in which these first appear.
@@ -127,7 +131,7 @@ func cellOfPairs(pairs []PairResult) v1alpha1.MatrixCell {
 	}
 	streams := slices.DeleteFunc(slices.Clone(pairs), func(r PairResult) bool { return r.Bandwidth == nil })
 	if n := len(streams); n > 0 {
-		slices.SortStableFunc(streams, Slower)
+		slices.SortStableFunc(streams, slowerStream)
 		line.Bandwidth = &v1alpha1.PairsBandwidth{
 			MinBitsPerSecond:    streams[0].Bandwidth.BitsPerSecond,
 			MedianBitsPerSecond: streams[(n-1)/2].Bandwidth.BitsPerSecond,

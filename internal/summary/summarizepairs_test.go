@@ -40,6 +40,13 @@ func streamWith(bits int64) v1alpha1.CellResult {
 	return v1alpha1.CellResult{Variant: "default", Name: "tcp-stream-65536", Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: bits}}
 }
 
+// atRate returns a result of messages at a rate, which has both.
+func atRate(p50, p99, bits int64) v1alpha1.CellResult {
+	c := cellWith("udp-64-1000", p50, p99)
+	c.Bandwidth = &v1alpha1.BandwidthResult{BitsPerSecond: bits}
+	return c
+}
+
 // slowestLines lists the slowest pairs as "benchmark client>server p99".
 func slowestLines(s PairsSummary) []string {
 	var lines []string
@@ -103,6 +110,11 @@ func TestSummarizePairs(t *testing.T) {
 			slowest: []string{"x-p3 c3>s3 15", "x-p2 c2>s2", "x-p1 c1>s1"},
 			p50:     "10 11 12 x-p2", p99: "15 15 15 x-p3", headline: "tcp-64, slowest of 3 pairs", headP99: "15ns",
 		},
+		"at a rate: by latency, although each has a bandwidth": {
+			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, atRate(10, 20, 700)), pairWith(2, atRate(5, 40, 900)), pairWith(3, atRate(30, 31, 800))},
+			slowest: []string{"x-p2 c2>s2 40", "x-p3 c3>s3 31", "x-p1 c1>s1 20"},
+			p50:     "5 10 30 x-p3", p99: "20 31 40 x-p2", headline: "udp-64-1000, slowest of 3 pairs", headP99: "40ns",
+		},
 		"streams: the slowest first": {
 			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, streamWith(900)), pairWith(2, streamWith(700)), pairWith(3, streamWith(800))},
 			slowest: []string{"x-p2 c2>s2 700 b/s", "x-p3 c3>s3 800 b/s", "x-p1 c1>s1 900 b/s"},
@@ -141,6 +153,11 @@ func TestSummarizePairsOfStreams(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+	rated := SummarizePairs([]*v1alpha1.LatencyBenchmark{pairWith(1, atRate(10, 20, 800)), pairWith(2, atRate(5, 40, 900)), pairWith(3, atRate(30, 31, 700))}).Cells[0]
+	want[0].Bandwidth = &v1alpha1.PairsBandwidth{MinBitsPerSecond: 700, MedianBitsPerSecond: 800, MaxBitsPerSecond: 900, MinBenchmark: "x-p3"}
+	if diff := cmp.Diff(want[0].Bandwidth, rated.Bandwidth); diff != "" {
+		t.Errorf("bandwidth at a rate (-want +got):\n%s", diff)
 	}
 }
 
