@@ -209,7 +209,13 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx, "c")
 		c := w.Namespace + "-c"
 		w.Start()
-		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[nodeLabel] = w.A; s.Suspend = true }))
+		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.NodeSelector.MatchLabels[nodeLabel] = w.A
+			// Without other peers, a gate that is introduced to one node cannot settle.
+			s.Template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{
+				NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: w.Namespace}}}}
+			s.Suspend = true
+		}))
 		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
 		// Creation times have a resolution of a second.
 		time.Sleep(time.Second)
