@@ -180,6 +180,13 @@ func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.St
 	return lines
 }
 
+// Waited reports whether an end of a run waited for a CPU of its own, as on an emulated machine whose host is busy.
+func Waited(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) bool {
+	lines := Proof(spec, v, run)
+	return lines[v1alpha1.RoleClient+" "+v1alpha1.ProofCPUQuota].State != v1alpha1.ProofProved ||
+		lines[v1alpha1.RoleServer+" "+v1alpha1.ProofCPUQuota].State != v1alpha1.ProofProved
+}
+
 // Env returns the environment that a kubelet gives the container of a pod on a node.
 func Env(pod *corev1.Pod, node string) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

@@ -137,8 +137,10 @@ func badPFs(t *testing.T, functions [2]string) {
 		setLink(t, 1, false)
 		// The kernel does not bind sockets to an IPv6 address while the link is down.
 		p := attachPair(t, network{v1alpha1.NetworkPF, 1500, six}, functions)
-		time.AfterFunc(3*time.Second, func() { setLink(t, 1, true) })
-		o := p.measure(t, measurement{})
+		o := p.measure(t, measurement{before: func() {
+			setLink(t, 1, false)
+			time.AfterFunc(3*time.Second, func() { setLink(t, 1, true) })
+		}})
 		o.proved(t, p, nil)
 	})
 	p := attachPair(t, network{v1alpha1.NetworkPF, 1500, four}, functions)

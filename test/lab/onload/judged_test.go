@@ -85,7 +85,7 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 		endStacks(t)
 		o := c.measure(t, b, run, nil)
 		for range 2 {
-			if o.stored == nil || !waited(b.Spec, run.Variant, *o.stored) {
+			if o.stored == nil || !lab.Waited(b.Spec, run.Variant, *o.stored) {
 				break
 			}
 			t.Logf("%s is repeated: the emulated CPUs waited for those of the host", run.Name)
@@ -104,13 +104,6 @@ func measureVariants(t *testing.T, name string, unregistered bool) judge.Results
 		t.Fatal(err)
 	}
 	return judge.Results{Collection: collection}
-}
-
-// waited reports whether an end of a run waited for a CPU, which says nothing about Onload.
-func waited(spec v1alpha1.LatencyBenchmarkSpec, variant v1alpha1.Variant, run result.Stored) bool {
-	lines := lab.Proof(spec, variant, run)
-	return lines[v1alpha1.RoleClient+" "+v1alpha1.ProofCPUQuota].State == v1alpha1.ProofFailed ||
-		lines[v1alpha1.RoleServer+" "+v1alpha1.ProofCPUQuota].State == v1alpha1.ProofFailed
 }
 
 // judged returns the verdict that a benchmark's status would have.
