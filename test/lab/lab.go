@@ -144,7 +144,7 @@ func qemu(ctx context.Context, m Machine, system machine.System, initramfs, cons
 		return 0, err
 	}
 	args := append(system.QEMU(), "-serial", "file:/proc/self/fd/4", "-serial", "stdio", "-kernel", kernel, "-initrd", "/proc/self/fd/3",
-		"-append", "console=ttyS0 rdinit="+initPath+" panic=-1 mitigations=off quiet "+guestVariable+"=1")
+		"-append", machine.KernelArguments+" rdinit="+initPath+" "+guestVariable+"=1")
 	args = append(args, m.hardware()...)
 	files := []*os.File{initramfs, console} // 3 and 4 of QEMU
 	if m.NUMA {

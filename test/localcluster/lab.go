@@ -64,7 +64,7 @@ func (n node) guestAddress() string { return net.JoinHostPort(n.IP, fmt.Sprint(g
 func (c *cluster) guest(n node) process {
 	args := append(c.lab.QEMU(), "-serial", "stdio", "-qmp", "unix:"+c.node(n, "qmp")+",server=on,wait=off",
 		"-kernel", c.node(n, "kernel"), "-initrd", c.node(n, "initrd"),
-		"-append", "console=ttyS0 rdinit="+guestnode.InitPath+" panic=-1 mitigations=off quiet",
+		"-append", machine.KernelArguments+" rdinit="+guestnode.InitPath,
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+c.node(n, "disk"), "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
 		"-device", "virtio-rng-pci,bus=pcie.0",
 		"-netdev", "tap,id=cluster,script=no,downscript=no,ifname="+n.Name,

@@ -97,6 +97,10 @@ func (s System) command(path string, args ...string) []string {
 	}, args...)
 }
 
+// KernelArguments are those of every guest. On a busy host, the kernel would find the TSC unstable and continue with another clock, so that
+// two rounds would not run under equal conditions.
+const KernelArguments = "console=ttyS0 panic=-1 mitigations=off tsc=reliable quiet"
+
 // QEMU returns the command line of QEMU. Of the arguments for a machine, it has only those for the emulation.
 func (s System) QEMU() []string {
 	return s.command("usr/bin/qemu-system-x86_64", "-L", s.in("usr/share/qemu"), "-L", s.in("usr/share/seabios"),
