@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -272,6 +273,9 @@ func SlowCable(o Options) error {
 		return err
 	}
 	defer fabric.close()
+	if err := silenceLinks(o.site().fabricNetns()); err != nil {
+		return err
+	}
 	for i := range detour {
 		hop := fmt.Sprintf("hop%d", i)
 		if err := ensureVeth(fabric, bridge, hop, fabric, hop+"-far", fabricMTU, ""); err != nil {
@@ -285,6 +289,21 @@ func SlowCable(o Options) error {
 		}
 	}
 	return plugInFarNode(o, fabric, bridge)
+}
+
+// silenceLinks disables IPv6 on the links that a network namespace gets from now on. Two hundred new links would announce themselves on the
+// cable for seconds, and the proof would find more packets at the pods than the ends sent.
+func silenceLinks(namespace string) error {
+	return thread.Run(func() error {
+		if err := enterNetns(namespace); err != nil {
+			return err
+		}
+		err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+			return fmt.Errorf("disabling IPv6 on new links of %s: %w", namespace, err)
+		}
+		return nil
+	})
 }
 
 // RestoreCable undoes SlowCable. It has no effect if SlowCable was not called.
