@@ -8,7 +8,7 @@ import (
 )
 
 // SettleTimes moves the times of a status, a pointer, that are in the future to now: a clock was ahead. A field EndTime of type
-// metav1.Time, which may be in the future, keeps its distance from StartTime. Two fields are left out: who waits for a RetryTime ignores
+// metav1.Time, which may be in the future, keeps its distance from StartTime. Two fields are left out: whatever waits for a RetryTime ignores
 // one beyond the longest pause, and a schedule repeats a measurement with a LastMeasurementTime in the future.
 func SettleTimes(status any, now time.Time) { settle(reflect.ValueOf(status), now) }
 

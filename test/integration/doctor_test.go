@@ -52,12 +52,7 @@ var _ = Describe("kubectl tailgate doctor", func() {
 		node.Status = allocatable
 		Expect(k8s.Status().Update(ctx, &node)).To(Succeed())
 
-		user, err := environment.AddUser(envtest.User{Name: nurse.Name}, nil)
-		Expect(err).NotTo(HaveOccurred())
-		content, err := user.KubeConfig()
-		Expect(err).NotTo(HaveOccurred())
-		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(os.WriteFile(kubeconfig, content, 0o600)).To(Succeed())
+		_, kubeconfig := addUser(environment, envtest.User{Name: nurse.Name}, nil)
 
 		By("no kubelet is there: the pods are refused as one would")
 		var stdout, stderr bytes.Buffer

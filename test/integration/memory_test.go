@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -147,13 +146,8 @@ var _ = Describe("The cache of the manager", func() {
 		DeferCleanup(func() { Expect(server.Stop()).To(Succeed()) })
 		_, err := server.Start()
 		Expect(err).NotTo(HaveOccurred())
-		admin, err := server.AddUser(envtest.User{Name: "hostile", Groups: []string{"system:masters"}}, &rest.Config{QPS: 1000, Burst: 1000})
-		Expect(err).NotTo(HaveOccurred())
-		data, err := admin.KubeConfig()
-		Expect(err).NotTo(HaveOccurred())
-		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(os.WriteFile(kubeconfig, data, 0o600)).To(Succeed())
-		hostileUser, err := client.New(admin.Config(), client.Options{Scheme: scheme})
+		own, kubeconfig := addUser(server, envtest.User{Name: "hostile", Groups: []string{"system:masters"}}, &rest.Config{QPS: 1000, Burst: 1000})
+		hostileUser, err := client.New(own, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
 
 		metaOf := func(i int) metav1.ObjectMeta {

@@ -68,6 +68,18 @@ func newEnvironment() *envtest.Environment {
 	}
 }
 
+// addUser adds a user to an API server. It returns the configuration of its clients, with the limits of base, and the path of its kubeconfig.
+func addUser(server *envtest.Environment, user envtest.User, base *rest.Config) (own *rest.Config, kubeconfig string) {
+	GinkgoHelper()
+	added, err := server.AddUser(user, base)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := added.KubeConfig()
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(os.WriteFile(kubeconfig, content, 0o600)).To(Succeed())
+	return added.Config(), kubeconfig
+}
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	log.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())

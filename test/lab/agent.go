@@ -180,11 +180,25 @@ func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.St
 	return lines
 }
 
-// Waited reports whether an end of a run waited for a CPU of its own, as on an emulated machine whose host is busy.
-func Waited(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) bool {
-	lines := Proof(spec, v, run)
-	return lines[v1alpha1.RoleClient+" "+v1alpha1.ProofCPUQuota].State != v1alpha1.ProofProved ||
-		lines[v1alpha1.RoleServer+" "+v1alpha1.ProofCPUQuota].State != v1alpha1.ProofProved
+// Undisturbed executes a run, and again, at most twice, if an end of it waited for a CPU of its own: emulated CPUs wait for those of a
+// busy host, which says nothing about what is tested. Any other line that is not as it should be is no reason to repeat.
+func Undisturbed(t testing.TB, run func() (spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, stored *result.Stored)) {
+	t.Helper()
+	for range 3 {
+		spec, v, stored := run()
+		if stored == nil {
+			return
+		}
+		lines := Proof(spec, v, *stored)
+		waited := slices.ContainsFunc([]string{v1alpha1.RoleClient, v1alpha1.RoleServer}, func(role string) bool {
+			l := lines[role+" "+v1alpha1.ProofCPUQuota]
+			return l.State == v1alpha1.ProofUnknown && strings.Contains(l.Found, "the tool waited")
+		})
+		if !waited {
+			return
+		}
+		t.Log("an end waited for a CPU of its own")
+	}
 }
 
 // Env returns the environment that a kubelet gives the container of a pod on a node.

@@ -251,22 +251,17 @@ type outcome struct {
 	took   time.Duration
 }
 
-// tries is how often a measurement is executed at the most, if the emulated CPUs wait for those of the host: this says nothing about devices.
-const tries = 3
-
 // measure executes a measurement.
-func (p *pair) measure(t *testing.T, m measurement) *outcome {
+func (p *pair) measure(t *testing.T, m measurement) (o *outcome) {
 	t.Helper()
-	for try := 1; ; try++ {
+	lab.Undisturbed(t, func() (v1alpha1.LatencyBenchmarkSpec, v1alpha1.Variant, *result.Stored) {
 		if m.before != nil {
 			m.before()
 		}
-		o := p.try(t, m)
-		if try == tries || o.stored == nil || !lab.Waited(o.spec, o.variant, *o.stored) {
-			return o
-		}
-		t.Log("the measurement is repeated: the emulated CPUs waited for those of the host")
-	}
+		o = p.try(t, m)
+		return o.spec, o.variant, o.stored
+	})
+	return o
 }
 
 func (p *pair) try(t *testing.T, m measurement) *outcome {
