@@ -180,11 +180,11 @@ func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.St
 	return lines
 }
 
-// Undisturbed executes a run, and again, at most twice, if an end of it waited for a CPU of its own: emulated CPUs wait for those of a
+// Undisturbed executes a run, and again, at most nine times, if an end of it waited for a CPU of its own: emulated CPUs wait for those of a
 // busy host, which says nothing about what is tested. Any other line that is not as it should be is no reason to repeat.
 func Undisturbed(t testing.TB, run func() (spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, stored *result.Stored)) {
 	t.Helper()
-	for range 3 {
+	for range 10 {
 		spec, v, stored := run()
 		if stored == nil {
 			return
