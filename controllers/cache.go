@@ -160,9 +160,8 @@ func podFacts(p *corev1.Pod) string {
 		began = began || c.ContainerID != ""
 	}
 	for _, c := range p.Status.Conditions {
-		// A pod whose container has begun can lose its sandbox with its node.
-		lost := began && c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
-		if c.Type == corev1.PodScheduled || lost {
+		// A pod that has a node now is progress. A pod whose container has begun can lose its sandbox with its node.
+		if c.Status == corev1.ConditionFalse && (c.Type == corev1.PodScheduled || began && c.Type == corev1.PodReadyToStartContainers) {
 			facts = append(facts, c.Type, c.Status, c.Message)
 		}
 	}

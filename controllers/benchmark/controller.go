@@ -228,8 +228,11 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 // when the inputs of its verdict change, of which only metadata of stored results are watched, and when it may have expired.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
-	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool { return !b.Finished() })
+	// The benchmark that releases a node goes on by itself.
+	unfinished := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return controllers.Requests(ctx, mgr.GetClient(), &v1alpha1.LatencyBenchmarkList{}, func(b *v1alpha1.LatencyBenchmark) bool {
+			return !b.Finished() && b.UID != o.GetUID()
+		})
 	})
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LatencyBenchmark{}, indexBaseline, baselineKeys); err != nil {
 		return fmt.Errorf("indexing benchmarks by their baselines: %w", err)

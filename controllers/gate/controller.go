@@ -448,6 +448,9 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 		return controllers.Requests[*v1alpha1.LatencyGate](ctx, mgr.GetClient(), &v1alpha1.LatencyGateList{}, nil)
 	}
 	gateNamed := func(name string) []reconcile.Request {
+		if name == "" { // a benchmark of a user
+			return nil
+		}
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 	}
 	ofVerification := gathered(func(_ context.Context, o client.Object) []reconcile.Request {

@@ -308,7 +308,7 @@ var _ = Describe("Two benchmarks on the same nodes", func() {
 
 	It("do not hold each other up when the older cannot run", func(ctx SpecContext) {
 		w := NewWorld(ctx)
-		w.Start()
+		manager := w.Start()
 		older := w.Create(ctx, MakeBenchmark(w.Namespace, "older").Memory("2Gi").On(w.A, w.B))
 		ExpectAccepted(ctx, older, "^True")
 		server := w.Kubelet.Pod(ctx, "older-r1", 1, v1alpha1.RoleServer)
@@ -322,6 +322,7 @@ var _ = Describe("Two benchmarks on the same nodes", func() {
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: w.A}, node)).To(Succeed())
 		node.Status.Allocatable[corev1.ResourceMemory] = *MakeBenchmark("", "").Memory("1Gi").Spec.Placement.Memory.ToDec()
 		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+		manager.Sees(ctx, node)
 		w.Advance(ctx, 6*time.Second, older)
 		ExpectAccepted(ctx, older, "^False InsufficientMemory")
 

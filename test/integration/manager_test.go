@@ -247,6 +247,16 @@ func (w *World) Start(dies ...death) *Manager {
 	return m
 }
 
+// Sees waits until the manager's cache has the version of an object that a spec has just written.
+func (m *Manager) Sees(ctx SpecContext, written client.Object) {
+	GinkgoHelper()
+	Eventually(func() (string, error) {
+		cached := written.DeepCopyObject().(client.Object)
+		err := m.client.Client.Get(ctx, client.ObjectKeyFromObject(written), cached)
+		return cached.GetResourceVersion(), err
+	}).Should(Equal(written.GetResourceVersion()))
+}
+
 // Stop stops the manager and waits until it has.
 func (m *Manager) Stop() {
 	m.stop()

@@ -337,14 +337,15 @@ var _ = Describe("A matrix", func() {
 	})
 
 	It("does not wait for a node that has long been away, but for that alone", func(ctx SpecContext) {
+		manager := w.Start()
 		ready := func(name string, status corev1.ConditionStatus) {
 			GinkgoHelper()
 			node := &corev1.Node{}
 			Expect(k8s.Get(ctx, client.ObjectKey{Name: w.Namespace + "-" + name}, node)).To(Succeed())
 			node.Status.Conditions[0].Status = status
 			Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+			manager.Sees(ctx, node)
 		}
-		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Star(w.Namespace+"-1"))
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
 		server := w.Kubelet.Pod(ctx, "x-p1-r2", 1, v1alpha1.RoleServer)

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -77,7 +78,8 @@ var _ = Describe("The requests of the manager", func() {
 	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
 
 	It("are few for a run", func(ctx SpecContext) {
-		all := count(w, nil)
+		all, log := count(w, nil), &journal{}
+		w.Log = zap.New(zap.WriteTo(log))
 		w.Logs = func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
 			all.add("GET pods/log")
 			return w.Kubelet.Logs(ctx, pod, follow)
@@ -101,6 +103,7 @@ var _ = Describe("The requests of the manager", func() {
 		}
 		ExpectSucceeded(ctx, b, "^True Complete")
 		last, lists := all.total()
+		Expect(log.Lines(func(l map[string]any) bool { return l["level"] == "error" })).To(BeEmpty())
 		AddReportEntry("requests of a run", fmt.Sprintf("%.1f; first %s, then %s", float64(last-first)/(runs-1), list, lists))
 		Expect(last-first).To(BeNumerically("<=", mostRequests*(runs-1)), "first %s, then %s", list, lists)
 	})

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -192,6 +194,8 @@ type testCase struct {
 	host bool
 	// plane is a program that runs instead of Onload's control plane.
 	plane string
+	// rerouted sends the messages of the client, from the middle of the cell on, to an interface without the server.
+	rerouted bool
 	// truth is the path of the messages at both ends.
 	truth string
 	// fails is the reason of the run's failure, and words a part of its message.
@@ -281,6 +285,10 @@ var cases = []testCase{
 	{name: "no control plane", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, plane: "/nonexistent", fails: v1alpha1.OutcomeAccelerationFailed, words: "its control plane does not run"},
 	{name: "no control plane, UDP", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, plane: "/nonexistent", fails: v1alpha1.OutcomeAccelerationFailed, words: "its control plane does not run"},
 	{name: "a control plane that exits", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, plane: "/sbin/onload_stackdump", fails: v1alpha1.OutcomeAccelerationFailed, words: "its program exited"},
+	{name: "EF_DONT_ACCELERATE=1", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, settings: []string{"EF_DONT_ACCELERATE=1"}, truth: kernel},
+	{name: "the route changes, UDP", program: v1alpha1.ToolPinger, protocols: udp, duration: 10 * time.Second, profile: latency, rerouted: true, fails: v1alpha1.OutcomeToolFailed, words: "the server"},
+	{name: "the route changes, TCP", program: v1alpha1.ToolPinger, protocols: tcp, duration: 10 * time.Second, profile: latency, rerouted: true, fails: v1alpha1.OutcomeToolFailed, words: "the server"},
+	{name: "sfnt-stream UDP at two rates", program: v1alpha1.ToolSfntStream, protocols: udp, rates: []int32{50, 100}, cpus: 2, profile: latency, truth: accelerated},
 	{name: "no room for a stack", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, occupied: true, fails: v1alpha1.OutcomeResourceUnavailable, words: "no virtual interface"},
 }
 
@@ -302,7 +310,13 @@ func TestCases(t *testing.T) {
 			for attempt := 1; ; attempt++ {
 				var most [2]packets
 				var dumped error
-				o := c.run(t, func(o *outcome) { most, dumped = watch(o, c.protocols[0]) })
+				o := c.run(t, func(o *outcome) {
+					if c.rerouted {
+						reroute(t, o)
+						return
+					}
+					most, dumped = watch(o, c.protocols[0])
+				})
 				if why := c.unsettled(o, most); why != "" && attempt < attempts {
 					t.Logf("attempt %d says nothing about Onload: %s", attempt, why)
 					endStacks(t)
@@ -403,6 +417,39 @@ func makeNoise(t *testing.T) {
 	}()
 }
 
+// reroute sends the messages of the client to an interface without the server, as soon as Onload's stacks have carried some, until the
+// test ends.
+func reroute(t *testing.T, o *outcome) {
+	space := spaces[v1alpha1.RoleClient]
+	for ; o.alive(); time.Sleep(100 * time.Millisecond) {
+		stacks, err := os.ReadFile("/proc/driver/onload/stacks")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if busy(string(stacks)) {
+			break
+		}
+	}
+	var route *netlink.Route
+	if err := space.In(func() error {
+		link, err := netlink.LinkByName("eth2")
+		if err != nil {
+			return err
+		}
+		route = &netlink.Route{LinkIndex: link.Attrs().Index, Dst: netlink.NewIPNet(net.ParseIP(serverAddress)), Scope: netlink.SCOPE_LINK}
+		return netlink.RouteAdd(route)
+	}); err != nil {
+		t.Error(err)
+		return
+	}
+	t.Cleanup(func() {
+		if err := space.In(func() error { return netlink.RouteDel(route) }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // replacePlane ends the control planes, and makes Onload start another program instead until the test ends.
 func replacePlane(t *testing.T, program string) {
 	t.Helper()
@@ -476,7 +523,8 @@ func (c testCase) judge(t *testing.T, o *outcome, most [2]packets) {
 	if o.stored == nil {
 		reason, message := o.failure()
 		t.Logf("%s: %s", reason, message)
-		if reason != c.fails || !strings.Contains(message, c.words) {
+		// Onload prints its settings first.
+		if reason != c.fails || !strings.Contains(message, c.words) || strings.Contains(message, "EF_POLL_USEC=") {
 			t.Errorf("the run failed with %s: %s; want %q with %q", reason, message, c.fails, c.words)
 		}
 		return
