@@ -115,3 +115,23 @@ func TestMarksOfANewNodeAreTriedAtOnce(t *testing.T) {
 		t.Error("the taint of the new Node is not tried for", ofMark.left(last, noon))
 	}
 }
+
+// TestNodeThatIsTheSame: a kubelet that is not well reports the age of its trouble, in the message of Ready, each time.
+func TestNodeThatIsTheSame(t *testing.T) {
+	w := makeWorld()
+	for name, c := range map[string]struct {
+		change func(*corev1.NodeCondition)
+		same   bool
+	}{
+		"the message of Ready": {func(c *corev1.NodeCondition) { c.Message = "pleg was last seen active 3m4s ago" }, true},
+		"its heartbeat":        {func(c *corev1.NodeCondition) { c.LastHeartbeatTime = metav1.Now() }, true},
+		"its reason":           {func(c *corev1.NodeCondition) { c.Reason = "NodeStatusUnknown" }, false},
+		"its status":           {func(c *corev1.NodeCondition) { c.Status = corev1.ConditionUnknown }, false},
+	} {
+		after := w.node.DeepCopy()
+		c.change(&after.Status.Conditions[0])
+		if got := sameNode(w.node, after); got != c.same {
+			t.Errorf("%s changed: same is %t, want %t", name, got, c.same)
+		}
+	}
+}

@@ -113,10 +113,10 @@ func operational(s *snapshot, chosen choice) metav1.Condition {
 	troubled := setbacks(slices.Concat(s.verifications, s.retained))
 	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.unmeasurable, chosen.overlong
 	switch {
-	case s.invalid != "":
-		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
 	case s.unsettled != nil:
 		return *s.unsettled
+	case s.invalid != "":
+		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
 	case s.refused != "":
 		return no(v1alpha1.ReasonVerificationRefused, "%s", text.Shorten(s.refused, 1024))
 	case len(troubled) > 0:

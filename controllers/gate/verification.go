@@ -377,6 +377,7 @@ func sameNode(a, b *corev1.Node) bool {
 				all[i] = [3]string{string(c.Status), c.Reason, c.Message}
 			}
 		}
+		all[0][2] = "" // A kubelet that is not well changes the message of Ready again and again.
 		return all
 	}
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Status.NodeInfo, b.Status.NodeInfo) &&

@@ -9,8 +9,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 const (
@@ -54,8 +52,8 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	switch {
 	case t.Server == t.Client:
 		return nil, fmt.Errorf("capturing needs two different addresses, and both ends have %s", t.Server)
-	case t.MessageSize < 1 && t.Protocol == v1alpha1.ProtocolTCP:
-		return nil, errors.New("capturing needs TCP messages of at least 1 byte")
+	case t.MessageSize < 1:
+		return nil, errors.New("capturing needs messages of at least 1 byte")
 	}
 	iface, err := net.InterfaceByName(ifname)
 	if err != nil {

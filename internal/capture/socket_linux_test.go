@@ -361,7 +361,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	itself := between(v1alpha1.ProtocolUDP, 64)
 	itself.Client = itself.Server
-	for want, traffic := range map[string]Traffic{"two different addresses": itself, "at least 1 byte": between(v1alpha1.ProtocolTCP, 0)} {
+	for want, traffic := range map[string]Traffic{"two different addresses": itself, "at least 1 byte": between(v1alpha1.ProtocolUDP, 0)} {
 		if _, err := Open("lo", traffic, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

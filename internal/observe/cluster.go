@@ -181,11 +181,12 @@ func (c *Cluster) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenc
 }
 
 func (c *Cluster) occupying(ctx context.Context, nodes []string) (all []preflight.Pod, err error) {
-	return all, PodsOn(ctx, c.Live, nodes, func(p *corev1.Pod) {
+	err = PodsOn(ctx, c.Live, nodes, func(p *corev1.Pod) {
 		if p, ok := preflight.Occupying(p); ok {
 			all = append(all, p)
 		}
 	})
+	return all, err
 }
 
 // PodsOn visits the unfinished pods of nodes.

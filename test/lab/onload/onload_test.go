@@ -286,9 +286,9 @@ var cases = []testCase{
 	{name: "no control plane, UDP", program: v1alpha1.ToolPinger, protocols: udp, profile: latency, plane: "/nonexistent", fails: v1alpha1.OutcomeAccelerationFailed, words: "its control plane does not run"},
 	{name: "a control plane that exits", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, plane: "/sbin/onload_stackdump", fails: v1alpha1.OutcomeAccelerationFailed, words: "its program exited"},
 	{name: "EF_DONT_ACCELERATE=1", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, settings: []string{"EF_DONT_ACCELERATE=1"}, truth: kernel},
-	{name: "the route changes, UDP", program: v1alpha1.ToolPinger, protocols: udp, duration: 10 * time.Second, profile: latency, rerouted: true, fails: v1alpha1.OutcomeToolFailed, words: "the server"},
-	{name: "the route changes, TCP", program: v1alpha1.ToolPinger, protocols: tcp, duration: 10 * time.Second, profile: latency, rerouted: true, fails: v1alpha1.OutcomeToolFailed, words: "the server"},
-	{name: "sfnt-stream UDP at two rates", program: v1alpha1.ToolSfntStream, protocols: udp, rates: []int32{50, 100}, cpus: 2, profile: latency, truth: accelerated},
+	{name: "the route changes, UDP", program: v1alpha1.ToolPinger, protocols: udp, duration: 10 * time.Second, profile: latency, rerouted: true, fails: v1alpha1.OutcomeToolFailed, words: "the other end hangs"},
+	{name: "the route changes, TCP", program: v1alpha1.ToolPinger, protocols: tcp, duration: 10 * time.Second, profile: latency, rerouted: true, fails: v1alpha1.OutcomeToolFailed, words: "the other end hangs"},
+	{name: "sfnt-stream UDP at two rates", program: v1alpha1.ToolSfntStream, protocols: udp, rates: []int32{100, 150}, cpus: 2, profile: latency, truth: accelerated},
 	{name: "no room for a stack", program: v1alpha1.ToolPinger, protocols: tcp, profile: latency, occupied: true, fails: v1alpha1.OutcomeResourceUnavailable, words: "no virtual interface"},
 }
 
