@@ -24,8 +24,8 @@ const (
 	// linkTimeout bounds how long the server may be unreachable, and its address unusable: a new link needs seconds to come up.
 	linkTimeout = 30 * time.Second
 	dialAgain   = 100 * time.Millisecond
-	// stackEnds is how long the stack of Onload outlives a tool that closes its connection first: twice EF_TCP_TCONST_MSL, and some time
-	// for the kernel. A NIC with one virtual interface has no room for the stack of the next cell until then.
+	// stackEnds is how long the stack of Onload outlives a tool that closes its connection first, which all but the pinger do: twice
+	// EF_TCP_TCONST_MSL, and some time for the kernel. A NIC with one virtual interface has no room for the stack of the next cell until then.
 	stackEnds = 3 * time.Second
 )
 
@@ -45,7 +45,7 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	defer stop()
 	document := e.document(local.String())
 	for i, cell := range e.Task.Cells {
-		if i > 0 && e.Task.Tool.OfSfnettest() && e.Task.Acceleration == v1alpha1.AccelerationOnload {
+		if i > 0 && e.Task.Tool != v1alpha1.ToolPinger && e.Task.Acceleration == v1alpha1.AccelerationOnload {
 			select {
 			case <-ctx.Done():
 			case <-time.After(stackEnds):
