@@ -127,7 +127,7 @@ func (o *operator) chosen(ctx context.Context, args []string) ([]v1alpha1.Latenc
 	if len(args) > 1 {
 		name = v1alpha1.VerificationName(args[0], args[1])
 	}
-	if name == "" || strings.Contains(name, "/") {
+	if o.selector == "" && (name == "" || strings.Contains(name, "/")) {
 		return nil, fmt.Errorf("%q is not a name of a LatencyVerification: give GATE NODE, or GATE.NODE", name)
 	}
 	if o.api, _, err = o.client(); err != nil {

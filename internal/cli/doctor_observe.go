@@ -172,25 +172,26 @@ func (d *doctorCall) manager(ctx context.Context, api client.Reader, o *doctor.O
 	return nil
 }
 
-// managerOf returns Tailgate's manager, and the arguments of its container with a bench image; nil if there is none.
+// managerOf returns Tailgate's manager, the first Deployment with its labels whose container has a bench image, and the arguments of that
+// container; without such a container, the first Deployment; nil if there is none.
 func managerOf(ctx context.Context, api client.Reader) (*doctor.Manager, []string, error) {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
 	if err := api.List(ctx, list, labels); err != nil {
 		return nil, nil, fmt.Errorf("listing deployments: %w", err)
 	}
-	if len(list.Items) == 0 {
-		return nil, nil, nil
-	}
-	m := list.Items[0]
-	found := &doctor.Manager{Name: m.Namespace + "/" + m.Name, Ready: m.Status.ReadyReplicas, Wanted: ptr.Deref(m.Spec.Replicas, 1)}
-	for _, c := range m.Spec.Template.Spec.Containers {
-		if args := slices.Concat(c.Command, c.Args); flagValue(args, "bench-image") != "" {
-			found.Image = c.Image
-			return found, args, nil
+	var first *doctor.Manager
+	for _, m := range list.Items {
+		found := &doctor.Manager{Name: m.Namespace + "/" + m.Name, Ready: m.Status.ReadyReplicas, Wanted: ptr.Deref(m.Spec.Replicas, 1)}
+		for _, c := range m.Spec.Template.Spec.Containers {
+			if args := slices.Concat(c.Command, c.Args); flagValue(args, "bench-image") != "" {
+				found.Image = c.Image
+				return found, args, nil
+			}
 		}
+		first = cmp.Or(first, found)
 	}
-	return found, nil, nil
+	return first, nil, nil
 }
 
 // flagValue returns the value of a flag among arguments; empty if the flag is absent.

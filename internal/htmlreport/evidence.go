@@ -198,7 +198,7 @@ func (c column) value(key string) (text string, several bool) {
 	}
 	var told []string
 	for _, v := range values {
-		told = append(told, fmt.Sprintf("%s (rounds %s)", v, cpuset.New(rounds[v]...)))
+		told = append(told, fmt.Sprintf("%s (%s %s)", v, map[bool]string{true: "round", false: "rounds"}[len(rounds[v]) == 1], cpuset.New(rounds[v]...)))
 	}
 	return strings.Join(told, "; "), true
 }

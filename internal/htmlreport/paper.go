@@ -10,7 +10,7 @@ import (
 const (
 	// paperWidth is the width of A4 without margins, 527, with a reserve for other fonts.
 	paperWidth = 510
-	charWidth  = 4.4
+	charWidth  = 4.1
 	padding    = 6
 	// mostNameChars is the width, in characters, from which the print style wraps names.
 	mostNameChars = 24

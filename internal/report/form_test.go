@@ -268,16 +268,23 @@ func TestFormNetworks(t *testing.T) {
 // A variant whose endpoints have different MTUs is shown under the smaller one. Two variants never share a place; both are
 // reported.
 func TestFormNetworksKeepsVariantsApart(t *testing.T) {
-	b := experiment("x", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}},
-		v1alpha1.Variant{Name: "vf"}, v1alpha1.Variant{Name: "vf-1500"}, v1alpha1.Variant{Name: "vf-9000"})
-	runs := measured(b, func(run plan.Run, c *result.Cell) {
-		c.Histogram = histogram(t, map[string]int64{"vf": 11_000, "vf-1500": 12_000, "vf-9000": 13_000}[run.Variant.Name], 0, 100)
-	})
-	runs[2].Server.Evidence.MTU = 9000 // the client's is 1500
-	got := strings.Join(strings.Fields(printed(t, "networks", b, runs)), " ")
-	for _, want := range []string{" vf 11.000 vf-1500 12.000 vf-9000 13.000 ", "vf-9000: the endpoints had MTUs of 1500 9000; the table has it under the smallest"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in %s", want, got)
+	for _, names := range [][]string{{"vf", "vf-1500", "vf-9000"}, {"vf-1500", "vf", "vf-9000"}} {
+		var variants []v1alpha1.Variant
+		for _, name := range names {
+			variants = append(variants, v1alpha1.Variant{Name: name})
+		}
+		b := experiment("x", v1alpha1.ToolPinger, v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}}, variants...)
+		runs := measured(b, func(run plan.Run, c *result.Cell) {
+			c.Histogram = histogram(t, map[string]int64{"vf": 11_000, "vf-1500": 12_000, "vf-9000": 13_000}[run.Variant.Name], 0, 100)
+		})
+		runs[2].Server.Evidence.MTU = 9000 // the client's is 1500
+		got := strings.Join(strings.Fields(printed(t, "networks", b, runs)), " ")
+		for _, want := range []string{
+			" vf 11.000 ", " vf-1500 12.000 ", " vf-9000 13.000 ", "vf-9000: the endpoints had MTUs of 1500 9000; the table has it under the smallest",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q in %s", want, got)
+			}
 		}
 	}
 }

@@ -83,8 +83,9 @@ func (s sheet) networkGrid() grid {
 		}
 		mtus := sets.List(seen)
 		place := networkPlace{v.Name, strings.TrimSuffix(v.Name, fmt.Sprintf("-%d", mtus[0])), mtus[0]}
-		if slices.ContainsFunc(g.places, func(p networkPlace) bool { return p.row == place.row && p.mtu == place.mtu }) {
-			place.row = v.Name // Two variants cannot share a place.
+		// Two variants cannot share a place: both then have their full names.
+		if i := slices.IndexFunc(g.places, func(p networkPlace) bool { return p.row == place.row && p.mtu == place.mtu }); i >= 0 {
+			place.row, g.places[i].row = v.Name, g.places[i].variant
 		}
 		if len(mtus) > 1 {
 			g.notes = append(g.notes, fmt.Sprintf("%s: the endpoints had MTUs of %s; the table has it under the smallest", v.Name, strings.Trim(fmt.Sprint(mtus), "[]")))
