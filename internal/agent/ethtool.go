@@ -1,17 +1,109 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
 
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 )
+
+// ethtool asks the kernel about an interface by requests that need no privilege, and that drivers may not support. The library
+// github.com/safchain/ethtool (v0.7.0) passes the addresses of structs as numbers: when the stack moves, the kernel fills in freed memory.
+type ethtool struct {
+	socket int
+	iface  string
+}
+
+func openEthtool(iface string) (ethtool, error) {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	return ethtool{socket, iface}, err
+}
+
+func (e ethtool) close() { _ = unix.Close(e.socket) }
+
+// ask lets the kernel fill in a command, which is a struct of linux/ethtool.h, and reports whether it did.
+func (e ethtool) ask(command unsafe.Pointer) bool {
+	request := struct { // ifreq
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: command}
+	copy(request.name[:unix.IFNAMSIZ-1], e.iface)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	return errno == 0
+}
+
+// askWords sends a command of 32-bit numbers, of which begin holds the first. It returns nil if there is no answer.
+func (e ethtool) askWords(size int, begin ...uint32) []uint32 {
+	words := make([]uint32, size)
+	copy(words, begin)
+	if !e.ask(unsafe.Pointer(&words[0])) {
+		return nil
+	}
+	return words
+}
+
+// Sets of names that a driver provides.
+const (
+	setStatistics   = 1
+	setPrivateFlags = 2
+	setFeatures     = 4
+	// nameLength is the length of each name, in bytes.
+	nameLength = 32
+	// maxNames bounds a set: Linux has 64 features today.
+	maxNames = 1024
+)
+
+// names returns the names of a set, in the order of their bits.
+func (e ethtool) names(set uint32) []string {
+	info := struct { // ethtool_sset_info
+		command, _ uint32
+		mask       uint64
+		length     uint32
+	}{command: unix.ETHTOOL_GSSET_INFO, mask: 1 << set}
+	if !e.ask(unsafe.Pointer(&info)) || info.mask == 0 || info.length == 0 || info.length > maxNames {
+		return nil
+	}
+	// ethtool_gstrings: the command, the set, the number of names, the names.
+	buffer := e.askWords(int(3+info.length*nameLength/4), unix.ETHTOOL_GSTRINGS, set, info.length)
+	if buffer == nil {
+		return nil
+	}
+	n := min(buffer[2], info.length)
+	return splitNames(unsafe.Slice((*byte)(unsafe.Pointer(&buffer[3])), info.length*nameLength)[:n*nameLength])
+}
+
+// splitNames splits names that are padded with zeros.
+func splitNames(data []byte) (names []string) {
+	for name := range slices.Chunk(data, nameLength) {
+		name, _, _ = bytes.Cut(name, []byte{0})
+		names = append(names, string(name))
+	}
+	return names
+}
+
+// numbers are the commands whose answers consist of numbers: the size of each in 32-bit numbers, and which of them are facts.
+var numbers = []struct {
+	command uint32
+	size    int
+	facts   map[int]string
+}{
+	{unix.ETHTOOL_GCOALESCE, 23, map[int]string{
+		1: "nic.coalesce.rx-usecs", 2: "nic.coalesce.rx-frames", 3: "nic.coalesce.rx-usecs-irq", 4: "nic.coalesce.rx-frames-irq",
+		5: "nic.coalesce.tx-usecs", 6: "nic.coalesce.tx-frames", 7: "nic.coalesce.tx-usecs-irq", 8: "nic.coalesce.tx-frames-irq",
+		10: "nic.coalesce.adaptive-rx", 11: "nic.coalesce.adaptive-tx",
+	}},
+	{unix.ETHTOOL_GRINGPARAM, 9, map[int]string{5: "nic.ring.rx", 8: "nic.ring.tx"}},
+	{unix.ETHTOOL_GCHANNELS, 9, map[int]string{
+		5: "nic.channels.rx", 6: "nic.channels.tx", 7: "nic.channels.other", 8: "nic.channels.combined",
+	}},
+	{unix.ETHTOOL_GPAUSEPARAM, 4, map[int]string{2: "nic.pause.rx", 3: "nic.pause.tx"}},
+}
 
 // features are the offloads that affect when a message is sent or delivered.
 var features = []string{
@@ -23,73 +115,43 @@ var features = []string{
 // fecModes are the names of the bits in the answer.
 var fecModes = []string{"", "auto", "off", "rs", "baser", "llrs"}
 
-// ethtoolFacts gathers what ethtool shows about an interface, by requests that need no privilege and that drivers may not support.
 func ethtoolFacts(f facts, iface string) {
-	tool, err := ethtool.NewEthtool()
+	e, err := openEthtool(iface)
 	if err != nil {
 		return
 	}
-	defer tool.Close()
-	numbers := map[string]uint32{}
-	if c, err := tool.GetCoalesce(iface); err == nil {
-		maps.Copy(numbers, map[string]uint32{
-			"coalesce.rx-usecs": c.RxCoalesceUsecs, "coalesce.rx-frames": c.RxMaxCoalescedFrames,
-			"coalesce.rx-usecs-irq": c.RxCoalesceUsecsIrq, "coalesce.rx-frames-irq": c.RxMaxCoalescedFramesIrq,
-			"coalesce.tx-usecs": c.TxCoalesceUsecs, "coalesce.tx-frames": c.TxMaxCoalescedFrames,
-			"coalesce.tx-usecs-irq": c.TxCoalesceUsecsIrq, "coalesce.tx-frames-irq": c.TxMaxCoalescedFramesIrq,
-			"coalesce.adaptive-rx": c.UseAdaptiveRxCoalesce, "coalesce.adaptive-tx": c.UseAdaptiveTxCoalesce,
-		})
+	defer e.close()
+	for _, n := range numbers {
+		if words := e.askWords(n.size, n.command); words != nil {
+			for i, key := range n.facts {
+				f.set(key, strconv.FormatUint(uint64(words[i]), 10))
+			}
+		}
 	}
-	if r, err := tool.GetRing(iface); err == nil {
-		numbers["ring.rx"], numbers["ring.tx"] = r.RxPending, r.TxPending
+	if names := e.names(setFeatures); len(names) > 0 {
+		blocks := (len(names) + 31) / 32
+		if words := e.askWords(2+4*blocks, unix.ETHTOOL_GFEATURES, uint32(blocks)); words != nil {
+			featureFacts(f, names, words[2:])
+		}
 	}
-	if c, err := tool.GetChannels(iface); err == nil {
-		numbers["channels.rx"], numbers["channels.tx"] = c.RxCount, c.TxCount
-		numbers["channels.other"], numbers["channels.combined"] = c.OtherCount, c.CombinedCount
+	if names := e.names(setPrivateFlags); len(names) > 0 {
+		if words := e.askWords(2, unix.ETHTOOL_GPFLAGS); words != nil {
+			f.set("nic.private-flags", bits(words[1], names))
+		}
 	}
-	if p, err := tool.GetPause(iface); err == nil {
-		numbers["pause.rx"], numbers["pause.tx"] = p.RxPause, p.TxPause
+	if words := e.askWords(4, unix.ETHTOOL_GFECPARAM); words != nil && words[1] > 1 {
+		f.set("nic.fec", bits(words[1], fecModes))
 	}
-	for key, n := range numbers {
-		f.set("nic."+key, strconv.FormatUint(uint64(n), 10))
-	}
-	if all, err := tool.Features(iface); err == nil {
-		featureFacts(f, all)
-	}
-	if flags, err := tool.PrivFlags(iface); err == nil && len(flags) > 0 {
-		maps.DeleteFunc(flags, func(_ string, on bool) bool { return !on })
-		f.set("nic.private-flags", list(slices.Sorted(maps.Keys(flags))))
-	}
-	socketFacts(f, iface)
-}
-
-// socketFacts gathers what the library does not ask for.
-func socketFacts(f facts, iface string) {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	defer func() { _ = unix.Close(socket) }()
-	if config, err := unix.IoctlGetHwTstamp(socket, iface); err == nil {
+	if config, err := unix.IoctlGetHwTstamp(e.socket, iface); err == nil {
 		f.set("nic.hwtstamp", fmt.Sprintf("tx %d, rx %d", config.Tx_type, config.Rx_filter))
 	}
-	fec := struct{ command, active, configured, reserved uint32 }{command: unix.ETHTOOL_GFECPARAM} // ethtool_fecparam
-	request := struct {                                                                            // ifreq
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		_    [16]byte
-	}{data: unsafe.Pointer(&fec)}
-	copy(request.name[:unix.IFNAMSIZ-1], iface)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
-	if errno == 0 && fec.active > 1 {
-		f.set("nic.fec", bits(fec.active, fecModes))
-	}
 }
 
-func featureFacts(f facts, all map[string]bool) {
-	for _, name := range features {
-		if on, ok := all[name]; ok {
-			f.set("nic.feature."+name, map[bool]string{true: "on", false: "off"}[on])
+// featureFacts reads blocks for 32 features each: available, requested, active, never changed.
+func featureFacts(f facts, names []string, blocks []uint32) {
+	for i, name := range names {
+		if active := i/32*4 + 2; active < len(blocks) && slices.Contains(features, name) {
+			f.set("nic.feature."+name, map[bool]string{true: "on", false: "off"}[blocks[active]>>(i%32)&1 == 1])
 		}
 	}
 }
@@ -101,10 +163,8 @@ func bits(set uint32, names []string) string {
 			found = append(found, name)
 		}
 	}
-	return list(found)
+	return cmp.Or(strings.Join(found, ","), none)
 }
-
-func list(names []string) string { return cmp.Or(strings.Join(names, ","), none) }
 
 // variants are the firmware variants of the receive datapath of Solarflare NICs, by the number that the driver reports.
 var variants = map[string]string{
@@ -136,10 +196,23 @@ func ofDatapath(name string) bool {
 // datapath reads an interface's statistics of the datapath, by their names after nic.; empty if there are none.
 func datapath(iface string) map[string]int64 {
 	all := map[string]int64{}
-	statistics, _ := ethtool.Stats(iface)
-	for name, n := range statistics {
+	e, err := openEthtool(iface)
+	if err != nil {
+		return all
+	}
+	defer e.close()
+	names := e.names(setStatistics)
+	if !slices.ContainsFunc(names, ofDatapath) {
+		return all
+	}
+	// ethtool_stats: the command, the number of statistics, and 64 bits for each. The driver may have more now than names.
+	words := e.askWords(2+2*maxNames, unix.ETHTOOL_GSTATS, uint32(len(names)))
+	if words == nil || int(words[1]) != len(names) {
+		return all
+	}
+	for i, name := range names {
 		if ofDatapath(name) {
-			all["nic."+name] = int64(n)
+			all["nic."+name] = int64(uint64(words[2+2*i]) | uint64(words[3+2*i])<<32)
 		}
 	}
 	return all

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"encoding/binary"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,10 +30,32 @@ func TestFirmwareVariant(t *testing.T) {
 
 func TestFeatureFacts(t *testing.T) {
 	f := facts{}
-	featureFacts(f, map[string]bool{"rx-lro": false, "rx-gro": true, "unknown-to-us": true})
+	names := make([]string, 40)
+	names[2], names[33], names[34] = "rx-lro", "rx-gro", "unknown-to-us"
+	// There are two blocks; bit 1 in the third number of the second block belongs to rx-gro.
+	featureFacts(f, names, []uint32{^uint32(0), 0, 0, 0, 0, 0, 1 << 1, 0})
 	if diff := cmp.Diff(facts{"nic.feature.rx-lro": "off", "nic.feature.rx-gro": "on"}, f); diff != "" {
 		t.Errorf("features (-want +got):\n%s", diff)
 	}
+}
+
+func FuzzFeatures(f *testing.F) {
+	f.Add([]byte("rx-gro\x00\x00"), []byte{1, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, names, blocks []byte) {
+		var words []uint32
+		for ; len(blocks) >= 4; blocks = blocks[4:] {
+			words = append(words, binary.NativeEndian.Uint32(blocks))
+		}
+		found := facts{}
+		split := splitNames(names)
+		featureFacts(found, split, words)
+		if len(found) > len(features) {
+			t.Errorf("more features than there are: %v", found)
+		}
+		if len(words) > 0 {
+			bits(words[0], split)
+		}
+	})
 }
 
 func TestBits(t *testing.T) {
@@ -95,6 +119,31 @@ func TestOfDatapath(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// TestFactsAtAnyDepth: what the kernel fills in moves with the goroutine's stack.
+func TestFactsAtAnyDepth(t *testing.T) {
+	var down func(depth int, do func())
+	down = func(depth int, do func()) {
+		var frame [64]byte
+		if depth > 0 {
+			down(depth-1, do)
+		} else {
+			do()
+		}
+		runtime.KeepAlive(&frame)
+	}
+	for depth := range 700 {
+		f, done := facts{}, make(chan struct{})
+		go func() {
+			defer close(done)
+			down(depth, func() { ethtoolFacts(f, "lo") })
+		}()
+		<-done
+		if f["nic.feature.tx-tcp-segmentation"] != "on" {
+			t.Fatalf("%d calls below a new goroutine, the facts are %v", depth, f)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -229,14 +229,20 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 
 // driverInfo asks the kernel for the driver of an interface, as ethtool -i does; it needs no privilege.
 func driverInfo(iface string) (driver, version, firmware string) {
-	tool, err := ethtool.NewEthtool()
+	e, err := openEthtool(iface)
 	if err != nil {
 		return "", "", ""
 	}
-	defer tool.Close()
-	// VFs may have no firmware, for example from iavf.
-	info, _ := tool.DriverInfo(iface)
-	return info.Driver, info.Version, strings.TrimSuffix(info.FwVersion, "N/A")
+	defer e.close()
+	info, err := unix.IoctlGetEthtoolDrvinfo(e.socket, iface)
+	if err != nil {
+		return "", "", ""
+	}
+	text := unix.ByteSliceToString
+	if firmware = text(info.Fw_version[:]); firmware == "N/A" { // of VFs, for example from iavf
+		firmware = ""
+	}
+	return text(info.Driver[:]), text(info.Version[:]), firmware
 }
 
 // ownVersion returns the version of a driver. For one without, the kernel reports its own release, which may be upgraded on purpose.
