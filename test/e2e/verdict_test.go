@@ -25,7 +25,7 @@ var _ = Describe("A verdict", Label("measurement"), func() {
 		fast := benchmark("fast", overVFs)
 		create(ctx, fast)
 		least := *eventuallyCompletes(ctx, fast).Status.Results[0].MinNanoseconds
-		limit := v1alpha1.Limit{Text: (time.Duration(least) * 3 / 2).String()}
+		limit := v1alpha1.Limit{Text: (3 * time.Duration(least)).String()}
 		b := benchmark("sometimes-slow", overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Rounds, s.MaxRounds = 6, 12
 			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: limit}}}
