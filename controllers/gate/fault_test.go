@@ -102,6 +102,10 @@ func TestOperationalSaysWhy(t *testing.T) {
 		"a webhook that is down": {func(s *snapshot, _ *choice) {
 			s.refused = "creating the LatencyVerification of node z: failed calling webhook"
 		}, "False VerificationRefused creating the LatencyVerification of node z: failed calling webhook"},
+		"no node that can be measured, and an invalid schedule": {func(s *snapshot, _ *choice) {
+			s.invalid = "spec.schedule: no"
+			s.cannotSettle(v1alpha1.ReasonCannotSettle, "none can be measured")
+		}, "False CannotSettle none can be measured"},
 		"a pod that is refused": {func(s *snapshot, _ *choice) { s.heldUp = map[string]string{"n0": "PodRefused: no"} }, "False MeasurementHeldUp 1 nodes: the benchmark of n0: PodRefused: no"},
 		"a control plane": {func(_ *snapshot, c *choice) {
 			c.unmeasurable, c.waiting = []string{"n0"}, map[string]string{"n0": "tainted"}

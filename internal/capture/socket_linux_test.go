@@ -361,9 +361,16 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	itself := between(v1alpha1.ProtocolUDP, 64)
 	itself.Client = itself.Server
-	for want, traffic := range map[string]Traffic{"two different addresses": itself, "at least 1 byte": between(v1alpha1.ProtocolUDP, 0)} {
-		if _, err := Open("lo", traffic, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
+	for _, c := range []struct {
+		traffic Traffic
+		want    string
+	}{
+		{itself, "two different addresses"},
+		{between(v1alpha1.ProtocolTCP, 0), "at least 1 byte"},
+		{between(v1alpha1.ProtocolUDP, 0), "at least 1 byte"},
+	} {
+		if _, err := Open("lo", c.traffic, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.traffic.Protocol, err, c.want)
 		}
 	}
 }

@@ -196,6 +196,7 @@ func TestSelectedRefuses(t *testing.T) {
 		"no selector":           {[]string{"verify", "upgrade", "-l", "rack=="}, []string{"no node of LatencyGate upgrade has rack="}},
 		"an invalid selector":   {[]string{"verify", "upgrade", "-l", "rack in"}, []string{"--selector:"}},
 		"a gate that is gone":   {[]string{"accept", "other", "-l", "rack=r7"}, []string{"there is no LatencyGate other"}},
+		"a kind with the gate":  {[]string{"verify", "lgate/upgrade", "-l", "rack=r7"}, []string{"getting LatencyGate lgate/upgrade: invalid resource name"}},
 		"a node in addition":    {[]string{"accept", "upgrade", "node-a", "-l", "rack=r7"}, []string{"only a gate with --selector"}},
 		"no time":               {[]string{"accept", "upgrade", "-l", "rack=r7", "--timeout=0s"}, []string{"--timeout"}},
 		"no operator, and once": {[]string{"verify", "upgrade", "-l", "rack=r7", "--timeout=300ms"}, []string{"has not answered within 300ms"}},

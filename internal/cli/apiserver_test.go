@@ -178,7 +178,8 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /apis/apps/v1/deployments", func(w http.ResponseWriter, _ *http.Request) {
 		list := appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}}
 		if s.managerArgs != nil {
-			list.Items = append(list.Items, appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			// The first of two with the manager's labels has no bench image.
+			list.Items = append(list.Items, appsv1.Deployment{}, appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Name: "proxy"}, {Name: "manager", Args: s.managerArgs}},
 			}}}})
 		}
