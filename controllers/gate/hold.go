@@ -67,7 +67,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 
 // probeOf returns a probe that fails while the node is held back. On a verified node it compares the boot and the kernel that the container
 // sees with the verified ones: after a boot the kubelet runs the container again, and it does not become ready, whether or not a manager
-// runs.
+// runs. Any other node has no probe, because a kubelet that has started less than a period ago waits up to a period before the first one.
 func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev1.Probe {
 	probe := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{pods.Agent, "unverified"}}},
@@ -75,7 +75,7 @@ func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev
 	}
 	switch {
 	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || v.Status.State != v1alpha1.VerificationVerified && !held(gate, v):
-		probe.Exec.Command[1] = "verified"
+		return nil
 	case v.Status.State == v1alpha1.VerificationVerified:
 		probe.Exec.Command[1] = "verified"
 		for _, key := range []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel} {

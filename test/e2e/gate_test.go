@@ -203,7 +203,8 @@ func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.Verifi
 	}
 	Eventually(published).WithArguments(ctx, node).WithTimeout(soon).Should(Equal(want))
 	By("its hold pod: " + node)
-	Eventually(holds).WithArguments(ctx, node).WithTimeout(soon).WithPolling(200 * time.Millisecond).
+	// A kubelet that has just started delays a first probe by up to its period.
+	Eventually(holds).WithArguments(ctx, node).WithTimeout(soon+30*time.Second).WithPolling(200 * time.Millisecond).
 		Should(Equal(map[bool]string{true: "Running True True", false: "Running False False"}[want == isVerified]))
 	return v
 }
@@ -426,6 +427,18 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 			})
 			eventuallyConcludes(ctx, "node-a", v1alpha1.VerificationVerified)
 			t.report(map[bool]string{false: "without hold-on-change.yaml", true: "with hold-on-change.yaml"}[withPolicies])
+		}
+	})
+
+	It("makes the hold pods of nodes that it only observes ready at once, also when a kubelet has just started", needs("a kubelet to kill"), func(ctx context.Context) {
+		labelNodes(ctx, gated, "")
+		Expect(localcluster.KillProcess(ctx, options, "kubelet-"+here.Client)).To(Succeed())
+		Expect(localcluster.StartProcess(ctx, options, "kubelet-"+here.Client)).To(Succeed())
+		g := undemandingGate()
+		g.Spec.Enforcement.Mode = v1alpha1.EnforcementNone
+		Expect(kube.Create(ctx, g)).To(Succeed())
+		for _, node := range []string{here.Client, here.Server} {
+			Eventually(holds).WithArguments(ctx, node).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Equal("Running True True"))
 		}
 	})
 
