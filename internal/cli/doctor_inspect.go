@@ -26,8 +26,9 @@ const (
 	// inspectPoll is the interval between reads of a pod, eventPoll the interval between reads of its events.
 	inspectPoll = 250 * time.Millisecond
 	eventPoll   = 2 * time.Second
-	// passingGrace is how long a trouble that often ends by itself may last, such as a device that is still being reset.
-	passingGrace = 12 * time.Second
+	// passingGrace is how long a trouble that often ends by itself may last, such as a device that is still being reset. A kubelet tries
+	// again after 10 to 15 s.
+	passingGrace = 25 * time.Second
 	removalLimit = 15 * time.Second
 )
 

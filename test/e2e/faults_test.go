@@ -69,7 +69,7 @@ var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), f
 		began := time.Now()
 		Expect(kube.Delete(ctx, b)).To(Succeed())
 		Eventually(func() []string { return append(benchmarkPods(ctx), storedResults(ctx)...) }).
-			WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+			WithTimeout(collected).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 		AddReportEntry(fmt.Sprintf("nothing left after %s", time.Since(began).Round(time.Second/10)))
 	})
 

@@ -77,7 +77,7 @@ var _ = Describe("A LatencyGate on full nodes", Label("gate"), needs("nodes to f
 				again = verification(ctx, node)
 				check.Expect(again.Status.State).To(Equal(v1alpha1.VerificationVerified))
 				check.Expect(again.Status.Accepted.Benchmark).NotTo(Equal(first[node].Status.Accepted.Benchmark))
-			}).WithTimeout(2*time.Minute).WithPolling(200*time.Millisecond).
+			}).WithTimeout(2*measured).WithPolling(200*time.Millisecond).
 				Should(Succeed(), func() string { return again.Status.Verified().Message })
 		}
 		schedule(ctx, g, "0 0 1 1 *") // no more turns

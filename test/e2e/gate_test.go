@@ -204,7 +204,7 @@ func eventuallyConcludes(ctx context.Context, node string, state v1alpha1.Verifi
 	Eventually(published).WithArguments(ctx, node).WithTimeout(soon).Should(Equal(want))
 	By("its hold pod: " + node)
 	// A kubelet that has just started delays a first probe by up to its period.
-	Eventually(holds).WithArguments(ctx, node).WithTimeout(soon+30*time.Second).WithPolling(200 * time.Millisecond).
+	Eventually(holds).WithArguments(ctx, node).WithTimeout(soon + 30*time.Second).WithPolling(200 * time.Millisecond).
 		Should(Equal(map[bool]string{true: "Running True True", false: "Running False False"}[want == isVerified]))
 	return v
 }
@@ -394,6 +394,12 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		for i, withPolicies := range []bool{false, true} {
 			if withPolicies {
 				Expect(kubectl(ctx, GinkgoWriter, "apply", "-f", policies)).To(Succeed())
+				Eventually(func() string {
+					other := gateNode(ctx, "node-a")
+					boot := client.RawPatch(types.MergePatchType, []byte(`{"status":{"nodeInfo":{"bootID":"other"}}}`))
+					Expect(kube.Status().Patch(ctx, other, boot, client.DryRunAll)).To(Succeed())
+					return publishedOn(other)
+				}).WithTimeout(time.Minute).Should(HavePrefix("False false"), "the API server has compiled the policies")
 			}
 			scaleManager(ctx, 0)
 			t := newWaysTimeline(ctx, "node-a")
@@ -483,6 +489,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		before := gateNode(ctx, away)
 		Expect(localcluster.KillProcess(ctx, options, "kubelet-"+away)).To(Succeed())
 		Expect(kube.Delete(ctx, before)).To(Succeed())
+		Eventually(exitCode).WithArguments(ctx).WithTimeout(soon).ShouldNot(Equal(1), "the gate sees that the failed node is gone")
 		Expect(localcluster.StartProcess(ctx, options, "kubelet-"+away)).To(Succeed())
 		after := &corev1.Node{}
 		Eventually(func() error { return kube.Get(ctx, client.ObjectKeyFromObject(before), after) }).WithTimeout(time.Minute).Should(Succeed())

@@ -39,7 +39,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=5s")
 		b := benchmark("unpullable")
 		create(ctx, b)
-		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionSucceeded) }).WithTimeout(soon).Should(And(
+		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionSucceeded) }).WithTimeout(2 * soon).Should(And(
 			HaveField("Reason", v1alpha1.OutcomeImagePullFailed),
 			HaveField("Message", And(ContainSubstring("localhost/no-such-image:1"), ContainSubstring("--bench-image"))),
 		))
@@ -71,6 +71,8 @@ func setManagerArgs(ctx context.Context, args ...string) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(kube.Patch(ctx, deployment, client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
 		Expect(kubectl(ctx, GinkgoWriter, "-n", managerNamespace, "rollout", "status", "deployment/manager", "--timeout=60s")).To(Succeed())
+		// A rollout does not wait for the end of the pods before, one of which may still lead.
+		Eventually(managers).WithArguments(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Equal(1))
 	}
 	DeferCleanup(set, before)
 	set(ctx, args)

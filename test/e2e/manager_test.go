@@ -36,8 +36,10 @@ var _ = Describe("The manager", Label("placement"), func() {
 			lease := &coordinationv1.Lease{}
 			g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: "manager.tailgate.dev"}, lease)).To(Succeed())
 			g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+			leads := &corev1.Pod{}
 			pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-			g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: pod}, &corev1.Pod{})).To(Succeed())
+			g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: pod}, leads)).To(Succeed())
+			g.Expect(leads.DeletionTimestamp).To(BeNil())
 			leader = "pod/" + pod
 		}).WithTimeout(soon).Should(Succeed())
 		status, _ := managerGet(ctx, managerNamespace, leader, nil, "/metrics", "")

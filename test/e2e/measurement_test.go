@@ -149,7 +149,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		Expect(kube.Delete(ctx, m)).To(Succeed())
 		Eventually(func() bool {
 			return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(pair), pair))
-		}).WithTimeout(time.Minute).Should(BeTrue())
+		}).WithTimeout(collected).Should(BeTrue())
 		eventuallyNothingLeft(ctx)
 	})
 
@@ -199,7 +199,7 @@ var _ = Describe("A measurement", Label("measurement"), func() {
 		Expect(planned(ctx, b)).To(And(ContainSubstring("total measuring time"), Not(ContainSubstring("obstacle"))))
 		create(ctx, b)
 		if os.Getenv("SFNETTEST_VOLUME_BIN") == "" {
-			Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Message }).WithTimeout(soon).Should(
+			Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Message }).WithTimeout(2 * soon).Should(
 				And(ContainSubstring(v1alpha1.OutcomeToolFailed), ContainSubstring("a stand-in of the image")))
 			return
 		}

@@ -204,7 +204,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		Expect(kube.Delete(ctx, b)).To(Succeed())
 		Eventually(func() error {
 			return kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "ways-vf"}, foreign.Object())
-		}).WithTimeout(soon).ShouldNot(Succeed())
+		}).WithTimeout(collected).ShouldNot(Succeed())
 	})
 
 	It("measures over a VF of Dynamic Resource Allocation that is requested as an extended resource", needs("the local DRA driver"), func(ctx context.Context) {

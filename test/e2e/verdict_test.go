@@ -31,6 +31,9 @@ var _ = Describe("A verdict", Label("measurement"), func() {
 			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: limit}}}
 		})
 		DeferCleanup(func() error { return localcluster.RestoreCable(options) })
+		// The first time, the detour is built, which may take longer than the pause between two rounds.
+		Expect(localcluster.SlowCable(options)).To(Succeed())
+		Expect(localcluster.RestoreCable(options)).To(Succeed())
 		create(ctx, b)
 		slow := false
 		Eventually(func() metav1.ConditionStatus {

@@ -165,8 +165,9 @@ func (s site) checkRoute() error {
 		"another network or a VPN uses the addresses 198.19.0.0/16. Stop it, or remove its route (`ip route get %[1]s`)", s.controlPlaneIP(), link.Attrs().Name, s.hostLink())
 }
 
-// unreachableAfter is how long the API server must answer in its own network namespace, and not the host, until await gives up.
-var unreachableAfter = 15 * time.Second
+// unreachableAfter is how long the API server must accept connections in its own network namespace, and not answer the host, until await
+// gives up. It accepts connections before it serves, on a busy machine for half a minute.
+var unreachableAfter = time.Minute
 
 // reachable wraps an attempt to reach the API server. The error becomes hopeless once the API server has been well for
 // unreachableAfter, and this host cannot reach it.

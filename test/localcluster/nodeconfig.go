@@ -207,11 +207,11 @@ func cniConfig(p paths, n node) ([]byte, error) {
 }
 
 // fragileConfig returns the configuration of a device plugin that exits when an interface of the node's cards appears or
-// disappears. Its intervals are a thirtieth of those of AMD's device plugin of Onload and the kubelet. Like AMD's plugin, it
-// reports no NUMA nodes.
+// disappears. Its intervals are a thirtieth of those of AMD's device plugin of Onload and the kubelet, but as there, the kubelet
+// reports once while it is away: each second on a local cluster. Like AMD's plugin, it reports no NUMA nodes.
 func fragileConfig(n node) ([]byte, error) {
 	return pluginConfig(&deviceplugin.Fragile{
-		PCIDevices: "/sys/bus/pci/devices", CheckMilliseconds: 2000, BackoffMilliseconds: 333, MaxBackoffMilliseconds: 10000,
+		PCIDevices: "/sys/bus/pci/devices", CheckMilliseconds: 2000, BackoffMilliseconds: 1500, MaxBackoffMilliseconds: 10000,
 	}, n.fragile())
 }
 
