@@ -267,11 +267,11 @@ func (p *process) freeze(t *testing.T, d time.Duration) {
 }
 
 // freePort returns a port of 127.0.0.1 that is free for TCP and for UDP. It is below the ports that Linux assigns to sockets
-// without a requested port (from 32768 on), so that no other process gets it before the server does.
+// without a requested port (from 32768 on), so that no other process gets it before the server does, and above those of the agent's tests.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		port := strconv.Itoa(23_000 + rand.IntN(9_000))
 		l, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err != nil {
 			continue

@@ -115,13 +115,13 @@ func TestLoss(t *testing.T) {
 	for _, spin := range []string{"--spin", "--block"} {
 		for _, rate := range []string{"0", "1000"} {
 			t.Run(spin+" at rate "+rate, func(t *testing.T) {
-				quietly(t, func(t *testing.T, _ int) error { return loss(t, spin, rate) })
+				quietly(t, func(t *testing.T, try int) error { return loss(t, spin, rate, try) })
 			})
 		}
 	}
 }
 
-func loss(t *testing.T, spin, rate string) error {
+func loss(t *testing.T, spin, rate string, try int) error {
 	t.Helper()
 	server, port := serve(t, program, nil)
 	var mu sync.Mutex
@@ -155,7 +155,7 @@ func loss(t *testing.T, spin, rate string) error {
 			}
 		}}
 	r.start(t)
-	args := clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", rate, "--duration", "1500ms", "--warmup", "0s",
+	args := clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", rate, "--duration", fmt.Sprint(1500*try, "ms"), "--warmup", "0s",
 		"--loss-after", "100ms", "--server", "127.0.0.2", spin)
 	c := wantResult(t, start(t, program, nil, args...), 1).Cells[0]
 	_ = server.Process.Kill()
@@ -200,7 +200,7 @@ func TestReordered(t *testing.T) {
 		}
 	}}
 	r.start(t)
-	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", "1000", "--duration", "1s", "--warmup", "0s", "--loss-after", "10s"),
+	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", "200", "--duration", "5s", "--warmup", "0s", "--loss-after", "10s"),
 		"--server", "127.0.0.2")
 	c := wantResult(t, start(t, program, nil, args...), 1).Cells[0]
 	// The kernel itself may reorder a few that it processes on different CPUs.

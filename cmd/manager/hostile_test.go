@@ -37,22 +37,26 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address of the loopback interface at which no program listens.
-func freeAddress(t *testing.T) string {
+// freeAddresses returns two addresses of the loopback interface at which no program listens, and no other test.
+func freeAddresses(t *testing.T) (a, b string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var all [2]string
+	for i := range all {
+		listener, err := net.Listen("tcp", "127.0.77.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		all[i] = listener.Addr().String()
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return all[0], all[1]
 }
 
 // Clients without a token, from many addresses, connect to both ports of the manager, send nothing, headers without end, or requests one
 // after the other. The manager answers afterwards, and the peak of its servers is below half of the 512 MiB that its container has.
 func TestServersOutliveClientsWithoutToken(t *testing.T) {
 	const managerMiB = 512
-	metrics, health := freeAddress(t), freeAddress(t)
+	metrics, health := freeAddresses(t)
 	child := exec.Command(os.Args[0], "-test.run", "^TestServers$", "-test.timeout", "2m")
 	child.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", managerMiB), serverAddresses+"="+metrics+" "+health)
 	var out bytes.Buffer

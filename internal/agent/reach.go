@@ -53,6 +53,7 @@ func (i Inspector) Answer(ctx context.Context) error {
 		return err
 	}
 	for _, c := range []io.Closer{control, data, datagrams} {
+		defer c.Close()
 		context.AfterFunc(ctx, func() { c.Close() })
 	}
 	for _, l := range []net.Listener{control, data} {
@@ -67,7 +68,7 @@ func (i Inspector) Answer(ctx context.Context) error {
 		n, from, err := datagrams.ReadFrom(message)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the end of ctx closes the socket
+			return nil // the end of ctx closes the socket
 		case err != nil:
 			return err
 		}
@@ -114,16 +115,16 @@ func (i Inspector) reach(ctx context.Context) *result.Reach {
 
 // connects returns an error unless a TCP port of the peer accepts a connection within reachTimeout: its agent may not listen yet.
 func connects(from net.IP, peer string, port int) error {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Deadline: time.Now().Add(reachTimeout)}
-	for {
+	// A try that begins late has as much time as the others: "refused" says more than "timeout".
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: reachTimeout}
+	for end := time.Now().Add(reachTimeout); ; time.Sleep(dialAgain) {
 		conn, err := dialer.Dial("tcp", net.JoinHostPort(peer, strconv.Itoa(port)))
 		if err == nil {
 			return conn.Close()
 		}
-		if time.Until(dialer.Deadline) < dialAgain {
+		if time.Until(end) < dialAgain {
 			return err
 		}
-		time.Sleep(dialAgain)
 	}
 }
 

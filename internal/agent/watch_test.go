@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"os"
@@ -52,7 +53,9 @@ func counting(n int) map[string]string {
 func write(t *testing.T, h host, files map[string]string) {
 	t.Helper()
 	for path, content := range files {
-		if err := os.WriteFile(filepath.Join(h.root, path), []byte(content), 0o644); err != nil {
+		// No reader sees a file that is half written.
+		file := filepath.Join(h.root, path)
+		if err := errors.Join(os.WriteFile(file+".new", []byte(content), 0o644), os.Rename(file+".new", file)); err != nil {
 			t.Fatal(err)
 		}
 	}

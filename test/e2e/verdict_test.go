@@ -56,7 +56,7 @@ var _ = Describe("A verdict", Label("measurement"), func() {
 		Expect(rule.RoundsBeyond).To(BeNumerically("<=", rule.CandidateRounds/2), "the others are within the limit")
 	})
 
-	It("of the example of README.md fails with the limit that its comment proposes", needs("the networks of make demo"), func(ctx context.Context) {
+	It("of the example of README.md fails with the limit that its comment proposes", Serial, needs("the networks of make demo"), func(ctx context.Context) {
 		pages, err := docs.Pages(root)
 		Expect(err).NotTo(HaveOccurred())
 		readme := pages[slices.IndexFunc(pages, func(p docs.Page) bool { return p.Path == "README.md" })]
@@ -69,6 +69,6 @@ var _ = Describe("A verdict", Label("measurement"), func() {
 		of := benchmark(b.GetName())
 		// Six rounds of two variants.
 		Eventually(func() string { return condition(get(ctx, of), v1alpha1.ConditionSucceeded).Reason }).WithTimeout(3 * measured).Should(Equal(v1alpha1.ReasonComplete))
-		Eventually(func() metav1.ConditionStatus { return condition(get(ctx, of), v1alpha1.ConditionPassed).Status }).WithTimeout(soon).Should(Equal(metav1.ConditionFalse))
+		Eventually(func() metav1.Condition { return condition(get(ctx, of), v1alpha1.ConditionPassed) }).WithTimeout(soon).Should(HaveField("Status", metav1.ConditionFalse))
 	})
 })

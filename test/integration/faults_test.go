@@ -177,6 +177,7 @@ var _ = Describe("An attempt", func() {
 
 	It("whose network cannot be set up says what only an event tells", func(ctx SpecContext) {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Clock.Stop()
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
 		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): already allocated`)
 		ExpectSucceeded(ctx, b, "^Unknown Starting")
@@ -186,6 +187,7 @@ var _ = Describe("An attempt", func() {
 
 	It("whose network never can be set up ends the attempt at once", func(ctx SpecContext) {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		w.Clock.Stop()
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
 		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): VF pci addr is required`)
 		w.Clock.Stop()

@@ -63,7 +63,7 @@ var _ = Describe("A node of a gate that is upgraded while it is measured after a
 			Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
 			w.Expect(ctx, w.A, isVerified)
 			Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
-			Expect(accepted()).To(Equal([]string{first.Name, third.Name}))
+			Eventually(accepted).Should(Equal([]string{first.Name, third.Name}))
 			Expect(letIn()).To(HaveLen(2), "the condition, then label and taint, once")
 		})
 	}

@@ -179,9 +179,7 @@ var _ = Describe("A gate with one fault", func() {
 		began := w.Clock.ahead.Load()
 		dying := w.Benchmark(w.A, 2)
 		w.PassUnless(ctx, w.A, func(v *v1alpha1.LatencyVerification) bool {
-			if !isGone(ctx, dying)() {
-				Wake(ctx, dying)
-			}
+			Expect(client.IgnoreNotFound(wake(ctx, dying))).To(Succeed())
 			return v.Status.Number > 2 || v.Status.Benchmark == nil
 		})
 		AddReportEntry(fmt.Sprintf("its benchmark was given up %s after its peer died: %s", time.Duration(w.Clock.ahead.Load()-began),

@@ -42,11 +42,13 @@ var _ = Describe("A rolling upgrade", func() {
 			AddReportEntry(fmt.Sprintf("%5.1fs  %s", time.Since(began).Seconds(), fmt.Sprintf(format, args...)))
 		}
 		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }
-		Eventually(passed).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
+		Eventually(passed).WithTimeout(10 * time.Minute).Should(HavePrefix("True AllVerified"))
 		line("%s", passed())
 
 		upgraded := 0
 		for _, node := range nodes {
+			// As long as the gate has not seen that the last node passed, another one would be one too many.
+			Eventually(passed).Should(HavePrefix("True AllVerified"))
 			w.Upgrade(ctx, node, "6.2.0")
 			line("upgraded %s", node)
 			upgraded++

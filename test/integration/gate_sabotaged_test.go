@@ -235,6 +235,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Eventually(func() bool {
 			return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(again), &v1alpha1.LatencyBenchmark{}))
 		}).Should(BeTrue(), "the gate deletes what belongs to it and is not needed")
+		w.collectGarbage(ctx, again)
 		again.OwnerReferences = nil
 		Expect(k8s.Create(ctx, again)).To(Succeed())
 		ExpectPassed(ctx, again, "^True Pass")

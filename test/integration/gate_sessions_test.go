@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -40,8 +41,12 @@ type simulatedFleet struct {
 	rounds   int
 }
 
-// drawn returns random numbers for a name.
+// specNamespace matches the random namespace of a spec.
+var specNamespace = regexp.MustCompile(`spec-[a-z0-9]{5}`)
+
+// drawn returns random numbers for a name, the same in each run of the suite.
 func drawn(name string) *rand.Rand {
+	name = specNamespace.ReplaceAllString(name, "")
 	return rand.New(rand.NewPCG(1, crc64.Checksum([]byte(name), crc64.MakeTable(crc64.ECMA))))
 }
 

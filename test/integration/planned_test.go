@@ -127,7 +127,7 @@ func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alph
 	}
 	w.Start()
 	w.Kubelet.Auto(ctx)
-	Eventually(func() bool { o = Get(ctx, o); return overview(o).Finished() }).WithTimeout(3 * time.Minute).Should(BeTrue())
+	Eventually(func() bool { o = Get(ctx, o); return overview(o).Finished() }).WithTimeout(10 * time.Minute).Should(BeTrue())
 
 	number := int32(0)
 	for _, slot := range planned.Slots {
@@ -182,6 +182,6 @@ var _ = Describe("A sample", func() {
 			for _, form := range []string{"json", "csv"} {
 				Expect(tailgate("get", filepath.Join(dir, o.GetName()), "-o", form)).To(Equal(tailgate("get", name, "-o", form)))
 			}
-		}, SpecTimeout(4*time.Minute))
+		}, SpecTimeout(12*time.Minute))
 	}
 })

@@ -127,7 +127,7 @@ var _ = Describe("Generic readiness", func() {
 			timeout         string
 			ends, says      string
 		}{
-			{timeout: "5s", ends: "error", says: "InProgress"},
+			{timeout: "20s", ends: "error", says: "InProgress"},
 			{"True", "True", allVerified, [2]string{v1alpha1.ReasonPass, v1alpha1.ReasonAllVerified}, "2m", "installed", "STATUS: deployed"},
 			{"False", "True", allVerified, [2]string{v1alpha1.ReasonFail, v1alpha1.ReasonAllVerified}, "2m", "error", "LatencyBenchmark"},
 			{"True", "False", oneFailed, [2]string{v1alpha1.ReasonPass, v1alpha1.ReasonNodesFailed}, "2m", "error", "LatencyGate"},

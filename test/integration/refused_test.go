@@ -36,7 +36,11 @@ const silence denial = 1
 // removes it. With a role, it denies only the pods of that role.
 func (w *World) deny(ctx SpecContext, group, name string, role string, answer denial) (remove func()) {
 	GinkgoHelper()
-	return w.webhook(ctx, group, name, 1, func(asked context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	patience := int32(10)
+	if answer == silence {
+		patience = 1
+	}
+	return w.webhook(ctx, group, name, patience, func(asked context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		var object metav1.PartialObjectMetadata
 		_ = json.Unmarshal(request.Object.Raw, &object)
 		if role != "" && object.Labels[v1alpha1.LabelRole] != role {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -46,7 +47,7 @@ func earlierCRDs() []byte {
 // testdata/upgrade contains a finished benchmark as it was stored.
 var _ = Describe("An upgrade", func() {
 	It("with the documented commands keeps what there is, and the removal of the chart keeps it, too", func(ctx SpecContext) {
-		old := &envtest.Environment{}
+		old := &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute}
 		oldConfig, err := old.Start()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(old.Stop)

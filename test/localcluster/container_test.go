@@ -259,7 +259,9 @@ func TestUnreachable(t *testing.T) {
 		}
 		return answer.Body.Close()
 	})
-	if err := attempt(); err != nil {
+	began, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if err := poll(began, func() (bool, error) { return attempt() == nil, nil }); err != nil {
 		t.Fatalf("before: %v", err)
 	}
 	_, host, err := net.ParseCIDR(c.controlPlaneIP() + "/32")

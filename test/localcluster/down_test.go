@@ -219,7 +219,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 	// Namespaces, and the links in them, end a moment after the last process in them.
 	var after traces
-	wait, stop := context.WithTimeout(ctx, 10*time.Second)
+	wait, stop := context.WithTimeout(ctx, 2*time.Minute)
 	defer stop()
 	err := poll(wait, func() (bool, error) {
 		after = observeMachine(t)

@@ -81,7 +81,7 @@ func TestAwait(t *testing.T) {
 	if err := c.await(ctx, "node-a", gone, func() error { return nil }); err != nil {
 		t.Errorf("what is ready is ready, whatever has ended: %v", err)
 	}
-	late, stop := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("it did not become ready in time"))
+	late, stop := context.WithTimeoutCause(t.Context(), time.Second, errors.New("it did not become ready in time"))
 	defer stop()
 	if err := c.await(late, "node-a", nil, never); err == nil || err.Error() != "waiting for node-a: it did not become ready in time; the last error: connection refused" {
 		t.Errorf("no time left: %v", err)
