@@ -60,6 +60,7 @@ var _ = Describe("A LatencyGate under restarts", Label("gate", "faults"), needs(
 			// The first report of a kubelet that starts may be that it is not ready yet, which the gate shows until it sees the next.
 			starts = readiness(v.node) != corev1.ConditionTrue || starts && v.publish != isVerified
 			if starts {
+				Expect(v.publish).To(And(Not(HavePrefix("False")), HaveSuffix(" -")), "a node that is not ready is not held back as one that failed")
 				continue
 			}
 			seen[fmt.Sprintf("%s, ready %s", v.publish, readiness(v.node))]++

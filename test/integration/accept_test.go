@@ -42,7 +42,7 @@ func multus() *apiextensionsv1.CustomResourceDefinition {
 
 func installMultus() {
 	GinkgoHelper()
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: crdsLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{multus()}})
+	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{multus()}})
 	Expect(err).NotTo(HaveOccurred())
 }
 

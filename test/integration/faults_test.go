@@ -187,7 +187,6 @@ var _ = Describe("An attempt", func() {
 
 	It("whose network never can be set up ends the attempt at once", func(ctx SpecContext) {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
-		w.Clock.Stop()
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
 		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): VF pci addr is required`)
 		w.Clock.Stop()

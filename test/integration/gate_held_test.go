@@ -143,7 +143,7 @@ var _ = Describe("A gate whose marks are refused", func() {
 			ended := time.Now()
 			Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
 			AddReportEntry(fmt.Sprintf("%s: held back by all marks %s after the end of the refusal", mark, time.Since(ended).Round(time.Second)))
-			Expect(time.Since(ended)).To(BeNumerically("<", 150*time.Second))
+			Expect(time.Since(ended)).To(BeNumerically("<", 100*time.Second))
 			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("True Operational"))
 			Expect(letIn()).To(BeEmpty())

@@ -181,25 +181,14 @@ func (w *World) AddNode(ctx SpecContext, n *NodeBuilder) *corev1.Node {
 	node, status := n.Obj(), n.Status
 	Expect(k8s.Create(ctx, node)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, node))).To(Succeed()) })
-	// A manager that runs may write the new node, too.
-	Eventually(func() error {
-		if err := k8s.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
-			return err
-		}
-		// Admission taints every new node. The node controller, which does not run here, would remove the taint.
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
-		if err := k8s.Update(ctx, node); err != nil {
-			return err
-		}
-		conditions := node.Status.Conditions
-		node.Status = *status.DeepCopy()
-		for _, c := range conditions {
-			if c.Type == v1alpha1.NodeConditionVerified || c.Type == v1alpha1.NodeConditionRegressed {
-				node.Status.Conditions = append(node.Status.Conditions, c)
-			}
-		}
-		return k8s.Status().Update(ctx, node)
-	}).Should(Succeed())
+	// Admission taints every new node. The node controller, which does not run here, would remove the taint. A manager that runs may write
+	// the new node, too.
+	Edit(ctx, node, func(n *corev1.Node) {
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+	})
+	created := node.DeepCopy()
+	node.Status = status
+	Expect(k8s.Status().Patch(ctx, node, client.StrategicMergeFrom(created))).To(Succeed())
 	return node
 }
 

@@ -118,7 +118,8 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 		operator.drain(ctx)
 		w.SlowNode(w.A) // It fails at first, so that the order of events does not depend on how fast it is measured.
 		w.Upgrade(ctx, w.A, "6.1.1")
-		Eventually(func() string { return w.Says(ctx, w.A) }).Should(ContainSubstring(": False false"))
+		// The gate goes on half a second after it has seen the change.
+		Eventually(func() string { return w.Says(ctx, w.A) }).WithPolling(20 * time.Millisecond).Should(HavePrefix("Unverified IdentityChanged: False false"))
 		if taint {
 			operator.finish(ctx)
 			By("uncordoning a node that the taint holds back, and unpausing its own pool")
@@ -214,7 +215,7 @@ func newModuleOperator(ctx SpecContext, w *World) *moduleOperator {
 	crd.Name, crd.Spec.Group = "modules."+foreign.ModuleKind.Group, foreign.ModuleKind.Group
 	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "modules", Singular: "module", Kind: foreign.ModuleKind.Kind}
 	crd.Spec.Versions[0].Name = foreign.ModuleKind.Version
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: crdsLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
+	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
 	Expect(err).NotTo(HaveOccurred())
 	module := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": map[string]any{gateLabel: w.Namespace}}}}
 	module.SetGroupVersionKind(foreign.ModuleKind)

@@ -63,7 +63,7 @@ func installNodeKind(kind schema.GroupVersionKind) {
 	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind.Kind), Kind: kind.Kind}
 	crd.Spec.Versions[0].Name = kind.Version
 	crd.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, as far as anybody here looks at it"}
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: crdsLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
+	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(k8s.Delete(ctx, crd)).To(Succeed())

@@ -172,7 +172,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		var err error
 		crds, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-			MaxTime: crdsLimit, Paths: []string{filepath.Join("testdata", "crds")}, ErrorIfPathMissing: true,
+			MaxTime: environmentLimit, Paths: []string{filepath.Join("testdata", "crds")}, ErrorIfPathMissing: true,
 		})
 		Expect(err).NotTo(HaveOccurred())
 		namespace = newNamespace(ctx)

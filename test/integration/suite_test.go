@@ -51,8 +51,8 @@ func TestIntegration(t *testing.T) {
 	RunSpecs(t, "Integration")
 }
 
-// crdsLimit is the time limit until the API server serves new kinds.
-const crdsLimit = 2 * time.Minute
+// environmentLimit is the time limit for the start and the end of an API server, and until it serves new kinds.
+const environmentLimit = 2 * time.Minute
 
 // newEnvironment returns the environment of an API server with the CRDs of config/crd; it does not start it.
 func newEnvironment() *envtest.Environment {
@@ -64,10 +64,10 @@ func newEnvironment() *envtest.Environment {
 				filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencygates.yaml"),
 				filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencyverifications.yaml"),
 			},
-			ErrorIfPathMissing: true, MaxTime: crdsLimit,
+			ErrorIfPathMissing: true, MaxTime: environmentLimit,
 		},
 		// Several API servers start, and stop, at once on few cores, because each process of the suite has its own.
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
+		ControlPlaneStartTimeout: environmentLimit, ControlPlaneStopTimeout: environmentLimit,
 	}
 }
 

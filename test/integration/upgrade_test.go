@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -47,7 +46,7 @@ func earlierCRDs() []byte {
 // testdata/upgrade contains a finished benchmark as it was stored.
 var _ = Describe("An upgrade", func() {
 	It("with the documented commands keeps what there is, and the removal of the chart keeps it, too", func(ctx SpecContext) {
-		old := &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute}
+		old := &envtest.Environment{ControlPlaneStartTimeout: environmentLimit, ControlPlaneStopTimeout: environmentLimit}
 		oldConfig, err := old.Start()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(old.Stop)

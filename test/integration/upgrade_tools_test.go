@@ -94,7 +94,7 @@ func makeNamespace(ctx SpecContext, name string) {
 // installTools installs the CustomResourceDefinitions of the tools. They stay, because they do not affect other specs.
 func installTools() {
 	GinkgoHelper()
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: crdsLimit, Paths: []string{filepath.Join("testdata", "tools", "crds.yaml")}, ErrorIfPathMissing: true})
+	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, Paths: []string{filepath.Join("testdata", "tools", "crds.yaml")}, ErrorIfPathMissing: true})
 	Expect(err).NotTo(HaveOccurred())
 }
 
