@@ -117,7 +117,7 @@ e2e: look ## As root: tests on the local cluster, or on that of E2E_VALUES; LABE
 	$(if $(E2E_VALUES),,go run ./test/cmd/localcluster down)
 	trap 'go run ./test/cmd/durations bin/e2e.json' EXIT; \
 	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
-	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=60m --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
+	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=2h --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
 
 .PHONY: localcluster
 localcluster: look ## As root: tests of the local cluster itself: it repairs what dies, and leaves nothing behind.

@@ -278,8 +278,13 @@ func freePort(t *testing.T) string {
 		}
 		c, err := net.ListenPacket("udp", l.Addr().String())
 		l.Close()
-		if err == nil {
-			c.Close()
+		if err != nil {
+			continue
+		}
+		c.Close()
+		// The relay of an earlier try listens until its test ends.
+		if l, err = net.Listen("tcp", "127.0.0.2:"+port); err == nil {
+			l.Close()
 			return port
 		}
 	}

@@ -25,7 +25,7 @@ var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), f
 	It("a manager killed in the middle of a run and another between runs, an API server and an etcd cost nothing", SpecPriority(1), func(ctx context.Context) {
 		w := watchPods(ctx)
 		rounds := func(name string, n int32) *v1alpha1.LatencyBenchmark {
-			return benchmark(name, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds, s.Workload.Duration.Duration = n, 5*time.Second })
+			return benchmark(name, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Rounds, s.Workload.Duration.Duration = n, 8*time.Second })
 		}
 		b := rounds("killed", 2)
 		all := []*v1alpha1.LatencyBenchmark{b}
@@ -60,7 +60,7 @@ var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), f
 	})
 
 	It("a benchmark deleted in the middle of a run leaves nothing", func(ctx context.Context) {
-		b := benchmark("deleted", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = 3 * time.Second })
+		b := benchmark("deleted", func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = 8 * time.Second })
 		create(ctx, b)
 		By("waiting for the second run, so that there is a stored result as well")
 		Eventually(func() int { return len(get(ctx, b).Status.Attempts) }).WithTimeout(measured).Should(Equal(1))
@@ -75,7 +75,7 @@ var _ = Describe("Whatever dies", Label("faults"), needs("processes to kill"), f
 
 	It("a server's tool that is killed fails its attempt, and the next one counts", func(ctx context.Context) {
 		b := benchmark("shot", func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Rounds, s.Workload.Duration.Duration = 1, 4*time.Second
+			s.Rounds, s.Workload.Duration.Duration = 1, 8*time.Second
 		})
 		create(ctx, b)
 		inTheMiddle(ctx, b)

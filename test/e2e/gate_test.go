@@ -444,7 +444,8 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		g.Spec.Enforcement.Mode = v1alpha1.EnforcementNone
 		Expect(kube.Create(ctx, g)).To(Succeed())
 		for _, node := range []string{here.Client, here.Server} {
-			Eventually(holds).WithArguments(ctx, node).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Equal("Running True True"))
+			Eventually(holds).WithArguments(ctx, node).WithTimeout(measured).WithPolling(200 * time.Millisecond).Should(Equal("Running True True"))
+			Expect(holdPod(ctx, node).Spec.Containers[0].ReadinessProbe).To(BeNil(), "a kubelet that has just started delays the first probe by up to its period")
 		}
 	})
 

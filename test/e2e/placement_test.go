@@ -446,7 +446,7 @@ var _ = Describe("Sabotage", Label("placement"), func() {
 	})
 
 	It("a network-status that describes another pod's interface", func(ctx context.Context) {
-		b := benchmark("stale", short, slowest, single, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = 2 * time.Second })
+		b := benchmark("stale", short, slowest, single, overVFs, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.Duration.Duration = 10 * time.Second })
 		create(ctx, b)
 		eventuallyMeasures(ctx, b)
 		active := get(ctx, b).Status.Active
@@ -505,7 +505,14 @@ var _ = Describe("A proxy in a pod's network namespace", Label("placement"), nee
 			s.Workload.Duration.Duration = 2 * time.Second
 		})
 		create(ctx, b)
-		By("redirecting the port of the tool's server before the client's pod exists")
+		By("redirecting the port of the tool's server before the client's pod has a node")
+		Eventually(func() string {
+			pod := &corev1.Pod{}
+			Expect(client.IgnoreNotFound(kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: b.Name + "-r1-a1-server"}, pod))).To(Succeed())
+			return pod.Spec.NodeName
+		}).WithTimeout(measured).WithPolling(20 * time.Millisecond).Should(Equal("node-b"))
+		scheduler(ctx, false)
+		DeferCleanup(scheduler, true)
 		var agents []int
 		Eventually(func() []int { agents = processesIn("node-b", "tailgate-agent"); return agents }).WithTimeout(measured).WithPolling(20 * time.Millisecond).Should(HaveLen(1))
 		server, err := netpair.Of(agents[0])
@@ -514,6 +521,7 @@ var _ = Describe("A proxy in a pod's network namespace", Label("placement"), nee
 		proxy, err := server.Redirect(plan.ToolPort)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(proxy.Close)
+		scheduler(ctx, true)
 
 		b = eventuallyCompletes(ctx, b)
 		for _, e := range b.Status.Endpoints {

@@ -43,7 +43,7 @@ var _ = Describe("A gate's nodes stay held, whatever", Label("gate"), needs("adm
 		// No network meets this limit: the nodes are held until the end. The rounds give time to try.
 		g := undemandingGate()
 		g.Spec.Template.Spec.Criteria.Rules[0].Max.Text = "1ns"
-		g.Spec.Template.Spec.Workload.Duration.Duration = 5 * time.Second
+		g.Spec.Template.Spec.Workload.Duration.Duration, g.Spec.Template.Spec.Rounds = 5*time.Second, 12
 		Expect(kube.Create(ctx, g)).To(Succeed())
 		node := here.Client
 		held := func() {
@@ -98,6 +98,7 @@ var _ = Describe("A gate's nodes stay held, whatever", Label("gate"), needs("adm
 			Expect(write(ctx, editor, own, change)).To(refused, change)
 		}
 		image := own.DeepCopy()
+		image.ResourceVersion = "" // The gate and the kubelet write it, too.
 		image.Spec.Containers[0].Image = manager(ctx).Image
 		Expect(editor.Update(ctx, image)).To(refused)
 		ready := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
