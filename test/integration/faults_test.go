@@ -158,6 +158,7 @@ var _ = Describe("An attempt", func() {
 		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
 		// The time counts from the moment when the operator sees the condition, whatever the node's clock says.
 		Eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadyTime }).ShouldNot(BeNil())
+		w.Clock.Stop()
 		w.Advance(ctx, 30*time.Second, b)
 		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))
 		w.Advance(ctx, 40*time.Second, b)
@@ -176,8 +177,8 @@ var _ = Describe("An attempt", func() {
 	})
 
 	It("whose network cannot be set up says what only an event tells", func(ctx SpecContext) {
-		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Clock.Stop()
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
 		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): already allocated`)
 		ExpectSucceeded(ctx, b, "^Unknown Starting")

@@ -306,17 +306,12 @@ type versions struct {
 
 func watchVersions(ctx context.Context, namespace string) *versions {
 	GinkgoHelper()
-	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &v1alpha1.LatencyBenchmarkList{}, client.InNamespace(namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watcher.Stop)
 	v := &versions{nodes: map[string]string{}, number: map[string]int{}}
-	go func() {
-		for e := range watcher.ResultChan() {
-			if b, ok := e.Object.(*v1alpha1.LatencyBenchmark); ok && e.Type != watch.Deleted {
-				v.see(b)
-			}
+	follow(ctx, &v1alpha1.LatencyBenchmarkList{}, func(event watch.EventType, o client.Object) {
+		if event != watch.Deleted {
+			v.see(o.(*v1alpha1.LatencyBenchmark))
 		}
-	}()
+	}, client.InNamespace(namespace))
 	return v
 }
 

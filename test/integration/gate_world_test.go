@@ -317,61 +317,60 @@ func marksOf(n *corev1.Node) marks {
 	return m
 }
 
+// letInAll returns the number of the gate's nodes whose condition and label let them in.
+func (w *World) letInAll(ctx context.Context) (n int) {
+	GinkgoHelper()
+	nodes := &corev1.NodeList{}
+	Expect(k8s.List(ctx, nodes, client.MatchingLabels{gateLabel: w.Namespace})).To(Succeed())
+	for i := range nodes.Items {
+		if m := marksOf(&nodes.Items[i]); m.condition == "True" && m.label == "true" {
+			n++
+		}
+	}
+	return n
+}
+
 // LetIn watches every version of a Node, and of its hold pods, from now on. found returns the changes by which a version lets the
 // node in (by its condition, label or taint, or because a hold pod reports it as verified) and the version before did not. A Node
 // that is deleted and created again is another Node.
 func (w *World) LetIn(ctx context.Context, node string) (found func() []string) {
 	GinkgoHelper()
-	nodes, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node})
-	Expect(err).NotTo(HaveOccurred())
-	pods, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.PodList{}, client.InNamespace(w.Namespace),
-		client.MatchingLabels{v1alpha1.LabelHold: "true", v1alpha1.LabelNode: node})
-	Expect(err).NotTo(HaveOccurred())
-	var group sync.WaitGroup
 	var ofNode, ofPods []string
-	end := fmt.Sprint("end-", time.Now().UnixNano())
-	group.Go(func() {
-		var before *marks
-		for event := range nodes.ResultChan() {
-			n, ok := event.Object.(*corev1.Node)
-			if !ok {
-				continue
-			}
-			if event.Type == watch.Deleted {
-				before = nil
-				continue
-			}
-			now := marksOf(n)
-			if before != nil && (now.condition > before.condition || now.label > before.label || now.taint > before.taint) {
-				ofNode = append(ofNode, fmt.Sprintf("from %+v to %+v", *before, now))
-			}
-			if before = &now; n.Annotations[end] != "" {
-				return
-			}
+	end, ended := fmt.Sprint("end-", time.Now().UnixNano()), make(chan struct{})
+	atEnd := sync.OnceFunc(func() { close(ended) })
+	var before *marks
+	stopNodes := follow(ctx, &corev1.NodeList{}, func(event watch.EventType, o client.Object) {
+		n := o.(*corev1.Node)
+		if event == watch.Deleted {
+			before = nil
+			return
 		}
-	})
-	group.Go(func() {
-		held := false
-		for event := range pods.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			if !ok {
-				continue
-			}
-			verified := pod.Labels[v1alpha1.NodeLabelVerified] == "true" || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == v1alpha1.NodeConditionVerified && c.Status == corev1.ConditionTrue
-			})
-			if held && verified {
-				ofPods = append(ofPods, fmt.Sprintf("hold pod %s, version %s, says that its node is verified", pod.Name, pod.ResourceVersion))
-			}
-			held = held || !verified
+		now := marksOf(n)
+		if before != nil && (now.condition > before.condition || now.label > before.label || now.taint > before.taint) {
+			ofNode = append(ofNode, fmt.Sprintf("from %+v to %+v", *before, now))
 		}
-	})
-	DeferCleanup(func() { nodes.Stop(); pods.Stop() })
+		if before = &now; n.Annotations[end] != "" {
+			atEnd()
+		}
+	}, client.MatchingFields{"metadata.name": node})
+	held := false
+	stopPods := follow(ctx, &corev1.PodList{}, func(_ watch.EventType, o client.Object) {
+		pod := o.(*corev1.Pod)
+		verified := pod.Labels[v1alpha1.NodeLabelVerified] == "true" || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == v1alpha1.NodeConditionVerified && c.Status == corev1.ConditionTrue
+		})
+		if held && verified {
+			ofPods = append(ofPods, fmt.Sprintf("hold pod %s, version %s, says that its node is verified", pod.Name, pod.ResourceVersion))
+		}
+		held = held || !verified
+	}, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelHold: "true", v1alpha1.LabelNode: node})
 	return func() []string {
+		GinkgoHelper()
 		// When the watch sees this version of the Node, it has seen all earlier ones.
 		w.ChangeNode(ctx, node, func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, end, "true") })
-		pods.Stop()
-		group.Wait()
+		Eventually(ended).Should(BeClosed())
+		stopNodes()
+		stopPods()
 		return append(ofNode, ofPods...)
 	}
 }

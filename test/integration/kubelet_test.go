@@ -70,17 +70,7 @@ func NewKubelet(ctx SpecContext, namespace string, now func() time.Time) *Kubele
 		namespace: namespace, now: now, logs: map[types.NamespacedName]string{},
 		seen: map[types.UID]*corev1.Pod{}, changed: make(chan struct{}),
 	}
-	// The context belongs to the current node of the spec's tree, and ends with it.
-	watcher, err := k8s.Watch(context.WithoutCancel(ctx), &corev1.PodList{}, client.InNamespace(namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watcher.Stop)
-	go func() {
-		for event := range watcher.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok {
-				k.note(event.Type, pod)
-			}
-		}
-	}()
+	follow(ctx, &corev1.PodList{}, func(event watch.EventType, o client.Object) { k.note(event, o.(*corev1.Pod)) }, client.InNamespace(namespace))
 	return k
 }
 
