@@ -62,7 +62,7 @@ var _ = Describe("An installation", Label("install"), needs("a Tailgate that it 
 		create(ctx, b)
 		Eventually(func() string { return condition(get(ctx, b), v1alpha1.ConditionSucceeded).Reason }).
 			WithTimeout(soon).Should(Equal(v1alpha1.ReasonBenchmarkSuspended))
-		kubectl("delete", "-f", file, "--timeout=2m")
+		kubectl("delete", "-f", file, "--timeout=12m") // If a cache is not ready, the API server tries again after up to five minutes.
 		eventuallyNoTrace(ctx)
 
 		By("installing the chart")

@@ -337,12 +337,14 @@ func (w *World) LetIn(ctx context.Context, node string) (found func() []string) 
 	GinkgoHelper()
 	var ofNode, ofPods []string
 	end, ended := fmt.Sprint("end-", time.Now().UnixNano()), make(chan struct{})
-	atEnd := sync.OnceFunc(func() { close(ended) })
 	var before *marks
+	over := false
 	stopNodes := follow(ctx, &corev1.NodeList{}, func(event watch.EventType, o client.Object) {
 		n := o.(*corev1.Node)
 		if event == watch.Deleted {
 			before = nil
+		}
+		if event == watch.Deleted || over {
 			return
 		}
 		now := marksOf(n)
@@ -350,7 +352,8 @@ func (w *World) LetIn(ctx context.Context, node string) (found func() []string) 
 			ofNode = append(ofNode, fmt.Sprintf("from %+v to %+v", *before, now))
 		}
 		if before = &now; n.Annotations[end] != "" {
-			atEnd()
+			over = true
+			close(ended)
 		}
 	}, client.MatchingFields{"metadata.name": node})
 	held := false

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,9 +67,18 @@ func installNodeKind(kind schema.GroupVersionKind) {
 	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(k8s.Delete(ctx, crd)).To(Succeed())
-		Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).Should(BeTrue())
+		removeKind(ctx, k8s, crd)
 	})
+}
+
+// removeKind deletes a CustomResourceDefinition, and returns when it is gone. The API server's controller of this lists the objects of the
+// kind. While the cache of the kind is not ready ("storage is (re)initializing"), it tries again after longer and longer times, and at
+// each resync, every five minutes.
+func removeKind(ctx context.Context, api client.Client, crd *apiextensionsv1.CustomResourceDefinition) {
+	GinkgoHelper()
+	Expect(api.Delete(ctx, crd)).To(Succeed())
+	Eventually(func() bool { return apierrors.IsNotFound(api.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).
+		WithTimeout(12*time.Minute).Should(BeTrue(), func() string { return fmt.Sprintf("%s: %+v", crd.Name, crd.Status.Conditions) })
 }
 
 // createNodeObject creates the object of a kind for a node. It retries like createNetwork.

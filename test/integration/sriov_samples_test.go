@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -200,10 +199,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 
 	AfterAll(func(ctx SpecContext) {
 		for _, crd := range crds {
-			Expect(k8s.Delete(ctx, crd)).To(Succeed())
-			Eventually(func() bool {
-				return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{}))
-			}).Should(BeTrue())
+			removeKind(ctx, k8s, crd)
 		}
 	})
 

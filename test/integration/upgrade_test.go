@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -133,10 +132,7 @@ var _ = Describe("An upgrade", func() {
 		By("the removal of the CRDs, which deletes all objects and waits for no controller")
 		for _, kind := range []string{"latencybenchmarks", "latencymatrices", "latencygates", "latencyverifications"} {
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + ".tailgate.dev"}}
-			Expect(api.Delete(ctx, crd)).To(Succeed())
-			Eventually(func() bool {
-				return apierrors.IsNotFound(api.Get(ctx, client.ObjectKeyFromObject(crd), crd))
-			}).Should(BeTrue())
+			removeKind(ctx, api, crd)
 		}
 	})
 })
