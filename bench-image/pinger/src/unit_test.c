@@ -1,9 +1,12 @@
 // Tests of the parts that need no network. The program prints nothing and exits with 0 when all tests pass.
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cell.h"
@@ -211,6 +214,26 @@ static void drifted(const char *ppm) {
 	clock_verify();
 }
 
+static void wake(int signal) { (void)signal; }
+
+// interrupted verifies the clock while a signal arrives each millisecond, and exits with 1 if that took less than 50 ms.
+static void interrupted(const char *root) {
+	clock_choose(CLOCK_COUNTER, root);
+	clock_calibrate_begin();
+	usleep(50000);
+	clock_calibrate_end();
+	struct sigaction action = {.sa_handler = wake};
+	struct itimerval each = {.it_interval = {.tv_usec = 1000}, .it_value = {.tv_usec = 1000}};
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &each, NULL);
+	struct timespec from, to;
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	clock_verify();
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	if ((to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec) < 50e6)
+		exit(1);
+}
+
 static void test_refusals(const char *root) {
 	put(root, "/proc/cpuinfo", "flags : tsc constant_tsc\n");
 	put(root, "/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
@@ -219,6 +242,7 @@ static void test_refusals(const char *root) {
 		return; // this machine's counter cannot be trusted
 	CHECK(exit_of(drifted, "0") == 0, "exit code %d", exit_of(drifted, "0"));
 	CHECK(exit_of(drifted, "-300") == EXIT_CLOCK && exit_of(drifted, "300") == EXIT_CLOCK, "a drift of 300 ppm is taken");
+	CHECK(exit_of(interrupted, "") == 0, "exit code %d", exit_of(interrupted, ""));
 }
 
 static void test_numbers(void) {
