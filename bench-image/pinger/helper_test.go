@@ -266,7 +266,7 @@ func (p *process) freeze(t *testing.T, d time.Duration) {
 	}
 }
 
-// freePort returns a port of 127.0.0.1 that is free for TCP and for UDP. It is below the ports that Linux assigns to sockets
+// freePort returns a port of 127.0.0.1 that is free for TCP and for UDP, and of 127.0.0.2 that is free for TCP. It is below the ports that Linux assigns to sockets
 // without a requested port (from 32768 on), so that no other process gets it before the server does, and above those of the agent's tests.
 func freePort(t *testing.T) string {
 	t.Helper()

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
@@ -42,14 +41,13 @@ func multus() *apiextensionsv1.CustomResourceDefinition {
 
 func installMultus() {
 	GinkgoHelper()
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{multus()}})
-	Expect(err).NotTo(HaveOccurred())
+	installKinds(nil, multus())
 }
 
 func removeMultus(ctx context.Context) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(k8s.Delete(ctx, multus()))).To(Succeed())
-	Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(multus()), multus()) }).ShouldNot(Succeed())
+	eventuallyNoKind(ctx, k8s, multus())
 }
 
 // createNetwork creates a NetworkAttachmentDefinition, of a device if resourceName is not empty. It retries while the kind is

@@ -305,7 +305,7 @@ var _ = Describe("A gate of many nodes", func() {
 			// The gate writes its own status twice a second at most.
 			ofGate := writes["status LatencyGate"]
 			Expect(ofGate).To(BeNumerically("<=", 10+2*took.Seconds()))
-			Expect(float64(total-ofGate) / float64(size)).To(BeNumerically("<=", 12.0))
+			Expect(float64(total-ofGate) / float64(size)).To(BeNumerically("<=", 11.75))
 		}
 		settled("first", "-1", events())
 		eventsBefore := events()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
@@ -117,7 +118,15 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 
 		operator.drain(ctx)
 		w.SlowNode(w.A) // It fails at first, so that the order of events does not depend on how fast it is measured.
+		changed := make(chan struct{})
+		saw := sync.OnceFunc(func() { close(changed) })
+		follow(ctx, &v1alpha1.LatencyVerificationList{}, func(_ watch.EventType, o client.Object) {
+			if s := o.(*v1alpha1.LatencyVerification).Status; s.State == v1alpha1.VerificationUnverified && s.Verified().Reason == v1alpha1.ReasonIdentityChanged {
+				saw()
+			}
+		}, client.MatchingFields{"metadata.name": w.Verification(ctx, w.A).Name})
 		w.Upgrade(ctx, w.A, "6.1.1")
+		Eventually(changed).Should(BeClosed())
 		// The gate creates a benchmark half a second after it has seen the change, and the drain keeps that from being accepted.
 		Eventually(func() string { return w.Says(ctx, w.A) }).Should(MatchRegexp("^(Unverified IdentityChanged|Measuring Measuring): False false"))
 		if taint {
@@ -215,8 +224,7 @@ func newModuleOperator(ctx SpecContext, w *World) *moduleOperator {
 	crd.Name, crd.Spec.Group = "modules."+foreign.ModuleKind.Group, foreign.ModuleKind.Group
 	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "modules", Singular: "module", Kind: foreign.ModuleKind.Kind}
 	crd.Spec.Versions[0].Name = foreign.ModuleKind.Version
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
-	Expect(err).NotTo(HaveOccurred())
+	installKinds(nil, crd)
 	module := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": map[string]any{gateLabel: w.Namespace}}}}
 	module.SetGroupVersionKind(foreign.ModuleKind)
 	module.SetNamespace(w.Namespace)

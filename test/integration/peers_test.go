@@ -31,7 +31,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -72,10 +71,7 @@ func installPeer(ctx SpecContext, name, module string, path ...string) {
 	GinkgoHelper()
 	source, err := localcluster.PeerSource(ctx, name, module)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(append([]string{source}, path...)...)}, ErrorIfPathMissing: true, MaxTime: time.Minute,
-	})
-	Expect(err).NotTo(HaveOccurred())
+	installKinds([]string{filepath.Join(append([]string{source}, path...)...)})
 }
 
 // mountCertificate writes a folder with a certificate for the manager, like a mounted Secret, and a folder with its CA.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,12 +14,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
@@ -64,21 +61,10 @@ func installNodeKind(kind schema.GroupVersionKind) {
 	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind.Kind), Kind: kind.Kind}
 	crd.Spec.Versions[0].Name = kind.Version
 	crd.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, as far as anybody here looks at it"}
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
-	Expect(err).NotTo(HaveOccurred())
+	installKinds(nil, crd)
 	DeferCleanup(func(ctx SpecContext) {
 		removeKind(ctx, k8s, crd)
 	})
-}
-
-// removeKind deletes a CustomResourceDefinition, and returns when it is gone. The API server's controller of this lists the objects of the
-// kind. While the cache of the kind is not ready ("storage is (re)initializing"), it tries again after longer and longer times, and at
-// each resync, every five minutes.
-func removeKind(ctx context.Context, api client.Client, crd *apiextensionsv1.CustomResourceDefinition) {
-	GinkgoHelper()
-	Expect(api.Delete(ctx, crd)).To(Succeed())
-	Eventually(func() bool { return apierrors.IsNotFound(api.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).
-		WithTimeout(12*time.Minute).Should(BeTrue(), func() string { return fmt.Sprintf("%s: %+v", crd.Name, crd.Status.Conditions) })
 }
 
 // createNodeObject creates the object of a kind for a node. It retries like createNetwork.

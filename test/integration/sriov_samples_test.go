@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
@@ -169,11 +168,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		var err error
-		crds, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-			MaxTime: environmentLimit, Paths: []string{filepath.Join("testdata", "crds")}, ErrorIfPathMissing: true,
-		})
-		Expect(err).NotTo(HaveOccurred())
+		crds = installKinds([]string{filepath.Join("testdata", "crds")})
 		namespace = newNamespace(ctx)
 		for _, object := range sriovManifests("*.yaml", "") {
 			if n := object.GetNamespace(); n != "" {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -94,8 +93,7 @@ func makeNamespace(ctx SpecContext, name string) {
 // installTools installs the CustomResourceDefinitions of the tools. They stay, because they do not affect other specs.
 func installTools() {
 	GinkgoHelper()
-	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{MaxTime: environmentLimit, Paths: []string{filepath.Join("testdata", "tools", "crds.yaml")}, ErrorIfPathMissing: true})
-	Expect(err).NotTo(HaveOccurred())
+	installKinds([]string{filepath.Join("testdata", "tools", "crds.yaml")})
 }
 
 // gateSaying creates a gate with the given condition Passed, without an operator.
