@@ -17,8 +17,8 @@ const (
 	onloadPrefix = "EF_"
 )
 
-// environment returns the tools' environment. Only the tools preload the library: the agent is linked statically, so no dynamic linker
-// reads its LD_PRELOAD, which a device plugin may have set. The agent's own sockets always belong to the kernel.
+// environment returns the tools' environment. Only the tools preload the library: the agent is
+// linked statically and ignores LD_PRELOAD. The agent's own sockets belong to the kernel.
 func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
 	for _, entry := range container {
@@ -28,7 +28,7 @@ func environment(container []string, task plan.Task) []string {
 	}
 	maps.Copy(all, task.Env)
 	if task.Acceleration == v1alpha1.AccelerationOnload {
-		// AMD's device plugin preloads its own library into the container, even if the image's library is meant.
+		// AMD's device plugin preloads its own library, even if the image's is meant.
 		all[preloadVariable] = strings.TrimSuffix(task.Library+":"+withoutOnload(all[preloadVariable]), ":")
 	} else {
 		maps.DeleteFunc(all, func(name, _ string) bool { return strings.HasPrefix(name, onloadPrefix) })
@@ -52,7 +52,7 @@ func preloads(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ':' || unicode.IsSpace(r) })
 }
 
-// preloadFile returns Onload's library in /etc/ld.so.preload, which the dynamic linker loads into every process.
+// preloadFile returns Onload's library in /etc/ld.so.preload, which is loaded into every process.
 func (h host) preloadFile() string {
 	for _, path := range preloads(h.read("etc/ld.so.preload")) {
 		if onload.IsLibrary(path) {

@@ -1,8 +1,8 @@
-// Package agent is the program in the pods of a run: it pins and runs the tools, gathers evidence, and writes the result to its log. A
-// run has one agent for the server and one for the client; control.go describes the protocol between them.
+// Package agent is the program in both pods of a run: it pins and runs the tools, gathers evidence,
+// and writes the result to its log. control.go describes the protocol between the two agents.
 //
-// While a cell is measured, both agents sleep. They collect no garbage, poll nothing and write nothing, except that a packet capture
-// empties its ring. They read counters and processes before and after the cell.
+// While a cell is measured, both agents sleep: they collect no garbage, poll nothing and write
+// nothing, but a capture empties its ring. They read counters and processes before and after.
 package agent
 
 import (
@@ -45,7 +45,7 @@ type Agent struct {
 	Root string
 }
 
-// Run performs the task. It always writes a termination message. If there is no result on the log, it also returns the error.
+// Run performs the task. It always writes a termination message, and returns the error, if any.
 func (a *Agent) Run(ctx context.Context) error {
 	work, cancel := context.WithTimeout(ctx, a.Task.Deadline)
 	defer cancel()
@@ -75,7 +75,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// reasonOf returns the outcome of a run that ended with an error, or another one if the error does not know it.
+// reasonOf returns the outcome of a run that ended with an error, or else another one.
 func reasonOf(err error, otherwise string) string {
 	if f, ok := errors.AsType[*tool.Failure](err); ok {
 		return f.Reason
@@ -83,7 +83,7 @@ func reasonOf(err error, otherwise string) string {
 	return otherwise
 }
 
-// handOver writes the result to a log, small enough for its share of the ConfigMap that will store it.
+// handOver writes the result to a log, within its share of the ConfigMap that will store it.
 func (a *Agent) handOver(log io.Writer, d result.Document) error {
 	d, err := result.Fit(d, result.Share(d.Role, a.Task.Capture))
 	if errors.Is(err, result.ErrTooLarge) {
@@ -150,8 +150,8 @@ type endpoint struct {
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
-	// paths describe the paths of the cells' messages, settings holds the Onload settings that the library printed, and stack holds facts
-	// about the stack of the tool's server, once it was seen.
+	// paths describe the paths of the cells' messages, settings are those that Onload's library
+	// printed, and stack has facts about the stack of the tool's server, once it was seen.
 	paths    []result.Path
 	settings map[string]string
 	stack    facts
@@ -174,7 +174,7 @@ func (e *endpoint) document(address string) result.Document {
 	}
 }
 
-// scratch makes an empty folder for a tool that writes files and returns its path; empty for other tools.
+// scratch makes an empty folder for a tool that writes files; its path is empty for others.
 func (e *endpoint) scratch(name string) (string, error) {
 	if !e.driver.Limits().RawFiles {
 		return "", nil
@@ -206,7 +206,7 @@ func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*proc
 	return p, nil
 }
 
-// account adds the events during a process that has ended, and the evidence of the path of its messages.
+// account adds the events during an ended process, and the evidence of its messages' path.
 func (e *endpoint) account(p *process, cell string, l *link) {
 	grown := e.watch.end()
 	p.path.MHzAfter = speed(e.measuringCPU)

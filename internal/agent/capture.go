@@ -16,7 +16,7 @@ type capturing struct {
 	recorder *result.Recorder
 }
 
-// beginCapture starts to capture the messages of a cell, if the task requests it and the cell has answers.
+// beginCapture captures the messages of a cell, if the task requests it and there are answers.
 func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing, error) {
 	if !e.Task.Capture || cell.Stream {
 		return nil, nil

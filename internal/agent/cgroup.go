@@ -12,8 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cgroups returns the folders of the agent's cgroup and of its visible ancestors that have a file, the nearest first, and the version of
-// their hierarchy: 2 for file2, 1 for file1 of the controller; both empty if the mount shows none.
+// cgroups returns the folders of the agent's cgroup and its visible ancestors that have a file,
+// nearest first, and the version of their hierarchy: 2 for file2, 1 for the controller's file1.
 func (h host) cgroups(controller, file2, file1 string) (dirs []string, version string) {
 	for _, way := range []struct{ version, controller, file string }{{"2", "", file2}, {"1", controller, file1}} {
 		dir, top := cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), way.controller)
@@ -32,8 +32,9 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 	return nil, ""
 }
 
-// cgroupDir returns the folder of a process's cgroup in the version 1 hierarchy of a controller, or in version 2 if controller is empty,
-// and where that is mounted, from the process's mountinfo and cgroup file. A container may see its own cgroup as the root of the mount.
+// cgroupDir returns the folder of a process's cgroup, and its mount, from mountinfo and the cgroup
+// file: in version 1 of a controller, or version 2 if it is empty. The mount may show only the
+// container's own cgroup.
 func cgroupDir(mounts, own, controller string) (dir, top string) {
 	path, found := "", false
 	for l := range strings.Lines(own) {
@@ -94,7 +95,7 @@ func (h host) effectiveCPUs(dir string) string {
 	return h.either(filepath.Join(dir, "cpuset.cpus.effective"), filepath.Join(dir, "cpuset.effective_cpus"))
 }
 
-// cpuMax returns the tightest limit of CPU time of the agent's cgroup and its visible ancestors, in the format of cpu.max.
+// cpuMax returns the tightest CPU quota of the agent's cgroup and its visible ancestors.
 func (h host) cpuMax() string {
 	tightest, least := "", math.Inf(1)
 	dirs, version := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us")
@@ -127,13 +128,14 @@ func (h host) cpuMax() string {
 // podLevel matches the names of the cgroups of a pod, of a QoS class, or of all pods.
 var podLevel = regexp.MustCompile(`(^|-)(kubepods|pod)`)
 
-// cpusSet returns the CPUs to which the container was limited on purpose, as a CPU manager does it, or none if it inherited its CPUs from
-// the pod, so that other pods may run on them; empty if the kernel does not show which.
+// cpusSet returns the CPUs to which the container was limited on purpose, as by a CPU manager; none
+// if it inherited the pod's; empty if the kernel does not show which.
 //
-// In version 2, only cpuset.cpus of the container's own cgroup shows this. crun puts a cgroup named container into the scope of a
-// container, and systemd may have written to the scope. In version 1, every runtime copies the parent's CPUs into an empty file, so that
-// only the parent, which a container seldom sees, shows the difference. But if the processes of the pod share their namespace, process 1
-// is the sandbox, which has the CPUs of the pod.
+// In version 2, only cpuset.cpus of the container's own cgroup shows this. crun puts a cgroup named
+// container into the container's scope, to which systemd may have written. In version 1, runtimes
+// copy the parent's CPUs into an empty file, so only the parent shows the difference, which a
+// container seldom sees. In a pod with one process namespace, process 1 is the sandbox, with the
+// CPUs of the pod.
 func (h host) cpusSet(dirs []string, version string) string {
 	own, above := h.read(filepath.Join(dirs[0], "cpuset.cpus")), ""
 	for i, dir := range dirs[1:] {

@@ -21,11 +21,12 @@ import (
 )
 
 const (
-	// linkTimeout bounds how long the server may be unreachable, and its address unusable: a new link needs seconds to come up.
+	// linkTimeout bounds how long the server is unreachable: a new link needs seconds.
 	linkTimeout = 30 * time.Second
 	dialAgain   = 100 * time.Millisecond
-	// stackEnds is how long the stack of Onload outlives a tool that closes its connection first, which all but the pinger do: twice
-	// EF_TCP_TCONST_MSL, and some time for the kernel. A NIC with one virtual interface has no room for the stack of the next cell until then.
+	// stackEnds is how long Onload's stack outlives a tool that closes its connection first: twice
+	// EF_TCP_TCONST_MSL and some time. A NIC with one virtual interface has no room for the next
+	// one.
 	stackEnds = 3 * time.Second
 )
 
@@ -83,8 +84,8 @@ func (e *endpoint) takeResult(l *link) error {
 	return l.lines.Err()
 }
 
-// connect reaches the server over the interface that the task names, or else by the route, and returns the client's own address there.
-// The link needs a moment to come up, and only then is the route certain.
+// connect reaches the server over the task's interface, or by the route, and returns the client's
+// address there. The link needs a moment to come up, and only then is the route certain.
 func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	server := net.ParseIP(e.Task.ServerAddress)
 	if server == nil {
@@ -248,7 +249,7 @@ func histogram(r *result.Recorder, sums *tool.Sums, unrecorded int64) (result.Hi
 	return h, err
 }
 
-// runClient runs the tool until it ends, under a hard deadline: some tools wait forever for a lost datagram.
+// runClient runs the tool, under a hard deadline: some tools wait forever for a lost datagram.
 func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command, cell tool.Cell, t tool.Target) (*process, error) {
 	limit := e.driver.Deadline(cell)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -281,7 +282,7 @@ func (e *endpoint) lost(err error) error {
 	return tool.Fail(v1alpha1.OutcomePeerUnreachable, "the client lost its server: %v%s", err, e.noCarrier(";"))
 }
 
-// withServer adds the last line of the tool's server to a failure at the client. If Onload failed at the server, that is the reason.
+// withServer adds the last line of the tool's server to a failure; Onload's failure is the reason.
 func withServer(err error, a answer) error {
 	f, ok := errors.AsType[*tool.Failure](err)
 	switch {

@@ -13,7 +13,7 @@ type clocks struct {
 	raw, monotonic, wall, boot, ticks int64
 }
 
-// apart is how long a reading of all clocks should take, in ns, and readings how often it is tried: the agent may lose its CPU meanwhile.
+// apart is the longest time for a reading of all clocks, in ns; readings is the number of tries.
 const apart, readings = 5_000, 20
 
 func readClocks() clocks {
@@ -52,15 +52,15 @@ func (c clocks) since(before clocks) tool.Clocks {
 }
 
 const (
-	// batch is the number of additions that are timed together: about 50 µs, in which few interrupts fall.
+	// batch is the number of additions timed together: about 50 µs, with few interrupts.
 	batch   = 200_000
 	batches = 20
 	// mostMHz bounds what is believed.
 	mostMHz = 20_000
 )
 
-// speed returns how many million dependent additions a CPU does in a second, which is its frequency in MHz; 0 if that is unknown. The
-// fastest batch counts, because interrupts, the core's other thread or a hypervisor only make one slower.
+// speed returns how many million dependent additions a CPU does in a second, which is its frequency
+// in MHz; 0: unknown. The fastest batch counts: disturbances only make one slower.
 func speed(cpu int) int32 {
 	fastest := int64(math.MaxInt64)
 	err := onCPUs([]int{cpu}, func() error {

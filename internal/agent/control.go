@@ -36,11 +36,11 @@ type request struct {
 type answer struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Worked is true, in the answer to end, if Error is no reason to end the run of a client that measured.
+	// Worked is true, in the answer to end, if Error does not end a run that measured.
 	Worked bool `json:"worked,omitempty"`
 	// Note is the last line that the tool's server printed, in the answer to end.
 	Note string `json:"note,omitempty"`
-	// Said holds the last maxSaid bytes that an interrupted tool's server printed, in the answer to end.
+	// Said has the last maxSaid bytes of an interrupted server, in the answer to end.
 	Said []byte `json:"said,omitzero"`
 	// CPU is the CPU to which the tool's server is pinned, in the answer to prepare.
 	CPU int `json:"cpu,omitempty"`
@@ -58,9 +58,9 @@ const (
 	maxSaid = 8 << 10
 	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six.
 	maxWords = 400
-	// maxGreeted connections may send their first line at a time; maxRejected rejected ones are logged, each in maxRejection bytes.
+	// maxGreeted connections may greet at a time; maxRejected rejected ones are logged.
 	maxGreeted, maxRejected, maxRejection = 64, 16, 100
-	// helloTimeout bounds how long an unknown client may keep the server from accepting its own client.
+	// helloTimeout bounds how long an unknown client may keep the server busy.
 	helloTimeout = 2 * time.Second
 	// answerTimeout is longer than a tool's server may take to listen, plus the time to inspect its Onload stack. With Onload, the
 	// server's node may need maxPlaneWait more.
@@ -110,14 +110,14 @@ func (l *link) ask(r request) (answer, error) {
 	return a, nil
 }
 
-// token returns a string that only a holder of the key can compute, and that differs between attempts.
+// token returns a string that only a holder of the key can compute, another for each attempt.
 func (a *Agent) token() string {
 	mac := hmac.New(sha256.New, []byte(a.Key))
 	fmt.Fprintf(mac, "%s/%d", a.Task.Run, a.Task.Attempt)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// greet returns an error unless the first request of a connection comes from the client of this run.
+// greet returns an error unless the first request of a connection is from this run's client.
 func (l *link) greet(token, run string, attempt int32) error {
 	if err := l.conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err

@@ -6,5 +6,5 @@ package agent
 // of constants would not do, because some CPUs join them.
 func additions(n int64)
 
-// ticks reads the CPU's time stamp counter or, on arm64, the architectural counter, as the tools do.
+// ticks reads the time stamp counter or, on arm64, the architectural counter, as the tools do.
 func ticks() int64

@@ -2,6 +2,6 @@
 
 package agent
 
-// additions and ticks have no implementation for this architecture: its speed stays unknown, and no tool measures by a counter.
+// additions and ticks have no implementation here: the speed is unknown, no tool uses a counter.
 func additions(int64) {}
 func ticks() int64    { return 0 }

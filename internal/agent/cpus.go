@@ -26,7 +26,7 @@ func (h host) cpusAllowed() ([]int, string, error) {
 	return cpus.List(), list, nil
 }
 
-// sandbox returns the name of the software that runs the container on another kernel than the node's, as far as that kernel shows it.
+// sandbox names the software that runs the container on its own kernel, if that shows it.
 func (h host) sandbox() string {
 	switch {
 	case strings.Contains(h.read("proc/version"), "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016"): // in all releases
@@ -37,7 +37,7 @@ func (h host) sandbox() string {
 	return ""
 }
 
-// cpuNUMANodes returns the NUMA node of each CPU of the machine. A kernel without NUMA has one node, 0.
+// cpuNUMANodes returns the NUMA node of each CPU. A kernel without NUMA has one node, 0.
 func (h host) cpuNUMANodes() map[int]int32 {
 	nodes := map[int]int32{}
 	if !h.exists("sys/devices/system/node") {
@@ -70,7 +70,7 @@ func (h host) cpuNUMANode(cpu int) int32 {
 	return unknown
 }
 
-// allowedNUMANodes returns the NUMA nodes of CPUs, in the kernel's list format; empty if that of one of them is unknown.
+// allowedNUMANodes returns the NUMA nodes of CPUs as a kernel list; empty if one is unknown.
 func (h host) allowedNUMANodes(cpus []int) string {
 	all := h.cpuNUMANodes()
 	var nodes []int
@@ -92,8 +92,8 @@ func (h host) siblings(cpu int) []int {
 	return cpus.List()
 }
 
-// order sorts an endpoint's CPUs by how well they suit a tool that measures over a device on a NUMA node: CPUs of that node come first,
-// among them isolated ones (isolcpus), among them the lower numbers. The first is the measuring CPU, whose SMT siblings come last.
+// order sorts an endpoint's CPUs by how well they suit a device on a NUMA node: CPUs of that node,
+// then isolated ones, then lower numbers. The first measures; its SMT siblings come last.
 func (h host) order(cpus []int, node int32) []int {
 	nodes := h.cpuNUMANodes()
 	// An empty list does not parse, and no CPU is then isolated.
@@ -117,7 +117,7 @@ func (h host) order(cpus []int, node int32) []int {
 	return slices.SortedFunc(slices.Values(cpus), compare)
 }
 
-// agentCPU returns the CPU on which the agent sleeps: the last that is neither the tool's nor an SMT sibling of the measuring CPU, if any.
+// agentCPU returns the agent's CPU: the last that is neither the tool's nor its SMT sibling.
 func (h host) agentCPU(ordered []int, used int) int {
 	siblings := h.siblings(ordered[0])
 	for _, cpu := range slices.Backward(ordered[min(used, len(ordered)):]) {

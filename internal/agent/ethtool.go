@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtool asks the kernel about an interface by requests that need no privilege, and that drivers may not support. The library
-// github.com/safchain/ethtool (v0.7.0) passes the addresses of structs as numbers: when the stack moves, the kernel fills in freed memory.
+// ethtool makes requests that need no privilege and that drivers may not support. The library
+// github.com/safchain/ethtool (v0.7.0) passes addresses as numbers, which are wrong after the stack
+// moved.
 type ethtool struct {
 	socket int
 	iface  string
@@ -26,7 +27,7 @@ func openEthtool(iface string) (ethtool, error) {
 
 func (e ethtool) close() { _ = unix.Close(e.socket) }
 
-// ask lets the kernel fill in a command, which is a struct of linux/ethtool.h, and reports whether it did.
+// ask lets the kernel fill in a command, a struct of linux/ethtool.h, and reports success.
 func (e ethtool) ask(command unsafe.Pointer) bool {
 	request := struct { // ifreq
 		name [unix.IFNAMSIZ]byte
@@ -38,7 +39,7 @@ func (e ethtool) ask(command unsafe.Pointer) bool {
 	return errno == 0
 }
 
-// askWords sends a command of 32-bit numbers, of which begin holds the first. It returns nil if there is no answer.
+// askWords sends a command of 32-bit numbers that begins with begin; nil without an answer.
 func (e ethtool) askWords(size int, begin ...uint32) []uint32 {
 	words := make([]uint32, size)
 	copy(words, begin)
@@ -87,7 +88,7 @@ func splitNames(data []byte) (names []string) {
 	return names
 }
 
-// numbers are the commands whose answers consist of numbers: the size of each in 32-bit numbers, and which of them are facts.
+// numbers are commands that answer with numbers: how many of 32 bits, and which are facts.
 var numbers = []struct {
 	command uint32
 	size    int
@@ -166,12 +167,12 @@ func bits(set uint32, names []string) string {
 	return cmp.Or(strings.Join(found, ","), none)
 }
 
-// variants are the firmware variants of the receive datapath of Solarflare NICs, by the number that the driver reports.
+// variants are the firmware variants of Solarflare's receive datapath, by the driver's number.
 var variants = map[string]string{
 	"rx0": "full-feature", "rx1": "ultra-low-latency", "rx2": "packed-stream", "rx5": "rules-engine", "rx6": "dpdk",
 }
 
-// firmwareVariant returns the variant in a firmware version such as "8.5.2.1000 rx1 tx1"; empty for other drivers and numbers.
+// firmwareVariant returns the variant in a version such as "8.5.2.1000 rx1 tx1", or nothing.
 func firmwareVariant(driver, firmware string) string {
 	if driver != "sfc" {
 		return ""
@@ -184,16 +185,16 @@ func firmwareVariant(driver, firmware string) string {
 	return ""
 }
 
-// datapathPrefixes start the names of the sfc driver's statistics about the path of the messages in the NIC: ctpio_success and so on
-// count CTPIO, the send path of the X2 that bypasses DMA (ef10.c in src/driver/linux_net of Onload), exp_rx_packets and so on the Express
-// datapath, which an X4 has beside the earlier one (Enterprise).
+// datapathPrefixes start the names of sfc's statistics about the messages' path in the NIC:
+// ctpio_success and so on count CTPIO, the X2's send path without DMA (ef10.c in Onload's
+// src/driver/linux_net); exp_rx_packets and so on the X4's Express datapath, beside Enterprise.
 var datapathPrefixes = []string{"ctpio_", "exp_"}
 
 func ofDatapath(name string) bool {
 	return slices.ContainsFunc(datapathPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// datapath reads an interface's statistics of the datapath, by their names after nic.; empty if there are none.
+// datapath reads an interface's statistics of the datapath, by their names after nic.
 func datapath(iface string) map[string]int64 {
 	all := map[string]int64{}
 	e, err := openEthtool(iface)
@@ -205,7 +206,7 @@ func datapath(iface string) map[string]int64 {
 	if !slices.ContainsFunc(names, ofDatapath) {
 		return all
 	}
-	// ethtool_stats: the command, the number of statistics, and 64 bits for each. The driver may have more now than names.
+	// ethtool_stats: command, number, 64 bits each. The driver may have more by now.
 	words := e.askWords(2+2*maxNames, unix.ETHTOOL_GSTATS, uint32(len(names)))
 	if words == nil || int(words[1]) != len(names) {
 		return all

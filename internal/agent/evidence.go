@@ -21,10 +21,10 @@ import (
 
 const unknown = -1
 
-// host reads facts about the machine as the pod sees it, below a root that tests replace. A fact that cannot be read stays unknown.
+// host reads what the pod sees of the machine, below a root. What cannot be read is unknown.
 type host struct {
 	root string
-	// parent is the name, on the node, of the interface below an attached one of type ipvlan or macvlan.
+	// parent is the name, on the node, of the interface below an ipvlan or macvlan.
 	parent string
 	// borrowed is true if the allocated devices are not those of the interface.
 	borrowed bool
@@ -38,7 +38,7 @@ func (h host) read(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// maxFile bounds how much of a file of /proc, /sys or /etc is read at once, in bytes; most have one line.
+// maxFile bounds what is read of a file of /proc, /sys or /etc, in bytes; most have one line.
 const maxFile = 1 << 20
 
 // content returns the content of a file, or its first maxFile bytes.
@@ -109,11 +109,12 @@ func (h host) field(path, name string) string {
 // pciAddress matches the names of functions on the PCI bus in sysfs.
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// scalableFunction matches the names of the auxiliary devices of scalable functions, such as mlx5_core.sf.4.
+// scalableFunction matches the auxiliary devices of scalable functions, such as mlx5_core.sf.4.
 var scalableFunction = regexp.MustCompile(`^\w+\.sf\.\d+$`)
 
-// device returns the PCI address of the device behind an interface, and its folder. The source is result.PCIFromSysfs if sysfs links the
-// two, directly or by the MAC address, and empty if it is the device of the parent, or the only one that the pod was allocated.
+// device returns the PCI address of an interface's device, and its folder. The source is
+// result.PCIFromSysfs if sysfs links them, directly or by the MAC address; empty for the parent's
+// device, or the only allocated one.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
 	dir = h.resolve(filepath.Join("sys/class/net", h.lower(iface), "device"))
 	// A virtio device and a scalable function are not on the PCI bus themselves; their parents are.
@@ -132,7 +133,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 			return address, h.resolve(dir), result.PCIFromSysfs
 		}
 	}
-	// In a simulation, an interface that stands in for a device's has at least the MAC address that sysfs shows for the latter.
+	// In a simulation, the interface has at least the MAC address of the device.
 	if mac := h.read(filepath.Join("sys/class/net", iface, "address")); mac != "" && mac != "00:00:00:00:00:00" {
 		for _, path := range h.glob("sys/bus/pci/devices/*/net/*/address") {
 			if h.read(path) == mac {
@@ -150,8 +151,8 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
 }
 
-// allocatedDevices returns the variables in which device plugins and drivers list the container's devices. Names may contain hyphens.
-// Each variable has a companion whose name ends in _INFO, with the same data in JSON, which is left out.
+// allocatedDevices returns the variables in which device plugins and drivers list the container's
+// devices. Each has a companion in JSON that ends in _INFO, which is left out.
 func allocatedDevices(environ []string) map[string]string {
 	devices := map[string]string{}
 	for _, entry := range environ {
@@ -178,7 +179,7 @@ func pciAddresses(allocated map[string]string) []string {
 	return slices.Compact(addresses)
 }
 
-// gather collects the evidence of an endpoint with these CPUs: the agent has pinned itself, and the kernel would report one only.
+// gather collects the evidence of an endpoint with these CPUs; the pinned agent sees only one.
 func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ []string) result.Evidence {
 	devices := allocatedDevices(environ)
 	e := result.Evidence{
@@ -227,7 +228,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	return e
 }
 
-// driverInfo asks the kernel for the driver of an interface, as ethtool -i does; it needs no privilege.
+// driverInfo asks the kernel for the driver of an interface, as ethtool -i does.
 func driverInfo(iface string) (driver, version, firmware string) {
 	e, err := openEthtool(iface)
 	if err != nil {
@@ -245,7 +246,7 @@ func driverInfo(iface string) (driver, version, firmware string) {
 	return text(info.Driver[:]), text(info.Version[:]), firmware
 }
 
-// ownVersion returns the version of a driver. For one without, the kernel reports its own release, which may be upgraded on purpose.
+// ownVersion returns a driver's version. Without one, the kernel reports its own release.
 func ownVersion(version, release string) string {
 	if version == release && version != "" {
 		return "kernel"

@@ -57,11 +57,11 @@ func line(value string, limit int) string {
 	return text.Shorten(value, limit-len(end)) + end
 }
 
-// bounded leaves out facts that would make the evidence too long, explanatory facts before facts of the fingerprint.
+// bounded leaves out facts that make the evidence too long, those of the fingerprint last.
 func (f facts) bounded(limit int) facts {
 	keys := slices.SortedFunc(maps.Keys(f), result.CompareKeys)
 	kept, size, omitted := facts{}, 0, 0
-	// A digest of the omitted fingerprint facts remains, because fingerprints that differ must not look equal.
+	// Fingerprints that differ must not look equal: a digest of omitted facts remains.
 	missing := sha256.New()
 	for _, key := range keys {
 		// Four quotes, a colon and a comma.
@@ -81,7 +81,7 @@ func (f facts) bounded(limit int) facts {
 	return kept
 }
 
-// facts gathers the facts about a CPU of an endpoint, an interface, and the environment in which the tool runs.
+// facts gathers the facts about a CPU of an endpoint, an interface, and the tool's environment.
 func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) facts {
 	f, in := facts{}, place(cpu, iface.Name)
 	for key, path := range result.Files {
@@ -132,8 +132,8 @@ func chosen(choices string) string {
 
 var argument = regexp.MustCompile(`(?:"[^"]*"?|[^"\s])+`)
 
-// kernelArgs returns the arguments on a kernel's command line, parsed as the kernel does: quotes keep spaces, hyphens in a name are
-// underscores, and everything after -- is for init. The values of a repeated argument are joined in order.
+// kernelArgs parses a kernel's command line as the kernel does: quotes keep spaces, hyphens in a
+// name are underscores, and what follows -- is for init. Repeated values are joined in order.
 func kernelArgs(cmdline string) map[string]string {
 	args := map[string]string{}
 	for _, word := range argument.FindAllString(cmdline, -1) {
@@ -153,7 +153,7 @@ func kernelArgs(cmdline string) map[string]string {
 	return args
 }
 
-// latencyArgs are the kernel's arguments that affect latency. A name that ends in a dot stands for all arguments of a module.
+// latencyArgs are the kernel's arguments that affect latency; with a final dot, a module's.
 var latencyArgs = []string{
 	"isolcpus", "nohz", "nohz_full", "rcu_nocbs", "rcu_nocb_poll", "kthread_cpus", "irqaffinity", "acpi_irq_nobalance",
 	"threadirqs", "skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "numa_balancing", "psi",
@@ -220,10 +220,10 @@ var virtual = []string{
 	"BHYVE", "Virtual Machine", "Apple Virtualization", "Firecracker",
 }
 
-// virtualVendors are the PCI vendors of devices of virtual machines only. Cards of bare machines may emulate virtio devices.
+// virtualVendors make devices of virtual machines only. Real cards may emulate virtio devices.
 var virtualVendors = []string{"0x1b36", "0x15ad", "0x80ee", "0x5853"}
 
-// hypervisor returns yes on a virtual machine, no on bare metal, or nothing. Only x86 has the CPU's flag, which a hypervisor may hide.
+// hypervisor returns yes, no, or nothing. Only x86 has the flag, which a hypervisor may hide.
 func (h host) hypervisor(f facts) string {
 	flags := strings.Fields(h.field("proc/cpuinfo", "flags"))
 	words := []string{f["dmi.sys_vendor"], f["dmi.product_name"], f["dmi.bios_vendor"], f["dmi.board_vendor"]}
@@ -249,7 +249,7 @@ func (h host) hypervisor(f facts) string {
 	return ""
 }
 
-// cpuModel returns the CPU's name, on s390x the machine, on arm64 and RISC-V the numbers of its maker and design.
+// cpuModel returns the CPU's name, the s390x machine, or the numbers of maker and design.
 func (h host) cpuModel() string {
 	info := func(name string) string { return h.field("proc/cpuinfo", name) }
 	if name := cmp.Or(info("model name"), info("Model Name"), info("cpu")); name != "" {
@@ -284,7 +284,7 @@ func (h host) cpuList(f facts, key, path string, cpu int) {
 	}
 }
 
-// sibling returns whether the other CPUs of a CPU's core belong to the endpoint ("own") or not ("others"), or none.
+// sibling returns whose the other CPUs of a core are: "own", "others", or none.
 func sibling(cpu int, siblings, own []int) string {
 	others := slices.DeleteFunc(slices.Clone(siblings), func(c int) bool { return c == cpu })
 	switch {
@@ -303,7 +303,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// affinity returns the list of the CPUs to which an interrupt is delivered or, if that is unknown or out of date, may be delivered.
+// affinity returns the CPUs to which an interrupt is, or else may be, delivered.
 func (h host) affinity(irq string) string {
 	effective, allowed := h.read(filepath.Join(irq, "effective_affinity_list")), h.read(filepath.Join(irq, "smp_affinity_list"))
 	now, err := result.ParseCPUs(effective)
@@ -344,7 +344,7 @@ func (h host) idleStates(cpu int) []string {
 	return states
 }
 
-// The variables that affect a tool's sockets: the settings of Onload (EF), VMA and XLIO, and those of the dynamic linker and of glibc.
+// The variables that affect a tool's sockets: of Onload, VMA, XLIO, the dynamic linker, glibc.
 var (
 	socketPrefixes  = []string{"EF", "VMA", "XLIO"}
 	socketVariables = []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_BIND_NOW", "GLIBC_TUNABLES"}
@@ -364,7 +364,7 @@ func environmentFacts(f facts, environ []string) {
 	}
 }
 
-// programDigest returns the beginning of the SHA-256 of a program that is found through PATH, in hex.
+// programDigest returns the beginning of the SHA-256 of a program in PATH, in hex.
 func programDigest(program string) string {
 	path, err := exec.LookPath(program)
 	if err != nil {

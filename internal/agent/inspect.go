@@ -19,7 +19,7 @@ type Inspector struct {
 	Node, PodIP string
 	// Interface is the interface to inspect; if it is empty, the interface of PodIP.
 	Interface string
-	// Peer is the address of another pod, whose agent answers, on the network of the interface; empty: no peer is tried.
+	// Peer is another pod's address on the network of the interface; may be empty.
 	Peer    string
 	Environ []string
 	// Root is "/", except in tests.
@@ -59,13 +59,13 @@ func (i Inspector) Inspect(ctx context.Context) (result.Inspection, error) {
 	return inspection, nil
 }
 
-// An idle CPU is watched for naps of this number and length. The kernel counts an idle state when the CPU leaves it.
+// An idle CPU is watched for naps of this length. Leaving an idle state counts it.
 const (
 	idleNaps = 20
 	idleNap  = 50 * time.Millisecond
 )
 
-// enteredStates returns the idle states that a CPU enters while the agent sleeps: only they show the limits of /dev/cpu_dma_latency.
+// enteredStates returns the idle states that a CPU enters: they show /dev/cpu_dma_latency.
 func (h host) enteredStates(cpu int) string {
 	usage := func(state string) string { return h.read(filepath.Join(state, "usage")) }
 	states, before, names := h.idleStates(cpu), map[string]string{}, []string(nil)
@@ -97,7 +97,7 @@ func (h host) numaCPUs() map[string]string {
 	return lists
 }
 
-// nics returns the network cards on the PCI bus, which shows the whole machine in every pod, without VFs.
+// nics returns the machine's network cards on the PCI bus, without VFs.
 func (h host) nics() []result.NIC {
 	var nics []result.NIC
 	for _, dir := range h.glob("sys/bus/pci/devices/*") {

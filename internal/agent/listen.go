@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// listenTimeout bounds how long a tool's server may take to listen, apart from Onload's control plane.
+	// listenTimeout bounds a tool's start, apart from Onload's control plane.
 	listenTimeout = 10 * time.Second
 	// listenPoll is the time between two checks.
 	listenPoll = 10 * time.Millisecond
@@ -24,7 +24,7 @@ const (
 	tcpListen = "0A"
 )
 
-// awaitListening waits until a socket is bound to a port. It reads the kernel's tables: a tool takes the first connection for its client.
+// awaitListening waits until a port is bound, by the kernel's tables: a tool counts connections.
 func awaitListening(ctx context.Context, p *process, protocol v1alpha1.Protocol, port int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

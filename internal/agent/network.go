@@ -20,7 +20,7 @@ import (
 const (
 	// attachTimeout bounds how long the measured interface may take to get an address.
 	attachTimeout = 10 * time.Second
-	// maxInterfaceNames bounds how many interfaces a message names: a node has one for each of its pods.
+	// maxInterfaceNames bounds how many interfaces a message names.
 	maxInterfaceNames = 24
 )
 
@@ -43,7 +43,7 @@ func interfaceOf(address net.IP) (net.Interface, error) {
 	return net.Interface{}, tool.Fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
 }
 
-// chosenInterface returns the interface with a name, or that of the pod's IP address; the zero value if the pod does not have it.
+// chosenInterface returns the interface with a name, or of the pod's IP address, or none.
 func chosenInterface(name, podIP string) net.Interface {
 	if name == "" {
 		iface, _ := interfaceOf(net.ParseIP(podIP))
@@ -82,7 +82,7 @@ func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]n
 	}
 }
 
-// noCarrier returns a clause for a message, after a conjunction, if the measured interface has no carrier.
+// noCarrier returns a clause for a message if the measured interface has no carrier.
 func (e *endpoint) noCarrier(conjunction string) string {
 	if e.iface.Name == "" || (host{root: e.Root}).carrier(e.iface.Name) != "0" {
 		return ""
@@ -98,8 +98,8 @@ func (e *endpoint) interfaceGone() bool {
 	return err != nil
 }
 
-// untilGone returns a context that ends when the measured interface disappears, for example because its driver was unbound. Tools may not
-// notice that: a TCP connection stays open, and its messages get no answer.
+// untilGone returns a context that ends when the measured interface disappears, for example because
+// its driver was unbound: TCP connections stay open, and tools may not notice.
 func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
 	if err != nil {
@@ -123,8 +123,8 @@ func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.Canc
 	return ctx, cancel, nil
 }
 
-// deletionOf returns the filter with which the kernel passes on only the message that an interface was deleted, so that no other wakes
-// the agent during a measurement. It compares the type in the netlink header and the index in ifinfomsg.
+// deletionOf returns the filter that passes only the message that an interface was deleted, so that
+// no other wakes the agent. It compares the netlink type and the index in ifinfomsg.
 func deletionOf(index int) []unix.SockFilter {
 	kind := binary.NativeEndian.AppendUint16(nil, unix.RTM_DELLINK)
 	which := binary.NativeEndian.AppendUint32(nil, uint32(index))
@@ -155,7 +155,7 @@ func interfaceNames() string {
 	return text.List(names, maxInterfaceNames, ", ")
 }
 
-// preferred returns the first IPv4 address of an interface, or else its first global IPv6 address. The controller makes the same choice.
+// preferred returns an interface's first IPv4 or global IPv6 address, as the controller does.
 func preferred(addresses []net.Addr) net.IP {
 	var six net.IP
 	for _, a := range addresses {
@@ -173,7 +173,7 @@ func preferred(addresses []net.Addr) net.IP {
 	return six
 }
 
-// towards returns the address of an interface from which a client sends to a server: in its subnet, or else the first of its family.
+// towards returns the address from which a client sends: in the server's subnet, or the first.
 func towards(server net.IP, addresses []net.Addr) net.IP {
 	var first net.IP
 	for _, a := range addresses {
@@ -191,7 +191,7 @@ func towards(server net.IP, addresses []net.Addr) net.IP {
 	return first
 }
 
-// leavesBy returns an error unless messages to the other end leave by an interface; from is the address to which they are bound, if any.
+// leavesBy returns an error unless messages to the other end leave by an interface.
 func leavesBy(iface net.Interface, from, to net.IP) error {
 	routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{SrcAddr: from})
 	if err != nil || len(routes) == 0 {

@@ -27,33 +27,34 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Onload shows in /proc as follows, according to its sources (the same from 8.1 to 9.2 and in the development of 10.0): its library is
-// mapped into the process, and a descriptor of its own file system is a link to onload:[KIND:STACK:ENDPOINT] (onloadfs_dname in
-// src/driver/linux_onload/onloadfs.c, OO_FDFLAG_TYPE_STR in src/include/onload/common.h). KIND is tcp or udp for sockets, tcpl for
-// listening sockets, moved for sockets that moved to another stack, os_sock for sockets that were handed to the kernel, and piper or
-// pipew for pipes; onload:[stack:STACK] is a handle.
+// Onload shows in /proc as follows (its sources 8.1 to 9.2 and in the development of 10.0): its
+// library is mapped, and a descriptor of its file system links to onload:[KIND:STACK:ENDPOINT]
+// (onloadfs_dname in src/driver/linux_onload/onloadfs.c, OO_FDFLAG_TYPE_STR in
+// src/include/onload/common.h). KIND is tcp or udp for sockets, tcpl for listening sockets, moved
+// for sockets of another stack, os_sock for the kernel's, and piper or pipew for pipes;
+// onload:[stack:STACK] is a handle.
 //
-// A descriptor does not say which path the messages take. Onload hands a socket over to the kernel when it binds, connects or is accepted
-// on an address that is not on a NIC that Onload uses. But a UDP socket that is not connected, or has joined a group, stays with Onload
-// whichever path its datagrams take, and datagrams that need several packets always go through the kernel. So the counters decide, and
-// the descriptors only support them.
+// A descriptor does not say which path the messages take. Onload hands a socket to the kernel when
+// its address is not on a NIC that Onload uses. But a UDP socket that is not connected, or has
+// joined a group, stays with Onload whichever path its datagrams take, and fragmented datagrams use
+// the kernel. So the counters decide; descriptors support them.
 const (
 	kernelSocket = "socket:["
 	onloadFile   = "onload:["
 )
 
-// carriers are the kinds of Onload sockets that can carry the messages of a protocol, besides moved.
+// carriers are the Onload sockets that carry a protocol's messages, besides moved.
 var carriers = map[v1alpha1.Protocol]string{v1alpha1.ProtocolTCP: "tcp", v1alpha1.ProtocolUDP: "udp", v1alpha1.ProtocolMulticast: "udp"}
 
 const (
-	// maxMaps bounds how much of a process's memory map is read, and maxLibrary how much of Onload's library, which has 3 MiB, in bytes.
-	// maxDescriptors bounds how many of the process's descriptors are inspected.
+	// maxMaps bounds what is read of a memory map, maxLibrary of Onload's library, which has 3 MiB,
+	// in bytes; maxDescriptors bounds the descriptors inspected.
 	maxMaps        = 1 << 20
 	maxDescriptors = 4096
 	maxLibrary     = 64 << 20
 )
 
-// look inspects a process; nil if it cannot be seen, or is ending: it then loses its memory first, so the descriptors are read first.
+// look inspects a process; nil if it is not visible or ending. Memory goes before descriptors.
 func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 	dir := filepath.Join(h.root, fmt.Sprintf("proc/%d", pid))
 	descriptors, err := os.Open(filepath.Join(dir, "fd"))
@@ -93,7 +94,7 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 
 var errNoMemory = errors.New("the process has no memory any more")
 
-// mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps, if it is there.
+// mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps.
 func mappedOnload(maps io.Reader) (string, error) {
 	lines, err := bufio.NewScanner(maps), errNoMemory
 	for lines.Scan() {
@@ -107,10 +108,11 @@ func mappedOnload(maps io.Reader) (string, error) {
 	return "", cmp.Or(lines.Err(), err)
 }
 
-// stacks adds the events of the Onload stacks of a process group to grown, and returns the IDs of these stacks. A line of
-// /proc/driver/onload/stacks (since Onload 8.1; efab_stacks_seq_show in src/driver/linux_onload/linux_stats.c) has the stack's ID, the
-// process that made it, or 0 if the reader cannot see that, and at its end its rx_evs and tx_evs. The stack of a tool's server is as old
-// as its process, so its counters are those of the cell.
+// stacks adds the events of a process group's Onload stacks to grown, and returns their IDs. A line
+// of /proc/driver/onload/stacks (since 8.1; efab_stacks_seq_show in
+// src/driver/linux_onload/linux_stats.c) has the stack's ID, its process or 0 if hidden, and at its
+// end rx_evs and tx_evs. A server's stack is as old as its process, so its counters are those of
+// the cell.
 func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	file, err := os.Open(filepath.Join(h.root, "proc/driver/onload/stacks"))
 	if err != nil {
@@ -142,8 +144,8 @@ func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	return ids
 }
 
-// lookBegun inspects the tool's server when it is ready: by then the dynamic linker has finished. If Onload was requested but its library
-// is missing, or does not know a setting, which Onload would only mention in the kernel's log, it kills the process and returns an error.
+// lookBegun inspects the tool's server when it is ready and the dynamic linker done. It kills a
+// process without the requested library, or with settings that it does not know: an error.
 func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	l := host{root: e.Root}.look(p.cmd.Process.Pid, protocol)
 	p.path.Begun, p.protocol = l, protocol
@@ -157,7 +159,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	}
 	names, err := host{root: e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
-		// The facts about the stack are gathered once, before the client starts: some servers end with their client.
+		// Gathered once, before the client starts: some servers end with their client.
 		if ids := (host{root: e.Root}).stacks(p.cmd.Process.Pid, map[string]int64{}); len(ids) > 0 && e.stack == nil {
 			e.stack = stackFacts(ids[0])
 		}
@@ -181,14 +183,14 @@ func (e *endpoint) lookEnded(p *process) {
 	}
 }
 
-// stackdump is a program of Onload that prints the settings and sockets of a stack to the user of its creator. AMD's device plugin does
-// not mount it: the bench image must contain the version of the module.
+// stackdump is Onload's program that prints a stack's settings and sockets to its creator. AMD's
+// device plugin does not mount it: the image needs the module's version.
 const (
 	stackdump        = "onload_stackdump"
 	stackdumpTimeout = 5 * time.Second
 )
 
-// stackFacts returns the settings of a stack that are not the defaults and its virtual interfaces, or why they could not be read.
+// stackFacts returns a stack's settings that are not the defaults, and its virtual interfaces.
 func stackFacts(id int) facts {
 	f := facts{}
 	out, err := dumpStack(id, "netif", "opts")
@@ -227,7 +229,7 @@ func dumpStack(id int, operations ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unknownSettings returns the variables of a task that are not among the strings of Onload's library (ef_names in its startup.c).
+// unknownSettings returns a task's variables that Onload's library lacks (ef_names, startup.c).
 func (h host) unknownSettings(library string, env map[string]string) ([]string, error) {
 	file, err := os.Open(filepath.Join(h.root, library))
 	if err != nil {
@@ -272,8 +274,8 @@ func (e *endpoint) onloadFailure(p *process) error {
 	return tool.Fail(f.Outcome, "%s could not use Onload: %s (%s); %s", e.Task.Tool, why, line(f.Words, maxValue), remedy)
 }
 
-// ranWithout returns why a tool that worked did not use Onload: with its control plane missing, for example, Onload leaves all sockets to
-// the kernel. It is nil if a stack was made, or if EF_NO_FAIL asks for the kernel's sockets in this case.
+// ranWithout returns why a tool that worked did not use Onload: without its control plane, Onload
+// leaves sockets to the kernel. nil: a stack was made, or EF_NO_FAIL allows it.
 func (e *endpoint) ranWithout(p *process) error {
 	if onload.Read(p.stderr.Bytes()).Banner != "" || e.Task.Env["EF_NO_FAIL"] != "0" {
 		return nil
@@ -281,14 +283,14 @@ func (e *endpoint) ranWithout(p *process) error {
 	return e.onloadFailure(p)
 }
 
-// planeParameter is the time in seconds for which Onload waits for its control plane when it makes the first stack of a network
-// namespace: 10 by default, and without a limit if it is negative. maxPlaneWait bounds it.
+// planeParameter is how many seconds Onload waits for its control plane at the first stack of a
+// network namespace: 10 by default, unlimited if negative; maxPlaneWait bounds it.
 const (
 	planeParameter = "sys/module/onload/parameters/cplane_init_timeout"
 	maxPlaneWait   = time.Minute
 )
 
-// listenLimit returns how long the tool's server may take to listen: longer than Onload waits, so that it can say what is missing.
+// listenLimit is longer than Onload waits, so that it can say what is missing.
 func (e *endpoint) listenLimit() time.Duration {
 	seconds, err := strconv.ParseUint(host{root: e.Root}.read(planeParameter), 10, 16)
 	switch {
@@ -312,7 +314,7 @@ func (h host) deviceTrouble() string {
 	return ""
 }
 
-// elsewhere returns advice for an error message: where else than expected the container has Onload's library, if it has.
+// elsewhere returns advice: where else than expected the container has Onload's library.
 func (e *endpoint) elsewhere() string {
 	h := host{root: e.Root}
 	for _, path := range preloads(os.Getenv(preloadVariable)) {
@@ -323,9 +325,9 @@ func (e *endpoint) elsewhere() string {
 	return ""
 }
 
-// The lines of a socket in onload_stackdump's dump: its heading (citp_waitable_dump2 in waitable.c), and the counters of UDP
-// (ci_udp_state_dump in udp.c) and TCP (ci_tcp_state_dump in tcp_debug.c), whose number of packets is hexadecimal. TCP counts only
-// received packets, but each message has an answer.
+// The lines of a socket in onload_stackdump's dump: its heading (citp_waitable_dump2 in
+// waitable.c), and the counters of UDP (ci_udp_state_dump in udp.c) and TCP (ci_tcp_state_dump in
+// tcp_debug.c), in hexadecimal. TCP counts received packets only, but each message is answered.
 var (
 	socketLine     = regexp.MustCompile(`^(\S+) \d+:\d+(?: |$)`)
 	socketCounters = map[string][]socketCounter{
@@ -337,14 +339,14 @@ var (
 	}
 )
 
-// socketCounter is a number in a line of a socket, in a base, and the counters of a path to which it belongs.
+// socketCounter is a number in a socket's line, its base, and its counters of a path.
 type socketCounter struct {
 	pattern *regexp.Regexp
 	base    int
 	names   []string
 }
 
-// addSockets adds the packets of all sockets of a protocol in a stack to the counters of a path, from the dump of onload_stackdump.
+// addSockets adds the packets of a stack's sockets of a protocol, from onload_stackdump.
 func addSockets(grown map[string]int64, dump []byte, protocol v1alpha1.Protocol) {
 	wanted, kind := "UDP", ""
 	if protocol == v1alpha1.ProtocolTCP {

@@ -10,7 +10,7 @@ import (
 
 const maxLower = 4
 
-// lower returns the lowest interface below a virtual one of the same network namespace, such as the NIC of a VLAN.
+// lower returns the lowest interface below a virtual one of the namespace, as of a VLAN.
 func (h host) lower(iface string) string {
 	for range maxLower {
 		found := h.glob("sys/class/net/" + iface + "/lower_*")
@@ -22,13 +22,13 @@ func (h host) lower(iface string) string {
 	return iface
 }
 
-// interfaceName matches a name that systemd gives to an interface by the location of its device: the index of a device on the board; the
-// slot; or the bus and the device's number on it; the latter two after the domain, if it is not 0. The function, the port, and the number
-// of a VF or of a VF's representor follow.
+// interfaceName matches a name that systemd derives from a device's location: the index on the
+// board, the slot, or bus and device, the latter two after a domain other than 0. Function, port,
+// and the number of a VF or its representor follow.
 var interfaceName = regexp.MustCompile(`^(?:en|ib)(?:o(\d+)|(?:P(\d+))?(?:s(\d+)|p(\d+)s(\d+))(?:f(\d+))?)(?:n[a-z0-9]+?|d\d+)?(?:v(\d+)|r\d+)?$`)
 
-// parentDevice returns the folder of the PCI device of the parent, which is in the network namespace of the node. But the PCI bus is the
-// same everywhere, and the name gives the location on it. It is empty if no device fits, or several.
+// parentDevice returns the folder of the parent's PCI device, by the location in its name: the
+// parent is in the node's network namespace. Empty if none or several fit.
 func (h host) parentDevice() string {
 	// The usual name of a VLAN is that of its NIC with the number of the VLAN.
 	nic, _, _ := strings.Cut(h.parent, ".")
@@ -51,7 +51,7 @@ func (h host) parentDevice() string {
 	return h.resolve(found[0])
 }
 
-// isAt reports whether a device is at the location in the parts of a name. That of a device with one function leaves out the function.
+// isAt reports whether a device is at a name's location, which may leave out the function.
 func (h host) isAt(dir string, name []string) bool {
 	address := filepath.Base(dir)
 	if !pciAddress.MatchString(address) {

@@ -26,7 +26,7 @@ var pathCounters = map[string][]string{
 	result.PathThrottled: {"cpu.thermal-throttles"},
 }
 
-// pathGrowth returns the growth of the counters of a path. Only the first counter of a sum has to be known: a kernel may lack IPv6.
+// pathGrowth returns a path's growth. Only a sum's first counter must exist: IPv6 may be absent.
 func pathGrowth(grown, own map[string]int64) map[string]int64 {
 	all := map[string]int64{}
 	for name, parts := range pathCounters {
@@ -41,7 +41,7 @@ func pathGrowth(grown, own map[string]int64) map[string]int64 {
 	return all
 }
 
-// segmentHeaders is the smallest size of headers in a segment of the agents' connection, in bytes: IPv4, and TCP with timestamps.
+// segmentHeaders are the smallest headers in the agents' connection: IPv4, TCP with timestamps.
 const segmentHeaders = 52
 
 // traffic returns what the agents' connection has added so far to the counters of a path. TCP's OutSegs, unlike Segs_out and the counters

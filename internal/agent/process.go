@@ -31,18 +31,18 @@ type process struct {
 	stdout, stderr capped
 	done           chan struct{}
 	interrupt      bool // as in its tool.Command
-	// runDelay is how long the main thread was ready to run but did not, in ns; -1 if the kernel does not report it.
+	// runDelay is how long the main thread waited for a CPU, in ns; -1: unknown.
 	runDelay int64
 	// clocks are how far the clocks advanced from before its start until its end.
 	clocks tool.Clocks
 	// protocol is the protocol of its messages, and path describes the path that they took.
 	protocol v1alpha1.Protocol
 	path     result.Path
-	// stackEvents are the counters of its Onload stacks, and linkBefore those of the agents' connection at its start.
+	// stackEvents count its Onload stacks, linkBefore the agents' connection.
 	stackEvents, linkBefore map[string]int64
 }
 
-// start starts a tool on the given CPUs, in a process group of its own, with environ and the variables of its command.
+// start starts a tool on CPUs, in its own process group, with environ and the command's variables.
 func start(c tool.Command, cpus []int, dir string, environ []string) (*process, error) {
 	path, err := present(c.Path)
 	if err != nil {
@@ -70,7 +70,7 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	return p, nil
 }
 
-// StartOn starts a command with the affinity of these CPUs, which a child inherits from the thread that forks it.
+// StartOn starts a command with the affinity of CPUs, which a child inherits from its thread.
 func StartOn(cmd *exec.Cmd, cpus []int) error { return onCPUs(cpus, cmd.Start) }
 
 func onCPUs(cpus []int, call func() error) error {
@@ -93,7 +93,7 @@ func onCPUs(cpus []int, call func() error) error {
 	return err
 }
 
-// wait waits for the end of the process, and kills it if the context ends first. It reports whether it ended by itself.
+// wait waits for the process, kills it if the context ends first, and reports which.
 func (p *process) wait(ctx context.Context) bool {
 	select {
 	case <-p.done:
@@ -143,7 +143,7 @@ func (p *process) ending() string {
 	return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(status.Signal()), status.Signal())
 }
 
-// lastWords returns the last line that a process printed, to standard error or else to standard output, apart from Onload's usual ones.
+// lastWords returns the last line of standard error or output, apart from Onload's usual ones.
 func (p *process) lastWords() string {
 	for _, out := range [][]byte{p.stderr.Bytes(), p.stdout.Bytes()} {
 		last := ""

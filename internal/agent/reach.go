@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// reachTimeout bounds each try to reach a peer, reachAgain each wait for a datagram: one may be lost while an address is resolved.
+	// reachTimeout bounds a try, reachAgain the wait for a datagram, which may be lost.
 	reachTimeout, reachAgain = 5 * time.Second, time.Second
 	// smallDatagram fits any path.
 	smallDatagram = 64
@@ -30,7 +30,7 @@ func (i Inspector) endpoint() *endpoint {
 	return &endpoint{Agent: &Agent{Task: plan.Task{Interface: i.Interface}, PodIP: i.PodIP, Root: i.Root}}
 }
 
-// Answer accepts the connections of another pod's agent to both ports of a benchmark, and returns each datagram, until ctx ends.
+// Answer accepts connections to a benchmark's ports and returns datagrams, until ctx ends.
 func (i Inspector) Answer(ctx context.Context) error {
 	e := i.endpoint()
 	iface, address, err := e.ownAddress(ctx)
@@ -113,7 +113,7 @@ func (i Inspector) reach(ctx context.Context) *result.Reach {
 	return r
 }
 
-// connects returns an error unless a TCP port of the peer accepts a connection within reachTimeout: its agent may not listen yet.
+// connects returns an error unless the peer's TCP port accepts within reachTimeout.
 func connects(from net.IP, peer string, port int) error {
 	// A try that begins late has as much time as the others: "refused" says more than "timeout".
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: reachTimeout}
@@ -128,7 +128,7 @@ func connects(from net.IP, peer string, port int) error {
 	}
 }
 
-// returns returns an error unless the peer returns a datagram of a size, in bytes, within reachTimeout.
+// returns returns an error unless the peer returns a datagram of size bytes within reachTimeout.
 func returns(from net.IP, peer string, size int) error {
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: from}, Control: whole}
 	conn, err := dialer.Dial("udp", net.JoinHostPort(peer, strconv.Itoa(plan.ToolPort)))
@@ -150,7 +150,7 @@ func returns(from net.IP, peer string, size int) error {
 	return err
 }
 
-// whole keeps the kernel from splitting the datagrams of a socket, so that one that is larger than the path allows is lost.
+// whole forbids fragments, so that a datagram larger than the path allows is lost.
 func whole(network, _ string, c syscall.RawConn) error {
 	var err error
 	refused := c.Control(func(fd uintptr) {

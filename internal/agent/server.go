@@ -51,7 +51,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	defer l.conn.Close()
-	// The end of the context, which may be that of the interface, interrupts the wait for the next request.
+	// The end of the context, as of the interface, interrupts the wait for a request.
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	defer stop()
 
@@ -89,7 +89,7 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 	return iface, ip, err
 }
 
-// awaitClient listens, logs the address, and waits for the client of this run. It rejects any other client.
+// awaitClient listens, logs the address, and waits for this run's client; it rejects others.
 func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, error) {
 	listener, err := e.listen(ctx, address)
 	if err != nil {
@@ -131,7 +131,7 @@ type greeting struct {
 	err error
 }
 
-// greetAll reads the first request of each connection, of maxGreeted at a time, so that silent strangers do not keep the client out.
+// greetAll reads first requests, maxGreeted at a time: silent strangers keep nobody out.
 func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
 	places := make(chan struct{}, maxGreeted)
 	for {
@@ -156,7 +156,7 @@ func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted 
 	}
 }
 
-// listen listens on an address. The kernel refuses an IPv6 address until the link is up and no other host has claimed it.
+// listen listens on an address. IPv6 is refused until the link is up and the address unclaimed.
 func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
@@ -177,7 +177,7 @@ func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, er
 	}
 }
 
-// answerAll answers the client's requests until the client is done, and collects the results of the captures.
+// answerAll answers the client's requests to their end, and collects the captures' results.
 func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) error {
 	var running *process
 	var capturing *capturing
@@ -248,7 +248,7 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		if cell.Name != name {
 			continue
 		}
-		// On a host's network, another process may use the port, and would be mistaken for the tool.
+		// On a host's network, another process may use the port.
 		if taken, err := isListening(e.driver.Listens(cell), target.Port); err != nil {
 			return nil, nil, err
 		} else if taken {

@@ -15,7 +15,7 @@ var seen = map[v1alpha1.IdentityKey]string{
 	v1alpha1.IdentityKernel: "proc/sys/kernel/osrelease",
 }
 
-// Verified returns an error if the node is not the one that was verified. verified lists its identity at that time as KEY=VALUE.
+// Verified returns an error unless the node has the identity that was verified, as KEY=VALUE.
 func Verified(root string, verified []string) error {
 	for _, arg := range verified {
 		key, was, ok := strings.Cut(arg, "=")

@@ -21,17 +21,18 @@ import (
 
 const maxInterrupts = 16
 
-// watch adds up the growth of counters of disturbances: of a CPU, of the endpoint's cgroup, of an interface and its network namespace.
+// watch adds up disturbances: of a CPU, the cgroup, an interface and its network namespace.
 type watch struct {
 	host
 	cpu   int
 	iface string
-	// place is the index of the CPU among the possible CPUs, by which some files are ordered; -1 if it is unknown.
+	// place is the CPU's index among possible CPUs, by which files are ordered; -1: unknown.
 	place int
-	// limited are the folders of the cgroup and of its visible ancestors that may have a quota, and pressed is the one with cpu.pressure.
+	// limited are the folders of the cgroups that may have a quota, pressed has cpu.pressure.
 	limited []string
 	pressed string
-	// datapath reads the interface's statistics of the datapath, if it has any. datapathBefore are their values before the first process.
+	// datapath reads the interface's statistics of the datapath, if any; datapathBefore are their
+	// first values.
 	datapath       func() map[string]int64
 	datapathBefore map[string]int64
 	buffer         []byte
@@ -74,7 +75,7 @@ func (w *watch) end() map[string]int64 {
 	return grown
 }
 
-// growth returns the growth of counters. A counter that was missing before, or was reset, says nothing.
+// growth returns the growth of counters. One that was missing before, or was reset, says nothing.
 func growth(before, after map[string]int64) map[string]int64 {
 	grown := map[string]int64{}
 	for name, n := range after {
@@ -85,7 +86,7 @@ func growth(before, after map[string]int64) map[string]int64 {
 	return grown
 }
 
-// datapathPeriod is longer than a driver takes to read the NIC's own counters again (STATS_PERIOD_MS_DEFAULT in efx_common.c: 1 s).
+// datapathPeriod exceeds a driver's STATS_PERIOD_MS_DEFAULT (efx_common.c): 1 s.
 const datapathPeriod = 1100 * time.Millisecond
 
 // settle waits until the statistics of the datapath contain everything that the last process caused, and adds their growth, which in each
@@ -172,7 +173,7 @@ func (w *watch) counters() map[string]int64 {
 	return all
 }
 
-// scan passes each line of a file to a function; it is valid only until the next one. The agent collects no garbage.
+// scan passes each line of a file to a function, valid until the next one: no garbage.
 func (w *watch) scan(path string, line func([]byte)) {
 	file, err := os.Open(filepath.Join(w.root, path))
 	if err != nil {
@@ -186,7 +187,7 @@ func (w *watch) scan(path string, line func([]byte)) {
 	}
 }
 
-// interrupts counts device interrupts on the CPU, by number, also where the kernel hides /proc/interrupts from containers.
+// interrupts counts the CPU's device interrupts, even if /proc/interrupts is hidden.
 func (w *watch) interrupts(all map[string]int64) {
 	if w.place < 0 {
 		return
@@ -237,9 +238,9 @@ func put(all map[string]int64, name, value string) {
 	}
 }
 
-// perCPU returns a function that reads /proc/interrupts or /proc/softirqs, which have a column for each CPU, named in the first line.
+// perCPU returns a reader of /proc/interrupts or /proc/softirqs, with a column for each CPU.
 func perCPU(prefix string, cpu int, all map[string]int64) func([]byte) {
-	// column is the index of the CPU's column, from 0; columns is the number of columns, -1 before the first line.
+	// column is the index of the CPU's column; columns is -1 before the first line.
 	column, columns := -1, -1
 	return func(l []byte) {
 		l = bytes.TrimSpace(l)
@@ -263,7 +264,7 @@ func perCPU(prefix string, cpu int, all map[string]int64) func([]byte) {
 // tick is the unit of /proc/stat, on every architecture that Go supports.
 const tick = 10 // ms
 
-// cpuTimes reads the line of a CPU in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+// cpuTimes reads a CPU in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 func cpuTimes(l []byte, cpu int, all map[string]int64) {
 	if !bytes.HasPrefix(l, []byte("cpu")) { // some lines are very long
 		return
@@ -279,7 +280,7 @@ func cpuTimes(l []byte, cpu int, all map[string]int64) {
 	}
 }
 
-// scheduler returns a function that reads the lines of /proc/schedstat, whose versions 15 to 17 have the same fields for a CPU.
+// scheduler reads a CPU in /proc/schedstat, whose versions 15 to 17 have the same fields.
 func scheduler(cpu int, all map[string]int64) func([]byte) {
 	name, known := "cpu"+strconv.Itoa(cpu), false
 	return func(l []byte) {
@@ -308,7 +309,7 @@ var protocolCounters = map[string][]string{
 	"Udp:":    {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
 }
 
-// protocolPrefixes are the prefixes of the counters' names, where they differ from the protocol's name.
+// protocolPrefixes are the prefixes of counters' names that differ from the protocol's.
 var protocolPrefixes = map[string]string{"IpExt:": "ip", "TcpExt:": "tcp"}
 
 // protocolCounters6 maps the counters of /proc/net/snmp6 to their names here.
@@ -317,7 +318,7 @@ var protocolCounters6 = map[string]string{
 	"Udp6InDatagrams": "udp6.InDatagrams", "Udp6OutDatagrams": "udp6.OutDatagrams",
 }
 
-// protocols returns a function that reads /proc/net/snmp or /proc/net/netstat: for each protocol a line of names and a line of values.
+// protocols reads /proc/net/snmp or netstat: a line of names and one of values for each protocol.
 func protocols(all map[string]int64) func([]byte) {
 	var names []string
 	return func(l []byte) {
@@ -339,7 +340,7 @@ func protocols(all map[string]int64) func([]byte) {
 	}
 }
 
-// throttling adds a line of cpu.stat, of either version, to what other cgroups counted; time is the name of its counter of time.
+// throttling adds a line of cpu.stat; time is the name of its counter of time.
 func throttling(l []byte, time string, all map[string]int64) {
 	name, value, _ := strings.Cut(strings.TrimSpace(string(l)), " ")
 	n, err := strconv.ParseInt(value, 10, 64)
@@ -356,7 +357,7 @@ func throttling(l []byte, time string, all map[string]int64) {
 	}
 }
 
-// pressure reads a line of a cgroup's cpu.pressure, such as: some avg10=0.00 avg60=0.00 avg300=0.00 total=51
+// pressure reads cpu.pressure: some avg10=0.00 avg60=0.00 avg300=0.00 total=51
 func pressure(l []byte, all map[string]int64) {
 	if kind, total, ok := strings.Cut(string(l), " total="); ok && strings.HasPrefix(kind, "some ") {
 		put(all, "cgroup.pressure-us", strings.TrimSpace(total))
@@ -376,8 +377,8 @@ func awaitRunDelay(pid int) int64 {
 	}
 }
 
-// runDelay returns how long a process's main thread was ready to run but did not, in ns, from its schedstat, whose fields are ns on the
-// CPU, ns waiting for a CPU, and how often the process got one; -1 if the kernel does not report it.
+// runDelay returns how long a main thread waited for a CPU, in ns, from its schedstat: ns on the
+// CPU, ns waiting, and how often it got one; -1 if the kernel does not report it.
 func runDelay(schedstat string) int64 {
 	fields := strings.Fields(schedstat)
 	// A kernel that does not count these reports a process that never ran.

@@ -1,8 +1,8 @@
-// Package bare measures a benchmark between two hosts without Kubernetes. Each round starts a new agent at both ends, the same as in
-// the pods of a cluster, on CPUs that the user names; the client's end writes an export.
+// Package bare measures a benchmark between two hosts without Kubernetes. Each round starts a new
+// agent at both ends, as in pods, on CPUs that the user names; the client's end writes an export.
 //
-// It proves what can be proved without a kubelet. Nothing gives a process CPUs of its own: they are proved to be exclusive only if
-// the scheduler leaves them alone (isolcpus), or if they are a partition of cpuset.
+// It proves what can be proved without a kubelet. CPUs are proved to be exclusive only if the
+// scheduler leaves them alone (isolcpus), or if they are a partition of cpuset.
 package bare
 
 import (
@@ -41,7 +41,7 @@ const (
 	// maxFile bounds the file with the benchmark, in bytes: an API server accepts no larger object.
 	maxFile   = 3 << 20
 	maxRounds = 100
-	// peerTimeout is how long the server waits for its client in each round: a person starts the client.
+	// peerTimeout is the server's, in each round: a person starts the client.
 	peerTimeout = 10 * time.Minute
 	// stopGrace is how long an agent may take to end when the program is interrupted.
 	stopGrace = 5 * time.Second
@@ -59,7 +59,7 @@ type end struct {
 	stdout                                       io.Writer
 }
 
-// Run measures at one end: args are server or client, and the flags. It prints a line for each round. The error has one line.
+// Run measures at one end: args are server or client, and flags. The error has one line.
 func Run(ctx context.Context, args []string, key string, tools tool.Registry, stdout io.Writer) error {
 	e := &end{key: key, stdout: stdout}
 	if err := e.parse(args); err != nil {
@@ -164,7 +164,7 @@ func parse(content []byte, variant string) (*v1alpha1.LatencyBenchmark, error) {
 	return nil, fmt.Errorf("--variant: %q is not one of its variants (%s); two hosts measure one at a time", variant, strings.Join(names, ", "))
 }
 
-// ofHosts returns a new benchmark that measures these variants, at most one, over the network of the hosts.
+// ofHosts returns a benchmark of these variants, at most one, over the hosts' network.
 func ofHosts(given *v1alpha1.LatencyBenchmark, variants []v1alpha1.Variant) (*v1alpha1.LatencyBenchmark, error) {
 	b := &v1alpha1.LatencyBenchmark{TypeMeta: given.TypeMeta}
 	b.Name, b.Namespace, b.Generation = given.Name, given.Namespace, 1
@@ -341,7 +341,7 @@ func write(dir string, b *v1alpha1.LatencyBenchmark, runs []result.Stored) (stri
 	return result.NewFile(result.ExportManifest, files[result.ExportManifest]).SHA256, nil
 }
 
-// complete gives a benchmark the status of one that is measured, and the CPUs and nodes on which it was.
+// complete gives a benchmark the status of a measured one, with its CPUs and nodes.
 func complete(b *v1alpha1.LatencyBenchmark, runs []result.Stored) {
 	client, server := runs[0].Client.Evidence, runs[0].Server.Evidence
 	b.Spec.Placement.Client.CPUs, b.Spec.Placement.Server.CPUs = cpus(client), cpus(server)

@@ -3,11 +3,12 @@
 //
 //	wire -> NIC, driver, GRO -> [IN] -> IP, socket, wake-up, the tool, send, IP, qdisc -> [OUT] -> driver, NIC -> wire
 //
-// IN is when the kernel took the packet over from the driver (netif_receive_skb, or netif_rx for virtual interfaces, before it is queued
-// for another CPU). OUT is when it hands the packet to the driver (dev_queue_xmit_nit, after the queueing discipline). Both are software
-// timestamps by CLOCK_REALTIME of one machine: they do not contain DMA, interrupt and driver, the time that a packet waits for GRO, and
-// the time that the NIC needs to send. A packet socket gets hardware timestamps for received packets only, by the NIC's clock: the
-// difference to an OUT time would mix two clocks.
+// IN is when the kernel took the packet from the driver (netif_receive_skb, or netif_rx for virtual
+// interfaces, before a queue for another CPU). OUT is when it hands the packet to the driver
+// (dev_queue_xmit_nit, after the queueing discipline). Both are software timestamps by one
+// CLOCK_REALTIME: without DMA, interrupt and driver, waiting for GRO, and sending by the NIC. A
+// packet socket gets hardware timestamps of received packets only, by the NIC's clock, which cannot
+// be compared with OUT.
 //
 // How messages are found:
 //   - The matcher looks at all TCP, or all UDP, between the two addresses except for the port on which the agents talk, because some
@@ -23,9 +24,10 @@
 //     with sfnt-pingpong and netperf all are alike. Older requests were never answered, because a server answers in order. If no reply
 //     repeats its request, or a message began inside a packet beyond the captured part, the order alone decides (Result.ByOrder).
 //
-// Limits: an end that bypasses the kernel (Onload) shows no packets here. Tools that answer with another number of bytes, or answer only
-// some of the messages (sfnt-stream, sockperf under-load without --reply-every 1), leave requests unanswered. UDP that the kernel joined
-// (UDP_GRO, UDP_SEGMENT) is not taken apart. Packets that GRO or segmentation offload joined have one time for everything in them.
+// Limits: an end that bypasses the kernel (Onload) shows no packets. Tools whose answers have
+// another size, or that answer only some messages (sfnt-stream, sockperf under-load without
+// --reply-every 1), leave requests unanswered. UDP that was joined (UDP_GRO, UDP_SEGMENT) is not
+// taken apart; packets that GRO or segmentation offload joined have one time.
 package capture
 
 import (
@@ -42,30 +44,30 @@ type Traffic struct {
 	// Server and Client are two different addresses of one family, as the server sees them.
 	Server, Client netip.Addr
 	Protocol       v1alpha1.Protocol
-	// ExceptPort is a port of the server that carries other traffic, such as the agents' own connection.
+	// ExceptPort is a server's port with other traffic, such as the agents' connection.
 	ExceptPort uint16
 	// MessageSize is the size of each request and each reply, in bytes.
 	MessageSize int
 	// OpenLoop is true if a message may follow another before that one was answered.
 	OpenLoop bool
-	// Preamble is the number of bytes on a TCP connection before the client's first message, which are not answered.
+	// Preamble is the number of bytes before the first TCP message, without an answer.
 	Preamble int
-	// Warmup is the time during which requests do not count, from the client's first byte on the connection, of any size.
+	// Warmup is the time without counting, from the client's first byte on.
 	Warmup time.Duration
 }
 
-// PingerPreamble is the Preamble of tailgate-pinger: "DATA ", 32 hexadecimal digits and a newline name the test.
+// PingerPreamble is tailgate-pinger's: "DATA ", 32 hexadecimal digits and a newline name the test.
 const PingerPreamble = 38
 
 // Result counts everything that was captured. Requests = WarmUp + Matched + Unanswered.
 type Result struct {
-	// Packets is the number of packets of the traffic, Drops the number that the kernel dropped for lack of room.
+	// Packets counts the traffic's packets, Drops those that found no room.
 	Packets, Drops int64
-	// Truncated is the number of packets whose headers are longer than the part of a packet that is kept.
+	// Truncated counts packets whose headers exceed the part that is kept.
 	Truncated int64
-	// ClientPort and ServerPort are the ports of the connection that carried the messages; 0 for Multicast, which has none in common.
+	// ClientPort and ServerPort are those of the measured connection; 0 for Multicast.
 	ClientPort, ServerPort uint16
-	// Requests is the number of messages that came IN, and WarmUp that of those in the warm-up, answered or not.
+	// Requests counts messages that came IN, WarmUp those in the warm-up, answered or not.
 	Requests int64
 	WarmUp   int64
 	// Matched is the number of requests whose reply went OUT: the samples.
@@ -74,10 +76,10 @@ type Result struct {
 	Stray      int64
 	// ByOrder is the number of replies that were matched by order alone, including the warm-up.
 	ByOrder int64
-	// Late is the number of packets whose time the kernel took only when it copied them: all that arrive by TCP through a veth, which
-	// leaves the sender's departure time on them, and a few at the beginning.
+	// Late counts packets whose time was taken when they were copied: all by TCP through a veth,
+	// which keeps the sender's departure time, and a few at the beginning.
 	Late int64
-	// Backwards is the number of replies that seem older than their requests, because the clock was set, and are no samples.
+	// Backwards counts replies older than their requests, as the clock was set: no samples.
 	Backwards int64
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// snapLength is how much of a packet is kept, in bytes from the IP header on: as much as fits into a slot of the ring. It covers the
-// longest headers of IPv4 and TCP, or IPv6 and TCP with 68 bytes of headers between, and the name of the message.
+// snapLength is how much of a packet is kept from the IP header on, in bytes: a slot of the ring.
+// It covers the longest headers of IPv4 and TCP, or 68 bytes between IPv6 and TCP, and the name.
 const snapLength = 176
 
 // comparison compares the masked bytes at an offset from the IP header on.
@@ -19,8 +19,8 @@ type comparison struct {
 	mask, is uint32
 }
 
-// filter returns the program with which the kernel selects the packets between the two addresses, and over IPv4 only those of the
-// protocol. It reads packets from the IP header on. The matcher checks everything else.
+// filter returns the program with which the kernel selects the packets between the two addresses,
+// over IPv4 of the protocol, from the IP header on. The matcher checks the rest.
 func (t Traffic) filter() []unix.SockFilter {
 	const all = 0xffffffff
 	version := []comparison{{unix.BPF_B, 0, 0xf0, 4 << 4}, {unix.BPF_B, 9, all, uint32(t.transport())}}

@@ -11,7 +11,7 @@ import (
 const (
 	// mostFlows bounds how many pairs of ports are followed at a time.
 	mostFlows = 1024
-	// mostPending bounds how many requests of a flow may wait for their replies: 45 s at 23,000 a second.
+	// mostPending bounds the requests of a flow without reply: 45 s at 23,000 a second.
 	mostPending = 1 << 20
 	// enough is the number of answered messages after which a flow is taken to carry the messages.
 	enough = 256
@@ -26,7 +26,7 @@ type matcher struct {
 	record func(ns int64)
 	result Result
 	flows  map[ports]*flow
-	// chosen is the flow that carries the messages, once it is known: only its samples are recorded.
+	// chosen is the flow with the messages, once known: only its samples are recorded.
 	chosen    *flow
 	fragments fragments
 }
@@ -37,7 +37,7 @@ func newMatcher(t Traffic, record func(ns int64)) *matcher {
 	return &matcher{Traffic: t, record: record, flows: map[ports]*flow{}}
 }
 
-// packet takes a captured packet: b is the part that was kept, wire its length in bytes, and late is true if its time was taken late.
+// packet takes a packet: b was kept of wire bytes; late: its time was taken late.
 func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 	p, err := parse(b, wire)
 	if err != nil {
@@ -135,7 +135,7 @@ func (m *matcher) datagram(p packet) {
 		return
 	}
 	if !m.OpenLoop && f.indistinct(name) {
-		// In a closed loop, a further request means that the client gave up the last one, whose reply could not be distinguished.
+		// In a closed loop, a new request means that the client gave up the last one.
 		f.giveUp(f.pending.length())
 	}
 	f.request(p.at, name)
@@ -180,7 +180,7 @@ type flow struct {
 	// begin is when the first bytes of the client arrived, if begun.
 	begin int64
 	begun bool
-	// repeats is true once a reply has repeated its request, skips once one has come before the replies to earlier requests.
+	// repeats: a reply repeated its request. skips: one came before earlier replies.
 	repeats, skips bool
 	// early holds the samples from before a flow was chosen.
 	early []int64
@@ -196,7 +196,7 @@ type name struct {
 	known bool
 }
 
-// nameAt returns the name of the message that begins at an offset in a payload; head is the captured part of the payload.
+// nameAt names the message at an offset in a payload, of which head was captured.
 func nameAt(head []byte, offset int64, size int) name {
 	length := int64(min(8, size))
 	if offset+length > int64(len(head)) {
@@ -229,7 +229,7 @@ func (f *flow) request(at int64, n name) {
 	f.pending.push(pending{at: at, name: n})
 }
 
-// indistinct reports whether a reply to a request of that name could be mistaken for a reply to an earlier request.
+// indistinct reports whether a reply could be mistaken for one to an earlier request.
 func (f *flow) indistinct(n name) bool {
 	for _, p := range f.pending.all() {
 		if p.name == n || !f.repeats {

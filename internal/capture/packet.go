@@ -15,7 +15,7 @@ type packet struct {
 	source, target netip.Addr
 	// protocol is ipTCP or ipUDP.
 	protocol uint8
-	// fragment is nil unless the packet is a fragment of a datagram. Only the first fragment has ports and a payload.
+	// fragment is nil for a whole datagram. Only the first has ports and a payload.
 	fragment *fragment
 	// sourcePort and targetPort are the ports of TCP or UDP.
 	sourcePort, targetPort uint16
@@ -30,7 +30,7 @@ type packet struct {
 
 type fragment struct {
 	id uint32
-	// offset and length describe the part within the fragmented data, UDP's header included, in bytes.
+	// offset and length are in the fragmented data with UDP's header, in bytes.
 	offset, length int
 	// more is false for the last part.
 	more bool
@@ -47,7 +47,7 @@ const (
 	// The lengths of the headers, without options, in bytes.
 	ipv4Header, ipv6Header, ipv6FragmentHeader, tcpHeader, udpHeader = 20, 40, 8, 20, 8
 
-	// Fragment offsets count in units of 8 bytes; in IPv6 they are three bits further up, so the masked field is in bytes.
+	// Offsets count in 8 bytes; IPv6's are three bits further up: masked, in bytes.
 	ipv4MoreFragments, ipv4FragmentOffset, ipv6FragmentOffset = 0x2000, 0x1fff, 0xfff8
 
 	tcpFIN, tcpSYN, tcpRST, tcpACK = 1, 2, 4, 16
@@ -56,7 +56,7 @@ const (
 var (
 	// errTruncated means that the headers are longer than the captured part.
 	errTruncated = errors.New("the headers are not complete")
-	// errForeign means that the packet is neither TCP nor UDP over IP, or that its headers contradict each other.
+	// errForeign: neither TCP nor UDP over IP, or contradictory headers.
 	errForeign = errors.New("neither TCP nor UDP")
 )
 
@@ -153,7 +153,7 @@ func parseIPv6(b []byte, wire int) (packet, error) {
 	return packet{}, errForeign
 }
 
-// parseTransport reads what follows the IP headers: b is the captured part, and length the number of bytes of the packet.
+// parseTransport reads what follows the IP headers: b of length bytes was captured.
 func parseTransport(p packet, b []byte, length int) (packet, error) {
 	b = b[:min(len(b), length)]
 	switch {
@@ -222,7 +222,7 @@ type datagram struct {
 	name     [8]byte
 }
 
-// join takes a fragment and returns the datagram that it completes, with its time; that which leaves is complete with its first fragment.
+// join returns the datagram that a fragment completes, with its time; OUT counts the first.
 func (f *fragments) join(p packet) (packet, bool) {
 	if p.out {
 		return p, p.fragment.offset == 0

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// slotSize is the size of the ring's slots, in bytes: the kernel's header for a packet, and snapLength bytes of it.
+	// slotSize is that of the ring's slots, in bytes: the kernel's header and snapLength.
 	slotSize = 256
-	// ringSize is the memory that the kernel fills, in bytes: 2.8 s of 23,000 requests and replies a second.
+	// ringSize is the kernel's, in bytes: 2.8 s of 23,000 requests and replies a second.
 	ringSize = 32 << 20
 	slots    = ringSize / slotSize
 	// blockSize is the size of the blocks in which the kernel allocates it, in bytes.
@@ -30,10 +30,10 @@ var ErrNotPermitted = errors.New("capturing packets needs the capability NET_RAW
 
 // Capture is a running capture.
 //
-// It costs the measured CPU the kernel's work for each packet: on a virtual machine at 2.5 GHz some 0.7 µs for each of the two packets of
-// a message, by which round trips are slower, including 0.1 µs that rejected packets cost as well. No thread waits on the socket, so no
-// packet wakes one; ten times a second a goroutine empties the ring, which takes 1 % of a CPU at 23,000 requests a second. The caller's
-// process must be kept off the measuring CPU.
+// It costs the measured CPU some 0.7 µs for each of a message's two packets (virtual machine, 2.5
+// GHz), by which round trips are slower, 0.1 µs of it for rejected packets as well. No thread waits
+// on the socket: ten times a second a goroutine empties the ring, which takes 1 % of a CPU at
+// 23,000 requests a second. Keep the caller's process off the measuring CPU.
 type Capture struct {
 	socket  int
 	ring    []byte
@@ -45,8 +45,8 @@ type Capture struct {
 	err           error // why reading ended early; valid once stopped is closed
 }
 
-// Open starts to capture the traffic t on an interface of this network namespace. It calls record for each sample, in ns, from another
-// goroutine, until Stop returns; if Stop returns an error, the samples must be discarded. An error of Open is one line.
+// Open captures the traffic t on an interface of this network namespace. It passes each sample to
+// record, in ns, in another goroutine, until Stop returns; if that returns an error, discard them.
 func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	t.Server, t.Client = t.Server.Unmap().WithZone(""), t.Client.Unmap().WithZone("")
 	switch {
@@ -78,7 +78,7 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 
 // prepare sets up the ring and starts the capture.
 //
-// The ring is of version 2, with a slot for each packet: version 3 closes blocks that are not full by a timer on the CPU that receives.
+// The ring's version is 2, a slot for each packet: version 3 needs a timer on the receiving CPU.
 func (c *Capture) prepare(ifindex int, t Traffic) error {
 	filter := t.filter()
 	if err := unix.SetsockoptSockFprog(c.socket, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
@@ -86,7 +86,7 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	}); err != nil {
 		return fmt.Errorf("setting the filter: %w", err)
 	}
-	// Without this, the kernel takes the time of a packet only when it puts it into the ring, after the queue to another CPU (RPS, veth).
+	// Otherwise, the time is taken when the packet reaches the ring, after RPS or veth.
 	const software = unix.SOF_TIMESTAMPING_SOFTWARE
 	for _, option := range []struct{ level, name, value int }{
 		{unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_RX_SOFTWARE | software},
@@ -161,7 +161,7 @@ func (c *Capture) drain() {
 	}
 }
 
-// Stop ends the capture, and must be called exactly once. With an error, only the counts of Result hold, and the samples do not.
+// Stop ends the capture; call it once. With an error, only the counts of Result hold.
 func (c *Capture) Stop() (Result, error) {
 	close(c.stop)
 	<-c.stopped

@@ -2,14 +2,14 @@ package capture
 
 import "slices"
 
-// streams holds the two directions of a TCP connection. Positions count bytes from the SYN of each direction.
+// streams are the two directions of a TCP connection. Positions are bytes from each SYN.
 type streams struct {
 	in, out stream
 	// outKnown is true once the server's SYN was seen.
 	outKnown bool
-	// ahead holds the pieces that arrived before earlier ones that are missing, ascending and disjoint.
+	// ahead are pieces after missing ones, ascending and disjoint.
 	ahead []span
-	// baseIn and baseOut are where the current message begins, or the first of several that came without a pause.
+	// baseIn and baseOut are where the current message, or several at once, began.
 	baseIn, baseOut int64
 	// asked and replied are where the current message ends, and where the next reply begins.
 	asked, replied int64
@@ -24,7 +24,7 @@ type stream struct {
 	next int64
 }
 
-// position returns the position of a sequence number: the nearest to next of those that it may mean.
+// position returns the position of a sequence number that is nearest to next.
 func (s stream) position(sequence uint32) int64 {
 	return s.next + int64(int32(sequence-(s.start+uint32(s.next))))
 }
@@ -84,7 +84,7 @@ func (f *flow) came(p packet) {
 		return
 	}
 	if s.out.next-s.baseOut >= begin-s.baseIn {
-		// Everything before was answered: a message begins here, whatever the sizes of earlier messages.
+		// Everything before was answered: a message begins here, whatever its size.
 		f.giveUp(f.pending.length())
 		s.baseIn, s.baseOut, s.asked, s.replied = begin, s.out.next, begin+size, s.out.next
 	}
@@ -114,7 +114,7 @@ func (f *flow) went(p packet) {
 			// The reply began in a packet that was not captured.
 			f.giveUp(min(1, f.pending.length()))
 		case !f.OpenLoop && s.in.next-s.baseIn != size:
-			// The server answers something that was not a message of this size: other traffic of the tool.
+			// The server answers other traffic than a message of this size.
 		default:
 			f.reply(p.at, nameAt(p.head, s.replied-from, f.MessageSize))
 		}

@@ -60,7 +60,7 @@ func definitions(o Observed) []Line {
 	return good(check, "", "%d, equal to those of this command", len(names))
 }
 
-// gateTaints checks whether what nodes need before they can be measured tolerates the taint of their gate.
+// gateTaints checks that what nodes need before a measurement tolerates their gate's taint.
 func gateTaints(o Observed) []Line {
 	const check = "gate-taint"
 	unseen := o.unseen(check, "latencygates")
@@ -383,7 +383,7 @@ func oneMachine(o Observed) []Line {
 	return good("machines", "", "a simulation: %s are one machine (the same boot); results have a warning, and doctor does not check the speed of a simulation", strings.Join(same, "; "))
 }
 
-// alike checks whether the nodes have the same kernel, CPU model and mitigations. A value that only some nodes have is a difference.
+// alike checks whether the nodes have the same kernel, CPU model and mitigations.
 func alike(o Observed) []Line {
 	const check, absent = "alike", "not reported"
 	var differ []string
@@ -439,7 +439,7 @@ func (p cniPlugin) text(key string) string {
 	return text
 }
 
-// problem returns the problem that keeps pods from getting the network, as far as its definition shows; nil if there is no problem.
+// problem returns what keeps pods from getting the network, as far as its definition shows.
 func (n Network) problem() *problem {
 	if n.Config == "" {
 		return nil
@@ -465,7 +465,7 @@ func (n Network) problem() *problem {
 	return nil
 }
 
-// plugins returns the types of the plugins, and the settings of a plugin sriov that the driver of Solarflare's NICs cannot give a VF.
+// plugins returns the plugins' types, and a plugin sriov's settings that sfc cannot give a VF.
 func (n Network) plugins() (types, refused []string) {
 	all, _ := foreign.Plugins[cniPlugin](n.Config)
 	for _, p := range all {

@@ -30,7 +30,7 @@ const (
 	Unknown Level = "unknown"
 )
 
-// Levels are all levels from the worst to the best. Unknown comes before Warning because it may hide an error.
+// Levels are ordered from the worst. Unknown comes before Warning: it may hide an error.
 var Levels = []Level{Error, Unknown, Warning, Good}
 
 // Line is the result of a check, for one subject.
@@ -43,7 +43,7 @@ type Line struct {
 	Subject string `json:"subject,omitempty"`
 	Level   Level  `json:"level"`
 	Found   string `json:"found"`
-	// Effect is the effect on latency, and Remedy the action to take; both are empty if the level is Good.
+	// Effect is that on latency, Remedy what to do; both are empty for Good.
 	Effect string `json:"effect,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
 }
@@ -52,7 +52,7 @@ type Line struct {
 type Report struct {
 	Result Level    `json:"result"`
 	Nodes  []string `json:"nodes"`
-	// Lines are the lines of the cluster, then those of each node, always in the same order of checks.
+	// Lines are those of the cluster, then of each node, in the order of the checks.
 	Lines []Line `json:"lines"`
 }
 
@@ -69,28 +69,28 @@ func (r Report) Count(level Level) int {
 
 // Observed holds the observations of a cluster.
 type Observed struct {
-	// Namespace is the namespace of the inspect pods, and of networks that are named without a namespace.
+	// Namespace is that of the inspect pods, and of networks without a namespace.
 	Namespace string
 	// Unseen holds the reasons why kinds could not be read, by the plural of the kind.
 	Unseen      map[string]string
 	Manager     *Manager
 	Definitions []Definition
-	// Multus are the DaemonSets that seem to be Multus. MultusKind is true if the API server has the kind of its networks.
+	// Multus are DaemonSets like it; MultusKind: the kind of its networks exists.
 	Multus     []appsv1.DaemonSet
 	MultusKind bool
 	Gates      []Gate
-	// Networks were checked, and NetworksLeft were not because there are too many. Asked is true if the user named them.
+	// Networks were checked, NetworksLeft were too many. Asked: the user named them.
 	Networks     []Network
 	NetworksLeft []string
 	Asked        bool
 	// Onload is the resource of Onload's devices; OnloadAsked is true if the user named it.
 	Onload      string
 	OnloadAsked bool
-	// Capacity is the total capacity of all nodes, by resource: for an extended resource, its devices in the cluster.
+	// Capacity is that of all nodes, by resource: of an extended one, its devices.
 	Capacity map[corev1.ResourceName]int64
-	// Classes are the DeviceClasses through which drivers of Dynamic Resource Allocation provide resources, by resource.
+	// Classes are DeviceClasses whose drivers provide resources, by resource.
 	Classes map[corev1.ResourceName]string
-	// LeftOut holds, by node, the taint because of which a node was not checked that the user did not name.
+	// LeftOut has the taints of nodes that were not checked because of them.
 	LeftOut map[string]string
 	// Nodes are the nodes that were to be checked, sorted by name.
 	Nodes []Node
@@ -102,7 +102,7 @@ type Observed struct {
 type Connection struct {
 	// Network is the network, namespace/name; empty: the pod network. Client tried to reach Server.
 	Network, Client, Server string
-	// Reach is what the client found; nil if there is a Trouble, or if the image is older than this check.
+	// Reach is what the client found; nil with a Trouble, or for an older image.
 	Reach   *result.Reach
 	Trouble *pods.Trouble
 }
@@ -119,7 +119,7 @@ type Manager struct {
 type Definition struct {
 	// Name is PLURAL.tailgate.dev.
 	Name string
-	// Served is true if the API server serves it, and Same if it has the schema of this command's version.
+	// Served: the API server has it. Same: with this command's schema.
 	Served, Same bool
 }
 
@@ -138,7 +138,7 @@ type Network struct {
 	Found bool
 	// Resource is the resource that its annotation names, Config its CNI configuration.
 	Resource, Config string
-	// Requests are the resources that the pods of a benchmark request with it, if the user named one; otherwise it is nil.
+	// Requests are a benchmark's resources with it; nil if the user named none.
 	Requests []string
 	// Made is true for a network that the operator creates for this benchmark.
 	Made bool
@@ -159,7 +159,7 @@ type Node struct {
 	Named bool
 	// Pods are the unfinished pods of the node, except the inspect pods.
 	Pods []corev1.Pod
-	// Claimed are the resources that a driver of Dynamic Resource Allocation provides: Node has them as if a device plugin did.
+	// Claimed are resources of Dynamic Resource Allocation, in Node as if a plugin's.
 	Claimed []corev1.ResourceName
 	// NotLooked is the reason why the node has no inspect pods; empty if it has.
 	NotLooked string
@@ -191,7 +191,7 @@ type Look struct {
 	Trouble    *pods.Trouble
 	// ImageID is the ID that the node's container runtime reports for the image.
 	ImageID string
-	// NetworkStatus is the pod's annotation network-status; empty if the pod has no such annotation.
+	// NetworkStatus is the pod's annotation network-status, or empty.
 	NetworkStatus string
 }
 
@@ -208,7 +208,7 @@ func Diagnose(o Observed) Report {
 			for _, l := range check(o, n) {
 				l.Node = n.Node.Name
 				if l.Level == Warning && slices.Contains(simulated, n.Node.Name) {
-					// The speed of a simulation does not matter, and its results say that they come from a simulation.
+					// Results of a simulation say so; its speed does not matter.
 					l.Level, l.Effect, l.Remedy = Good, "", ""
 				}
 				r.Lines = append(r.Lines, l)
@@ -227,8 +227,8 @@ func worst(lines []Line) Level {
 	return Levels[level]
 }
 
-// clusterChecks and nodeChecks are all checks, in the order of the lines. A check without a line has nothing to say: the
-// machine does not report the fact, or another line says why the check was not possible.
+// clusterChecks and nodeChecks are all checks, in order. One without a line has nothing to say: the
+// fact is not reported, or another line says why it was not checked.
 var (
 	clusterChecks = []func(Observed) []Line{
 		manager, definitions, gateTaints, multus, networks, onloadAnywhere, mtus, connections, oneMachine, alike, leftOut,
@@ -247,7 +247,7 @@ func unknown(check, subject, found, remedy string) []Line {
 	return []Line{{Check: check, Subject: subject, Level: Unknown, Found: found, Remedy: remedy}}
 }
 
-// unseen returns the line about the first of some kinds that the user may not read; nil if there is none.
+// unseen returns the line about the first of some kinds that the user may not read, or nil.
 func (o Observed) unseen(check string, kinds ...string) []Line {
 	for _, kind := range kinds {
 		if why := o.Unseen[kind]; why != "" {
@@ -268,7 +268,7 @@ func (a advice) err(check, subject, format string, args ...any) []Line {
 	return []Line{{Check: check, Subject: subject, Level: Error, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
 }
 
-// look returns the result of the pod of a kind, and of a network for KindNetwork; nil if there was no such pod.
+// look returns the result of a kind's pod, for KindNetwork of a network; nil without a pod.
 func (n Node) look(kind Kind, network string) *Look {
 	i := slices.IndexFunc(n.Looks, func(l Look) bool { return l.Kind == kind && l.Network == network })
 	if i < 0 {
@@ -286,7 +286,7 @@ func (n Node) Attached(network string) bool {
 	return l != nil && l.Inspection != nil && l.Inspection.Evidence.Interface != ""
 }
 
-// seen returns the inspection of a pod with a whole CPU, or else of any pod; nil without an inspection.
+// seen returns the inspection of a pod with a whole CPU, or else of any pod, or nil.
 func (n Node) seen() *result.Inspection {
 	var any *result.Inspection
 	for _, l := range n.Looks {

@@ -279,7 +279,7 @@ func hugepages(o Observed, n Node) []Line {
 //go:embed mitigations.txt
 var mitigationTexts string
 
-// fitting returns the kind of the first text that fits a part of what the kernel says in a file: entry or else; empty if none fits.
+// fitting returns the kind of the first text that fits a part of the kernel's file, or nothing.
 func fitting(file, part string) string {
 	for line := range strings.Lines(mitigationTexts) {
 		where, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " | ")

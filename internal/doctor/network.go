@@ -177,10 +177,10 @@ func attached(_ Observed, l Look) []Line {
 	return good(check, l.Network, "%s with %s, MTU %d", status.Interface, strings.Join(status.IPs, ", "), e.MTU)
 }
 
-// paravirtual are the drivers of network cards that only hypervisors provide. Bare machines may have cards that emulate virtio.
+// paravirtual are drivers that only hypervisors need. Real cards may emulate virtio.
 var paravirtual = []string{"virtio_net", "vmxnet3", "hv_netvsc", "xen-netfront", "vif", "gve"}
 
-// emulatedBoards are the beginnings of the PCI subsystems of cards that QEMU and VMware emulate, whose drivers are those of real cards.
+// emulatedBoards begin the PCI subsystems of cards that QEMU and VMware emulate.
 var emulatedBoards = []string{proof.EmulatedBoard, "15ad:", "8086:0000"}
 
 // ofHypervisor reports whether the interface of an inspection is a card that a hypervisor provides.

@@ -162,8 +162,8 @@ func (n Node) FreeCPUs() int64 {
 	return max(n.Node.Status.Allocatable.Cpu().MilliValue()-n.Requested()[corev1.ResourceCPU], 0) / 1000
 }
 
-// perNUMANode returns the free CPUs of each NUMA node from the CPUs of a pod without exclusive CPUs, which are all CPUs that no pod has
-// exclusively, including those that the kubelet reserves unless it has the option strict-cpu-reservation. It is empty if they are unknown.
+// perNUMANode returns the free CPUs of each NUMA node, by a pod without exclusive CPUs: all that no
+// pod has exclusively, and without strict-cpu-reservation those reserved; or nothing.
 func perNUMANode(n Node) string {
 	l := n.look(KindShared, "")
 	if l == nil || l.Inspection == nil {
@@ -191,7 +191,7 @@ func millis(n int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", n/1000, n%1000), "0"), ".")
 }
 
-// Requested returns the total requests of the node's pods, by resource: CPU in thousandths, everything else in its own unit.
+// Requested returns what the node's pods request, by resource; CPU in thousandths.
 func (n Node) Requested() map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
 	for i := range n.Pods {

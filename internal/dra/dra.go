@@ -1,6 +1,7 @@
-// Package dra reads how Dynamic Resource Allocation gives devices to pods that request an extended resource: a DeviceClass
-// names the resource, ResourceSlices list the devices of each node, and a ResourceClaim that the scheduler creates has the
-// device of each pod. A device plugin and a driver can provide the same resource on different nodes.
+// Package dra reads how Dynamic Resource Allocation gives devices to pods with an extended
+// resource: a DeviceClass names it, ResourceSlices list the devices of each node, and a
+// ResourceClaim by the scheduler has each pod's device. A device plugin can provide it on other
+// nodes.
 package dra
 
 import (
@@ -34,8 +35,8 @@ func Class(classes []resourcev1.DeviceClass, name corev1.ResourceName) *resource
 	return found
 }
 
-// Devices counts the devices of a class on each node: devices in slices of single nodes that match the selectors of the
-// class and have no taint. A device does not match a selector that fails for it.
+// Devices counts the devices of a class on each node: in slices of single nodes, matching the
+// class's selectors, without taint. A device does not match a selector that fails for it.
 func Devices(ctx context.Context, class *resourcev1.DeviceClass, all []resourcev1.ResourceSlice) map[string]int64 {
 	compiler := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
 	var selectors []cel.CompilationResult
@@ -104,8 +105,8 @@ func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]i
 	return given
 }
 
-// Address returns the PCI address of the only device of an extended resource in a pod's claim, as the driver published it;
-// empty if the claim is not the pod's, has no such device or several, or if the driver does not publish the address.
+// Address returns the PCI address of the only device of an extended resource in a pod's claim, as
+// the driver published it; empty for another pod's claim, other numbers, or no address.
 func Address(pod *corev1.Pod, name corev1.ResourceName, claim *resourcev1.ResourceClaim, all []resourcev1.ResourceSlice) string {
 	status := pod.Status.ExtendedResourceClaimStatus
 	if status == nil || !metav1.IsControlledBy(claim, pod) || claim.Status.Allocation == nil {

@@ -19,8 +19,8 @@ type NetworkConfig struct {
 	Plugins    []CNIPlugin `json:"plugins"`
 }
 
-// CNIPlugin is one plugin of a list, with the keys that Tailgate sets. Multus adds the device (deviceID, pciBusID), and the
-// values that a pod requests through the plugin's capabilities (runtimeConfig).
+// CNIPlugin is a plugin of a list, with Tailgate's keys. Multus adds the device (deviceID,
+// pciBusID), and what a pod requests by the plugin's capabilities (runtimeConfig).
 type CNIPlugin struct {
 	// Type is sriov (sriov-cni), host-device or tuning (CNI plugins).
 	Type string `json:"type"`
@@ -29,16 +29,16 @@ type CNIPlugin struct {
 	// MTU is a key of tuning, in bytes; the plugin returns the device with its original MTU.
 	MTU  int32    `json:"mtu,omitempty"`
 	IPAM *CNIIPAM `json:"ipam,omitempty"`
-	// Capabilities names the values that the plugin, or its IPAM plugin, takes from the pod's annotation.
+	// Capabilities are what it, or its IPAM plugin, takes from annotations.
 	Capabilities map[string]bool `json:"capabilities,omitempty"`
 }
 
-// UnnamedParent is a Parent that the configuration does not name: the interface of the node's default route, or one in a
-// configuration that is in a file on the node. No interface has this name.
+// UnnamedParent is a Parent without a name in the configuration: that of the node's default route,
+// or one in a file on the node. No interface has this name.
 const UnnamedParent = "an unnamed interface of the node"
 
-// Parent returns the name of the interface on the node above which a network, given by its CNI configuration, makes its own
-// interface: the master of an ipvlan, macvlan, vlan or ipoib plugin, or UnnamedParent (also for a bond, which has several). It is empty if there is none.
+// Parent returns the node's interface above which a network, by its CNI configuration, makes its
+// own: the master of ipvlan, macvlan, vlan or ipoib, or UnnamedParent (also of a bond), or nothing.
 func Parent(config string) string {
 	type plugin struct {
 		Type            string `json:"type"`
@@ -79,7 +79,7 @@ func Plugins[T any](config string) ([]T, error) {
 type CNIIPAM struct {
 	// Type is static (CNI plugins), which takes the addresses from capability ips, or whereabouts.
 	Type string `json:"type"`
-	// Range and RangeStart are keys of whereabouts: a subnet, and the first of its addresses to assign.
+	// Range and RangeStart are whereabouts's subnet and first address.
 	Range      string `json:"range,omitempty"`
 	RangeStart string `json:"range_start,omitempty"`
 }

@@ -12,8 +12,8 @@ const (
 	injectorVariable = "CONTAINER_NAME"
 )
 
-// InjectedMount reports whether the injector added this mount of a pod: its own read-only view of the pod's metadata. Any
-// other mount at its path, or of another kind of volume, is not the injector's.
+// InjectedMount reports whether the injector added a mount: its own read-only view of the pod's
+// metadata. Any other mount there, or kind of volume, is not the injector's.
 func InjectedMount(pod *corev1.Pod, m corev1.VolumeMount) bool {
 	if m.MountPath != injectorPath || m.Name != injectorVolume || !m.ReadOnly || m.SubPath != "" || m.SubPathExpr != "" {
 		return false

@@ -9,9 +9,9 @@ import (
 // ModuleKind is the kind Module of Kernel Module Management (KMM).
 var ModuleKind = schema.GroupVersionKind{Group: "kmm.sigs.x-k8s.io", Version: "v1beta1", Kind: "Module"}
 
-// Module is the part of the kind of that name (KMM 2.6) that Tailgate reads. KMM 2 unloads the kernel module from a selected node with
-// a taint of effect NoSchedule or NoExecute that the Module does not tolerate, also that of a cordon; its own components tolerate
-// only pressure. Before 2.3, a Module has no tolerations.
+// Module is the part of KMM 2.6's kind that Tailgate reads. KMM 2 unloads the kernel module from a
+// selected node with a taint NoSchedule or NoExecute, also a cordon's, that the Module does not
+// tolerate; its own components tolerate only pressure. Before 2.3, there are no tolerations.
 type Module struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              ModuleSpec `json:"spec"`

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// OptOutLabels returns the labels that, with OptOutAnnotations, ask admission webhooks not to add anything to a pod that
-// takes CPUs or changes its network: the proxies of Istio, Kuma, Linkerd and Consul, the collector of OpenTelemetry, the
-// agent of Dynatrace, and everything that Datadog's admission controller injects. They also ask meshes that redirect a pod's traffic without a container
-// to leave it alone: Istio's ambient mode from 1.23 on, and Kmesh, read the label of the mode. They have no effect in a namespace
-// without injection or redirection.
+// OptOutLabels and OptOutAnnotations ask admission webhooks not to add to a pod what takes CPUs or
+// changes its network: the proxies of Istio, Kuma, Linkerd and Consul, OpenTelemetry's collector,
+// Dynatrace's agent, all of Datadog's. They also ask meshes that redirect traffic without a
+// container to leave it alone: Istio's ambient mode from 1.23 on, and Kmesh, read the mode's label.
+// They have no effect in a namespace without either.
 func OptOutLabels() map[string]string {
 	return map[string]string{
 		"sidecar.istio.io/inject":         "false",

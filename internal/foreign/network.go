@@ -1,7 +1,7 @@
-// Package foreign has the few types of other projects that Tailgate reads and writes. The Go modules of these projects compile
-// with Tailgate's version of Kubernetes. They are not used, because Tailgate needs a few fields of each, for which it would get the
-// dependencies of whole operators, and every upgrade of Kubernetes would wait for all of them. Tests compare the types with
-// the definitions and with recorded objects of the versions that the comments name. There is a file for each project.
+// Package foreign has the few types of other projects that Tailgate reads and writes, a file for
+// each. Their Go modules would add the dependencies of whole operators for a few fields, and every
+// upgrade of Kubernetes would wait for all of them. Tests compare the types with the definitions,
+// and with recorded objects of the versions that the comments name.
 package foreign
 
 import (
@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersionKind is the kind NetworkAttachmentDefinition, after the Kubernetes Network Custom Resource Definition De-facto
-// Standard, version 1.3. Tailgate reads only the metadata and the Parent of definitions that it did not create.
+// GroupVersionKind is the kind NetworkAttachmentDefinition of the De-facto Standard, version 1.3.
+// Of definitions that it did not create, Tailgate reads only metadata and Parent.
 var GroupVersionKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
 // The annotations.
 const (
-	// AnnotationResourceName on a NetworkAttachmentDefinition is the extended resource of its device.
+	// AnnotationResourceName is the extended resource of a definition's device.
 	AnnotationResourceName = "k8s.v1.cni.cncf.io/resourceName"
 	// AnnotationNetworks on a pod requests attachments; see Selection.
 	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
@@ -34,7 +34,7 @@ func Object() *metav1.PartialObjectMetadata {
 	return o
 }
 
-// Definition returns a NetworkAttachmentDefinition of a network whose device belongs to an extended resource.
+// Definition returns a NetworkAttachmentDefinition whose device is of an extended resource.
 func Definition(namespace, name, resourceName string, config NetworkConfig) *unstructured.Unstructured {
 	data, _ := json.Marshal(config) // Texts and numbers can always be encoded.
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"config": string(data)}}}
@@ -51,7 +51,7 @@ type Selection struct {
 	Namespace string `json:"namespace"`
 	// Interface is the name inside the pod, at most 15 characters.
 	Interface string `json:"interface"`
-	// IPs are the interface's addresses, with prefix lengths. The network's CNI plugin has to have the capability ips.
+	// IPs have prefix lengths. The CNI plugin needs the capability ips.
 	IPs []string `json:"ips,omitempty"`
 }
 
@@ -63,20 +63,20 @@ func Annotation(selections ...Selection) string {
 
 // Status is one element of AnnotationNetworkStatus.
 type Status struct {
-	// Name is namespace/name of the NetworkAttachmentDefinition, or the CNI name of the default network.
+	// Name is namespace/name of the definition, or the default network's.
 	Name      string `json:"name"`
 	Interface string `json:"interface"`
 	// IPs are addresses without prefix length.
 	IPs []string `json:"ips,omitempty"`
-	// MAC is the interface's hardware address, and MTU its MTU in bytes: empty and 0 if the CNI plugin did not report them.
+	// MAC and MTU, in bytes, are empty and 0 if the CNI plugin reported none.
 	MAC     string `json:"mac,omitempty"`
 	MTU     int    `json:"mtu,omitempty"`
 	Default bool   `json:"default,omitempty"`
-	// DeviceInfo is the device behind the interface, if a device plugin or the CNI plugin left a file about it.
+	// DeviceInfo is from the file of a device plugin or the CNI plugin, if any.
 	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
 }
 
-// DeviceInfo is the part of the Device Information Specification, version 1.1.0, that concerns PCI devices.
+// DeviceInfo is what the Device Information Specification 1.1.0 says of PCI devices.
 type DeviceInfo struct {
 	Type string     `json:"type"`
 	PCI  *PCIDevice `json:"pci,omitempty"`
@@ -84,16 +84,16 @@ type DeviceInfo struct {
 
 // PCIDevice is a function on the PCI bus.
 type PCIDevice struct {
-	// Address is that of the function, such as 0000:65:02.3, and PFAddress that of the PF of its VF; both may be empty.
+	// Address is the function's, as 0000:65:02.3, PFAddress its PF's, or empty.
 	Address   string `json:"pci-address,omitempty"`
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
-// maxNetworkStatus bounds the length of AnnotationNetworkStatus, in bytes: Multus writes some hundred for each network.
+// maxNetworkStatus bounds AnnotationNetworkStatus, in bytes: some hundred for each network.
 const maxNetworkStatus = 64 << 10
 
-// FindStatus returns the element of an AnnotationNetworkStatus value with this name and this interface; both must match,
-// because one definition may be attached twice, and the order has no meaning.
+// FindStatus returns the element of AnnotationNetworkStatus with this name and interface: a
+// definition may be attached twice, and the order has no meaning.
 func FindStatus(annotation, name, iface string) (Status, error) {
 	if len(annotation) > maxNetworkStatus {
 		return Status{}, fmt.Errorf("annotation %s has %d KiB, and at most %d KiB are read", AnnotationNetworkStatus, len(annotation)>>10, maxNetworkStatus>>10)

@@ -15,13 +15,13 @@ var SriovNetworkNodeStateKind = schema.GroupVersionKind{Group: "sriovnetwork.ope
 // The annotations of a SriovNetworkNodeState, and the values that they and the status have while nothing happens to the
 // node.
 const (
-	// AnnotationDesiredState and AnnotationCurrentState are Idle, or a state on the way to which the node is:
-	// Drain_Required, Reboot_Required, Draining, DrainComplete. They are absent until the operator has looked at the node.
+	// AnnotationDesiredState and AnnotationCurrentState are Idle, Drain_Required, Reboot_Required,
+	// Draining or DrainComplete; absent until the operator has looked at the node.
 	AnnotationDesiredState = "sriovnetwork.openshift.io/desired-state"
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
 	// SriovIdle is the value of both while no operator drains the node.
 	SriovIdle = "Idle"
-	// SriovSucceeded is the sync status of a node whose NICs have their settings, instead of InProgress or Failed.
+	// SriovSucceeded means that the node's NICs have their settings.
 	SriovSucceeded = "Succeeded"
 )
 
@@ -39,8 +39,8 @@ type SriovNetworkNodeState struct {
 	Others []string `json:"-"`
 }
 
-// Drains returns the drain state that the operator reports or requests for the node, or Idle. A node whose daemon has done its work and
-// asks for Idle counts as Idle: only its uncordon is missing, which precedes Idle, and which may wait for a measurement of the node.
+// Drains returns the drain state that the operator reports or requests, or Idle, also if the node's
+// daemon is done and asks for Idle: the uncordon may wait for a measurement of the node.
 func (s SriovNetworkNodeState) Drains() string {
 	current, desired := s.Annotations[AnnotationCurrentState], s.Annotations[AnnotationDesiredState]
 	if desired == SriovIdle && s.Status.SyncStatus == SriovSucceeded {
@@ -54,9 +54,9 @@ func (s SriovNetworkNodeState) Drains() string {
 	return SriovIdle
 }
 
-// Merge returns what counts of two states of one node. Each operator writes its states into its own namespace, and an operator
-// that is uninstalled leaves them behind. A drain in either counts. The rest is that of the state that was written last or, if
-// that is unknown, of the one that is not synced.
+// Merge returns what counts of two states of one node. Each operator has a namespace, and one that
+// was uninstalled leaves its states. A drain in either counts; the rest is that of the state
+// written last or, if that is unknown, of the one that is not synced.
 func (s SriovNetworkNodeState) Merge(o SriovNetworkNodeState) SriovNetworkNodeState {
 	later := o.written().Compare(s.written())
 	if later > 0 || later == 0 && s.Status.SyncStatus == SriovSucceeded {

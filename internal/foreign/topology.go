@@ -17,9 +17,9 @@ var NodeResourceTopologyKind = schema.GroupVersionKind{Group: "topology.node.k8s
 // ZoneTypeNode is the type of a zone that is a NUMA node.
 const ZoneTypeNode = "Node"
 
-// NodeResourceTopology is the part of the kind of that name (noderesourcetopology-api v0.1.3) that Tailgate reads: the
-// resources of each NUMA node of a node. It has neither spec nor status, and its name is the name of the node. Agents such
-// as node-feature-discovery update it some seconds after a change.
+// NodeResourceTopology is the part of the kind (noderesourcetopology-api v0.1.3) that Tailgate
+// reads: the resources of a node's NUMA nodes. It has neither spec nor status; its name is the
+// node's. Agents such as node-feature-discovery update it some seconds after a change.
 type NodeResourceTopology struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Zones             []Zone `json:"zones"`
@@ -33,11 +33,11 @@ type Zone struct {
 	Resources []ZoneResource `json:"resources"`
 }
 
-// ZoneResource is a resource of a zone. A resource whose device plugin reports no NUMA node is in no zone.
+// ZoneResource is a zone's resource; one whose plugin reports no NUMA node is in no zone.
 type ZoneResource struct {
 	// Name is cpu, memory, hugepages-SIZE, or the name of a device plugin's resource.
 	Name string `json:"name"`
-	// Allocatable is the amount that pods can get, and Available the part of it that no pod has exclusively.
+	// Allocatable is for pods, Available what no pod has exclusively.
 	Allocatable resource.Quantity `json:"allocatable"`
 	Available   resource.Quantity `json:"available"`
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Activity counts events of benchmarks while this manager leads, from zero when it starts. A nil Activity counts nothing.
+// Activity counts events of benchmarks since this manager leads. A nil Activity counts nothing.
 type Activity struct {
 	attempts  *prometheus.CounterVec
 	measuring prometheus.Counter
@@ -51,7 +51,7 @@ func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
 	if a == nil {
 		return
 	}
-	// Only the first pod counts: a benchmark that gave way or was suspended before claims its nodes, and starts, more than once.
+	// The first pod counts: one that gave way or was suspended starts again.
 	if first := b.Status.Active; first != nil && first.ServerPodUID != "" && len(b.Status.Attempts)+len(b.Status.Stored) == 0 &&
 		(old.Status.Active == nil || old.Status.Active.ServerPodUID == "") {
 		a.wait.Observe(max(0, first.StartTime.Sub(b.CreationTimestamp.Time).Seconds()))
@@ -69,7 +69,7 @@ func (a *Activity) ObserveHold(took time.Duration) {
 	}
 }
 
-// NewAttempts returns the attempts that the old status does not have. The list is bounded: the oldest attempts may be gone.
+// NewAttempts returns the attempts that the old status lacks. The oldest may be gone.
 func NewAttempts(old, b *v1alpha1.LatencyBenchmark) []v1alpha1.Attempt {
 	all := b.Status.Attempts
 	for i := len(all) - 1; i >= 0; i-- {

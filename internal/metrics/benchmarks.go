@@ -146,7 +146,7 @@ func newestFirst(a, b measured) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// queuedSince reports whether a benchmark waits for its nodes, and since when: its acceptance, or the end of its last attempt.
+// queuedSince reports whether and since when a benchmark waits for its nodes.
 func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
 	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
 	if succeeded == nil || succeeded.Status != metav1.ConditionUnknown || succeeded.Reason != v1alpha1.ReasonQueued {
@@ -162,7 +162,7 @@ func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
 	return since, true
 }
 
-// collect sends the metrics that benchmarks and matrices have in common; for a matrix, b is its overview.
+// collect sends the metrics that benchmarks and matrices share; b may be an overview.
 func (p progress) collect(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark) {
 	namespace, name, status := b.Namespace, b.Name, &b.Status
 	state := v1alpha1.ReasonNotAccepted

@@ -95,7 +95,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 	}
 }
 
-// collectNode sends the series of a node; last is its last finished benchmark, nil if that does not exist any more.
+// collectNode sends a node's series; last is its last finished benchmark, or nil.
 func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, last *v1alpha1.LatencyBenchmark) {
 	gate, node, status := v.Spec.GateName, v.Spec.NodeName, &v.Status
 	// A new verification has no state yet; an unknown state holds the node back.
@@ -130,11 +130,11 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	}
 }
 
-// isTrue reports whether a condition is True for a generation, which the controller may not have processed.
+// isTrue reports whether a condition is True for a generation, which may be unprocessed.
 func isTrue(conditions []metav1.Condition, conditionType string, generation int64) bool {
 	c := meta.FindStatusCondition(conditions, conditionType)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
 }
 
-// bounded returns a label value that fits a table. Prometheus refuses values that are not valid UTF-8.
+// bounded returns a label value that fits a table. Prometheus refuses invalid UTF-8.
 func bounded(value string) string { return text.Shorten(value, 64) }

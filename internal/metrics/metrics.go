@@ -6,9 +6,9 @@
 //
 // Only the manager that leads exports the metrics of the Collector, so that no series exists twice.
 //
-// Every label is bounded. Each node has at most PerNode series. At most MaxBenchmarks benchmarks that users create are exported,
-// and of each the first MaxCells cells; the number of dropped benchmarks and cells is exported too. A gate's benchmarks are
-// reported by node, and the benchmarks of pairs by their matrix: neither have series of their own.
+// Every label is bounded. A node has at most PerNode series. At most MaxBenchmarks of users'
+// benchmarks are exported, each with its first MaxCells cells, and the numbers of dropped ones.
+// Benchmarks of gates are reported by node, those of pairs by their matrix.
 package metrics
 
 import (
@@ -28,7 +28,7 @@ const (
 	PerNode = 9
 	// MaxBenchmarks is how many benchmarks are exported: unfinished ones first, then the newest.
 	MaxBenchmarks = 200
-	// MaxCells is how many cells of each benchmark are exported, the first ones in the order of status.results.
+	// MaxCells is how many cells of a benchmark are exported, in the status's order.
 	MaxCells = 16
 	// patience is how long a scrape waits for caches that are not yet filled.
 	patience = 5 * time.Second
@@ -82,7 +82,7 @@ type Collector struct {
 	elected <-chan struct{}
 }
 
-// NewCollector returns a Collector that reads from a cache. Until elected is closed, it exports only tailgate_exporting, as 0.
+// NewCollector reads from a cache. Until elected is closed, it exports tailgate_exporting as 0.
 func NewCollector(cache client.Reader, elected <-chan struct{}) *Collector {
 	return &Collector{reader: cache, elected: elected}
 }

@@ -13,14 +13,14 @@ import (
 type Failure struct {
 	// Outcome is AccelerationFailed, or ResourceUnavailable if another attempt may succeed.
 	Outcome string
-	// Why is the reason, Remedy the advice, and Words the line that Onload or the dynamic linker printed.
+	// Why is the reason, Remedy the advice, Words the line that was printed.
 	Why, Remedy, Words string
-	// Device is true when Onload's device could not be opened, and Missing when its library could not be preloaded.
+	// Device: Onload's device could not be opened. Missing: its library was not preloaded.
 	Device, Missing bool
 }
 
-// libraryName matches the names of Onload's library: libcitransport0.so when it is built, and libonload.so when it is installed, also
-// with a version. libonload_ext.so calls it, and libonload_zf.so is TCPDirect.
+// libraryName matches Onload's library: libcitransport0.so when built, libonload.so when installed,
+// also with a version. libonload_ext.so calls it; libonload_zf.so is TCPDirect.
 var libraryName = regexp.MustCompile(`^lib(?:citransport.*|onload(?:[.-].*)?)$`)
 
 // IsLibrary reports whether a path is that of Onload's library.
@@ -47,14 +47,14 @@ func find(line string) (*message, map[string]string) {
 
 const maxWarnings = 16
 
-// Said is what Onload, or the dynamic linker about its library, printed on the standard error of a tool.
+// Said is what Onload, or the dynamic linker about it, printed on a tool's standard error.
 type Said struct {
-	// Banner is the version that the library prints when it makes or begins to use a stack, and Settings what it prints by EF_CONFIG_DUMP.
+	// Banner is the version printed at a stack's first use, Settings are by EF_CONFIG_DUMP.
 	Banner   string
 	Settings map[string]string
 	// Failure is why the tool could not use Onload: the first cause, or else the first consequence.
 	Failure *Failure
-	// Warnings are what it says about settings and surroundings although it goes on: each line once, in order.
+	// Warnings are about settings and surroundings, each line once, in order.
 	Warnings []string
 	// Rest is the output without the lines that Onload always prints.
 	Rest []byte

@@ -13,7 +13,7 @@ import (
 //go:embed messages.tsv
 var lines string
 
-// rank orders messages: the first cause decides, or else the first consequence. A warning is never the reason of a failure.
+// rank orders messages: the first cause decides, else the first consequence, never a warning.
 type rank int
 
 const (
@@ -22,7 +22,7 @@ const (
 	warning
 )
 
-// message is a message that Onload, or the dynamic linker about a library, prints on standard error.
+// message is what Onload, or the dynamic linker about a library, prints on standard error.
 type message struct {
 	// says matches a part of its line.
 	says *regexp.Regexp
@@ -32,7 +32,7 @@ type message struct {
 	byErrno map[int]*Failure
 }
 
-// reasons are the reasons why a tool could not use Onload, by name. Of several messages that a line matches, the first counts.
+// reasons say why a tool could not use Onload, by name. A line's first matching message counts.
 var reasons, messages = read()
 
 func read() (reasons map[string]*Failure, messages []message) {

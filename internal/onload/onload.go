@@ -1,4 +1,4 @@
-// Package onload describes how AMD's Onload is added to a benchmark's tools, and reads what it prints. The package is pure.
+// Package onload is pure: how AMD's Onload joins a benchmark's tools, and what it prints.
 package onload
 
 import (
@@ -15,7 +15,7 @@ import (
 
 // The default library of each source.
 const (
-	// DevicePluginLibrary is where AMD's Onload operator mounts the library, unless its Onload resource says otherwise.
+	// DevicePluginLibrary is where AMD's Onload operator mounts the library by default.
 	DevicePluginLibrary = "/opt/onload/usr/lib64/libonload.so"
 	// ImageLibrary is found by the loader, wherever the image has it.
 	ImageLibrary = "libonload.so"
@@ -31,10 +31,10 @@ const (
 
 var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
-// defaults make Onload report what it does: on the standard error and not in the kernel's log, its settings once at its start, and an
-// error instead of a socket of the kernel if resources ran out. The last is not about reports: a connection that the tool closed first
-// keeps its stack for twice this time, in seconds, after the tool has ended. The default is 25 (opts_netif_def.h and tcp_timer.c, the
-// same from 201811-u1 to 9.2).
+// defaults make Onload report to standard error instead of the kernel's log, print its settings,
+// and fail instead of using a kernel socket when resources run out. One is no report: a connection
+// that the tool closed first keeps its stack for twice this time, in seconds, after the tool's end;
+// by default 25 (opts_netif_def.h and tcp_timer.c, 201811-u1 to 9.2).
 var defaults = map[string]string{
 	"EF_LOG_VIA_IOCTL":  "0",
 	"EF_CONFIG_DUMP":    "1",
@@ -42,9 +42,9 @@ var defaults = map[string]string{
 	"EF_TCP_TCONST_MSL": "1",
 }
 
-// profiles are Onload's own: the settings of its scripts/onload_profiles/latency.opf and latency-best.opf, the same in versions 201811-u1
-// and 8.1 to 9.2 and in commit ef17681 of 2026-07-22. The latter also contains shell code, and since 9.1 a setting that 8.1 does not know
-// (EF_TPH_MODE=2); these are left out.
+// profiles are those of Onload's scripts/onload_profiles/latency.opf and latency-best.opf, the same
+// in 201811-u1, 8.1 to 9.2 and commit ef17681 of 2026-07-22. Shell code of the latter and
+// EF_TPH_MODE=2, which 8.1 does not know, are left out.
 var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 	v1alpha1.OnloadProfileLatency: {
 		"EF_POLL_USEC":          "100000",
@@ -60,8 +60,8 @@ var profiles = map[v1alpha1.OnloadProfile]map[string]string{
 	},
 }
 
-// Library returns the library that the tools have to preload, as a path or a name that the loader finds; empty if the kernel's stack is
-// measured. The acceleration has to be complete, as plan.Variants returns it.
+// Library returns what the tools preload, as a path or a name that the loader finds; empty for the
+// kernel's stack. The acceleration has to be complete, as plan.Variants returns it.
 func Library(a v1alpha1.Acceleration) string {
 	settings := a.OnloadSettings()
 	switch {
@@ -76,8 +76,8 @@ func Library(a v1alpha1.Acceleration) string {
 	}
 }
 
-// Environment returns the variables of a variant's tools: with Onload the defaults, overridden by its profile, which may be the data of a
-// ConfigMap: an error says which of its keys cannot be used. The variant's own variables override both.
+// Environment returns the variables of a variant's tools. Its own override its profile, which may
+// be the data of a ConfigMap whose unusable keys are an error, and that overrides the defaults.
 func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]string, error) {
 	env := map[string]string{}
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload {
@@ -97,7 +97,7 @@ func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]st
 	return env, nil
 }
 
-// SwitchBypass is the setting with which Onload sends by CTPIO also where the firmware has the NIC's switch (full-feature).
+// SwitchBypass makes Onload send by CTPIO even if the firmware has the NIC's switch.
 const SwitchBypass = "EF_CTPIO_SWITCH_BYPASS"
 
 // Enabled reports whether the value of a setting is a number other than 0.
@@ -106,10 +106,10 @@ func Enabled(value string) bool {
 	return err == nil && n != 0
 }
 
-// spins are the settings by which calls on sockets poll before they wait. EF_POLL_USEC sets all of them.
+// spins are the settings by which socket calls poll before they wait; EF_POLL_USEC sets all.
 var spins = []string{"EF_TCP_RECV_SPIN", "EF_UDP_RECV_SPIN", "EF_SELECT_SPIN", "EF_POLL_SPIN", "EF_EPOLL_SPIN"}
 
-// Polls reports whether calls that wait poll with these settings: polling is on, and has a time (citp_opts_getenv in startup.c).
+// Polls reports whether waiting calls poll: it is on, and has a time (startup.c).
 func Polls(env map[string]string) bool {
 	time := "EF_POLL_USEC"
 	if env["EF_SPIN_USEC"] != "" {
@@ -132,12 +132,12 @@ var texts = []string{
 // number matches what Onload reads as a number.
 var number = regexp.MustCompile(`^ *[+-]?[0-9]+ *$`)
 
-// Misread reports whether a variable is a setting of Onload whose value Onload takes for 0, or ignores, without failing.
+// Misread reports whether Onload takes a setting's value for 0, or ignores it, and goes on.
 func Misread(name, value string) bool {
 	return settingName.MatchString(name) && value != "" && !slices.Contains(texts, name) && !number.MatchString(value)
 }
 
-// validate returns an error if there are too many settings, or for the first key by name that is not a valid setting of Onload.
+// validate refuses too many settings, or the first key by name that is no valid one.
 func validate(settings map[string]string) error {
 	if len(settings) > MaxSettings {
 		return fmt.Errorf("it has %d keys; a profile has at most %d", len(settings), MaxSettings)

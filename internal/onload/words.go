@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// prefix matches the beginning of a line that Onload prints, such as oo:sfnt-pingpong[9773]: Using Onload 9.0.2 [3]. With EF_LOG_THREAD
-// and EF_LOG_TIMESTAMPS, hexadecimal and decimal numbers precede it. Messages of the device have the name of a function instead.
+// prefix matches how Onload's lines begin, as oo:sfnt-pingpong[9773]: Using Onload 9.0.2 [3], after
+// numbers with EF_LOG_THREAD and EF_LOG_TIMESTAMPS. The device's have a function's name.
 var prefix = regexp.MustCompile(`^(?:[0-9a-f]+ ){0,2}oo:[^\[\]]*\[\d+\]: `)
 
 var (
@@ -32,11 +32,12 @@ func Chatter(line string) bool {
 	return ok && (always || setting.MatchString(said))
 }
 
-// stackSetting matches a line of onload_stackdump's opts, such as EF_MAX_PACKETS: 4096 (default: 32768). The part in parentheses is
-// missing if the value is the default (ci_netif_config_opts_dump in its netif_debug.c).
+// stackSetting matches onload_stackdump's opts, such as EF_MAX_PACKETS: 4096 (default: 32768); a
+// default has no parentheses (ci_netif_config_opts_dump in netif_debug.c).
 var stackSetting = regexp.MustCompile(`^\s*(EF_[A-Z0-9_]+): (.*?)( \(default: .*\))?$`)
 
-// StackSettings returns the settings in the output of onload_stackdump that differ from the release's defaults, and the number of all.
+// StackSettings returns the settings of onload_stackdump that are no defaults, and how many all
+// are.
 func StackSettings(dump []byte) (changed map[string]string, all int) {
 	changed = map[string]string{}
 	for line := range strings.Lines(string(dump)) {
@@ -56,12 +57,12 @@ func StackSettings(dump []byte) (changed map[string]string, all int) {
 // ef_vi_arch in etherfabric/ef_vi.h), variant and revision.
 var stackInterface = regexp.MustCompile(`^ci_netif_dump_vi: .* hw=(\d+)\D\d+\s*$`)
 
-// architectures holds the names of the architectures by number. An X4 has two, each with its own datapath.
+// architectures are named by number. An X4 has two, each with its own datapath.
 var architectures = map[string]string{
 	"0": "Falcon", "1": "EF10 (on an X4: Enterprise)", "2": "EF100", "3": "EFCT", "4": "AF_XDP", "5": "EF10CT (on an X4: Express)",
 }
 
-// StackInterfaces returns the architectures of a stack's virtual interfaces, in the order of onload_stackdump.
+// StackInterfaces returns the architectures of a stack's virtual interfaces, in order.
 func StackInterfaces(dump []byte) []string {
 	var all []string
 	for line := range strings.Lines(string(dump)) {

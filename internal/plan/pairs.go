@@ -26,8 +26,8 @@ func Matrix(m v1alpha1.LatencyMatrixSpec, nodes []string, server string) [][]v1a
 	case v1alpha1.TopologyAllPairs, "":
 		pairs = allPairs(nodes)
 	}
-	// The orders of ring and allPairs make each chunk disjoint, whatever its size: two pairs with a common node are further apart
-	// than the pairs of a chunk. A chunk of as many pairs as the nodes allow is a whole turn of the order.
+	// The orders of ring and allPairs make each chunk disjoint: two pairs with a common node are
+	// further apart than a chunk, which, with as many pairs as the nodes allow, is a whole turn.
 	return slices.Collect(slices.Chunk(pairs, max(1, Parallel(m, len(nodes)))))
 }
 
@@ -56,8 +56,8 @@ func ring(nodes []string) []v1alpha1.Pair {
 	return pairs
 }
 
-// allPairs is a round-robin tournament by the circle method: one seat is fixed, the others rotate by one from turn to turn, and
-// the nodes in opposite seats form a pair. With an odd number of nodes, the fixed seat is empty.
+// allPairs is a round-robin tournament by the circle method: one seat is fixed, the others rotate,
+// and opposite seats form a pair. With an odd number of nodes, the fixed seat is empty.
 func allPairs(nodes []string) []v1alpha1.Pair {
 	if len(nodes) < 2 {
 		return nil
@@ -75,8 +75,8 @@ func allPairs(nodes []string) []v1alpha1.Pair {
 	return pairs
 }
 
-// match makes the first of two nodes the client if their distance is odd, and otherwise the second. Each node is thus the
-// client of every second node that follows it, and of every second node before it.
+// match makes the first of two nodes the client if their distance is odd, otherwise the second:
+// each node is the client of every second node before and after it.
 func match(nodes []string, i, j int) v1alpha1.Pair {
 	first, second := min(i, j), max(i, j)
 	if (second-first)%2 == 1 {

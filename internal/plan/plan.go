@@ -1,5 +1,5 @@
-// Package plan turns a benchmark into its ordered runs. It is pure and deterministic: the same spec and the same nodes give the
-// same runs with the same names, in the controller, in the command line and in tests.
+// Package plan turns a benchmark into its ordered runs. It is pure and deterministic: equal specs
+// and nodes give equal runs and names, in the controller, the command line and tests.
 //
 // Rounds are outermost, so that drift (temperature, neighbours) affects all cells alike, and the order of the cells rotates
 // from round to round, so that no cell is always measured first. Variants with devices of one resource stay together in a
@@ -23,7 +23,7 @@ const DefaultVariant = "default"
 // DefaultOnloadResource is the resource of AMD's device plugin that gives a pod Onload's devices.
 const DefaultOnloadResource = "amd.com/onload"
 
-// DefaultMessageSize is the message size, in bytes, of a spec that sets neither message sizes nor streams.
+// DefaultMessageSize, in bytes, is for specs with neither message sizes nor streams.
 const DefaultMessageSize = 64
 
 // Run is one client pod and one server pod that measure every cell of one variant once.
@@ -53,7 +53,7 @@ func MaxRounds(spec v1alpha1.LatencyBenchmarkSpec) int32 {
 	return max(spec.Rounds, cmp.Or(spec.MaxRounds, defaultMaxRounds))
 }
 
-// Runs returns all runs of a benchmark in order: rounds outermost, with an order of variants that changes from round to round.
+// Runs returns a benchmark's runs: rounds outermost, variants in an order that changes.
 func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	variants := Variants(b.Spec)
 	rounds := Rounds(b)
@@ -79,10 +79,10 @@ func RoundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
 	return numbers
 }
 
-// ordered returns the variants in their order after a number of rounds. Variants whose networks have devices of one resource
-// form a group, and so do all variants without a resource: AMD's device plugin for Onload exits when an interface of the node
-// appears or disappears, so devices should do so rarely. The groups rotate from round to round, and the variants of a group
-// rotate whenever each group has been first.
+// ordered returns the variants in their order after a number of rounds. Variants with devices of
+// one resource form a group, also those without: AMD's device plugin for Onload exits when an
+// interface of the node appears or disappears, so devices should seldom do so. The groups rotate by
+// round, and a group's variants whenever each group has been first.
 func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	var groups [][]v1alpha1.Variant
 	of := map[string]int{}
@@ -102,9 +102,9 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	return all
 }
 
-// PluginPatience is how long a benchmark that has started waits for a device plugin, a gate for such a benchmark, and how long the
-// devices of a node may be absent before that is a change of the node. A container that exits repeatedly is restarted after at most
-// 5 minutes, and the plugin of AMD exits whenever an interface of the node moves.
+// PluginPatience is how long a benchmark that has started, or its gate, waits for a device plugin,
+// and how long devices may be absent before the node has changed. A container that exits repeatedly
+// starts again within 5 minutes; AMD's exits whenever an interface moves.
 const PluginPatience = 30 * time.Minute
 
 // Variants returns the variants of a spec with all inherited settings filled in, in the order in which results show them. A
@@ -157,7 +157,7 @@ func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
 	return &v1alpha1.Acceleration{Type: given.Type, Onload: &settings}
 }
 
-// environment returns the environment of a variant: the template's variables that the variant does not override, then its own.
+// environment returns a variant's: the template's variables that it leaves, then its own.
 func environment(template *v1alpha1.PodSettings, own []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 	if template == nil {
 		return own
@@ -239,7 +239,7 @@ func MeasuringTime(cells []tool.Cell) time.Duration {
 	return sum
 }
 
-// Deadline returns the longest time that a client may take for all cells. After that, something is certainly wrong.
+// Deadline returns the longest time that a client may take for all cells.
 func Deadline(d tool.Driver, cells []tool.Cell) time.Duration {
 	var sum time.Duration
 	for _, c := range cells {
@@ -248,7 +248,7 @@ func Deadline(d tool.Driver, cells []tool.Cell) time.Duration {
 	return sum
 }
 
-// prepareAllowance is the longest time for a cell's server to start listening and for its raw samples to be read.
+// prepareAllowance is the longest time for a server to listen and raw samples to be read.
 const prepareAllowance = 15 * time.Second
 
 func rotate[T any](all []T, by int) []T {

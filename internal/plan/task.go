@@ -15,7 +15,7 @@ import (
 const (
 	// ControlPort is the port on which the server's agent listens for the client's agent.
 	ControlPort = 22047
-	// ToolPort is the port on which the tool's server listens. Some tools also open ephemeral ports.
+	// ToolPort is the tool's server's. Some tools open ephemeral ports, too.
 	ToolPort = 22048
 )
 
@@ -23,16 +23,16 @@ const (
 const (
 	// Scratch is the directory to which the tools write their raw samples.
 	Scratch = "/scratch"
-	// EnvTask holds the Task, EnvNode and EnvPodIP the pod's node and address, and EnvKey the key of the benchmark's Secret.
+	// EnvTask has the Task, EnvNode and EnvPodIP the pod's, EnvKey the Secret's key.
 	EnvTask  = "TAILGATE_TASK"
 	EnvNode  = "TAILGATE_NODE"
 	EnvPodIP = "TAILGATE_POD_IP"
 	EnvKey   = "TAILGATE_KEY"
-	// EnvInterface is the interface that an agent inspects; empty: the interface with the pod's address.
+	// EnvInterface is inspected by an agent; empty: that of the pod's address.
 	EnvInterface = "TAILGATE_INTERFACE"
-	// EnvPeer is the address of another pod that an agent tries to reach while it inspects; empty: none.
+	// EnvPeer is another pod's address, which an inspecting agent tries, or empty.
 	EnvPeer = "TAILGATE_PEER"
-	// EnvFolder is, on a host without Kubernetes, a folder for the tools' raw samples and the termination message.
+	// EnvFolder is, without Kubernetes, for raw samples and the last message.
 	EnvFolder = "TAILGATE_FOLDER"
 )
 
@@ -46,21 +46,21 @@ type Task struct {
 	// Tool measures Cells in this order.
 	Tool  v1alpha1.Tool `json:"tool"`
 	Cells []tool.Cell   `json:"cells"`
-	// Interface is the measured interface if its name is known: net1 of an attached network, or the interface that a variant
-	// with the host's network names. Empty: the interface with the pod's address.
+	// Interface is the measured one if known: net1 of an attached network, or one that a variant on
+	// the host's network names. Empty: that of the pod's address.
 	Interface string `json:"interface,omitempty"`
 	// Parent is the name, on the node, of the interface below Interface if Interface is of type ipvlan, macvlan, vlan or ipoib, or
 	// foreign.UnnamedParent; empty if there is none.
 	Parent string `json:"parent,omitempty"`
-	// Borrowed is true if the pod has a device only to align its CPUs with the NIC: none of its devices is that of Interface.
+	// Borrowed: the pod's device only aligns CPUs with the NIC of Interface.
 	Borrowed bool `json:"borrowed,omitempty"`
 	// Acceleration is the stack that carries the tools' messages; empty: the kernel.
 	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`
 	// Library is the Onload library that is preloaded into the tools: its path in the pod, or a name that the loader finds. It
 	// is set with Onload only.
 	Library string `json:"library,omitempty"`
-	// Env contains variables for the tools' environment, by name, from the variant and its Onload profile. With the kernel's
-	// sockets, no Onload variable (EF_*) is passed to the tools, wherever it was set.
+	// Env has variables of the tools by name, from the variant and its Onload profile. With kernel
+	// sockets, no tool gets an Onload variable (EF_*), wherever it was set.
 	Env map[string]string `json:"env,omitzero"`
 	// Capture makes the server's agent measure latencies from packets, too.
 	Capture bool `json:"capture,omitempty"`
@@ -71,8 +71,8 @@ type Task struct {
 	ServerAddress string `json:"serverAddress,omitempty"`
 	// Deadline bounds the time from the agent's start until it has written its result.
 	Deadline time.Duration `json:"deadline"`
-	// Linger is how long the agent keeps running after that, unless it is stopped. The kubelet reports a container that it
-	// stops itself immediately, and a container that exits by itself up to a second later.
+	// Linger is how long the agent runs after that unless it is stopped. The kubelet reports at
+	// once what it stops itself, and up to a second later what exits by itself.
 	Linger time.Duration `json:"linger,omitempty"`
 }
 
@@ -84,8 +84,8 @@ func (t Task) Encode() string {
 	return string(data)
 }
 
-// DecodeTask reads a task and checks that it is complete. A manager of a later version may add fields, which it sends only with
-// benchmarks that use them. An agent that does not know a field would measure something else, so it refuses the task.
+// DecodeTask reads a task and checks that it is complete. A later manager may add fields, only to
+// benchmarks that use them: an agent that does not know one refuses the task.
 func DecodeTask(data string) (Task, error) {
 	var t Task
 	decoder := json.NewDecoder(strings.NewReader(data))

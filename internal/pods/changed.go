@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// maxChanges is the largest number of changes that Changed lists, and maxChange the largest length of each, in bytes.
+	// maxChanges bounds Changed's list, maxChange each change, in bytes.
 	maxChanges = 32
 	maxChange  = 200
 	// maxQuoted is the largest length of a value that is quoted, in bytes.
 	maxQuoted = 80
 )
 
-// Changed lists the differences between a pod in the API (got) and the pod that the operator built (want), in everything that a
-// measurement depends on or that the operator promises about its pods: containers and, of the agent's container, the image,
-// command, environment, resources, privileges, mounts and probes; networks and host namespaces; node and runtime class; host
-// paths and API tokens. An admission webhook makes such changes, or a user who adds a container for debugging. docs/webhooks.md
-// lists the changes that many clusters make to every pod and that Changed therefore ignores; TestMutations checks that page
-// against this function.
+// Changed lists how a pod in the API (got) differs from the operator's (want) in what a measurement
+// depends on or the operator promises: containers and, of the agent's, image, command, environment,
+// resources, privileges, mounts and probes; networks and host namespaces; node and runtime class;
+// host paths and API tokens. Admission webhooks change these, or a user who adds a container for
+// debugging. docs/webhooks.md lists the changes that many clusters make to every pod, which Changed
+// ignores; TestMutations compares that page with this function.
 //
 // The list is sorted and bounded. An entry is one line, such as "requests amd.com/sf_vf: 2 instead of 1". It never contains
 // values of environment variables.
@@ -68,7 +68,7 @@ func quotable(key, value string) bool {
 	return !strings.HasPrefix(key, "env ") && len(value) <= maxQuoted
 }
 
-// traits holds the properties of a pod that must be as the operator built them: values in words, by the name of the property.
+// traits are the properties of a pod that must be as built, in words, by name.
 type traits map[string]string
 
 func (t traits) set(key, value string) {
@@ -133,7 +133,7 @@ func traitsOf(pod, built *corev1.Pod) traits {
 		case ours:
 			source := v.VolumeSource.DeepCopy()
 			if source.EmptyDir != nil {
-				// If the pod exceeds the limit, the kubelet evicts it, and every attempt shows that.
+				// Above the limit, the kubelet evicts the pod: every attempt shows that.
 				source.EmptyDir.SizeLimit = nil
 			}
 			t.setJSON("volume "+v.Name+" ", source)
@@ -191,9 +191,9 @@ func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.setIf("lifecycle", c.Lifecycle != nil)
 }
 
-// setSecurity records the privileges of the container. Its own security context takes precedence over the pod's. All users
-// other than root are equal, and groups do not matter: policies, and OpenShift's security context constraints, assign different
-// ones to each namespace. The runtime's default AppArmor profile counts as no profile, because a container without one gets it.
+// setSecurity records the container's privileges; its own security context precedes the pod's.
+// Users other than root are equal and groups do not matter, because policies and OpenShift assign
+// them by namespace. The runtime's default AppArmor profile is that of a container without one.
 func (t traits) setSecurity(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) {
 	user, nonRoot := cmp.Or(c.RunAsUser, pod.RunAsUser), cmp.Or(c.RunAsNonRoot, pod.RunAsNonRoot)
 	switch {
@@ -222,8 +222,8 @@ func (t traits) setSecurity(pod *corev1.PodSecurityContext, c *corev1.SecurityCo
 	t.setJSON("securityContext ", context)
 }
 
-// sameImage returns the image of the built pod if the given image is the same: the same name with a digest to which a policy
-// resolved the tag, or the same digest in another registry. Otherwise it returns the given image.
+// sameImage returns the built pod's image if the given one is the same: its name with a digest to
+// which a policy resolved the tag, or its digest in another registry.
 func sameImage(built *corev1.Pod, image string) string {
 	i := slices.IndexFunc(built.Spec.Containers, func(c corev1.Container) bool { return c.Name == Container })
 	if i < 0 {
@@ -257,9 +257,9 @@ func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
 	}
 }
 
-// Seen returns the state of an endpoint's pod in the API, with the fields that differ from the pod that Build makes for the
-// endpoint. Of the endpoint's task, only the role is compared, unless the pod's own task cannot be read: the inputs of the
-// task, such as a profile's settings, may have been different when the pod was created.
+// Seen returns the state of an endpoint's pod in the API, with the fields that differ from the pod
+// that Build makes. Of the task, only the role is compared, unless it cannot be read: inputs such
+// as a profile's settings may have been different at its creation.
 func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
 	s := result.Seen{PodUID: string(pod.UID), QOSClass: string(pod.Status.QOSClass)}
 	for _, c := range pod.Spec.Containers {

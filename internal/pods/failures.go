@@ -67,8 +67,8 @@ func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 	return Trouble{Outcome: v1alpha1.OutcomeStartTimeout}
 }
 
-// unpulled returns the image that a container waits for, and the options of the operator that name it. The kubelet reports the image of
-// a volume as it reports that of the container, and only its message has the name; a runtime's message may have neither.
+// unpulled returns the image that a container waits for, and the operator's options that name it.
+// Only the kubelet's message tells a volume's image from the container's; a runtime's may not.
 func unpulled(p *corev1.Pod, c corev1.ContainerStatus) (image, option string) {
 	image, option = c.Image, "--bench-image"
 	for _, v := range p.Spec.Volumes {
@@ -87,7 +87,7 @@ func troubled(outcome, remedy, format string, args ...any) Trouble {
 	return Trouble{Outcome: outcome, Said: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-// causes are the causes of errors of Multus and CNI plugins, by a part of the message; the first match decides.
+// causes are those of errors of Multus and CNI plugins, by a part of the message, in order.
 var causes = []struct{ said, remedy string }{
 	{"DHCP daemon", "run the plugin dhcp as a daemon on the node, or give the network another ipam"},
 	{"multus.sock", "let the pod of Multus run on the node"},
@@ -98,7 +98,7 @@ var causes = []struct{ said, remedy string }{
 	{"", "check spec.network and the CNI plugins of the node"},
 }
 
-// NetworkTrouble classifies an error of Multus or a CNI plugin by its text, which is the only information.
+// NetworkTrouble classifies an error of Multus or a CNI plugin, which has only a text.
 func NetworkTrouble(e corev1.Event, node string) Trouble {
 	said := text.Ends(e.Message, maxSaid)
 	has := func(part string) bool { return strings.Contains(e.Message, part) }
@@ -184,9 +184,9 @@ func AgentOf(p *corev1.Pod) *corev1.ContainerStatus {
 // maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
 const maxSaid = 400
 
-// unallocated returns the extended resource that the kubelet could not allocate although the scheduler had counted it: the
-// scheduler learns up to ten seconds later than the kubelet that a device plugin ended. Just after the end of the plugin, the
-// kubelet only reports that it could not call it.
+// unallocated returns the extended resource that the scheduler had counted and the kubelet could
+// not allocate: the scheduler learns up to ten seconds later that a device plugin ended. Just
+// afterwards, the kubelet only reports that it could not call it.
 func unallocated(p *corev1.Pod) string {
 	var asked []string
 	for _, c := range p.Spec.Containers {

@@ -15,9 +15,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// NetworkName returns the namespace and name of the NetworkAttachmentDefinition for a benchmark's variant with a secondary
-// network: the definition that the network references or, with ipam, the one that the operator creates. The latter is named
-// after the benchmark, and also after the variant if the variant has its own network.
+// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a variant with a
+// secondary network: the one referenced or, with ipam, the operator's own, which is named after the
+// benchmark and, if the variant has its own network, the variant.
 func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, name string) {
 	if ref := v.Network.NetworkRef(); ref != nil {
 		return cmp.Or(ref.Namespace, b.Namespace), ref.Name
@@ -28,8 +28,8 @@ func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, n
 	return b.Namespace, b.Name
 }
 
-// Network returns the NetworkAttachmentDefinition that the operator creates for a benchmark's variant, and nil for a variant
-// whose network has no ipam. The benchmark owns it; variants that share spec.network share it.
+// Network returns the NetworkAttachmentDefinition that the operator creates for a variant, or nil
+// without ipam. The benchmark owns it; variants that share spec.network share it.
 func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) *unstructured.Unstructured {
 	n, ipam := v.Network, v.Network.IPAM()
 	if ipam == nil {
@@ -74,8 +74,8 @@ func selection(e Endpoint) (foreign.Selection, error) {
 	return s, nil
 }
 
-// StaticAddresses returns the addresses that server and client get from a range of type Static, with the prefix length of the
-// range. The error names the field that leaves no two valid host addresses.
+// StaticAddresses returns server's and client's addresses from a range of type Static, with its
+// prefix length. The error names the field that leaves no two valid addresses.
 func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	subnet, err := netip.ParsePrefix(i.Range)
 	if err != nil {
@@ -98,8 +98,8 @@ func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	return netip.PrefixFrom(first, subnet.Bits()), netip.PrefixFrom(second, subnet.Bits()), nil
 }
 
-// StaticBlocks returns the rangeStart of each of several pairs that use addresses of a range of type Static at the same time,
-// in consecutive blocks of two addresses: as many as the range has, at most limit.
+// StaticBlocks returns the rangeStart of several pairs that use addresses of one range of type
+// Static at once: consecutive blocks of two, as many as the range has, at most limit.
 func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
 	var starts []string
 	for len(starts) < limit {
@@ -144,7 +144,7 @@ func AddressOn(pod *corev1.Pod, network string) (address, missing string) {
 	if len(status.IPs) == 0 {
 		return "", fmt.Sprintf("network %s gave the server no address; give its NetworkAttachmentDefinition an ipam section", network)
 	}
-	// Of both families IPv4 is measured, because every tool supports it; the server's agent makes the same choice.
+	// IPv4 is measured if there is one, as every tool supports it; so does the agent.
 	for _, ip := range status.IPs {
 		if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() != nil {
 			return ip, ""

@@ -1,8 +1,8 @@
-// Package pods builds the two pods of a run. It is pure; the golden files in testdata show the resulting pods.
+// Package pods builds a run's two pods. It is pure; golden files in testdata show the pods.
 //
-// The pods are guaranteed (requests equal limits) with whole CPUs, so that a kubelet with the static CPU manager gives them
-// exclusive CPUs. They have nothing that a measurement does not need: no API token, no host path, no probe, and no capability
-// except NET_RAW where the server captures packets.
+// The pods are guaranteed (requests equal limits) with whole CPUs, which a kubelet with the static
+// CPU manager makes exclusive. They have nothing that a measurement does not need: no API token,
+// host path, probe, or capability except NET_RAW where the server captures packets.
 package pods
 
 import (
@@ -23,9 +23,9 @@ import (
 
 const (
 	Container = "agent"
-	// Interface is the measured interface on a secondary network. The pod requests the name, so that nothing depends on an order.
+	// Interface is the measured one on a secondary network; the pod requests the name.
 	Interface = "net1"
-	// StartAllowance for image and network is added to a pod's active deadline. The operator's own timeout must not be longer.
+	// StartAllowance is for image and network; the operator's timeout must be shorter.
 	StartAllowance = 10 * time.Minute
 	Agent          = "/usr/local/bin/tailgate-agent"
 )
@@ -34,7 +34,7 @@ const (
 type Endpoint struct {
 	Benchmark *v1alpha1.LatencyBenchmark
 	Image     string
-	// ToolImage is an image whose tools are used before those of Image; empty: none. It is mounted, and never runs.
+	// ToolImage has tools used before Image's, or is empty. It only is mounted.
 	ToolImage  string
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the pod's, without its token; empty: the namespace's default.
@@ -77,7 +77,7 @@ func Owner(b *v1alpha1.LatencyBenchmark) metav1.OwnerReference {
 
 const secretKey = "key"
 
-// SecretName returns the name of the Secret of a benchmark. No earlier benchmark had a Secret with this name.
+// SecretName names a benchmark's Secret. No earlier benchmark had one of this name.
 func SecretName(b *v1alpha1.LatencyBenchmark) string { return "tailgate-" + string(b.UID) }
 
 // Secret returns the Secret with which the agents of a benchmark authenticate each other. Unlike a pod's spec, only users who
@@ -185,8 +185,8 @@ func Tolerations(b *v1alpha1.LatencyBenchmark, roles ...string) []corev1.Tolerat
 	return all
 }
 
-// toolFolder is where the pod has the files of Endpoint.ToolImage. With toolPath, the agent finds its programs, wherever they are
-// usually installed, before those of the bench image, whose path is the rest.
+// toolFolder has the files of Endpoint.ToolImage. By toolPath, the agent finds its programs,
+// wherever they are installed, before those of the bench image.
 const (
 	toolFolder = "/opt/tools"
 	toolPath   = toolFolder + "/usr/local/bin:" + toolFolder + "/usr/bin:" + toolFolder + "/bin:" +
@@ -222,9 +222,9 @@ func Restrict(spec *corev1.PodSpec, add ...corev1.Capability) {
 	}
 }
 
-// resources returns equal requests and limits, which make the pod guaranteed, with one of each device. Huge pages are not
-// mounted: Onload allocates its packet buffers with memfd_create and MFD_HUGETLB (init_resource_alloc in its netif_init.c), and
-// the request is what allows the container to use them.
+// resources returns equal requests and limits, for a guaranteed pod, with one of each device. Huge
+// pages are not mounted: Onload allocates packet buffers with memfd_create and MFD_HUGETLB
+// (init_resource_alloc in netif_init.c), which the request allows.
 func resources(b *v1alpha1.LatencyBenchmark, cpus int32, memory resource.Quantity, devices []string) corev1.ResourceRequirements {
 	list := corev1.ResourceList{corev1.ResourceMemory: memory}
 	if cpus > 0 {
@@ -239,8 +239,8 @@ func resources(b *v1alpha1.LatencyBenchmark, cpus int32, memory resource.Quantit
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
 }
 
-// onNode binds a pod to a node by affinity rather than by spec.nodeName: the scheduler still checks that the node has the
-// requested resources, and a pod that does not fit waits instead of being rejected.
+// onNode binds a pod to a node by affinity, not spec.nodeName: the scheduler checks the node's
+// resources, and a pod that does not fit waits instead of being rejected.
 func onNode(node string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -298,13 +298,13 @@ type Inspection struct {
 	PullPolicy corev1.PullPolicy
 	// ServiceAccount is the pod's; empty: the namespace's default.
 	ServiceAccount string
-	// CPUs are whole CPUs, which make the pod guaranteed. Without them it runs on those that no pod has exclusively, and always fits.
+	// CPUs are whole and exclusive; 0: shared ones, which always fit.
 	CPUs int32
 	// Devices are extended resources. The pod requests one of each.
 	Devices []string
 	// Network is attached at Interface; nil: no network is attached.
 	Network *foreign.Selection
-	// Answers makes a pod that only lets another one try the network between them; Peer is the address of such a pod, or empty.
+	// Answers makes a pod that others reach; Peer is its address, or empty.
 	Answers  bool
 	Peer     string
 	Deadline time.Duration

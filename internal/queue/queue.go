@@ -1,9 +1,9 @@
-// Package queue decides which benchmark may start a run now. It is pure: its input is all unfinished, accepted benchmarks as
-// the API has them, and every caller gets the same answer at any time, because it needs no clock.
+// Package queue decides which benchmark may start a run now. It is pure: its input is all
+// unfinished, accepted benchmarks in the API, and all callers get one answer, without a clock.
 //
-// The conflict key is the node. It is deliberately coarse: two runs on one node share memory bandwidth, the last level cache,
-// the PCIe root and often the NIC, and a finer key could not tell which of these matters. A benchmark waits only for benchmarks
-// that want one of its own two nodes and precede it. The order of precedence is:
+// The conflict key is the node, deliberately: two runs on one node share memory bandwidth, the last
+// level cache, the PCIe root and often the NIC, and nothing tells which of these matters. A
+// benchmark waits only for those that precede it on its own two nodes, in this order:
 //
 //  1. the benchmark that holds a claim: a claimed node is never shared;
 //  2. the benchmark that has started: it keeps its place between its runs, so that the rounds of two benchmarks never
@@ -56,8 +56,8 @@ func EntryOf(b *v1alpha1.LatencyBenchmark) Entry {
 	return e
 }
 
-// Competes reports whether a benchmark holds its nodes or waits for them. A benchmark that is suspended, or was accepted once and
-// is rejected now, waits for something else, maybe forever, and holds up no other benchmark.
+// Competes reports whether a benchmark holds its nodes or waits for them. One that is suspended, or
+// was accepted once and is rejected now, may wait forever and holds up no other.
 func Competes(b *v1alpha1.LatencyBenchmark) bool {
 	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
 		return false

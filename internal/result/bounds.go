@@ -9,24 +9,25 @@ import (
 	"unicode"
 )
 
-// The limits of a document, which a reader checks before it decodes: a few kilobytes of compressed text can expand to structures of
-// gigabytes. They follow from a legal run: 400 cells, each with 128 intervals, 64 slow samples and about 60 strings, and some 400 facts.
+// The limits of a document, checked before it is decoded: kilobytes of compressed text can expand
+// to gigabytes. They follow from a legal run: 400 cells, each with 128 intervals, 64 slow samples
+// and about 60 strings, and some 400 facts.
 const (
 	// maxPlain is the maximum size of the JSON of a document, in bytes.
 	maxPlain = 8 << 20
-	// maxOuter is the maximum number of members of objects and elements of arrays that are in no array, such as cells.
+	// maxOuter bounds members and elements outside arrays, such as cells.
 	maxOuter = 4096
-	// maxMembers is the maximum number of members of objects in arrays that are in no other array, such as the fields of cells.
+	// maxMembers bounds objects' members in outer arrays: the fields of cells.
 	maxMembers = 128 << 10
-	// maxInner is the maximum total number of elements of arrays within arrays: intervals, slow samples, strings of commands.
+	// maxInner bounds elements of inner arrays: intervals, slow samples, commands.
 	maxInner = 128 << 10
-	// maxConditions is the maximum size of the JSON of a document without its measurements, in bytes.
+	// maxConditions bounds the JSON without its measurements, in bytes.
 	maxConditions = 512 << 10
 	// maxDepth is the maximum depth of nested objects and arrays.
 	maxDepth = 16
 )
 
-// checkPlain returns an error if the JSON of a document is larger or more complex than a reader decodes.
+// checkPlain returns an error if a document's JSON exceeds what a reader decodes.
 func checkPlain(plain []byte) error {
 	if len(plain) > maxPlain {
 		return fmt.Errorf("it has more than %d MiB of JSON", maxPlain>>20)
@@ -37,8 +38,8 @@ func checkPlain(plain []byte) error {
 	return checkStructure(plain)
 }
 
-// withoutControls replaces the characters of a JSON text that control a terminal, raw or escaped, except for tabs and line ends, and
-// reports whether there were any. It copies the text only if there are.
+// withoutControls replaces characters of a JSON text that control a terminal, raw or escaped,
+// except tabs and line ends. It copies the text only if it found some.
 func withoutControls(plain []byte) (clean []byte, found bool) {
 	kept := 0
 	for i := 0; i < len(plain); {
@@ -64,7 +65,7 @@ func withoutControls(plain []byte) (clean []byte, found bool) {
 	return append(clean, plain[kept:]...), true
 }
 
-// checkConditions returns an error if the conditions of a document are larger than a reader keeps in memory.
+// checkConditions returns an error if a document's conditions exceed what a reader keeps.
 func checkConditions(d Document) error {
 	text, err := json.Marshal(d.withoutMeasurements())
 	if err == nil && len(text) > maxConditions {
@@ -73,7 +74,7 @@ func checkConditions(d Document) error {
 	return err
 }
 
-// checkStructure returns an error if a JSON text has more elements than a document may have. It does not allocate, nor checks the syntax.
+// checkStructure refuses a JSON text with too many elements. It neither allocates nor validates.
 func checkStructure(plain []byte) error {
 	var (
 		inArray               [maxDepth + 1]int // the number of enclosing containers that are arrays
@@ -106,7 +107,7 @@ func checkStructure(plain []byte) error {
 		default:
 			continue
 		}
-		// The first element of a container is counted at its opening bracket, every other element at the comma before it.
+		// A first element counts at its bracket, others at the comma before.
 		switch {
 		case inArray[depth] == 0 || inArray[depth] == 1 && array[depth]:
 			outer++

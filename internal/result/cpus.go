@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// cpuList is a list that is safe to parse: cpuset creates every CPU of a range. Linux supports at most 8192 CPUs today.
+// cpuList is safe to parse: cpuset creates every CPU of a range. Linux supports 8192 CPUs today.
 var cpuList = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
 
 // ParseCPUs reads a list of CPUs in the kernel's format, such as 1,3-5. An empty list is an error.

@@ -14,32 +14,32 @@ const Version = 1
 // Document is the report of one agent about one attempt.
 type Document struct {
 	Version int `json:"version"`
-	// Attempt is the number of the attempt, and Role client or server. The reader compares these four with the expected values.
+	// Attempt is its number, Role client or server. Readers compare these four.
 	Run     string `json:"run"`
 	Variant string `json:"variant"`
 	Attempt int32  `json:"attempt"`
 	Role    string `json:"role"`
-	// Imported names the source of a result that no agent measured; empty for the report of an agent. Nothing proves such a result.
+	// Imported is the source without an agent, which nothing proves; or empty.
 	Imported string   `json:"imported,omitempty"`
 	Evidence Evidence `json:"evidence"`
 	// Cells are the measurements; only the client has them.
 	Cells []Cell `json:"cells,omitempty"`
-	// Captured are the latencies that the server's agent derived from packets; only the server of a variant with capture has them.
+	// Captured are latencies from packets, at the server of a variant with capture.
 	Captured []Captured `json:"captured,omitempty"`
-	// Reduced contains a sentence for each thing that was left out or made coarser so that the result fits in its storage.
+	// Reduced says what was left out or made coarser to fit into the storage.
 	Reduced []string `json:"reduced,omitempty"`
 }
 
-// Captured is the latency of the server in one cell, from the arrival of each request to the departure of the answer.
+// Captured is the server's latency in one cell, from each request's arrival to its answer.
 type Captured struct {
 	Cell string `json:"cell"`
 	// Histogram contains the times in nanoseconds; empty if Incomplete.
 	Histogram Histogram `json:"histogram"`
 	// Own contains the published percentiles of an imported result, which has no histogram.
 	Own *tool.Own `json:"own,omitempty"`
-	// Incomplete says why samples are missing; the remaining samples are then dropped. It is empty if the capture is complete.
+	// Incomplete says why samples are missing; the others are dropped. Or empty.
 	Incomplete string `json:"incomplete,omitempty"`
-	// Packets is the number of captured packets, and Drops the number of packets that were lost for lack of buffer space.
+	// Packets were captured, Drops lost for lack of buffer space.
 	Packets int64 `json:"packets"`
 	Drops   int64 `json:"drops"`
 	// Requests is the number of requests that arrived after the warm-up; Matched of them have an answer and Unanswered do not. Stray is
@@ -48,13 +48,13 @@ type Captured struct {
 	Matched    int64 `json:"matched"`
 	Unanswered int64 `json:"unanswered"`
 	Stray      int64 `json:"stray"`
-	// ByOrder is the number of answers that were matched by order alone, because they did not repeat the beginning of the request.
+	// ByOrder answers did not repeat their request, and were matched by order.
 	ByOrder int64 `json:"byOrder"`
 	// Late is the number of packets that were timestamped only when they were copied.
 	Late int64 `json:"late"`
 }
 
-// CapturedSuffix is the suffix, in the names of results and rules, for the captured latencies of a cell.
+// CapturedSuffix, in names of results and rules, is for a cell's captured latencies.
 const CapturedSuffix = "-captured"
 
 // MeasuredTime returns how long the tools ran, including their own start and warm-ups.
@@ -83,7 +83,7 @@ type Cell struct {
 	Command     []string  `json:"command"`
 	StartedAt   time.Time `json:"startedAt"`
 	FinishedAt  time.Time `json:"finishedAt"`
-	// Histogram contains the round-trip times in nanoseconds, with the exact extremes. It is empty if Own or Bandwidth is set.
+	// Histogram has round trips in ns. It is empty if Own or Bandwidth is set.
 	Histogram Histogram `json:"histogram"`
 	// The following fields are those of tool.Measurement.
 	Start       tool.StartTime    `json:"start,omitempty"`
@@ -98,24 +98,24 @@ type Cell struct {
 	Warnings    []string          `json:"warnings,omitempty"`
 }
 
-// Evidence contains an agent's observations of its endpoint. Unknown numbers are -1, unknown strings empty.
+// Evidence is what an agent saw of its endpoint. Unknown numbers are -1, strings empty.
 type Evidence struct {
 	Node   string `json:"node"`
 	Kernel string `json:"kernel"`
 	BootID string `json:"bootID"`
-	// BootedAt is when the kernel booted by its own clocks, in ns since 1970; 0 if unknown. See SameKernel.
+	// BootedAt is by the kernel's own clocks, in ns since 1970; 0: unknown.
 	BootedAt int64  `json:"bootedAt,omitempty"`
 	CPUModel string `json:"cpuModel,omitempty"`
-	// CPUsAllowed is the Cpus_allowed_list of the agent, and OnlineCPUs the node's list of online CPUs.
+	// CPUsAllowed is the agent's Cpus_allowed_list, OnlineCPUs the node's.
 	CPUsAllowed string `json:"cpusAllowed"`
 	OnlineCPUs  string `json:"onlineCPUs"`
-	// MeasuringCPU is the CPU to which the tool was pinned, and AgentCPU the CPU to which the agent restricts itself.
+	// MeasuringCPU is the tool's, AgentCPU the agent's own.
 	MeasuringCPU int32 `json:"measuringCPU"`
 	AgentCPU     int32 `json:"agentCPU"`
 	// CPUNUMANode and DeviceNUMANode are NUMA nodes as sysfs shows them.
 	CPUNUMANode    int32 `json:"cpuNUMANode"`
 	DeviceNUMANode int32 `json:"deviceNUMANode"`
-	// AllowedNUMANodes are the NUMA nodes of all CPUs in CPUsAllowed, such as 0 or 0-1; empty if that of one of them is unknown.
+	// AllowedNUMANodes are those of CPUsAllowed, as 0-1; empty if one is unknown.
 	AllowedNUMANodes string `json:"allowedNUMANodes,omitempty"`
 	// ThreadSiblings are the SMT siblings of the measuring CPU, including itself.
 	ThreadSiblings string `json:"threadSiblings,omitempty"`
@@ -129,32 +129,32 @@ type Evidence struct {
 	MTU      int32  `json:"mtu"`
 	Driver   string `json:"driver,omitempty"`
 	Firmware string `json:"firmware,omitempty"`
-	// PCIAddress is the device behind the interface: of the interface itself, as sysfs shows it, if PCISource is PCIFromSysfs; if it is
-	// empty, of its parent, or the only device that the pod was allocated.
+	// PCIAddress is the interface's device: in sysfs with PCIFromSysfs; with an empty source the
+	// parent's, or the only one that the pod was allocated.
 	PCIAddress   string `json:"pciAddress,omitempty"`
 	PCISource    string `json:"pciSource,omitempty"`
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// AllocatedDevices are the values of PCIDEVICE_* and SRIOVNETWORK_VF_DEVICE_* by name of the variable.
+	// AllocatedDevices are PCIDEVICE_* and SRIOVNETWORK_VF_DEVICE_* by name.
 	AllocatedDevices map[string]string `json:"allocatedDevices,omitempty"`
 	Paths            []Path            `json:"paths,omitempty"`
-	// Facts are further conditions of the measurement, by the Keys of this package: only conditions that could be read.
+	// Facts are further conditions that could be read, by this package's Keys.
 	Facts map[string]string `json:"facts,omitempty"`
 	// Deltas are the DeltaKeys: events on this end while its tools ran.
 	Deltas map[string]int64 `json:"deltas,omitempty"`
-	// VoluntarySwitches and InvoluntarySwitches count the context switches of the tool's process on this end, in all cells.
+	// VoluntarySwitches and InvoluntarySwitches are of the tool's process, in all cells.
 	VoluntarySwitches   int64 `json:"voluntarySwitches"`
 	InvoluntarySwitches int64 `json:"involuntarySwitches"`
 }
 
-// VariableOfDriver is the prefix of the variables in which the SR-IOV driver of Dynamic Resource Allocation passes PCI addresses of VFs.
+// VariableOfDriver begins the variables in which the SR-IOV driver of DRA passes VFs' addresses.
 const VariableOfDriver = "SRIOVNETWORK_VF_DEVICE_"
 
 const PCIFromSysfs = "sysfs"
 
-// bootsApart is the smallest difference, in ns, between the boots of two kernels: reading the clocks takes time.
+// bootsApart is the smallest difference between boots, in ns: reading clocks takes time.
 const bootsApart = 50_000_000
 
-// SameKernel reports whether two agents ran on one kernel, with no wire between them. A boot ID can be hidden from a container.
+// SameKernel reports whether two agents ran on one kernel. A boot ID may be hidden.
 func SameKernel(a, b Evidence) bool {
 	if a.BootID != "" && a.BootID == b.BootID {
 		return true

@@ -31,7 +31,7 @@ func keys() (conditions, events []Key, files, counters map[string]string) {
 
 // Key is the name of a value that an agent observes.
 type Key struct {
-	// Name is in lower case, from the general to the particular. A * at its end makes it match all names with that prefix.
+	// Name is in lower case, general to particular; a final * matches any rest.
 	Name string
 	// Fingerprint is true if the values must be equal for two results to be comparable.
 	Fingerprint bool
@@ -39,14 +39,14 @@ type Key struct {
 	Meaning string
 }
 
-// Keys are the conditions of a measurement by which results are compared. "The CPU" is the CPU to which the tool was pinned, "the NIC"
-// the interface that carries the messages. A value that cannot be read has no key.
+// Keys are the conditions by which results are compared: "the CPU" is the tool's, "the NIC" the
+// interface with the messages. A value that cannot be read has no key.
 //
-// The fingerprint contains the definition of the measurement, and settings that were made on purpose and change latency. It does not
-// contain what a scheduler or a device plugin assigns to each pod (the CPU, its siblings and caches; the number of a VF is not compared
-// at all), values that only name the place of something else, and values that the machine changes by itself.
+// The fingerprint is the measurement's definition, and deliberate settings that change latency. It
+// leaves out what a scheduler or a device plugin assigns to each pod (the CPU, its siblings and
+// caches; never the number of a VF), names of places, and what the machine changes by itself.
 //
-// DeltaKeys are the keys of Evidence.Deltas: the growth of the kernel's counters while the endpoint's tools ran, summed over all cells.
+// DeltaKeys are those of Evidence.Deltas: the growth of kernel counters over all cells.
 //
 // Files and Counters name the files of /proc and /sys with the values of some keys, with {cpu} for the number of the CPU and {iface} for
 // the NIC.
@@ -55,7 +55,7 @@ var Keys, DeltaKeys, Files, Counters = keys()
 // KeyFrequency names the frequencies of Path.
 const KeyFrequency = "cpu.mhz"
 
-// find returns the entry for a name: the entry with that name, or else the longest matching entry with a *.
+// find returns the entry with a name, or else the longest match with a *.
 func find(keys []Key, name string) (Key, bool) {
 	var best Key
 	for _, k := range keys {

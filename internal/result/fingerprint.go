@@ -32,12 +32,12 @@ const Remote = "remote"
 // keyBoot changes with each boot of the node.
 const keyBoot = "kernel.boot-id"
 
-// BetweenRounds reports whether the difference makes two rounds of one benchmark incomparable. They must also share the boot.
+// BetweenRounds reports whether two rounds with it cannot be compared; nor can other boots.
 func (d Difference) BetweenRounds() bool { return d.Fingerprint || d.Key == keyBoot }
 
 const maxNamed = 3
 
-// Unequal lists the first relevant differences between two results of one role, and the number of further ones.
+// Unequal lists the first relevant differences of two results of a role, and counts the others.
 func Unequal(a, b Document, matters func(Difference) bool) string {
 	var found []string
 	for _, d := range Differences(a, b) {
@@ -57,7 +57,7 @@ func shown(value string) string {
 	return strconv.Quote(text.Shorten(value, maxShown))
 }
 
-// Differences returns the conditions that differ between two results of one role, ordered by CompareKeys.
+// Differences returns the conditions that differ in two results of a role, by CompareKeys.
 func Differences(a, b Document) []Difference {
 	ca, cb := Conditions(a), Conditions(b)
 	var all []Difference
@@ -83,8 +83,9 @@ func CompareKeys(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// Conditions returns all conditions of its measurement that an agent reported, under one set of keys. It omits what identifies one pod
-// (addresses, the number of a VF, the allocated devices), BootedAt, because two readings differ, and the events of the run.
+// Conditions returns all conditions that an agent reported, under one set of keys, without what
+// identifies a pod (addresses, a VF's number, allocated devices), BootedAt, of which two readings
+// differ, and the events of the run.
 func Conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)
@@ -145,7 +146,7 @@ func Conditions(d Document) map[string]string {
 	return all
 }
 
-// OneNUMANode reports whether the machine has one NUMA node with CPUs: the others, if there are any, have only memory.
+// OneNUMANode reports whether one NUMA node has CPUs; others may have memory.
 func (e Evidence) OneNUMANode() bool {
 	nodes, err := ParseCPUs(e.Facts["numa.nodes"])
 	return err == nil && nodes.Size() == 1 && (e.CPUNUMANode < 0 || nodes.Contains(int(e.CPUNUMANode)))
@@ -155,7 +156,7 @@ const cellPrefix = "cell."
 
 func cellKey(cell, field string) string { return cellPrefix + cell + "." + field }
 
-// fields returns the fields of a value by their names in JSON, except for those that the JSON omits.
+// fields returns a value's fields by their JSON names, except omitted ones.
 func fields(v any) map[string]string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -176,7 +177,7 @@ func fields(v any) map[string]string {
 	return all
 }
 
-// ofOneOnly reports whether a key belongs to a cell that only one of two results has, or to a tool that only one has.
+// ofOneOnly reports whether a key is of a cell, or a tool, that only one of two results has.
 func ofOneOnly(key string, a, b Document) bool {
 	if strings.HasPrefix(key, "tool.") && key != "tool.sha256" {
 		return len(a.Cells) == 0 || len(b.Cells) == 0

@@ -11,16 +11,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The part of maxStored that the server's document may use, in bytes: it has no histograms unless packets are captured.
+// The server's part of maxStored, in bytes: it has no histograms unless it captures.
 const (
 	serverShare          = 64 << 10
 	serverShareOfCapture = maxStored / 3
 )
 
-// mostIntervals is the largest number of intervals of a cell after joining: enough to see when a tail occurred.
+// mostIntervals remain of a cell after joining: enough to see when a tail occurred.
 const mostIntervals = 32
 
-// Share returns the maximum size of the compressed document of one end, in bytes: fixed, because neither end knows the size of the other's.
+// Share is the limit of one end's compressed document, in bytes: it does not know the other's.
 func Share(role string, capture bool) int {
 	server := serverShare
 	if capture {
@@ -32,7 +32,7 @@ func Share(role string, capture bool) int {
 	return maxStored - server
 }
 
-// reductions are ways to make a document smaller, the least important data first, with what the reduced document says of them.
+// reductions make a document smaller, the least important data first, and say so.
 var reductions = []struct {
 	said   string
 	reduce func(*Document) error
@@ -42,8 +42,8 @@ var reductions = []struct {
 	{fmt.Sprintf("histograms have %d significant digits instead of %d, so percentiles are up to 1 %% too high", fewerDigits, digits), coarsenHistograms},
 }
 
-// Fit returns the document, with as many reductions as it needs to take at most limit bytes when compressed and to be within the bounds
-// of a reader. Counts, extremes and sums stay exact. The error wraps ErrTooLarge if all are not enough.
+// Fit reduces a document until its compressed form takes at most limit bytes and a reader accepts
+// it. Counts, extremes and sums stay exact. The error wraps ErrTooLarge.
 func Fit(d Document, limit int) (Document, error) {
 	d.Cells, d.Captured, d.Reduced = slices.Clone(d.Cells), slices.Clone(d.Captured), slices.Clone(d.Reduced)
 	err := fits(d, limit)
@@ -67,7 +67,7 @@ func Fit(d Document, limit int) (Document, error) {
 	return d, nil
 }
 
-// fits returns an error wrapping ErrTooLarge if a compressed document takes more than limit bytes, or is larger than a reader accepts.
+// fits returns an error wrapping ErrTooLarge if a document is too large for limit or a reader.
 func fits(d Document, limit int) error {
 	framed, err := compress(d)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 // The kinds of errors of a result, for errors.Is.
 var (
 	ErrMissing = errors.New("no result")
-	// ErrCorrupt is returned if a result is incomplete, differs from the announced one, or has another format.
+	// ErrCorrupt: a result is incomplete, not the announced one, or of another format.
 	ErrCorrupt = errors.New("corrupt result")
-	// ErrVersion is returned for a result in the format of another version. It wraps ErrCorrupt: neither can be used.
+	// ErrVersion: the format has another version. It wraps ErrCorrupt.
 	ErrVersion = fmt.Errorf("%w of another version", ErrCorrupt)
 	// ErrTooLarge is returned for a result that does not fit in its storage.
 	ErrTooLarge = errors.New("result too large")
@@ -47,7 +47,7 @@ func WriteFrame(w io.Writer, d Document) error {
 
 const frameResult = "result"
 
-// AwaitFrame reads a log until a result ends in it. The error wraps ErrMissing if the log ends before; any other is the reader's own.
+// AwaitFrame reads a log to the end of a result, or returns ErrMissing or the reader's error.
 func AwaitFrame(log io.Reader) error {
 	begun := false
 	for r, err := range records(log, MaxLog) {
@@ -63,10 +63,10 @@ func AwaitFrame(log io.Reader) error {
 	return fmt.Errorf("%w in the log", ErrMissing)
 }
 
-// ReadFrame returns the first result in a log whose content matches the digest at its end. The error wraps ErrMissing if there is no
-// frame, ErrCorrupt if a frame is incomplete or has another digest, and ErrVersion if it has another version; any other error is the
-// reader's own. Unknown fields are ignored: a newer agent may report more, but a change of the meaning of the known ones changes the
-// version.
+// ReadFrame returns the first result in a log that matches the digest at its end. The error wraps
+// ErrMissing without a frame, ErrCorrupt if one is incomplete or has another digest, ErrVersion for
+// another version, or is the reader's own. Unknown fields are ignored: an agent may report more,
+// but another meaning of known ones is another version.
 func ReadFrame(r io.Reader) (Framed, error) { return readFrame(r, frameResult, Version, expand) }
 
 // ReadFrameOf is like ReadFrame for the result of one role, in a log that has those of both.
@@ -80,7 +80,7 @@ func ReadFrameOf(r io.Reader, role string) (Framed, error) {
 	})
 }
 
-// compress prepares a document for transit. The error wraps ErrTooLarge if its JSON is larger than a reader accepts.
+// compress prepares a document for transit, or wraps ErrTooLarge if no reader accepts its JSON.
 func compress(d Document) (Framed, error) {
 	plain, err := json.Marshal(d)
 	if err != nil {
@@ -110,7 +110,7 @@ func deflate(plain []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// inflate verifies compressed JSON of a version against its digest and decodes it. Its errors wrap ErrCorrupt.
+// inflate verifies compressed JSON by its digest and decodes it; errors wrap ErrCorrupt.
 func inflate(compressed []byte, wantDigest string, wantVersion int, into any) error {
 	if len(compressed) > maxStored {
 		return fmt.Errorf("%w: %d KiB compressed, and at most %d KiB are stored", ErrCorrupt, (len(compressed)+1023)>>10, maxStored>>10)
@@ -147,7 +147,7 @@ func otherVersion(format string, want int) error {
 	return fmt.Errorf("%w: its format is %.20q, not %d: use a manager, a bench image and a command of the same minor version", ErrVersion, format, want)
 }
 
-// expand verifies a compressed document against its digest and decodes it. Its errors wrap ErrCorrupt.
+// expand verifies a compressed document by its digest and decodes it, or wraps ErrCorrupt.
 func expand(compressed []byte, wantDigest string) (Framed, error) {
 	framed := Framed{Compressed: compressed, Digest: wantDigest}
 	if err := inflate(compressed, wantDigest, Version, &framed.Document); err != nil {

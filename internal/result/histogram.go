@@ -16,8 +16,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// The range and the resolution of every histogram: a bucket is at most 0.1 % wide, and 1 ns below 2.048 µs. A reduced histogram has
-// buckets of at most 1 %, and 1 ns below 256 ns; each of them consists of whole finer buckets.
+// The range and resolution of histograms: buckets of at most 0.1 %, and 1 ns below 2.048 µs;
+// reduced ones of at most 1 %, and 1 ns below 256 ns, each of whole finer buckets.
 const (
 	lowest      = 1
 	highest     = 60_000_000_000
@@ -25,19 +25,19 @@ const (
 	fewerDigits = 2
 )
 
-// Histogram is a distribution of latencies in transit and in storage, with the exact extremes and sums beside the encoded buckets.
+// Histogram is a distribution in transit and storage, with exact extremes and sums.
 type Histogram struct {
-	// Encoded is an HdrHistogram V2, compressed and in base64: 1 ns to 60 s, with three significant digits, or two after Fit.
+	// Encoded is an HdrHistogram V2 in base64: 1 ns to 60 s, three digits, two after Fit.
 	Encoded string `json:"encoded"`
-	// Count is the number of samples in the buckets, and OverRange that of samples that are in no bucket.
+	// Count is that of samples in buckets, OverRange of those in none.
 	Count     int64 `json:"count"`
 	OverRange int64 `json:"overRange"`
 	// Unrecorded is the number of further messages whose latency is unknown: see tool.Measurement.
 	Unrecorded int64 `json:"unrecorded,omitempty"`
-	// MinNs and MaxNs are the exact extremes of all samples, including samples out of range; 0 without samples.
+	// MinNs and MaxNs are the exact extremes, also out of range; 0 without samples.
 	MinNs int64 `json:"minNs"`
 	MaxNs int64 `json:"maxNs"`
-	// SumNs and SumOfSquaresNs2 are the sums of the samples in the buckets, exact except for the rounding of floats.
+	// SumNs and SumOfSquaresNs2 are of samples in buckets, up to rounding.
 	SumNs           int64   `json:"sumNs"`
 	SumOfSquaresNs2 float64 `json:"sumOfSquaresNs2"`
 }
@@ -53,7 +53,7 @@ func NewRecorder() *Recorder {
 	return &Recorder{buckets: hdr.New(lowest, highest, digits), sum: Histogram{MinNs: math.MaxInt64, MaxNs: math.MinInt64}}
 }
 
-// Record adds a sample in nanoseconds. A sample that is not between 1 ns and 60 s counts as out of range.
+// Record adds a sample in ns. One that is not in 1 ns to 60 s is out of range.
 func (r *Recorder) Record(ns int64) { r.RecordN(ns, 1) }
 
 func (r *Recorder) RecordN(ns, count int64) {
@@ -67,7 +67,7 @@ func (r *Recorder) RecordN(ns, count int64) {
 	h.SumOfSquaresNs2 += float64(ns) * float64(ns) * float64(count)
 }
 
-// SetSums replaces the sums of the samples in range by exact ones, if each recorded value stands for all samples of a bucket.
+// SetSums sets exact sums of the samples in range, if a value stands for a bucket's samples.
 func (r *Recorder) SetSums(sum int64, squares float64) {
 	r.sum.SumNs, r.sum.SumOfSquaresNs2 = sum, squares
 }
@@ -87,7 +87,7 @@ func (r *Recorder) Histogram() (Histogram, error) {
 
 // Distribution combines one or more histograms.
 type Distribution struct {
-	// Buckets hold the samples in range, in ascending order. The edges of the first and the last are narrowed to the exact extremes.
+	// Buckets are ascending; the first and last are narrowed to the exact extremes.
 	Buckets []stats.Bucket
 	// Count is the number of samples in the buckets, and OverRange that of samples in no bucket.
 	Count, OverRange int64
@@ -105,7 +105,7 @@ func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
-// Percentile returns a percentile of the samples, the lost messages and the unrecorded ones, in ns; samples out of range count as lost.
+// Percentile, in ns, is of samples, lost and unrecorded messages; out of range is lost.
 func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported {
 	r := stats.Report(d.Buckets, lost+d.OverRange, d.Unrecorded, p)
 	if r.Needs == 0 && !r.Lost {
@@ -138,7 +138,7 @@ func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 	return nil
 }
 
-// UpTo returns the number of samples in the buckets up to the bucket that contains a latency, in nanoseconds.
+// UpTo counts the samples up to the bucket that contains a latency, in ns.
 func (d Distribution) UpTo(ns int64) int64 {
 	var n int64
 	for _, b := range d.Buckets {
@@ -207,7 +207,7 @@ func (m *Merger) Distribution() Distribution {
 	return d
 }
 
-// bucketsOf lists the buckets that hold samples. Below 2^precision each is 1 ns wide, and the width doubles with each power of two.
+// bucketsOf lists buckets with samples: 1 ns wide below 2^precision, doubling with each power.
 func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 	precision := 11
 	if h.SignificantFigures() == fewerDigits {
@@ -297,7 +297,7 @@ func (h Histogram) coarse() (Histogram, error) {
 	return h, nil
 }
 
-// checkExtremes returns an error if the extremes and sums are impossible for samples in these buckets.
+// checkExtremes returns an error if these buckets cannot have the extremes and sums.
 func (h Histogram) checkExtremes(buckets []stats.Bucket) error {
 	outside := h.MinNs < lowest || h.MaxNs > highest
 	switch {

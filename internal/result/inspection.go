@@ -12,7 +12,7 @@ const InspectionVersion = 1
 // Inspection contains the observations of the agent in an inspect pod.
 type Inspection struct {
 	Version int `json:"version"`
-	// Evidence is like that of a benchmark's endpoint, for the first of the pod's CPUs and for one interface, if the pod has it.
+	// Evidence is as that of an endpoint, for the pod's first CPU and an interface.
 	Evidence Evidence `json:"evidence"`
 	// NUMA contains the CPUs of each NUMA node, as lists such as 0-7,16-23, by its number.
 	NUMA map[string]string `json:"numa,omitempty"`
@@ -30,14 +30,14 @@ type Reach struct {
 	// Control and Data are the errors of TCP connections to the two ports of a benchmark.
 	Control string `json:"control,omitempty"`
 	Data    string `json:"data,omitempty"`
-	// Datagram is the error of a datagram of Bytes of payload, the most that the MTU of the interface allows.
+	// Datagram is the error of one with Bytes of payload, the MTU's most.
 	Datagram string `json:"datagram,omitempty"`
 	Bytes    int    `json:"bytes"`
 }
 
 // NIC is a PF, or a network card that has no VFs, as the machine's PCI bus shows it.
 type NIC struct {
-	// PCIAddress has the form 0000:65:00.0, ID is vendor:device, and Driver is the kernel's driver, which may be empty.
+	// PCIAddress is as 0000:65:00.0, ID vendor:device, Driver the kernel's or empty.
 	PCIAddress string `json:"pciAddress"`
 	ID         string `json:"id"`
 	Driver     string `json:"driver,omitempty"`
@@ -55,7 +55,7 @@ type Onload struct {
 	// Library is the path of the library in the container, and empty if it is not there.
 	Library string   `json:"library,omitempty"`
 	Devices []string `json:"devices,omitempty"`
-	// ControlPlane is the program with which the kernel module starts Onload's control plane; empty: its default.
+	// ControlPlane is the program that the module starts; empty: its default.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 

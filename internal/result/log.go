@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Lines of an agent's log that are for a program begin with a mark; other lines may even separate them. Longer content is framed:
+// A mark begins an agent's lines for programs; others may separate them. Longer content is framed:
 //
 //	tailgate-log listening <address>
 //	tailgate-log begin <what is framed> <version> <bytes>
@@ -27,7 +27,7 @@ const (
 	// bytesPerLine in base64, with the mark and the line ending, stay within 4 KiB.
 	bytesPerLine = 3030
 	maxLine      = 4096
-	// MaxLog is the number of bytes of a pod's log that are read: a result takes at most 1.3 MiB, and agents write little else.
+	// MaxLog bounds what is read of a log: a result takes at most 1.3 MiB.
 	MaxLog = 8 << 20
 )
 
@@ -40,7 +40,7 @@ type record struct {
 	whole bool
 }
 
-// records yields the records in the first bytes of a log. The error is the reader's own; nothing follows it.
+// records yields the records in a log's first bytes. The error is the reader's own, and last.
 func records(log io.Reader, limit int64) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		lines := bufio.NewReader(io.LimitReader(log, limit))
@@ -63,7 +63,7 @@ func records(log io.Reader, limit int64) iter.Seq2[record, error] {
 	}
 }
 
-// readLine reads a line without its line ending. It returns only the beginning of a line that is too long for a record.
+// readLine reads a line without its ending, or only the beginning of one too long for a record.
 func readLine(r *bufio.Reader) (string, error) {
 	var line []byte
 	for {
@@ -93,8 +93,8 @@ func writeFrame(w io.Writer, what string, version int, content []byte) error {
 	return nil
 }
 
-// readFrame returns the first frame of a log that open accepts. The error wraps ErrMissing if there is none, and ErrCorrupt if a frame is
-// incomplete or of another version; any other error is open's or the reader's own.
+// readFrame returns a log's first frame that open accepts. The error wraps ErrMissing without one,
+// ErrCorrupt if one is incomplete or of another version, or is open's or the reader's.
 func readFrame[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) (T, error) {
 	var (
 		none    T
@@ -183,17 +183,17 @@ func (f *frame) whole() error {
 
 var errNotListening = errors.New("the log contains no address at which a server listens")
 
-// maxBeforeListening is the number of bytes of a log that are read for the line, which is at the beginning.
+// maxBeforeListening bounds what is read for the line, at the log's beginning.
 const maxBeforeListening = 64 << 10
 
-// ListenLine returns the line, without its line ending, in which a server's agent reports the address of its end: with the host's
-// network, no other program knows it. The agent writes it before it is ready, and nothing before it.
+// ListenLine is the line, without its ending, in which a server's agent reports its address, which
+// nothing else knows with the host's network: first of all, before it is ready.
 func ListenLine(address netip.Addr) string {
 	return mark + kindListening + " " + address.Unmap().String()
 }
 
-// ParseListen finds the address in the log of a server's pod. The log is not trusted, so the address must be one that another node can
-// reach: a global unicast address without a zone. Otherwise the error wraps ErrCorrupt.
+// ParseListen finds the address in the untrusted log of a server's pod: a global unicast address
+// without a zone, which another node can reach. Otherwise the error wraps ErrCorrupt.
 func ParseListen(log io.Reader) (netip.Addr, error) {
 	for r, err := range records(log, maxBeforeListening) {
 		switch {

@@ -12,7 +12,7 @@ const (
 	ExportVersion = 1
 )
 
-// The files of an export that are read again; KeyClient, KeyServer and KeyPods of each run are in ExportRuns/RUN.
+// Files of an export that are read again; each run's KeyClient and so on in ExportRuns/RUN.
 const (
 	ExportManifest  = "manifest.json"
 	ExportBenchmark = "benchmark.json"
@@ -26,7 +26,7 @@ type Manifest struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// Files lists all files except the manifest itself, including those of pairs, in the order of their paths.
+	// Files are all but the manifest itself, also of pairs, by path.
 	Files []File `json:"files"`
 	// Pairs lists the names of the benchmarks of the pairs of a LatencyMatrix, in order.
 	Pairs []string `json:"pairs,omitempty"`

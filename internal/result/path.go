@@ -2,27 +2,27 @@ package result
 
 import "fmt"
 
-// Path is an agent's record of the path of a cell's messages, through the kernel or past it, and of the CPU, read before and after it.
+// Path is an agent's record of the path of a cell's messages, before and after, and of the CPU.
 type Path struct {
 	Cell string `json:"cell"`
-	// Grown is the growth of the counters below from before the tool's process started until after it ended, as far as it is known.
+	// Grown is the growth of counters over the tool's process, as far as known.
 	Grown map[string]int64 `json:"grown,omitempty"`
-	// Begun is what the agent saw of the process of the tool's server when it was ready, and Ended when its client had ended. Both are
-	// nil at the client's end, and Ended if the tool's server had also ended.
+	// Begun is what the agent saw of the tool's server when it was ready, Ended when its client had
+	// ended. Both are nil at the client's end, Ended also if the server had ended.
 	Begun *Look `json:"begun,omitempty"`
 	Ended *Look `json:"ended,omitempty"`
 	// Banner is the version that Onload's library printed on the tool's standard error.
 	Banner string `json:"banner,omitempty"`
-	// Said is why the tool could not use Onload, as Onload explains it on the tool's standard error.
+	// Said is why the tool could not use Onload, by its standard error.
 	Said string `json:"said,omitempty"`
-	// MHzBefore and MHzAfter are the frequencies of the measuring CPU just before and after the cell; 0 if unknown.
+	// MHzBefore and MHzAfter are of the measuring CPU around the cell; 0: unknown.
 	MHzBefore int32 `json:"mhzBefore,omitempty"`
 	MHzAfter  int32 `json:"mhzAfter,omitempty"`
 }
 
-// Frequency returns what is unusual about the CPU in the first such cell of an endpoint, compared with another result of the same role:
-// the kernel slowed it because it was hot, or its frequency differed by more than 5 %. A virtual machine does not control the frequency,
-// so that only throttling counts there.
+// Frequency returns what is unusual about the CPU in an endpoint's first such cell, compared with
+// another result of the role: the kernel throttled a hot one, or frequencies differ by more than 5
+// %. A virtual machine does not control it, so that only throttling counts.
 func Frequency(first, d Document) string {
 	for _, p := range d.Evidence.Paths {
 		if n := p.Grown[PathThrottled]; n > 0 {
@@ -55,19 +55,19 @@ func apart(a, b int32) bool {
 type Look struct {
 	// Library is the path of Onload's library in the memory of the process.
 	Library string `json:"library,omitempty"`
-	// Sockets is the number of all its sockets, and Onload that of the Onload sockets that can carry the messages of the cell.
+	// Sockets counts all, Onload those of Onload that can carry the cell's messages.
 	Sockets int32 `json:"sockets"`
 	Onload  int32 `json:"onload"`
 }
 
-// The counters of a Path. TCP and UDP counters are those of the kernel's stack in the endpoint's network namespace, for IPv4 and IPv6
-// together, without the segments and bytes of the agents' own connection.
+// The counters of a Path. Those of TCP and UDP are the kernel's in the endpoint's network
+// namespace, IPv4 and IPv6 together, without the agents' own connection.
 const (
 	PathUDPIn  = "udp.in"
 	PathUDPOut = "udp.out"
 	PathTCPIn  = "tcp.in"
 	PathTCPOut = "tcp.out"
-	// PathTCPData and PathTCPAgain are the segments with data that were sent: for the first time, and again.
+	// PathTCPData and PathTCPAgain are segments with data, sent first and again.
 	PathTCPData  = "tcp.data-out"
 	PathTCPAgain = "tcp.retransmitted"
 	// PathIPIn and PathIPOut are bytes including all headers.
@@ -76,15 +76,15 @@ const (
 	// PathNICIn and PathNICOut are packets of the interface, of any process.
 	PathNICIn  = "nic.in"
 	PathNICOut = "nic.out"
-	// PathLocal is the number of packets that arrived over the loopback interface; absent if that is the measured interface.
+	// PathLocal counts arrivals by loopback; absent if it is measured.
 	PathLocal = "lo.in"
 	// PathThrottled is how often the kernel slowed the measuring CPU's core because it was hot.
 	PathThrottled = "cpu.throttled"
-	// PathStackIn and PathStackOut are events of the Onload stacks of the tool's server that still existed.
+	// PathStackIn and PathStackOut are events of the server's remaining stacks.
 	PathStackIn  = "stack.in"
 	PathStackOut = "stack.out"
-	// PathSocketIn and PathSocketOut are the packets that the sockets of the tool's server exchanged through Onload's stack, and
-	// PathSocketKernelIn and PathSocketKernelOut those through the kernel, according to Onload.
+	// PathSocketIn and PathSocketOut are packets of the tool's server by Onload's stack,
+	// PathSocketKernelIn and PathSocketKernelOut those by the kernel, as Onload says.
 	PathSocketIn        = "socket.in"
 	PathSocketOut       = "socket.out"
 	PathSocketKernelIn  = "socket.kernel-in"

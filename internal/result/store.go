@@ -20,38 +20,38 @@ const (
 	// KeyPods holds the API server's data about both pods: JSON, two Seen under client and server.
 	KeyPods          = "pods.json"
 	AnnotationFormat = "tailgate.dev/result-format"
-	// maxStored bounds both documents together, and maxPods the data about the pods, in bytes: ConfigMaps have up to 1 MiB.
+	// maxStored bounds both documents, maxPods the pods' data; ConfigMaps have 1 MiB.
 	maxStored = 900 << 10
 	maxPods   = 32 << 10
 )
 
-// Seen contains the API server's data about an endpoint's pod, against which the agent's report is checked.
+// Seen is what the API server says of an endpoint's pod, to check the agent's report.
 type Seen struct {
 	// PodUID is the pod's UID; empty if the pod was not read.
 	PodUID string `json:"podUID,omitempty"`
 	// ImageID is the digest of the image that ran, as the container runtime reports it.
 	ImageID string `json:"imageID,omitempty"`
-	// Requests are the requests of the agent's container when the pod was created: quantities by resource.
+	// Requests are those of the agent's container at creation, by resource.
 	Requests map[string]string `json:"requests,omitempty"`
-	// Changed lists the changes of an admission webhook that may affect the measurement, such as: requests amd.com/sf_vf: 2 instead of 1.
+	// Changed lists an admission webhook's changes, as requests amd.com/sf_vf: 2 instead of 1.
 	Changed []string `json:"changed,omitempty"`
 	// Network is Multus's report about the measured interface; nil if there is none.
 	Network *foreign.Status `json:"network,omitempty"`
-	// ClaimedDevice is the PCI address of the device of the pod's ResourceClaim; empty if a device plugin provides it.
+	// ClaimedDevice is the PCI address in the ResourceClaim; empty with a plugin.
 	ClaimedDevice string `json:"claimedDevice,omitempty"`
-	// QOSClass is the pod's class of service: a CPU manager gives CPUs of their own only to containers of guaranteed pods.
+	// QOSClass is the pod's: only guaranteed ones get CPUs of their own.
 	QOSClass string `json:"qosClass,omitempty"`
-	// NodeBootID is the boot ID of the node's kernel, as its kubelet reported it when the result was stored.
+	// NodeBootID is as the node's kubelet reported it when the result was stored.
 	NodeBootID string `json:"nodeBootID,omitempty"`
 	// Bare is true if the end ran on a host without Kubernetes.
 	Bare bool `json:"bare,omitempty"`
 }
 
-// Stored is the stored result of a run: the reports of both ends, and the API server's data about their pods.
+// Stored is a run's stored result: both ends' reports, and the API server's data on their pods.
 type Stored struct {
 	Client, Server         Document
 	ClientSeen, ServerSeen Seen
-	// ClientDigest, ServerDigest and PodsDigest are the SHA-256, in hex, of the two documents and of the data about the pods.
+	// ClientDigest, ServerDigest and PodsDigest are the parts' SHA-256, in hex.
 	ClientDigest, ServerDigest, PodsDigest string
 
 	client, server, pods []byte
@@ -90,7 +90,7 @@ func newStored(client, server Framed, pods []byte) (Stored, error) {
 	}, nil
 }
 
-// ConfigMap returns the immutable ConfigMap that stores the result. The error wraps ErrTooLarge if it is too large for the API server.
+// ConfigMap returns the immutable ConfigMap of the result. The error wraps ErrTooLarge.
 func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owner metav1.OwnerReference) (*corev1.ConfigMap, error) {
 	if n := len(s.client) + len(s.server); n > maxStored {
 		return nil, fmt.Errorf("%w: %d KiB, and a ConfigMap keeps %d KiB", ErrTooLarge, (n+1023)>>10, maxStored>>10)
@@ -109,18 +109,18 @@ func (s Stored) ConfigMap(name, namespace string, labels map[string]string, owne
 	}, nil
 }
 
-// Files returns the content of the result's files in an export, by KeyClient, KeyServer and KeyPods.
+// Files returns the result's files in an export, by KeyClient, KeyServer and KeyPods.
 func (s Stored) Files() map[string][]byte {
 	return map[string][]byte{KeyClient: s.client, KeyServer: s.server, KeyPods: s.pods}
 }
 
-// Named returns the reference to the result in a status: its digests, not the ConfigMap, identify the result.
+// Named returns a status's reference to the result, which its digests identify.
 func (s Stored) Named(configMap string) v1alpha1.StoredResult {
 	return v1alpha1.StoredResult{ConfigMap: configMap, Run: s.Client.Run, SHA256: s.ClientDigest, ServerSHA256: s.ServerDigest, PodsSHA256: s.PodsDigest}
 }
 
-// Verify checks whether a ConfigMap holds, byte by byte, the result that a benchmark's status names, without decoding it. The error wraps
-// ErrMissing if a part of the result is missing, and ErrCorrupt if it differs.
+// Verify checks whether a ConfigMap holds the result that a status names, byte by byte, without
+// decoding. The error wraps ErrMissing if a part is missing, ErrCorrupt if it differs.
 func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
 	pods, ok := cm.Data[KeyPods]
 	parts := []struct {
@@ -143,8 +143,8 @@ func Verify(cm *corev1.ConfigMap, named v1alpha1.StoredResult) error {
 	return nil
 }
 
-// Open reads the result that a benchmark's status names from its ConfigMap, whose author and other content do not matter. The errors are
-// Verify's, and ErrCorrupt if the result cannot be decoded or belongs to another run.
+// Open reads the result that a status names from its ConfigMap, whose author and other content do
+// not matter. Errors are Verify's, or ErrCorrupt if it is undecodable or of another run.
 func Open(cm *corev1.ConfigMap, named v1alpha1.StoredResult) (Stored, error) {
 	if err := Verify(cm, named); err != nil {
 		return Stored{}, err
@@ -185,7 +185,7 @@ func Imported(runs []Stored) string {
 	return runs[0].Client.Imported
 }
 
-// Cell returns the client's measurement of a cell, and the server's capture if it is complete. All readers of stored results use it.
+// Cell returns a cell as the client measured it, and a complete capture. All readers use it.
 func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 	for i := range s.Client.Cells {
 		if s.Client.Cells[i].Name == name {

@@ -14,12 +14,12 @@ const maxTermination = 4096
 
 // Termination is an agent's final report, the termination message of its container.
 type Termination struct {
-	// Reason is one of the API's reasons for an attempt's outcome; empty if there is a result in the log.
+	// Reason is one of the API's for an attempt; empty with a result in the log.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// Encode returns the termination as JSON of at most 4096 bytes. A message that is too long is cut and ends in "…".
+// Encode returns JSON of at most 4096 bytes. A message that is too long ends in "…".
 func (t Termination) Encode() ([]byte, error) {
 	b, err := json.Marshal(t)
 	if err != nil {
@@ -52,7 +52,7 @@ func (t Termination) WriteFile(path string) error {
 	return nil
 }
 
-// ParseTermination reads a container's termination message. The runtime writes messages of its own, which are errors.
+// ParseTermination reads a termination message. The runtime's own messages are errors.
 func ParseTermination(message string) (Termination, error) {
 	var t Termination
 	if len(message) > maxTermination {

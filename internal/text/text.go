@@ -12,7 +12,7 @@ import (
 // mark shows where a text was cut.
 const mark = "…"
 
-// controls replaces the characters that control a terminal, or that change the order of those around them, except tabs and line ends.
+// controls replaces characters that control a terminal or reorder others, but tabs and line ends.
 var controls = func() *strings.Replacer {
 	var all []string
 	for c := range rune(0xa0) {
@@ -42,7 +42,7 @@ func (w writer) Write(p []byte) (int, error) {
 // Unwrap returns the writer that gets the text.
 func (w writer) Unwrap() io.Writer { return w.Writer }
 
-// Shorten returns a text of at most limit bytes, which is valid UTF-8 and does not control a terminal. A text that was cut ends in "…".
+// Shorten returns at most limit bytes of UTF-8 without control characters; cut, it ends in "…".
 func Shorten(s string, limit int) string {
 	s = controls.Replace(strings.ToValidUTF8(s, "?"))
 	if len(s) <= limit {
@@ -54,8 +54,8 @@ func Shorten(s string, limit int) string {
 // OneLine returns a message of another component as one line of at most limit bytes.
 func OneLine(s string, limit int) string { return Shorten(Line(s), limit) }
 
-// Ends returns a message of another component as one line of at most limit bytes. If it is too long, the first third and the end
-// are kept: CRI-O and Multus write hundreds of bytes of names between the component and the cause.
+// Ends returns a component's message as one line of at most limit bytes: the first third and the
+// end, as CRI-O and Multus write hundreds of bytes between the component and the cause.
 func Ends(s string, limit int) string {
 	s = Line(s)
 	if len(s) <= limit {

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// The rates, in requests a second, and the bursts after a pause that are answered: for one client, by its address, and for all
-// clients. Requests beyond these limits are refused before any request to the API server.
+// The rates, in requests a second, and the bursts that are answered: for one client, by address,
+// and for all. Requests beyond them are refused before any request to the API server.
 const (
 	clientRate, clientBurst = rate.Limit(10), 20
 	// Each request needs at least three requests to the API server.
 	totalRate, totalBurst = rate.Limit(30), 60
-	// maxClients is how many clients are counted separately; the client that was quiet for longest is forgotten first.
+	// maxClients are counted separately; the longest quiet one is forgotten first.
 	maxClients = 1024
-	// quiet is the time without a request after which a client is forgotten. Its burst is full again long before.
+	// quiet is when a client is forgotten. Its burst is full again long before.
 	quiet = time.Minute
 )
 
@@ -34,7 +34,7 @@ func newLimiter(now cache.Clock) *limiter {
 	return &limiter{now: now.Now, total: rate.NewLimiter(totalRate, totalBurst), clients: cache.NewLRUExpireCacheWithClock(maxClients, now)}
 }
 
-// allows reports whether a request is within the limits. A client that exceeds its own limit does not use up the shared one.
+// allows reports whether a request is within the limits, its client's before the shared one.
 func (l *limiter) allows(r *http.Request) bool {
 	now := l.now()
 	return l.client(hostOf(r.RemoteAddr)).AllowN(now, 1) && l.total.AllowN(now, 1)
@@ -53,13 +53,13 @@ func (l *limiter) client(host string) *rate.Limiter {
 
 // The limits of a port of the manager. They hold before a request is authenticated.
 const (
-	// maxHeader bounds the header of a request, in bytes; net/http adds 4 KiB. The longest token fits.
+	// maxHeader bounds a request's header, in bytes; net/http adds 4 KiB.
 	maxHeader = 20 << 10
-	// headerTimeout bounds the TLS handshake and the header, readTimeout the whole request, writeTimeout the request with its
-	// response, and idleTimeout the pause between two requests of a connection.
+	// headerTimeout bounds the TLS handshake and the header, readTimeout the request, writeTimeout
+	// it with its response, and idleTimeout a connection's pause between requests.
 	headerTimeout, readTimeout, writeTimeout, idleTimeout = 5 * time.Second, 10 * time.Second, 30 * time.Second, 60 * time.Second
-	// maxConnections and maxOfClient are how many connections a port has, and how many of one address: one client alone cannot
-	// keep the kubelet's probes out. Further connections are closed.
+	// maxConnections is a port's, maxOfClient an address's: one client alone cannot keep the
+	// kubelet's probes out. Further connections are closed.
 	maxConnections, maxOfClient = 96, 16
 )
 

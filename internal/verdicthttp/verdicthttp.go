@@ -5,11 +5,11 @@
 //	/verdict/namespaces/NAMESPACE/latencybenchmarks/NAME
 //	/verdict/namespaces/NAMESPACE/latencymatrices/NAME
 //
-// GET answers with 200 for every verdict, which is in the body; POST answers with 200 only for Pass. Neither changes anything.
-// The package asks the API server who the caller is, by its token, and whether the caller may get the object: a user who may
-// read the verdict with kubectl may read it here, and no other user. It reads the object, and the Nodes of a gate, from the API
-// server and not from a cache, which a broken watch would leave out of date: without an API server there is no verdict. The rate
-// of requests is limited.
+// GET answers with 200 for every verdict, which is in the body; POST with 200 only for Pass.
+// Neither changes anything. The API server says who the caller is, by its token, and whether it may
+// get the object: who may read the verdict with kubectl, may here. The object and a gate's Nodes
+// are read live, as a broken watch would leave a cache out of date: without an API server there is
+// no verdict. The rate of requests is limited.
 package verdicthttp
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
-// Path is the prefix of the paths of verdicts; MetricsPath is the path of the metrics, which need the right to get it.
+// Path is the prefix of verdicts; MetricsPath is that of the metrics, which need a right.
 const (
 	Path        = "/verdict/"
 	MetricsPath = "/metrics"
@@ -66,7 +66,7 @@ type Answer struct {
 	// Reason is one word: the reason of the object's condition or state, if there is one.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Details are lines about the rules that did not pass, or the nodes that are not verified (at most 20 nodes).
+	// Details are about rules that did not pass, or at most 20 unverified nodes.
 	Details []string             `json:"details,omitempty"`
 	Nodes   *v1alpha1.NodeCounts `json:"nodes,omitempty"`
 }
@@ -84,7 +84,7 @@ const (
 // patience is how long the API server may take for all requests that one answer needs.
 const patience = 5 * time.Second
 
-// Handler answers requests under Path and for MetricsPath. It authenticates and authorizes them itself.
+// Handler answers under Path and for MetricsPath, and authenticates and authorizes itself.
 type Handler struct {
 	api   client.Client
 	mux   *http.ServeMux
@@ -93,7 +93,7 @@ type Handler struct {
 	reading chan struct{}
 }
 
-// maxReading is how many answers may read the nodes of a gate at the same time; a gate may have thousands of nodes.
+// maxReading answers may read a gate's nodes, maybe thousands, at the same time.
 const maxReading = 4
 
 // New returns a handler that uses an API server, and answers requests for metrics by another handler. The client must not read
@@ -184,7 +184,7 @@ func unavailable(ctx context.Context, about Answer, doing string, err error) (in
 	return http.StatusServiceUnavailable, unknown(about, ReasonUnavailable, doing+" failed; try again")
 }
 
-// admit returns 200 if the caller has a right, which right describes; otherwise the status code and the answer.
+// admit returns 200 if the caller has the right; otherwise the status code and the answer.
 func (h *Handler) admit(ctx context.Context, r *http.Request, about Answer, access authorizationv1.SubjectAccessReviewSpec, right string) (
 	int, Answer) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
@@ -279,7 +279,7 @@ func write(w http.ResponseWriter, r *http.Request, code int, answer Answer) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// maxToken is the length of the longest token that is reviewed. Tokens of service accounts have about a thousand bytes.
+// maxToken bounds a token that is reviewed. Those of service accounts have a thousand bytes.
 const maxToken = 16 << 10
 
 var errUnauthorized = errors.New("a token that the API server accepts is required: Authorization: Bearer TOKEN, or Basic with the token as password")
@@ -300,8 +300,8 @@ func (h *Handler) authenticate(ctx context.Context, r *http.Request) (authentica
 	return review.Status.User, nil
 }
 
-// token returns the token of a request; empty if there is no token. Tools that cannot send their own headers, such as Flagger,
-// send the user and password of a URL: the password is then the token, and the user is ignored.
+// token returns a request's token, or nothing. Tools without headers of their own, such as Flagger,
+// send user and password in a URL: the password is the token.
 func token(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
