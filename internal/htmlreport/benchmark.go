@@ -155,7 +155,7 @@ type verdict struct {
 
 const notJudged = "NotJudged"
 
-// verdictOf returns nil without criteria. A verdict that contradicts the condition Passed, which is newer, is Inconclusive.
+// verdictOf returns nil without criteria; one that contradicts the newer Passed is Inconclusive.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
 		return nil
@@ -192,7 +192,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	return &v
 }
 
-// tablesOf returns a table for each interval that cells measured, and one of the cells that streamed.
+// tablesOf returns a table for each measured interval, and one of the cells that streamed.
 func tablesOf(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
 	var all []table
 	for _, rows := range report.ByInterval(results) {
@@ -220,7 +220,7 @@ func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table
 		if has || sampled {
 			percentiles = append(percentiles, p)
 		}
-		// The first percentile that no cell has shows how many samples it needs. A tool that reports no samples reports some percentiles.
+		// The first percentile that no cell has shows how many samples it needs.
 		if !has && sampled {
 			break
 		}
@@ -277,10 +277,10 @@ func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 // cause holds the attribution of a cell's slowest samples.
 type cause struct {
 	Name string
-	// Beyond is the number of samples beyond p99.9, Examined the number of these that were examined.
+	// Beyond samples are beyond p99.9; Examined of these were examined.
 	Beyond, Examined string
 	Parts            []part
-	// Blind is true if an endpoint slept while it waited, so that only its interruptions during send are visible.
+	// Blind: an endpoint slept while waiting; only interruptions of sends show.
 	Blind bool
 }
 

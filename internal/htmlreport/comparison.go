@@ -13,7 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
 
-// comparison is a comparison with the rows of its table. Its differences are those that prevent a rule from comparing, and notes.
+// comparison has the rows of a table; its differences prevent a rule from comparing, or are notes.
 type comparison struct {
 	compare.Comparison
 	Rows []comparisonRow
@@ -46,7 +46,7 @@ type bar struct {
 	HasInterval bool
 }
 
-// newComparisons compares the variants of each benchmark with its first, and all benchmarks with the first.
+// newComparisons compares variants with a benchmark's first, and benchmarks with the first.
 func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]comparison, error) {
 	var out []comparison
 	side := func(i int, variant string) compare.Side {

@@ -23,7 +23,7 @@ const (
 // share is the denominator of the percentiles at which curves are drawn.
 const share = 1_000_000_000_000
 
-// grid returns the percentiles at which curves are drawn, in ascending order. They include the percentiles of the ladder.
+// grid returns the curves' percentiles, ascending, with those of the ladder.
 func grid() []stats.Percentile {
 	all := []stats.Percentile{{Name: "p0", Num: 1, Den: share}}
 	for k := 1; k <= pointsPerDecade*decades; k++ {
@@ -47,7 +47,7 @@ type group struct {
 	Strips  []strip
 }
 
-// ladder is the table of percentiles behind the curves of one variant, with a column for all rounds together and for each round.
+// ladder is the table of percentiles behind a variant's curves: all rounds, then each round.
 type ladder struct {
 	Name, Ways string
 	table
@@ -65,21 +65,21 @@ type stripRow struct {
 	Round     int32
 	Intervals int
 	Length    string
-	// P50 is the range of the p50 of the intervals, P99 the highest p99, and Max the longest round trip, in the interval MaxAt.
+	// P50 is the intervals' range of p50, P99 their highest, Max the longest, at MaxAt.
 	P50, P99, Max, MaxAt string
 	Lost                 int64
 	// LostAt lists the intervals in which messages were lost; empty if none were.
 	LostAt string
 }
 
-// data is the input of the script. Latencies are whole nanoseconds as they are shown: RTT is halved where HalfRTT is shown.
+// data is the script's input. Latencies are whole ns as shown: HalfRTT is half of RTT.
 type data struct {
 	// X holds the positions of the grid: log10 of 1/(1-p).
 	X      []float64   `json:"x"`
 	Groups []groupData `json:"groups"`
 }
 
-// groupData is a plot: its name in the page, its name for people, and the interval that its latencies measure.
+// groupData is a plot: its name in the page, its name for people, and what its latencies count.
 type groupData struct {
 	ID     string     `json:"id"`
 	Label  string     `json:"label"`
@@ -87,7 +87,7 @@ type groupData struct {
 	Lines  []lineData `json:"lines"`
 }
 
-// lineData is a variant. Its curves end where there are too few samples, or where lost messages begin.
+// lineData is a variant. Its curves end with too few samples, or at lost messages.
 type lineData struct {
 	Name string `json:"name"`
 	// Color is the number of the line among all lines.
@@ -106,20 +106,20 @@ type roundData struct {
 // courseData is the course of a round over time. An interval without samples is null.
 type courseData struct {
 	N int32 `json:"n"`
-	// Step is the length of an interval in ms, and End the end of the last. T holds their starts if they are not equally long.
+	// Step is an interval's length in ms, End the last one's end. T: starts of unequal ones.
 	Step int64    `json:"step"`
 	T    []int64  `json:"t,omitempty"`
 	End  int64    `json:"end"`
 	P50  []*int64 `json:"p50"`
 	P99  []*int64 `json:"p99"`
 	Max  []*int64 `json:"max"`
-	// Lost holds the number of lost messages by number of the interval, for intervals with losses only.
+	// Lost has lost messages by interval, where there are any.
 	Lost map[int]int64 `json:"lost,omitempty"`
 	// Slow holds the slowest samples: time in milliseconds, latency, and index in places.
 	Slow [][3]int64 `json:"slow,omitempty"`
 }
 
-// newGroups gathers curves, ladders and courses of all benchmarks. names holds their names in the report, in the same order.
+// newGroups gathers curves, ladders and courses of all benchmarks, which names names.
 func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 	points := grid()
 	most := slowestShown(all)
@@ -179,7 +179,7 @@ func lineName(names []string, i int, b export.Benchmark, variant string) string 
 	return names[i] + "/" + variant
 }
 
-// curveOf returns the percentiles for which there are enough samples, up to the first that lost messages reach.
+// curveOf returns the percentiles with enough samples, up to the first that is lost.
 func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
 	curve := []int64{}
 	for _, p := range points {
@@ -192,7 +192,7 @@ func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64
 	return curve
 }
 
-// ladderOf returns the table of a variant's percentiles, up to the first that no column has, with all rounds together first.
+// ladderOf returns a variant's percentiles, up to the first that no column has, all rounds first.
 func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	l := ladder{Name: name, Ways: report.Ways(c.Variant), table: table{Texts: []string{"Percentile"}}}
 	if last := len(columns) - 1; columns[last].Round == 0 {
@@ -247,7 +247,7 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 // fewestIntervals is the smallest number of intervals that is shown as a course.
 const fewestIntervals = 3
 
-// courseOf returns the course of a cell, with most slow samples a round; nothing without a slow sample and enough intervals.
+// courseOf returns a cell's course, with most slow samples a round, if it has enough intervals.
 func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 	s := strip{Name: name}
 	var course []courseData

@@ -19,7 +19,7 @@ import (
 type evidence struct {
 	// Columns holds the endpoints of each variant: the name of their line, and their role.
 	Columns []evidenceColumn
-	// Different holds the conditions that differ between rounds, variants, benchmarks or endpoints, Same all others.
+	// Different conditions differ between rounds, variants, benchmarks or endpoints.
 	Different []evidenceRow
 	Same      []evidenceRow
 	// Counters holds events counted on the endpoints while they measured.
@@ -28,11 +28,11 @@ type evidence struct {
 
 type evidenceColumn struct{ Of, Role string }
 
-// Conditions returns the parts of the table of the conditions that differ, and Events those of the counters, which do not wrap.
+// Conditions returns the parts of the table of what differs, Events those of the counters.
 func (e *evidence) Conditions() [][2]int { return e.parts(e.Different, 230, 72) }
 func (e *evidence) Events() [][2]int     { return e.parts(e.Counters, 150, paperWidth) }
 
-// parts returns the parts of the columns that fit beside names. A column is not wider than most, in points, because its values wrap.
+// parts returns the parts of the columns beside names. A column has at most most points; it wraps.
 func (e *evidence) parts(rows []evidenceRow, names, most float64) [][2]int {
 	if len(rows) == 0 {
 		return nil
@@ -51,9 +51,9 @@ type evidenceRow struct {
 	Key, Meaning string
 	// Fingerprint is true for a condition that must be equal for results to be comparable.
 	Fingerprint bool
-	// Rounds is true if a column has several values, Variants if columns of a role differ, Ends if those of a variant differ.
+	// Rounds: a column has several values. Variants: columns of a role differ. Ends: ends do.
 	Rounds, Variants, Ends bool
-	// Values has one value for each column, or a single value for a condition that is equal everywhere.
+	// Values has one for each column, or one that is equal everywhere.
 	Values []string
 }
 
@@ -65,7 +65,7 @@ type column struct {
 	conditions []map[string]string
 }
 
-// newEvidence returns nil if there are no runs. names holds the names of all benchmarks in the report.
+// newEvidence returns nil without runs. names are those of all benchmarks in the report.
 func newEvidence(all []export.Benchmark, names []string) *evidence {
 	var columns []column
 	for i, b := range all {
@@ -130,7 +130,7 @@ func (c *column) add(d result.Document, number int32) {
 // ofCell is the prefix of conditions that are reported for each cell.
 const ofCell = "cell."
 
-// joinCells replaces conditions that all cells have in common by one, such as the duration of twenty cells.
+// joinCells replaces conditions that all cells share by one, such as the duration.
 func joinCells(conditions map[string]string) map[string]string {
 	joined := map[string]string{}
 	values := map[string]sets.Set[string]{}
@@ -179,7 +179,7 @@ func conditionRow(key string, columns []column) evidenceRow {
 // missing stands for a value that was not set or could not be read.
 const missing = "–"
 
-// value returns the value that all rounds have, or each value with its rounds, which are abbreviated like CPUs: 1-3,7.
+// value returns all rounds' value, or each value with its rounds, abbreviated as 1-3,7.
 func (c column) value(key string) (text string, several bool) {
 	var values []string
 	rounds := map[string][]int{}
@@ -203,7 +203,7 @@ func (c column) value(key string) (text string, several bool) {
 	return strings.Join(told, "; "), true
 }
 
-// counters returns the median and the range of the rounds of each counter that is not zero everywhere.
+// counters returns each counter's median and range of rounds, unless it is zero everywhere.
 func counters(columns []column) []evidenceRow {
 	keys := sets.New[string]()
 	each := make([]map[string][]int64, len(columns))
@@ -230,7 +230,7 @@ func counters(columns []column) []evidenceRow {
 	return rows
 }
 
-// countersOf returns the counters of a result: one value each, and two frequencies of the measuring CPU, in MHz, for each cell.
+// countersOf returns a result's counters: one value, or two frequencies in MHz for each cell.
 func countersOf(d result.Document) map[string][]int64 {
 	all := map[string][]int64{
 		"tool.voluntary-switches": {d.Evidence.VoluntarySwitches}, "tool.involuntary-switches": {d.Evidence.InvoluntarySwitches},

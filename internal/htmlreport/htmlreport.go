@@ -1,5 +1,5 @@
-// Package htmlreport writes the results of benchmarks as one self-contained HTML file: style, script and the data of its
-// plots are inside, and its content security policy forbids everything else. It is pure and deterministic.
+// Package htmlreport writes benchmarks' results as one self-contained HTML file: style, script and
+// data are inside, and its content security policy forbids all else. It is pure and deterministic.
 //
 // It shows stored results and draws no conclusions of its own: figures, ratios and verdicts come from the packages report,
 // compare and verdict. Every plot has its figures in a table below.
@@ -55,7 +55,7 @@ type page struct {
 	Data        data
 }
 
-// Write writes a report, which compares the other benchmarks with the first. The error wraps result.ErrCorrupt, or is ErrNothingToShow.
+// Write compares all with the first. It may return ErrNothingToShow or wrap result.ErrCorrupt.
 func Write(w io.Writer, benchmarks []export.Benchmark) error {
 	if len(benchmarks) == 0 {
 		return ErrNothingToShow
@@ -98,7 +98,7 @@ func newPage(all []export.Benchmark) (page, error) {
 	return p, nil
 }
 
-// namesOf returns a name for each benchmark, with a number if several are called so, such as exports before and after an upgrade.
+// namesOf names benchmarks, with numbers for equal names, as of exports around an upgrade.
 func namesOf(all []export.Benchmark) []string {
 	named := map[string][]int{}
 	for i, b := range all {
@@ -124,7 +124,7 @@ func (p *page) addAssets() {
 		hashed(p.Style), hashed(p.Library), hashed(p.Script))
 }
 
-// hashed returns the source of a policy that allows exactly this text, with LF for the CRLF of a checkout on Windows, as browsers read it.
+// hashed returns the source of a policy for exactly this text, with LF as browsers read CRLF.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(strings.ReplaceAll(text, "\r\n", "\n")))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

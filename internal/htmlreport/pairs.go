@@ -19,7 +19,7 @@ type matrix struct {
 	Cell, Variant, Percentile string
 	// Interval describes the interval that the latencies measure.
 	Interval string
-	// Small is true if there are too many nodes for a number in each field, Turned if the names above the columns are turned.
+	// Small: too many nodes for numbers in fields. Turned: names above columns are turned.
 	Small, Turned bool
 	// Servers are the columns, which Parts divides into tables.
 	Servers []string
@@ -50,8 +50,8 @@ const (
 	mostWorst  = 10
 )
 
-// steps holds the lowest figures of the colours h1 to h8, in percent of the median of the pairs. Compared with the median, noise does
-// not look like a difference, and neither a single slow pair nor a single fast one changes the colours of all others.
+// steps are the lowest figures of the colours h1 to h8, in percent of the pairs' median: noise does
+// not look like a difference, and one slow or fast pair does not change other colours.
 var steps = []int64{50, 80, 95, 105, 125, 150, 200, 400}
 
 // level returns the number of the colour of a figure.
@@ -74,7 +74,7 @@ func (m matrix) Legend() []legendItem {
 	return all
 }
 
-// matricesOf returns matrices of p50, p99 and p99.9 of each cell, for the percentiles that any pair has.
+// matricesOf returns matrices of each cell's p50, p99 and p99.9 that any pair has.
 func matricesOf(b export.Benchmark) []matrix {
 	if b.Matrix == nil {
 		return nil
@@ -140,7 +140,7 @@ func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.Pair
 	return true
 }
 
-// divide sets the parts, which fit on paper. Names that are wider than the figures below them are turned.
+// divide sets the parts, which fit on paper. Names wider than the figures are turned.
 func (m *matrix) divide() {
 	var clients []string
 	widths := make([]float64, len(m.Servers))

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A reader cannot scroll on paper, and browsers cut what is wider than the sheet: a wide table is divided into tables that fit on A4.
-// Widths are in points, estimated from above for the print style.
+// Paper does not scroll, and browsers cut what is wider: a wide table is divided into tables that
+// fit on A4. Widths are in points, estimated from above for the print style.
 const (
 	// paperWidth is the width of A4 without margins, 527, with a reserve for other fonts.
 	paperWidth = 510
@@ -40,7 +40,7 @@ func nameWidth(names ...string) float64 {
 	return max(min(columnWidth(names...), mostNameChars*charWidth+padding), narrowestName)
 }
 
-// divided returns the bounds of the parts of columns that fit beside the columns of names, each with at least one column.
+// divided returns the bounds of the parts of columns beside the names, each with one at least.
 func divided(names float64, columns []float64) [][2]int {
 	var parts [][2]int
 	from, used := 0, names

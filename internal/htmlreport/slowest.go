@@ -14,7 +14,7 @@ type slowest struct {
 	// The table shows Shown of Stored samples, which are the slowest of Examined samples.
 	Shown, Stored int
 	Examined      int64
-	// Halved is true if the strip shows half of each round trip, Blind if an endpoint slept while it waited.
+	// Halved: the strip shows half round trips. Blind: an endpoint slept while waiting.
 	Halved, Blind bool
 	Rounds        []slowRound
 }
@@ -25,7 +25,7 @@ type slowRound struct {
 	Samples []slowSample
 }
 
-// slowSample is a slow sample. Times are in microseconds, except At, which is in seconds from the start of the round.
+// slowSample is a slow sample, in µs, but At in s from the start of the round.
 type slowSample struct {
 	At, RTT        string
 	For            string
@@ -33,7 +33,7 @@ type slowSample struct {
 	Client, Server string
 }
 
-// place is where the interruption may be with which a slow sample coincides: its name and its class on the page.
+// place is where the interruption of a slow sample may be: its name and class on the page.
 type place struct {
 	where       tool.Where
 	Name, Class string
@@ -45,14 +45,14 @@ var places = []place{
 	{tool.WhereNeither, "neither", "neither"}, {tool.WhereUndetermined, "unknown", "unknown"},
 }
 
-// A page shows about slowSamplesOfAPage slow samples, but at least fewestSlowSamples of each round: a report of twenty cells
-// in ten rounds must stay below one megabyte, and the courses take nine tenths of it.
+// A page shows about slowSamplesOfAPage, but fewestSlowSamples of each round: twenty cells in ten
+// rounds must stay below one megabyte, of which the courses take nine tenths.
 const (
 	slowSamplesOfAPage = 400
 	fewestSlowSamples  = 2
 )
 
-// slowestShown returns the largest number of slow samples of each round that a page of these benchmarks shows.
+// slowestShown returns the most slow samples of a round on a page of these benchmarks.
 func slowestShown(all []export.Benchmark) int {
 	rounds := 0
 	for _, b := range all {
@@ -67,7 +67,7 @@ func slowestShown(all []export.Benchmark) int {
 	return max(fewestSlowSamples, slowSamplesOfAPage/max(rounds, 1))
 }
 
-// add adds the slowest samples of a round to the table, and returns them in the form that the script draws.
+// add adds a round's slowest samples to the table, and returns them for the script.
 func (s *slowest) add(round int32, a tool.Attribution, most int, shown func(int64) int64) [][3]int64 {
 	row := slowRound{Round: round}
 	var drawn [][3]int64

@@ -51,7 +51,7 @@ func micros(ns int64) string {
 
 func number(n int64) figure { return figure{Text: thousands(n)} }
 
-// thousands formats a number with its digits in groups of three; not a negative one, such as a counter that was reset.
+// thousands formats a number in groups of three digits; not a negative one.
 func thousands(n int64) string {
 	if n < 1000 {
 		return strconv.FormatInt(n, 10)

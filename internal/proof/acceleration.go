@@ -70,7 +70,7 @@ func onload(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("in all %d cells; module %s; %s", len(ways), module, ways[0].inCell()))
 }
 
-// kernel checks, if the kernel's stack was requested, that no message bypassed it and that nothing else interfered.
+// kernel checks, for the kernel's stack, that no message bypassed it and nothing interfered.
 func kernel(e endpoint) finding {
 	if e.variant.Acceleration.Type == v1alpha1.AccelerationOnload {
 		return finding{}
@@ -108,7 +108,7 @@ func kernel(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
 }
 
-// otherVersion describes that Onload's library and its kernel module have different versions, which Onload may accept.
+// otherVersion describes different versions of Onload's library and module, which may be accepted.
 func (e endpoint) otherVersion() string {
 	module := e.own.Facts["module.onload.version"]
 	for _, p := range e.own.Paths {

@@ -48,13 +48,13 @@ func cpusExclusive(e endpoint) finding {
 	if e.seen.Bare {
 		return e.bareCPUs(expected, found)
 	}
-	// An affinity that a process narrowed looks like exclusive CPUs, but does not narrow the cpuset.
+	// An affinity that a process narrowed looks exclusive, but not the cpuset.
 	if list, ok := e.own.Facts["cgroup.cpus"]; ok {
 		if cpus, err := result.ParseCPUs(list); err != nil || !cpus.Equals(allowed) {
 			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, list), advice)
 		}
 	}
-	// The kubelet's CPU manager also writes the pool that all other pods share into the cpusets of their containers.
+	// The CPU manager also writes the shared pool into other containers' cpusets.
 	if class := e.seen.QOSClass; class != "" && class != string(corev1.PodQOSGuaranteed) {
 		return failed(expected, fmt.Sprintf("%s, but the pod is %s: a CPU manager gives such pods the CPUs that all share", found, class),
 			"find what changed the pod's requests or added a container without limits, see PodUnchanged")
@@ -71,8 +71,8 @@ func cpusExclusive(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// bareCPUs checks that no other process of a host without Kubernetes runs on the endpoint's CPUs: the scheduler leaves them alone, or
-// they are a scheduling partition, which cgroup version 1 does not have.
+// bareCPUs checks that no other process of a host runs on the endpoint's CPUs: the scheduler leaves
+// them alone, or they are a scheduling partition (cgroup version 2 only).
 func (e endpoint) bareCPUs(expected, found string) finding {
 	allowed, _ := result.ParseCPUs(e.own.CPUsAllowed) // the caller has checked it
 	isolated, errIsolated := result.ParseCPUs(e.own.Facts["cpu.isolated-cpus"])
@@ -88,7 +88,7 @@ func (e endpoint) bareCPUs(expected, found string) finding {
 		"boot with isolcpus, or start the agent in a partition of cpuset (docs/bare.md)")
 }
 
-// foreignKernel describes the runtime if the endpoint does not run on the node's kernel, so that its CPUs have other numbers.
+// foreignKernel describes a runtime with a kernel of its own, whose CPUs have other numbers.
 func (e endpoint) foreignKernel() string {
 	runtime := "its runtime"
 	if t := e.spec.Pods; t != nil && t.RuntimeClassName != "" {
@@ -107,7 +107,7 @@ func (e endpoint) foreignKernel() string {
 	return ""
 }
 
-// cpus returns the number of CPUs that the spec requests, or else the pod, which PodUnchanged checks; 0 if it is not known.
+// cpus returns the number of CPUs that the spec or else the pod requests; 0 if unknown.
 func (e endpoint) cpus() int {
 	if n := e.spec.Placement.Of(e.role).CPUs; n != 0 {
 		return int(n)
@@ -148,7 +148,7 @@ func smtSiblings(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// siblingsAgree reports whether the lists of CPUs, if they are known, confirm what the agent reported about the siblings.
+// siblingsAgree reports whether the known lists of CPUs confirm the agent's siblings.
 func siblingsAgree(e endpoint, told string) bool {
 	siblings, err := result.ParseCPUs(e.own.ThreadSiblings)
 	if err != nil {
@@ -161,8 +161,8 @@ func siblingsAgree(e endpoint, told string) bool {
 	return err == nil && siblings.IsSubsetOf(allowed)
 }
 
-// mostWaiting bounds the part of the measured time for which the tool was ready to run and had no CPU, without another thread on it, if
-// the kernel does not count how long a quota stopped them: 1/100.
+// mostWaiting bounds the part of the measured time, 1/100, for which the tool waited for its CPU
+// without another thread on it, if the kernel does not count how long a quota stopped it.
 const mostWaiting = 100
 
 // cpuQuota checks that the kernel did not throttle the endpoint for the CPU time of its cgroup or an ancestor. A pod sees only some of
@@ -207,9 +207,10 @@ func cpuQuota(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// waited returns how long the measuring thread waited for a CPU, in µs, without the time for which other threads ran on the measuring
-// CPU. A quota stops all threads of a cgroup alike, and the tool's main thread measures, except in netserver, which forks: there, and
-// where the kernel does not count it, all threads count, on the measuring CPU or else in the cgroup.
+// waited returns how long the measuring thread waited for a CPU, in µs, while no other thread ran
+// there. A quota stops all threads of a cgroup alike, and the main thread measures, except in
+// netserver, which forks: there, or where the kernel does not count, all threads count, on the CPU
+// or else in the cgroup.
 func (e endpoint) waited() (int64, bool) {
 	delays := []struct {
 		name string

@@ -49,7 +49,7 @@ func addresses(e result.Evidence) []netip.Addr {
 	return all
 }
 
-// contradiction describes the difference between network-status and the agent's evidence of the interface, if there is any.
+// contradiction describes a difference between network-status and the agent's evidence.
 func contradiction(e endpoint) string {
 	s := e.seen.Network
 	switch {
@@ -69,13 +69,13 @@ func contradiction(e endpoint) string {
 	return ""
 }
 
-// Variable returns the name of the environment variable in which a device plugin passes the PCI addresses of a resource.
+// Variable names the variable in which a device plugin passes a resource's PCI addresses.
 func Variable(resource string) string {
 	return "PCIDEVICE_" + strings.NewReplacer(".", "_", "/", "_").Replace(strings.ToUpper(resource))
 }
 
-// allocated returns the PCI addresses of the network's resource in the environment. The variables of a driver of Dynamic Resource
-// Allocation do not name the resource: all of them count, because only the network requests such a device.
+// allocated returns the resource's PCI addresses in the environment. Those of a driver of Dynamic
+// Resource Allocation do not name it: all count, as only the network requests such a device.
 func allocated(e endpoint) []string {
 	list := []string{e.own.AllocatedDevices[Variable(e.network().ResourceName())]}
 	if e.seen.ClaimedDevice != "" {
@@ -134,7 +134,7 @@ func device(e endpoint) finding {
 		return failed(expected, all+", though "+conflict, advice)
 	case len(known) < 2:
 		return unknown(expected, all, "at least two of these must be known; check that the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
-	// Only sysfs reads the interface itself: without it, the MAC address must tie the interface to the other sources.
+	// Only sysfs reads the interface: otherwise the MAC address must tie it.
 	case sysfs == "" && (e.seen.Network == nil || e.seen.Network.MAC == "" || e.own.MAC == ""):
 		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", is unknown: no MAC address in network-status, or of the interface", advice)
 	}

@@ -69,8 +69,8 @@ func numaLocal(e endpoint) finding {
 	return e.numa(unknown(expected, found, unknownWhy))
 }
 
-// Near determines whether the measuring CPU is on the NUMA node of the device: Proved, Failed or Unknown. If only one NUMA node has CPUs,
-// no CPU is nearer; the firmware of such machines seldom reports the NUMA node of a device.
+// Near determines whether the measuring CPU is on the device's NUMA node. If only one node has
+// CPUs, none is nearer: such firmware seldom reports the device's node.
 func Near(e result.Evidence) v1alpha1.ProofState {
 	switch cpu, nic := e.CPUNUMANode, e.DeviceNUMANode; {
 	case e.OneNUMANode():
@@ -85,7 +85,7 @@ func Near(e result.Evidence) v1alpha1.ProofState {
 
 const numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
 
-// numa returns a finding that is only noted if the policy ignores it, or no device could be on a NUMA node and none is required.
+// numa only notes a finding that the policy ignores, or without a device on a NUMA node.
 func (e endpoint) numa(f finding) finding {
 	policy := e.numaPolicy()
 	if policy == v1alpha1.NUMAIgnore || policy != v1alpha1.NUMARequired && !e.hasDevice() {
@@ -98,7 +98,7 @@ func (e endpoint) numaPolicy() v1alpha1.NUMAPolicy {
 	return e.spec.Placement.NUMAPolicyOf(e.variant, e.role)
 }
 
-// hasDevice reports whether the network is on a PCI device: a requested one, a NIC of the node, an attached interface or its parent.
+// hasDevice reports whether the network is on a PCI device: requested, of the node, or attached.
 func (e endpoint) hasDevice() bool {
 	switch n := e.variant.Network.Type; n {
 	case v1alpha1.NetworkHost:

@@ -19,7 +19,7 @@ const (
 	Accelerated    Way = "Accelerated"
 	NotAccelerated Way = "NotAccelerated"
 	Partly         Way = "Partly"
-	// Repeated means that the kernel carried messages more than once: something in the network namespace sends them on.
+	// Repeated: the kernel carried messages more than once; something sends them on.
 	Repeated Way = "Repeated"
 	Unknown  Way = "Unknown"
 )
@@ -28,30 +28,31 @@ const (
 type CellWay struct {
 	Cell string
 	Way  Way
-	// Bypassed is the share of the messages that bypassed the kernel, from 0 to 1, by the counters; -1 if they do not decide.
+	// Bypassed is the share past the kernel, 0 to 1, by counters; -1: undecided.
 	Bypassed float64
-	// Why is the decisive evidence, and Witnesses are all pieces of evidence. Each is part of a sentence.
+	// Why is the decisive evidence, Witnesses all, as parts of sentences.
 	Why       string
 	Witnesses []string
 }
 
-// The amount by which the kernel's counters may grow although a cell's messages bypass the kernel: name resolution, a first packet before
-// the neighbour's address is known, a connection reset by a peer.
+// How much the kernel's counters may grow although messages bypass it: name resolution, a packet
+// before the neighbour's address is known, a connection reset by a peer.
 const (
 	strayPackets = 8
 	strayBytes   = strayPackets * 1500
 )
 
 const (
-	// mostStray is the largest share of an accelerated cell's messages that may go through the kernel, beyond stray packets, and
-	// leastThrough the smallest share of one that is not: less than 1, because bandwidth is reported by rate and time.
+	// mostStray is the largest share of an accelerated cell's messages through the kernel, beyond
+	// stray packets; leastThrough the smallest of another: below 1, as bandwidth has a rate and a
+	// time.
 	mostStray    = 0.01
 	leastThrough = 0.95
 	// segmentHeaders are the headers of IPv4 and TCP without options.
 	segmentHeaders = 40
 )
 
-// load is what a cell's messages add to the counters of one direction if all of them go through the kernel.
+// load is what a cell's messages add to one direction's counters through the kernel.
 type load struct {
 	// messages is the number of messages, 0 for a TCP stream, and bytes is their payload.
 	messages, bytes int64
@@ -84,10 +85,10 @@ func loads(c result.Cell, role string) (in, out load) {
 type direction struct {
 	name string
 	load
-	// kernel is what the kernel's stack carried, in packets; known is false if that could not be read.
+	// kernel is what its stack carried, in packets; known: it was read.
 	kernel int64
 	known  bool
-	// through is the share of the messages that may have gone through the kernel, and beyond is that without stray packets.
+	// through is the messages' share maybe through the kernel, beyond without stray ones.
 	through, beyond float64
 	// few is true if there are too few messages to distinguish them from stray packets.
 	few bool
@@ -95,7 +96,7 @@ type direction struct {
 	exact bool
 }
 
-// ofSockets replaces the counters of the namespace by those of the tool's own sockets, if Onload counted all messages there.
+// ofSockets takes the counters of the tool's sockets, if Onload counted all messages there.
 func (d direction) ofSockets(p result.Path, stack, kernel string) direction {
 	through, bypassed := p.Grown[kernel], p.Grown[stack]
 	if d.messages == 0 || through+bypassed < d.messages {
@@ -106,9 +107,9 @@ func (d direction) ofSockets(p result.Path, stack, kernel string) direction {
 	return d
 }
 
-// newDirection compares counters with a load. A datagram counts once, however many packets it needs. TCP may join messages in one
-// segment, and the kernel joins received segments before it counts them: only a message that waits for its answer has a segment of its
-// own. For other messages, the payload is compared.
+// newDirection compares counters with a load. A datagram counts once, in any number of packets. TCP
+// may join messages, and the kernel received segments: only a message that waits for its answer has
+// its own segment. For others, the payload is compared.
 func newDirection(name string, c result.Cell, p result.Path, l load, udp, segments, bytes string) direction {
 	d := direction{name: name, load: l}
 	if c.Protocol != v1alpha1.ProtocolTCP {
@@ -130,7 +131,7 @@ func newDirection(name string, c result.Cell, p result.Path, l load, udp, segmen
 	return d
 }
 
-// share returns the share of a load that was counted, with and without stray packets, and whether the load is too small to tell.
+// share returns the counted share of a load, with and without stray packets, if it is large enough.
 func share(counted, load, stray int64) (through, beyond float64, few bool) {
 	if load <= 0 {
 		return 0, 0, true
@@ -160,8 +161,8 @@ func pathOf(of result.Evidence, c result.Cell) result.Path {
 	return result.Path{Cell: c.Name}
 }
 
-// way judges a cell. The kernel's counters decide: messages that they did not count did not go through the kernel. A second witness must
-// show that Onload carried them. Neither the tool's report nor a file descriptor decides by itself.
+// way judges a cell. The kernel's counters decide: what they did not count did not go through it. A
+// second witness must show that Onload carried it. The tool's report or a descriptor never decides.
 func (e endpoint) way(c result.Cell) CellWay {
 	p := e.path(c)
 	directions := e.directions(c, p)
@@ -189,7 +190,7 @@ func (e endpoint) way(c result.Cell) CellWay {
 		w.Bypassed = 1
 		e.accelerated(&w, c, p)
 	case shared:
-		// Traffic of other processes makes the share that bypassed the kernel look smaller, never larger.
+		// Others' traffic makes the share past the kernel look smaller, never larger.
 		w.Bypassed, w.Why = 1-through, "the counters of the host's network are those of all its processes"
 	case others != "" && !few:
 		w.Why = others
@@ -209,8 +210,8 @@ func (e endpoint) way(c result.Cell) CellWay {
 	return w
 }
 
-// others describes why the kernel's counters do not decide about Onload: they contain the traffic of other processes in the network
-// namespace, or may do so. Datagrams above the MTU reach the stack, and then go through the kernel.
+// others describes why the kernel's counters do not decide about Onload: they contain, or may
+// contain, other processes' traffic. Datagrams above the MTU reach the stack, then the kernel.
 func (e endpoint) others(c result.Cell, p result.Path, directions []direction) string {
 	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload || len(directions) < 2 || e.fragments(c) != "" {
 		return ""
@@ -246,8 +247,8 @@ func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
 	}
 }
 
-// supporting returns the evidence of Onload itself. The interface also counts packets that bypassed the kernel, if its driver shows them.
-// Numbers are of packets sent and received. The longest texts are the last, because a line may be cut.
+// supporting returns Onload's own evidence. Some drivers' interfaces count packets that bypassed
+// the kernel. Numbers are sent and received; the longest texts come last, as lines may be cut.
 func (e endpoint) supporting(c result.Cell, p result.Path) []string {
 	var all []string
 	in, out := loads(c, e.role)

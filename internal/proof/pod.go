@@ -18,8 +18,8 @@ func podUnchanged(e endpoint) finding {
 	return proved(expected, "unchanged")
 }
 
-// image notes the image that ran. Both ends must run the same one if their CPUs are equal: with other CPUs, a runtime may report the
-// image of an architecture. An image that was imported on one node only has no digest of a registry there.
+// image notes the image that ran. Both ends need the same one if their CPUs are equal: others may
+// report the architecture's. One imported on one node only has no registry's digest there.
 func image(e endpoint) finding {
 	own, ownDigest, _ := strings.Cut(e.seen.ImageID, "@")
 	peer, peerDigest, _ := strings.Cut(e.peerSeen.ImageID, "@")

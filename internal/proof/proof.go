@@ -1,5 +1,6 @@
-// Package proof determines whether a run measured on the nodes, CPUs and devices that its benchmark requested: "placement is proved, not
-// hoped". It is an ordered chain of checks, pure functions of the agents' observations, the API server's data and the spec.
+// Package proof determines whether a run measured on the nodes, CPUs and devices that were
+// requested: an ordered chain of pure checks of the agents' observations, the API's data and the
+// spec.
 //
 // A fact that no source reports is Unknown, which counts as not found. If several sources report a fact, all of them must
 // agree: contradictory evidence proves nothing.
@@ -20,7 +21,7 @@ type endpoint struct {
 	spec    v1alpha1.LatencyBenchmarkSpec
 	variant v1alpha1.Variant
 	role    string
-	// own is the observation of its agent, peer that of the other end's, and seen and peerSeen the API server's data about their pods.
+	// own and peer are the agents' observations, seen and peerSeen the API server's.
 	own, peer      result.Evidence
 	seen, peerSeen result.Seen
 	// cells are the client's measurements. Their information about acceleration covers both ends.
@@ -42,7 +43,7 @@ func (e endpoint) network() *v1alpha1.Network { return e.variant.Network }
 
 type check struct {
 	name string
-	// run returns a finding without state if the check does not apply, which only the spec, the variant and the role may decide.
+	// run returns no state if the check does not apply, by spec, variant and role.
 	run func(endpoint) finding
 	// failed and unknown are the reasons of the warnings; empty for checks that only note a value.
 	failed, unknown string
@@ -112,13 +113,13 @@ func (c check) line(f finding) v1alpha1.ProofLine {
 	return v1alpha1.ProofLine{Check: c.name, State: f.state, Expected: text.Shorten(f.expected, maxText), Found: text.Shorten(f.found, maxText)}
 }
 
-// maxText is the maximum length of a line's expected and found, and maxMessage of a warning's message: the API's limits, in characters.
+// maxText bounds a line's expected and found, maxMessage a warning's, in characters, as the API.
 const (
 	maxText    = 256
 	maxMessage = 1024
 )
 
-// Endpoints returns the proof of the two ends of a run, which must be complete: a line for each check that applies, in order.
+// Endpoints returns the proof of a complete run's two ends: a line for each check, in order.
 func Endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) (client, server []v1alpha1.ProofLine) {
 	var lines [2][]v1alpha1.ProofLine
 	if run.Client.Imported != "" {
@@ -161,7 +162,7 @@ func (r *Runs) Add(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run r
 	}
 }
 
-// Lines returns the line of the last run for each check, unless an earlier run is worse: that line names its run.
+// Lines returns the last run's line for each check, or that of a worse run, which it names.
 func (r *Runs) Lines() (client, server []v1alpha1.ProofLine) {
 	var ends [2][]v1alpha1.ProofLine
 	for end, all := range r.ends {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// mostRepeated is the largest ratio of what the kernel counts to what a cell needs: a proxy adds at least one packet for each message.
+	// mostRepeated bounds the kernel's count by need: a proxy adds a packet for each message.
 	mostRepeated = 1.5
-	// onePacket is the size of the largest message with a segment of its own on every path, in bytes: the smallest usual MSS is 536.
+	// onePacket is the largest message of one segment, in bytes; the smallest usual MSS is 536.
 	onePacket = 500
 	// headers4 and headers6 are the headers of a segment with timestamps, in bytes.
 	headers4, headers6 = 52, 72
@@ -23,16 +23,17 @@ const (
 	immediateACKs = 32
 	// idlePings is the number of messages that sfnt-stream sends in addition to those of its rate.
 	idlePings = 2_000
-	// warmPings is the most messages of one byte in the warm-up of sfnt-pingpong, which takes 500 ms. They matter beside longer messages.
+	// warmPings bounds one-byte messages in sfnt-pingpong's warm-up, which takes 500 ms.
 	warmPings = 50_000
-	// fastestPath is the shortest round trip on a kernel's path. It bounds the warm-up of a cell with less than fewMessages messages: the
-	// shortest of a few on a busy machine can be many times as long.
+	// fastestPath is a kernel path's shortest round trip. It bounds the warm-up of cells with less
+	// than fewMessages, whose shortest may be many times as long on a busy machine.
 	fastestPath = 10 * time.Microsecond
 	fewMessages = 100
 )
 
-// mostSent returns how many messages a cell's ends can have sent at most in one direction, of which n were counted, without the warm-up.
-// In a closed loop, the time outside of the measurement suffices for as many messages as it contains shortest round trips.
+// mostSent returns the most messages that a cell's ends can have sent in one direction, with n
+// counted, without the warm-up: in a closed loop, as many as fit into the other time by the
+// shortest round trip.
 func mostSent(c result.Cell, n int64) float64 {
 	if sent, ok := toldSent(c); ok {
 		return float64(max(sent, n))
@@ -77,9 +78,9 @@ func toldSent(c result.Cell) (int64, bool) {
 	return 0, false
 }
 
-// repeated describes how the kernel carried the messages of a cell more often than once at this end, as far as that is known. Something
-// in the network namespace then takes them over and sends them on, as proxies of meshes do: its sockets are in the same counters, and its
-// packets go over the loopback interface.
+// repeated describes how the kernel carried a cell's messages more often than once here, if known:
+// something in the namespace sends them on, as proxies of meshes do, with sockets in the same
+// counters and packets over the loopback interface.
 func (e endpoint) repeated(c result.Cell, p result.Path) string {
 	in, out := loads(c, e.role)
 	if c.Stream && e.role == v1alpha1.RoleClient && c.Bandwidth != nil {
@@ -105,8 +106,8 @@ func (e endpoint) repeated(c result.Cell, p result.Path) string {
 	return ""
 }
 
-// repeatedTCP is repeated for a TCP cell. What was sent is counted without retransmissions and acknowledgments. What arrives includes
-// them, and is compared with what the other end sent, if that went through its kernel.
+// repeatedTCP is repeated for TCP. Sent counts lack retransmissions and acknowledgments; arrivals
+// include them, and are compared with what the other end's kernel sent.
 func (e endpoint) repeatedTCP(c result.Cell, p result.Path, in, out load) string {
 	arrived, there := p.Grown[result.PathIPIn], pathOf(e.peer, c).Grown[result.PathIPOut]
 	if there > in.bytes && float64(arrived) > mostRepeated*float64(there)+strayBytes {

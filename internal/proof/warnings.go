@@ -18,7 +18,7 @@ type Warning struct {
 	Blocks bool
 }
 
-// AddWarning adds a warning to the known ones, at most one for each reason: the first, or the first that blocks.
+// AddWarning adds a warning, one for each reason: the first, or the first that blocks.
 func AddWarning(all []Warning, w Warning) []Warning {
 	i := slices.IndexFunc(all, func(known Warning) bool { return known.Reason == w.Reason })
 	switch {
@@ -30,11 +30,11 @@ func AddWarning(all []Warning, w Warning) []Warning {
 	return all
 }
 
-// EmulatedBoard is the prefix of the PCI subsystem of network devices that QEMU emulates, and of virtio devices.
+// EmulatedBoard begins the PCI subsystem of QEMU's network devices, and of virtio's.
 const EmulatedBoard = "1af4:"
 
-// Warnings returns what a run, which must be complete, did not prove, at most one warning for each reason: the client's, if both ends
-// have it and both or neither block. A run on a simulated or an emulated NIC also has a warning about that.
+// Warnings returns what a complete run did not prove, one for each reason: the client's, if both
+// ends have it and both or neither block. A simulated or emulated NIC is one, too.
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
 	if source := cmp.Or(run.Client.Imported, run.Server.Imported); source != "" {
 		return []Warning{warning(true, v1alpha1.WarningImported,
@@ -78,7 +78,7 @@ func warning(blocks bool, reason, format string, args ...any) Warning {
 	return Warning{Blocks: blocks, Warning: v1alpha1.Warning{Reason: reason, Message: text.Shorten(fmt.Sprintf(format, args...), maxMessage)}}
 }
 
-// blocks reports whether a warning prevents any conclusion: unless it is about NUMA nodes that the endpoint does not require.
+// blocks reports whether a warning prevents a conclusion, as all but NUMA ones not required.
 func (e endpoint) blocks(reason string) bool {
 	switch reason {
 	case v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown:

@@ -31,7 +31,7 @@ type Document struct {
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
 	Notes       []v1alpha1.Note      `json:"notes,omitempty"`
 	Pair        *v1alpha1.Pair       `json:"pair,omitempty"`
-	// RunsMeasured counts the runs whose results are stored, RunsPlanned the runs of the spec; both are 0 for a LatencyMatrix.
+	// RunsMeasured are stored, RunsPlanned those of the spec; 0 for a LatencyMatrix.
 	RunsMeasured int               `json:"runsMeasured"`
 	RunsPlanned  int               `json:"runsPlanned"`
 	Variants     []DocumentVariant `json:"variants,omitempty"`
@@ -40,7 +40,7 @@ type Document struct {
 	Endpoints []v1alpha1.Endpoint `json:"endpoints,omitempty"`
 	Warnings  []v1alpha1.Warning  `json:"warnings,omitempty"`
 	Verdict   *v1alpha1.Verdict   `json:"verdict,omitempty"`
-	// Pairs holds the results of each pair of a LatencyMatrix, in the order of their names. They have no eachRound.
+	// Pairs are those of a LatencyMatrix, by name, without eachRound.
 	Pairs []Document `json:"pairs,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type DocumentVariant struct {
 	Way  string `json:"way"`
 }
 
-// DocumentCell holds the result of a cell over all rounds, with the fields of status.results, and the result of each round.
+// DocumentCell is a cell's result as in status.results, over all rounds and in each.
 type DocumentCell struct {
 	v1alpha1.CellResult `json:",inline"`
 	EachRound           []DocumentRound `json:"eachRound,omitempty"`
@@ -115,7 +115,7 @@ func (s sheet) document() (Document, error) {
 	return d, nil
 }
 
-// documentOfMatrix returns the document of a matrix, computed from the status of the benchmark of each pair.
+// documentOfMatrix computes a matrix's document from its pairs' benchmarks' status.
 func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) Document {
 	d := documentOf(m.Overview())
 	d.Pair, d.RunsPlanned = nil, 0
@@ -137,7 +137,7 @@ func WriteJSON(w io.Writer, d any) error {
 	return nil
 }
 
-// csvLine returns the names and the values of all columns, for a round or, if it is nil, for all of them. Unknown figures are empty.
+// csvLine returns all columns' names and values, for a round or all (nil). Unknown is empty.
 func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, values []string) {
 	add := func(name string, value any) {
 		text := ""
@@ -198,7 +198,7 @@ func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, v
 	return names, values
 }
 
-// noFormula returns a text that no spreadsheet evaluates: an apostrophe precedes one that begins like a formula.
+// noFormula puts an apostrophe before a text that a spreadsheet would evaluate.
 func noFormula(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
@@ -206,7 +206,7 @@ func noFormula(text string) string {
 	return text
 }
 
-// writeCSV writes a line for each cell in each round and over all rounds. A matrix has only the latter, for each pair.
+// writeCSV writes a line for each cell in each round and in all; of a matrix only the latter.
 func writeCSV(w io.Writer, d Document) error {
 	out := csv.NewWriter(w)
 	line := func(of Document, round *DocumentRound, r v1alpha1.CellResult) {

@@ -1,4 +1,4 @@
-// Package report prints results: tables, and documents for programs. Package summary computes what they show.
+// Package report prints results, which package summary computes: tables and documents.
 package report
 
 import (
@@ -58,7 +58,7 @@ func newSheet(b *v1alpha1.LatencyBenchmark, runs []result.Stored) (sheet, error)
 	return sheet{benchmark: b, runs: runs, collected: collected}, nil
 }
 
-// Forms returns all layouts, the general one first. sfnt, networks, matrix and ladder follow published tables.
+// Forms returns all layouts, the general one first; sfnt and others follow published tables.
 func Forms() []Form {
 	return []Form{
 		{Name: "table", Shows: "every cell with the ratios between variants, the limits of the results, the verdict, and a line about the placement of each variant",
@@ -101,7 +101,7 @@ func FormNamed(name string) (Form, error) {
 	return Form{}, fmt.Errorf("%w %q; known are %s", ErrUnknownForm, name, strings.Join(known, ", "))
 }
 
-// Write prints the results of stored runs, not those of the status. The error wraps ErrNothingToShow if the form shows no such cells.
+// Write prints stored runs, not the status. The error wraps ErrNothingToShow without such cells.
 func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Stored) error {
 	if f.write == nil {
 		return fmt.Errorf("%w: the benchmark measures one pair of nodes", ErrNothingToShow)
@@ -116,7 +116,7 @@ func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Sto
 // ShowsPairs reports whether the form shows matrices.
 func (f Form) ShowsPairs() bool { return f.pairs != nil }
 
-// WritePairs prints a matrix from the status of its pairs. The error wraps ErrNothingToShow if the form shows no such cells.
+// WritePairs prints a matrix from its pairs' status; the error may wrap ErrNothingToShow.
 func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 	if f.pairs == nil {
 		return fmt.Errorf("%w: a LatencyMatrix measures many pairs of nodes", ErrNothingToShow)
@@ -158,7 +158,7 @@ func Notes(w io.Writer, prefix string, lines []string) {
 	}
 }
 
-// Ways describes a variant in a few words: its network, its wait mode, its muxer and its acceleration, if any.
+// Ways describes a variant shortly: network, wait mode, muxer and acceleration, if any.
 func Ways(v v1alpha1.Variant) string {
 	text := fmt.Sprintf("network %s, %s", network(v.Network), strings.ToLower(string(v.Wait)))
 	if v.Muxer != v1alpha1.MuxerNone {
@@ -176,7 +176,7 @@ func Ways(v v1alpha1.Variant) string {
 	return text
 }
 
-// countedFrom names the send from which the latencies of an open loop are counted; empty for a closed loop.
+// countedFrom names the send from which an open loop counts; empty for a closed loop.
 func countedFrom(start string) string {
 	if start == "" {
 		return ""

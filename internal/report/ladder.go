@@ -19,9 +19,9 @@ type ladderTable struct {
 	lines   [][]string
 }
 
-// ladder prints a table for each variant and cell, with the percentiles of each round and of all rounds together, up to the
-// highest that a stored histogram can give. An open loop whose tool keeps both start times has a table counted from the
-// intended send and one counted from the actual send. Captures of the server have a table of their own.
+// ladder prints a table for each variant and cell, with the percentiles of each round and all, up
+// to the highest that a stored histogram gives. An open loop with both start times has one from the
+// intended and one from the actual send. Captures have their own.
 func ladder(w io.Writer, s sheet) error {
 	var all []ladderTable
 	for _, one := range AllSeries(s.benchmark, s.runs) {
@@ -55,7 +55,7 @@ type Column struct {
 	Lost int64
 }
 
-// Columns returns a column for each round and, if there are several, for all together. The error wraps result.ErrCorrupt.
+// Columns returns one for each round and, of several, all together, or wraps result.ErrCorrupt.
 func (s Series) Columns() ([]Column, error) {
 	var columns []Column
 	all, lost := result.NewMerger(), int64(0)
@@ -117,7 +117,7 @@ func (s Series) ladder(columns []Column) [][]string {
 		ladderLine("LOST", columns, func(c Column) (us, events string) { return "-", fmt.Sprint(c.Lost + c.OverRange) }))
 }
 
-// publishedLadders returns the ladders of imported results, whose rounds have percentiles instead of samples.
+// publishedLadders returns those of imported results, which have percentiles, no samples.
 func (s sheet) publishedLadders() []ladderTable {
 	var all []ladderTable
 	for _, v := range s.collected.Variants {

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// matrix prints a table for each variant and protocol, with the figures of all rounds for each rate and message size.
+// matrix prints a table for each variant and protocol: all rounds, by rate and message size.
 func matrix(w io.Writer, s sheet) error {
 	blocks := s.roundTrips(func(r v1alpha1.CellResult) string { return r.Variant + " " + string(r.Protocol) })
 	if len(blocks) == 0 {

@@ -17,11 +17,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// networks prints the mean latency and the bandwidth of each network: a table for each protocol, a row for each network, a
-// column for each cell and MTU. A second table shows the range of the rounds.
+// networks prints each network's mean latency and bandwidth: a table for each protocol, a row for
+// each network, a column for each cell and MTU; a second one has the rounds' range.
 //
-// A network measured at several MTUs has several variants, named after the network and its MTU: vf-1500 and vf-9000 form the
-// row vf. The MTU of a variant is the one that its endpoints observed; if they differ, the smallest.
+// A network at several MTUs has variants with names such as vf-1500 and vf-9000, which form the row
+// vf. A variant's MTU is the one that its endpoints observed, or the smallest.
 func networks(w io.Writer, s sheet) error {
 	if len(s.benchmark.Status.Results) == 0 {
 		return fmt.Errorf("%w: no cell has a result", ErrNothingToShow)
@@ -104,7 +104,7 @@ func (g grid) place(r v1alpha1.CellResult) networkPlace {
 	return g.places[slices.IndexFunc(g.places, func(p networkPlace) bool { return p.variant == r.Variant })]
 }
 
-// columns returns the cells of a protocol at every MTU at which any variant has them, latencies first.
+// columns returns a protocol's cells at every MTU at which a variant has them, latencies first.
 func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
 	var columns []networkColumn
 	for _, r := range g.results {
@@ -157,7 +157,7 @@ func (g grid) write(w io.Writer, p v1alpha1.Protocol, of string, show func(v1alp
 	return nil
 }
 
-// writeNICs prints what each row was measured over at each end, and notes if the rows of an end are of several ports.
+// writeNICs prints over what each row was measured, and notes rows of several ports.
 func (g *grid) writeNICs(w io.Writer, runs []result.Stored) error {
 	lines := [][]string{{"NETWORK", "END", "INTERFACE", "DRIVER", "Mb/s", "PORT"}}
 	ports := map[string][]string{}

@@ -14,15 +14,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// mostNodes is the largest number of nodes for which a matrix is shown, mostPairs the largest number of pairs in a list.
+// mostNodes bounds the nodes of a matrix that is shown, mostPairs the pairs of a list.
 const (
 	mostNodes = 20
 	mostPairs = 20
 )
 
-// Pairs writes p50 and p99 of every pair of a LatencyMatrix for each cell and variant, from the status of the benchmarks of
-// the pairs: matrices of up to 20 nodes, the distribution over all pairs, and the slowest pairs. Pairs without results come
-// last, with their state. The error wraps ErrNothingToShow if no cell measured round trips.
+// Pairs writes every pair's p50 and p99 for each cell and variant, from the status of the pairs'
+// benchmarks: matrices of up to 20 nodes, the distribution, and the slowest pairs; pairs without
+// results last, with their state. The error wraps ErrNothingToShow without round trips.
 func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 	cells := PairCells(pairs)
 	waiting := WithoutResults(pairs)
@@ -59,7 +59,7 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenc
 	return nil
 }
 
-// PairCells returns the round-trip results of the pairs by cell and variant. Those of a cell are adjacent.
+// PairCells returns the pairs' round-trip results by cell and variant, a cell's adjacent.
 func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]summary.PairResult {
 	blocks := slices.DeleteFunc(summary.PairCells(pairs), func(b []summary.PairResult) bool { return summary.Streams(*b[0].CellResult) })
 	return slices.Concat(grouped(blocks, func(b []summary.PairResult) string { return b[0].Name })...)
@@ -75,7 +75,7 @@ func NodesOf(pairs []*v1alpha1.LatencyBenchmark) (clients, servers []string) {
 	return sets.List(from.Delete("")), sets.List(to.Delete(""))
 }
 
-// pairMatrix writes a row for each client, and for each server a column that is titled with the number of the node.
+// pairMatrix writes a row for each client, and a numbered column for each server.
 func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes, servers []string, pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult) error {
 	values := map[v1alpha1.Pair]string{}
 	for _, b := range pairs {

@@ -11,11 +11,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// foundWidth is the width, in characters, of the column of an endpoint: a check and two endpoints fit into 120 columns.
+// foundWidth is that of an endpoint's column: with the check, two fit into 120 characters.
 const foundWidth = 36
 
-// placements writes a line for each variant: where it was measured, and whether the placement is as requested. Variants
-// whose placement is not verified, or all variants if all is true, also have a table with every check of both endpoints.
+// placements writes a line for each variant: where it was measured, and whether as requested.
+// Variants without verified placement, or all if all is true, have a table of both ends' checks.
 func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.Endpoint, all bool) error {
 	separator := "\n"
 	for _, v := range variants {
@@ -63,13 +63,13 @@ func Ends(endpoints []v1alpha1.Endpoint, variant string) (own []v1alpha1.Endpoin
 	return own, client, server
 }
 
-// checked summarizes in one line how many checks of verified endpoints were proved, and on which CPUs they measured.
+// checked summarizes how many checks of verified endpoints were proved, on which CPUs.
 func checked(client, server v1alpha1.Endpoint) string {
 	proved := slices.DeleteFunc(slices.Concat(client.Proof, server.Proof), func(l v1alpha1.ProofLine) bool { return l.State != v1alpha1.ProofProved })
 	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", len(proved), client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
 }
 
-// placementLines returns what both endpoints report about one item. Text that does not fit into its column is wrapped.
+// placementLines returns both ends' report of an item, wrapped into their columns.
 func placementLines(mark, name, state, client, server string) [][]string {
 	left, right := wrap(client, foundWidth), wrap(server, foundWidth)
 	height := max(len(left), len(right))
@@ -107,7 +107,7 @@ func Facts(client, server v1alpha1.Endpoint) []Fact {
 	return all
 }
 
-// Check holds what both endpoints report about one check; an endpoint without the check has no State.
+// Check is both ends' report of one check; an end without it has no State.
 type Check struct {
 	Name           string
 	Client, Server v1alpha1.ProofLine
@@ -158,7 +158,7 @@ func (c Check) state() string {
 	return state
 }
 
-// wrap breaks a text into lines of at most width characters, between words where possible. It returns at least one line.
+// wrap breaks a text into lines of at most width characters, if possible between words.
 func wrap(text string, width int) []string {
 	lines := []string{""}
 	for _, word := range strings.Fields(text) {

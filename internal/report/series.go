@@ -11,13 +11,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Series holds the stored latencies of a cell of a variant, round by round. A cell may have several series: the latencies of
-// its result, those counted from the actual send, and those that the server captured.
+// Series is the stored latencies of a variant's cell, by round. A cell may have several: its
+// result's, those counted from the actual send, and those that the server captured.
 type Series struct {
 	Variant v1alpha1.Variant
-	// Cell is the name of the cell. Name adds a suffix to it for latencies counted from the actual send and for captures.
+	// Cell is its name. Name has a suffix for the actual send and for captures.
 	Cell, Name string
-	// LatencyType is the measured interval, CountedFrom the send from which it counts at a rate: Intended or Actual.
+	// LatencyType is what is measured, CountedFrom a rate's send: Intended or Actual.
 	LatencyType v1alpha1.ResultLatencyType
 	CountedFrom string
 	Rounds      []SeriesRound
@@ -27,7 +27,7 @@ type Series struct {
 type SeriesRound struct {
 	Number                int32
 	StartedAt, FinishedAt time.Time
-	// Histogram is the stored histogram, of whole round trips or of captured times: see Series.Shown.
+	// Histogram has whole round trips or captured times: see Shown.
 	Histogram result.Histogram
 	// Lost messages have no sample.
 	Lost int64
@@ -37,7 +37,7 @@ type SeriesRound struct {
 	Attribution *tool.Attribution
 }
 
-// AllSeries returns the series of all variants and cells, from stored runs. Cells without stored samples have none.
+// AllSeries returns all variants' and cells' series. Cells without samples have none.
 func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
 	var all []Series
 	for _, v := range plan.Variants(b.Spec) {

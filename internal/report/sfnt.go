@@ -11,10 +11,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// sfnt prints the table of sfnt-pingpong: the same columns, each after a tab, in whole nanoseconds, and everything else in
-// lines that begin with #. There is a block for each variant, protocol and rate. The figures cover all rounds together and
-// come from our estimator, whichever tool measured; iter is the number of samples. An unknown figure is a dash, which no
-// reader parses as a number, or the word lost.
+// sfnt prints sfnt-pingpong's table: the same columns, after tabs, in whole nanoseconds, the rest
+// in lines with #, in a block for each variant, protocol and rate. Figures are of all rounds, from
+// our estimator, whatever tool measured; iter is the number of samples. Unknown is a dash, which no
+// reader takes for a number, or the word lost.
 func sfnt(w io.Writer, s sheet) error {
 	blocks := s.roundTrips(func(r v1alpha1.CellResult) string {
 		return fmt.Sprint(r.Variant, " ", r.Protocol, " ", r.RatePerSecond)
@@ -70,7 +70,7 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n")
 }
 
-// betweenRounds writes how much the median and the percentile differ between rounds, which a single sweep cannot show.
+// betweenRounds writes how much median and percentile differ between rounds.
 func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
 	for _, r := range rows {
 		text := ""

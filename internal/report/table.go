@@ -55,7 +55,7 @@ func limits(b *v1alpha1.LatencyBenchmark) []string {
 	return append(lines, warningLines(b)...)
 }
 
-// verdict returns a line for the overall verdict and a line for each rule, with the numbers that decided it.
+// verdict returns a line for the verdict and one for each rule, with the deciding numbers.
 func verdict(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil
@@ -114,7 +114,7 @@ func figureColumns(percentiles []v1alpha1.Percentile, format func(int64) string,
 	return columns
 }
 
-// TablePercentiles returns the percentiles that have a column in the tables of results. Other forms also have p75 and p95.
+// TablePercentiles have columns in tables of results. Other forms have p75 and p95, too.
 func TablePercentiles() []v1alpha1.Percentile {
 	return slices.DeleteFunc(rounds.Percentiles(), func(p v1alpha1.Percentile) bool { return p == v1alpha1.P75 || p == v1alpha1.P95 })
 }
@@ -170,7 +170,7 @@ func writeColumns(w io.Writer, heading string, flags uint, format string, lines 
 	return t.Flush()
 }
 
-// latencies returns a table with a line for each cell that measured latencies, for each interval that they measured.
+// latencies returns a table for each interval, with a line for each cell with latencies.
 func latencies(results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
 	for _, rows := range ByInterval(results) {
@@ -180,12 +180,12 @@ func latencies(results []v1alpha1.CellResult) []resultTable {
 	return all
 }
 
-// Interval describes the interval that the latencies of a cell measure: HalfRTT, RTT from the intended send, InToOut.
+// Interval describes what a cell's latencies count: HalfRTT, RTT from the intended send, InToOut.
 func Interval(r v1alpha1.CellResult) string {
 	return string(r.LatencyType) + countedFrom(r.CountedFrom)
 }
 
-// ByInterval groups the results that have latencies by Interval: figures of different intervals cannot be compared.
+// ByInterval groups results with latencies: different intervals cannot be compared.
 func ByInterval(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 	return grouped(slices.DeleteFunc(slices.Clone(results), summary.Streams), Interval)
 }
@@ -248,7 +248,7 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	return all
 }
 
-// bandwidths returns a table of the cells that streamed, with ratios to the reference if there are several variants.
+// bandwidths returns a table of cells that streamed, with ratios to the reference variant.
 func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	cells := ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
 	rows := slices.Concat(cells...)
@@ -297,7 +297,7 @@ func known(ns *int64, format func(int64) string) string {
 	return format(*ns)
 }
 
-// network describes a network: its type, its NetworkRef or interface, and the resource of its device.
+// network describes a network: type, NetworkRef or interface, and its device's resource.
 func network(n *v1alpha1.Network) string {
 	text := string(n.Type)
 	if ref := n.NetworkRef(); ref != nil {

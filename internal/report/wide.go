@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// wide writes Table with all checks, and a table for each cell and variant with all figures of each round.
+// wide writes Table with all checks, and a table of each cell and variant with each round.
 func wide(w io.Writer, s sheet) error {
 	if err := table(w, s.benchmark, true); err != nil {
 		return err

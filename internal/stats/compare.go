@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// A comparison has one observation per round: a round is one complete run with fresh pods, and rounds, not samples, are
-// independent of each other. The decision is made by counting: of all pairs of a candidate and a baseline round, how many are
-// beyond the limit? If the true value were just beyond it, few pairs would be within it, and the exact Mann-Whitney
-// distribution gives the largest count that is too small to be chance. That is equivalent to comparing the bounds of the ratio
-// with the limit, and can be done in integers, so that a value at the limit is always within it.
+// A comparison has one observation per round, a complete run with new pods: rounds, not samples,
+// are independent. Counting decides: of all pairs of candidate and baseline rounds, how many are
+// beyond the limit? If the true value were just beyond it, few pairs would be within it, and the
+// exact Mann-Whitney distribution gives the largest count too small to be chance. That equals
+// comparing the ratio's bounds with the limit, in integers: a value at the limit is within it.
 
-// Infinite is the value of a percentile that is a lost message: slower than anything that was measured.
+// Infinite is a percentile that is a lost message: slower than anything measured.
 const Infinite = math.MaxInt64
 
 // Observation is the value of one round, 0 or more, with the range of the true value.
@@ -23,8 +23,8 @@ type Observation struct {
 // Exact returns the observation of a value that was not rounded, or was rounded only to the unit.
 func Exact(value int64) Observation { return Observation{value, value, value} }
 
-// Rounded returns the observation of a value that is known to half a step on each side. The ratios of values that were
-// truncated instead of rounded are in the same range, because both sides are off in the same direction.
+// Rounded returns a value that is known to half a step on each side. Truncated values have ratios
+// in the same range, because both sides are off in the same direction.
 func Rounded(value, step int64) Observation {
 	if value == Infinite || step <= 1 {
 		return Exact(value)
@@ -42,9 +42,9 @@ func Within(low, value, high int64) Observation {
 	return Observation{value, min(low, value), max(high, value)}
 }
 
-// Observe returns a percentile of samples, lost messages, and messages with an unknown latency: from the bucket that contains it if all
-// unknown latencies are below all samples, to the one if they are above, which is also its value. It is Infinite where it is a message
-// without a sample. It does not check whether there are enough samples.
+// Observe returns a percentile of samples, lost messages, and unknown latencies: from the bucket
+// that has it if those are all below the samples, to the one if they are above, which is its value;
+// Infinite for a message without a sample. It does not check whether there are enough samples.
 func (p Percentile) Observe(buckets []Bucket, lost, unknown int64) Observation {
 	rank := p.rank(Count(buckets) + lost + unknown)
 	// All other output reports the value of the upper bucket, too.
@@ -55,7 +55,7 @@ func (p Percentile) Observe(buckets []Bucket, lost, unknown int64) Observation {
 	return o
 }
 
-// Median returns the value of the middle round, or the lower of the two middle rounds; 0 without rounds.
+// Median returns the middle round, or the lower of two; 0 without rounds.
 func Median(rounds []Observation) int64 {
 	if len(rounds) == 0 {
 		return 0
@@ -87,13 +87,14 @@ func (t Tolerance) Above() Factor { return Factor{whole + int64(t), whole} }
 // Below returns one minus the tolerance: 0.95 for 5 %.
 func (t Tolerance) Below() Factor { return Factor{whole - int64(t), whole} }
 
-// beyondToGate is the number of samples beyond a percentile with which it can be judged against any tolerance: the true share beyond the
+// beyondToGate samples beyond a percentile suffice for any tolerance: the true share beyond the
 // reported value is then, with 95 % confidence, 0.81 to 1.22 times the nominal one.
 const beyondToGate = 100
 
-// NeedsToGate returns the smallest number of samples with which a percentile can be judged against a tolerance, or an absolute limit. With
-// x samples beyond it, the share that truly lies beyond the reported value has a relative standard error of 1/sqrt(x), which must not
-// exceed the tolerance: 100 samples for 10 % and less, 25 for 20 %, and from 32 % on the 10 without which a percentile is not reported.
+// NeedsToGate returns the fewest samples to judge a percentile against a tolerance, or an absolute
+// limit. With x samples beyond it, the true share beyond has a relative standard error of
+// 1/sqrt(x), which must not exceed the tolerance: 100 samples for 10 % and less, 25 for 20 %, and
+// from 32 % the 10 without which none is reported.
 func (p Percentile) NeedsToGate(t Tolerance) int64 {
 	if t <= whole/10 {
 		return p.needs(beyondToGate)
@@ -104,15 +105,15 @@ func (p Percentile) NeedsToGate(t Tolerance) int64 {
 
 // Tally is the result of a number of comparisons with a limit: how many are worse than it.
 //
-// A comparison that equals the limit is within it. Ties therefore never fail, and pass only if the limit itself is allowed.
-// Differences that rounding may hide count as possible in either direction.
+// Equal to the limit is within it: ties never fail, and pass only if the limit itself is allowed.
+// Differences that rounding may hide are possible in either direction.
 type Tally struct {
 	// All is the number of comparisons. Surely is how many are worse than the limit whatever the rounding hides, and Possibly,
 	// which includes these, is how many may be worse.
 	All, Surely, Possibly int
 }
 
-// Passes reports whether the value is shown to be within the limit: beyond it, so few worse comparisons would be improbable.
+// Passes reports whether the value is within the limit: beyond it, this would be improbable.
 func (t Tally) Passes(k int) bool { return t.Possibly <= k }
 
 // TallyAbove counts the pairs in which the candidate is more than limit times the baseline.
@@ -139,7 +140,7 @@ func TallyBelow(baseline, candidate []Observation, limit Factor) Tally {
 	return TallyAbove(candidate, baseline, Factor{limit.Den, limit.Num})
 }
 
-// TallyDifference counts the pairs in which the candidate is more than the baseline and the limit. That of two infinite values is unknown.
+// TallyDifference counts pairs beyond baseline plus limit; two infinite values are unknown.
 func TallyDifference(baseline, candidate []Observation, limit int64) Tally {
 	t := Tally{All: len(baseline) * len(candidate)}
 	for _, c := range candidate {
@@ -166,9 +167,9 @@ func TallyLevelBelow(rounds []Observation, limit int64) Tally {
 	return TallyDifference(rounds, []Observation{Exact(0)}, -limit)
 }
 
-// ExcessAbove returns by how much the share of candidate rounds beyond limit times any value exceeds the share of baseline rounds beyond
-// that value, at most: the share times the numbers of rounds of both sides. It bounds a share of slow rounds that the median does not show.
-// What rounding hides counts against the candidate.
+// ExcessAbove returns by how much, at most, the share of candidate rounds beyond limit times any
+// value exceeds that of baseline rounds beyond the value, times both numbers of rounds. It bounds
+// slow rounds that the median hides. What rounding hides counts against the candidate.
 func ExcessAbove(baseline, candidate []Observation, limit Factor) int {
 	return excess(baseline, candidate, func(c, b Observation) bool { return more(c.High, limit.Den, b.Low, limit.Num) },
 		func(a, b Observation) bool { return a.Low > b.Low })
@@ -218,8 +219,8 @@ type Bounds struct {
 	Lower, Upper float64
 }
 
-// Ratios returns bounds of the ratio of the candidate to the baseline: of all ratios in order, number kLower+1 from below and kUpper+1 from
-// above. A k of -1 means no bound. The ratio of 0 to 0 may be any value.
+// Ratios returns bounds of candidate to baseline: of all ratios in order, kLower+1 from below and
+// kUpper+1 from above; -1: no bound. The ratio of 0 to 0 may be any value.
 func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	s := newSpread(len(baseline)*len(candidate), isExact(baseline) && isExact(candidate))
 	for _, c := range candidate {
@@ -236,13 +237,13 @@ func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 // Confidence is the name of the confidence level in every output that shows an interval.
 const Confidence = "95 % interval"
 
-// Interval returns the 95 % interval (exact Mann-Whitney) with which a verdict decides, or only an estimate of too few rounds.
+// Interval returns the deciding 95 % interval (exact Mann-Whitney), or an estimate of few rounds.
 func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {
 	k := MannWhitney(len(baseline), len(candidate), EachSide)
 	return Ratios(baseline, candidate, k, k), k >= 0
 }
 
-// isExact reports whether all ratios to these rounds are known exactly. There is no exact ratio to a value that is 0 or lost.
+// isExact reports whether ratios to these rounds are exact; not to 0 or lost values.
 func isExact(rounds []Observation) bool {
 	for _, r := range rounds {
 		if r.Low != r.High || r.Value == 0 || r.Value == Infinite {
@@ -265,7 +266,7 @@ func ratio(c, b int64, unknown float64) float64 {
 	return float64(c) / float64(b)
 }
 
-// Differences returns bounds of the difference between the candidate and the baseline, as Ratios does for the ratio.
+// Differences returns bounds of candidate minus baseline, as Ratios does.
 func Differences(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	s := newSpread(len(baseline)*len(candidate), false)
 	for _, c := range candidate {
@@ -277,7 +278,7 @@ func Differences(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	return s.bounds(math.Inf(-1), kLower, kUpper)
 }
 
-// Level returns bounds of the median round: the bounds are rounds number kLower+1 from below and kUpper+1 from above.
+// Level returns bounds of the median round: kLower+1 from below, kUpper+1 from above.
 func Level(rounds []Observation, kLower, kUpper int) Bounds {
 	s := newSpread(len(rounds), false)
 	for _, r := range rounds {
@@ -318,7 +319,7 @@ func (s *spread) bounds(none float64, kLower, kUpper int) Bounds {
 	if n == 0 {
 		return out
 	}
-	// The three lists are sorted independently: sorted, each lowest value is at most the value in the same position.
+	// Sorted independently, each lowest value is at most the value at its position.
 	slices.Sort(s.value)
 	lowest, highest := s.value, s.value
 	if s.rounded {

@@ -48,8 +48,8 @@ func roundTo(ns, unit int64) int64 {
 	return n
 }
 
-// FormatRatio formats a ratio of any output: with three decimals, or three digits below 0.1, rounded by round as Outwards does. A
-// ratio beside 1 has as many more decimals as it needs to stay on its side of 1, so that an interval shows what it excludes.
+// FormatRatio formats a ratio: three decimals, or three digits below 0.1, rounded by round as in
+// Outwards. Beside 1 it has as many more as it needs to stay on its side of 1.
 func FormatRatio(v float64, round func(float64) float64) string {
 	const fewest, most = 3, 9
 	for digits := fewest; ; digits++ {
@@ -61,8 +61,8 @@ func FormatRatio(v float64, round func(float64) float64) string {
 	}
 }
 
-// Outwards rounds a bound away from the value that it bounds: round is math.Floor for a lower bound, math.Ceil for an upper
-// one. A difference from a whole number that is due to floating point is not rounded outwards.
+// Outwards rounds a bound away from its value: round is math.Floor for a lower bound, math.Ceil for
+// an upper one, but not by what floating point differs from a whole number.
 func Outwards(v float64, round func(float64) float64) float64 {
 	if nearest := math.Round(v); math.Abs(v-nearest) < 1e-6 {
 		return nearest

@@ -2,9 +2,10 @@ package stats
 
 import "math"
 
-// Memory estimates the correlation of successive rounds from the ranks of several series in the order of time (von Neumann's ratio, of
-// which independent rounds have 2), and returns by what factor it makes the interval of n rounds too narrow, at least 1. The estimate is 0
-// with fewer than 6 rounds, and at most 1 - 4.5/n: few rounds show little, and quiet ones need no second look for it.
+// Memory estimates the correlation of successive rounds from several series' ranks in time (von
+// Neumann's ratio, 2 if independent), and the factor, at least 1, by which it makes the interval of
+// n rounds too narrow. It is 0 below 6 rounds, and at most 1 - 4.5/n: few rounds show little, and
+// quiet ones need no second look for it.
 func Memory(n int, series ...[]float64) (correlation, factor float64) {
 	var steps, spread float64
 	for _, s := range series {
@@ -30,12 +31,12 @@ func Memory(n int, series ...[]float64) (correlation, factor float64) {
 	return correlation, math.Sqrt(of * float64(n-1) / (float64(n) - of))
 }
 
-// inflation returns by what factor a correlation of successive rounds increases the variance of the mean of n.
+// inflation returns the factor of a mean of n's variance by successive rounds' correlation.
 func inflation(r, n float64) float64 {
 	return (1+r)/(1-r) - 2*r*(1-math.Pow(r, n))/(n*(1-r)*(1-r))
 }
 
-// vonNeumann returns the sums of the squared steps and deviations of ranks, each in proportion to the length of the series.
+// vonNeumann sums ranks' squared steps and deviations, in proportion to a series' length.
 func vonNeumann(series []float64) (steps, spread float64) {
 	n, before := float64(len(series)), 0.0
 	for i, a := range series {

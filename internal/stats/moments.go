@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// Mean returns the mean of count samples with a sum, rounded to the nearest integer; 0 without samples.
+// Mean returns the mean of count samples, rounded to the nearest integer; 0 without samples.
 func Mean(sum, count int64) int64 {
 	if count <= 0 {
 		return 0

@@ -7,19 +7,20 @@ import (
 	"sync"
 )
 
-// OneIn is a probability of error as one in N, with N at least 2: 40 is 2.5 %. All error probabilities of this package are exact
-// fractions of this form: 4 rounds against 4 can decide at one in 40, but 3 against 3 cannot.
+// OneIn is a probability of error as one in N, at least 2: 40 is 2.5 %. All of this package are
+// exact fractions of this form: 4 rounds against 4 can decide at one in 40, 3 against 3 cannot.
 type OneIn int64
 
-// EachSide is the probability of error of each bound of every interval that is shown, and of each verdict: both bounds together give 95 %
-// confidence, and two looks at growing data together have an error of at most one in 20 on each side.
+// EachSide is the error of each bound of a shown interval, and of each verdict: both together are
+// 95 % confidence, and two looks at growing data err at most one in 20 on each side.
 const EachSide OneIn = 40
 
-// Among returns the probability for each of some comparisons that limits that of all together to a (Bonferroni).
+// Among returns each comparison's probability that limits all together to a (Bonferroni).
 func (a OneIn) Among(comparisons int) OneIn { return a * OneIn(max(comparisons, 1)) }
 
-// Hochberg returns the significance (one in N) at which comparisons differ so that the probability of any wrong one is that of EachSide, 0
-// if none does, and that of all together: the r-th from the end must have r times EachSide, and then all as significant differ.
+// Hochberg returns the significance (one in N) at which comparisons differ so that EachSide bounds
+// any wrong one, 0 if none does, and that of all together: the r-th from the end needs r times
+// EachSide, and then all as significant differ.
 func Hochberg(all []OneIn) (at, together OneIn) {
 	sorted := slices.Sorted(slices.Values(all))
 	for i, one := range slices.Backward(sorted) {
@@ -32,10 +33,10 @@ func Hochberg(all []OneIn) (at, together OneIn) {
 	return at, together
 }
 
-// Null is the distribution of a count without a difference: element k is one in how many, rounded down, has at most k, up to one in two.
+// Null is a count's distribution without a difference: k has at most one in element k, down to two.
 type Null []OneIn
 
-// Most returns the largest k with P(count <= k) <= alpha; -1 if there are too few observations to show a difference.
+// Most returns the largest k with P(count <= k) <= alpha; -1 with too few observations.
 func (n Null) Most(alpha OneIn) int {
 	k := len(n) - 1
 	for k >= 0 && n[k] < alpha {
@@ -52,7 +53,7 @@ func (n Null) OneIn(k int) OneIn {
 	return 1
 }
 
-// Pairs returns the distribution of the Mann-Whitney statistic U of m and n observations without ties, of which Tally says more.
+// Pairs returns the distribution of Mann-Whitney's U of m and n observations; see Tally.
 func Pairs(m, n int) Null { return known(nullKey{min(m, n), max(m, n)}, pairs) }
 
 // Signs returns the distribution of the number of n observations that lie beyond their true median.
@@ -61,12 +62,12 @@ func Signs(n int) Null { return known(nullKey{-1, n}, func(_, n int) Null { retu
 // MannWhitney returns the largest k with P(U <= k) <= alpha; -1 if there is none.
 func MannWhitney(m, n int, alpha OneIn) int { return Pairs(m, n).Most(alpha) }
 
-// Sign returns the largest k with P(at most k of n observations beyond their median) <= alpha; -1 if there is none.
+// Sign returns the largest k with P(at most k of n beyond their median) <= alpha, or -1.
 func Sign(n int, alpha OneIn) int { return Signs(n).Most(alpha) }
 
 type nullKey struct{ m, n int }
 
-// nulls caches distributions: 20 and 20 take half a millisecond, and all comparisons of a benchmark need the same ones.
+// nulls caches distributions: 20 and 20 take half a millisecond, and comparisons repeat.
 var nulls sync.Map
 
 func known(key nullKey, compute func(m, n int) Null) Null {
@@ -81,8 +82,8 @@ func known(key nullKey, compute func(m, n int) Null) Null {
 func pairs(m, n int) Null {
 	// Half of all arrangements have U <= m*n/2, which is more than any alpha.
 	half := m * n / 2
-	// ways[u] is the number of arrangements with U = u: the coefficients of the Gaussian binomial, the product of
-	// (1 - q^(n+i)) / (1 - q^i) for i from 1 to m, multiplied and divided as power series.
+	// ways[u] counts arrangements with U = u: coefficients of the Gaussian binomial, the product of
+	// (1 - q^(n+i)) / (1 - q^i) for i from 1 to m, as power series.
 	ways := make([]big.Int, half+1)
 	ways[0].SetInt64(1)
 	for i := 1; i <= m; i++ {
@@ -117,7 +118,7 @@ func newNull(ways []big.Int, all *big.Int) Null {
 	return out
 }
 
-// ShareBound returns the upper bound of the true share of count of n, 95 % sure (one-sided, Clopper-Pearson); 1 if all are.
+// ShareBound bounds the true share of count of n, 95 % one-sided (Clopper-Pearson).
 func ShareBound(count, n int) float64 {
 	low, high := 0.0, 1.0
 	for count < n && high-low > 1e-9 {
@@ -139,8 +140,8 @@ func ShareBound(count, n int) float64 {
 // EachPair returns the distribution of Pairs for as many rounds on each side.
 func EachPair(n int) Null { return Pairs(n, n) }
 
-// FewestRounds returns the smallest number of rounds with which anything can be decided at all: with Signs, an absolute limit, and with
-// EachPair, a comparison. 64 rounds are sufficient for any probability that fits in 64 bits.
+// FewestRounds returns the fewest rounds that can decide anything: with Signs an absolute limit,
+// with EachPair a comparison. 64 suffice for any probability that fits in 64 bits.
 func FewestRounds(null func(n int) Null, alpha OneIn) int {
 	n := 1
 	for n < 64 && null(n).Most(alpha) < 0 {

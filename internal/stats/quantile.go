@@ -11,7 +11,7 @@ import (
 )
 
 type Bucket struct {
-	// Low and High are the smallest and the largest value of the bucket, both inclusive, in nanoseconds.
+	// Low and High are the smallest and largest value of the bucket, in ns.
 	Low, High int64
 	// Count is the number of samples between them.
 	Count int64
@@ -55,8 +55,8 @@ func Named(name string) (Percentile, bool) {
 	return Percentile{}, false
 }
 
-// samplesBeyond is the number of samples beyond a percentile that is reported: the true share beyond it is then, with 95 % confidence, 0.48
-// to 1.84 times the nominal one. With fewer, it is one of the few largest samples of this run.
+// samplesBeyond are required to report a percentile: the true share beyond it is then, with 95 %
+// confidence, 0.48 to 1.84 times the nominal one. Fewer are just this run's largest samples.
 const samplesBeyond = 10
 
 // Needs returns the smallest number of samples with which a percentile is eligible.
@@ -71,7 +71,7 @@ func (p Percentile) needs(beyond int64) int64 {
 // Eligible reports whether a percentile of count samples may be reported.
 func (p Percentile) Eligible(count int64) bool { return count >= p.Needs() }
 
-// rank returns the number, counted from 1 in ascending order, of the sample that is the percentile of count samples.
+// rank returns which of count samples in ascending order, from 1, is the percentile.
 func (p Percentile) rank(count int64) int64 {
 	// 128 bits are needed, because the counts of merged rounds times 10^8 exceed 64 bits.
 	hi, lo := bits.Mul64(uint64(count), uint64(p.Num))
@@ -80,8 +80,8 @@ func (p Percentile) rank(count int64) int64 {
 	return max(int64(quotient), 1)
 }
 
-// Quantile returns the percentile of the samples in ascending buckets, or 0 without samples: the largest value of the bucket that contains
-// it, which exceeds it by at most the width of that bucket. It does not check whether the percentile is eligible.
+// Quantile returns a percentile of ascending buckets, or 0 without samples: its bucket's largest
+// value, which exceeds it by at most the width. It does not check eligibility.
 func Quantile(buckets []Bucket, p Percentile) int64 {
 	if count := Count(buckets); count > 0 {
 		return at(buckets, p.rank(count)).High
@@ -89,7 +89,7 @@ func Quantile(buckets []Bucket, p Percentile) int64 {
 	return 0
 }
 
-// at returns the bucket that contains the sample with this rank; a bucket at Infinite beyond the last sample.
+// at returns the bucket with the sample of a rank; beyond the last, one at Infinite.
 func at(buckets []Bucket, rank int64) Bucket {
 	for _, b := range buckets {
 		rank -= b.Count
@@ -106,12 +106,12 @@ type Reported struct {
 	Ns int64
 	// Needs is the number of samples that the percentile needs; 0 if there are enough.
 	Needs int64
-	// Lost is true if so many messages were lost, or have an unknown latency, that the percentile may be one of them.
+	// Lost: so many messages have no latency that the percentile may be one.
 	Lost bool
 }
 
-// Report returns a percentile. Messages without a sample count as slower than any: otherwise a network that loses its slowest messages
-// would look fast. Messages with an unknown latency do not make a percentile eligible.
+// Report returns a percentile. Messages without a sample count as slowest: otherwise a network that
+// loses its slowest looks fast. Those with unknown latency do not make one eligible.
 func Report(buckets []Bucket, lost, unknown int64, p Percentile) Reported {
 	samples := Count(buckets)
 	if !p.Eligible(samples + lost) {

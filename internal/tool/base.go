@@ -10,20 +10,20 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Base is what a driver says about its tool: what cells it measures. A driver that embeds it has the methods of most tools.
+// Base is what a driver says of its tool's cells. Embedding it brings most tools' methods.
 type Base struct {
 	Tool v1alpha1.Tool
 	// Sizes are the smallest and the largest message, in bytes, of each protocol.
 	Sizes map[v1alpha1.Protocol][2]int32
 	// LeastRate is the lowest rate, in messages a second; 0: the tool cannot send at a rate.
 	LeastRate int32
-	// Streams, Polls and Muxers are true for tools that stream, wait with Spin, and wait with a muxer.
+	// Streams, Polls and Muxers: the tool streams, waits with Spin, or by a muxer.
 	Streams, Polls, Muxers bool
 	// IPv4Only is true for a tool that cannot use IPv6 addresses.
 	IPv4Only bool
-	// NotAtRate are the architectures, named as in a node's status, on which the tool cannot send at a rate.
+	// NotAtRate are the architectures, as of nodes, on which it sends at no rate.
 	NotAtRate []string
-	// RawFiles is true for a tool whose client writes its samples to files in Target.Scratch. The pods of other tools have no volume: a
+	// RawFiles: the client writes samples to Target.Scratch. Other pods have no volume, because a
 	// kubelet starts a container without volumes 300 ms sooner.
 	RawFiles bool
 }
@@ -40,7 +40,7 @@ func (Base) Listens(Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }
 // CPUs is one: a single thread sends and receives.
 func (Base) CPUs(Cell) int { return 1 }
 
-// MostSamples follows from a rate; the number of samples of a closed loop depends on how long they take.
+// MostSamples follows from a rate; in a closed loop it depends on the latencies.
 func (Base) MostSamples(c Cell) (int64, bool) {
 	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
 }

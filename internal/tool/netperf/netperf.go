@@ -1,8 +1,8 @@
 // Package netperf drives netperf: TCP_RR and UDP_RR for round trips, TCP_STREAM and UDP_STREAM for bandwidth. It is
 // written for 2.7.0, as packaged by Debian, and for 2.7.1.
 //
-// The tool reports no samples. The mean round trip is exact, computed from the number of transactions and their time; everything else is
-// from the tool's histogram of whole microseconds and is kept as tool.Own: see bucket.
+// The tool reports no samples. The mean round trip is exact, from the number of transactions and
+// their time; the rest is from the tool's histogram in whole µs, as tool.Own: see bucket.
 //
 // Limits of the tool that show in the results:
 //   - It has no warm-up: the first message counts. When a warm-up is requested, a warning states that there was none.
@@ -18,8 +18,9 @@
 //   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
 //   - It does not print its version.
 //
-// Not used: confidence intervals (-i, -I), because rounds repeat a test with new processes; CPU utilisation (-c, -C), which would
-// calibrate on the measuring CPU; -D and -b (TCP_NODELAY and requests in a burst), because the published figures do not use them.
+// Not used: confidence intervals (-i, -I), because rounds repeat a test in new processes; CPU
+// utilisation (-c, -C), which calibrates on the measuring CPU; -D and -b (TCP_NODELAY, bursts of
+// requests), which the published figures do not use.
 package netperf
 
 import (
@@ -39,8 +40,8 @@ const (
 	// maxSize is the length of the longest message of a spec; the tool accepts longer ones.
 	maxSize = 1 << 20
 
-	// spare is the time that a client may take beyond its measuring time: seconds until a lost SYN is sent again, up to 4 s until the
-	// server notices the end of a UDP test, seconds until the data queued in front of a slow link has arrived.
+	// spare is how long a client may take besides measuring: seconds for a lost SYN, up to 4 s
+	// until the server notices a UDP test's end, seconds for data queued before a slow link.
 	spare = 30 * time.Second
 )
 
@@ -87,8 +88,8 @@ func (d driver) Validate(c tool.Cell) error {
 	return fmt.Errorf("netperf measures whole seconds, so %s instead of %s", (c.Duration + time.Second).Truncate(time.Second), c.Duration)
 }
 
-// Server serves one client after the other until it is killed. Without -f it would measure in a child process, whose
-// context switches could not be counted; -N keeps it from writing a log into /tmp.
+// Server serves one client after another until it is killed. Without -f it would measure in a
+// child, whose context switches could not be counted; -N keeps it from logging into /tmp.
 func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{
 		Path: serverProgram,

@@ -77,7 +77,7 @@ func (r *report) fail(format string, args ...any) {
 	}
 }
 
-// text returns a value as it was printed. The tool silently leaves out values that it does not know.
+// text returns a value as printed. The tool silently leaves out values that it does not know.
 func (r *report) text(name string) string {
 	v, ok := r.values[name]
 	if !ok {
@@ -126,7 +126,7 @@ func (r *report) size(c tool.Cell, names ...string) int64 {
 	return max(int64(c.MessageSize), 1)
 }
 
-// nanoseconds returns a value that is printed in whole microseconds, which the tool counts in an int.
+// nanoseconds returns a value printed in whole µs, which the tool counts in an int.
 func (r *report) nanoseconds(name string) int64 {
 	us := r.integer(name)
 	if us > math.MaxInt32 {
@@ -151,7 +151,7 @@ func (r *report) elapsed(c tool.Cell, clocks tool.Clocks, spare time.Duration) (
 	return seconds, clocks.CheckRun("netperf", time.Duration(math.Round(min(seconds, 1e6)*1e3))*time.Millisecond, c.Duration, spare)
 }
 
-// near reports whether two values are equal to within a thousandth plus the rounding of the time to 10 ms.
+// near reports equality within a thousandth plus the rounding of the time to 10 ms.
 func near(a, b, elapsed float64) bool {
 	return math.Abs(a-b) <= (0.001+0.01/elapsed)*max(a, b)
 }
@@ -193,15 +193,15 @@ func (r *report) own(c tool.Cell, clocks tool.Clocks) (*tool.Own, error) {
 	return own, off
 }
 
-// accounted compares the sum of the round trips with the duration of the test when the last message was not answered. If only the end of
-// the time cut that answer off, they fill the duration except for the time between them: 0.3 % at 15 µs, 3 % on a machine with ten times
-// more to do than it can. Otherwise the wait for the answer is missing.
+// accounted compares the round trips' sum with the test's duration when the last message had no
+// answer. If only the end cut it off, they fill the duration except for 0.3 % at 15 µs, 3 % on a
+// machine with ten times its work. Otherwise the wait for the answer is missing.
 func (r *report) accounted(c tool.Cell, sent, answered int64, rate float64) error {
 	mean := r.float("MEAN_LATENCY")
 	took, timed := float64(answered)/rate, float64(answered)*mean/1e6
 	tolerance := took/20 + 0.02
 	if c.Protocol == v1alpha1.ProtocolTCP {
-		// A lost segment is sent again after 200 ms or more, and the end of the test may cut that off.
+		// A lost segment is sent again after 200 ms; the end may cut that off.
 		tolerance += 0.5
 	}
 	if timed > took+tolerance {
@@ -223,7 +223,7 @@ func lossOf(c tool.Cell) string {
 	return "the path stalled, or the server hung"
 }
 
-// histogram fills in the values of the tool's histogram. A part of a percentile's bucket may lie beyond the extremes.
+// histogram fills in the tool's values. Part of a percentile's bucket may exceed the extremes.
 func (r *report) histogram(own *tool.Own) {
 	own.MinNs, own.MaxNs = r.nanoseconds("MIN_LATENCY"), r.nanoseconds("MAX_LATENCY")
 	for i, to := range []*int64{&own.P50Ns, &own.P90Ns, &own.P99Ns} {
@@ -254,10 +254,10 @@ func width(ns int64) int64 {
 	return width
 }
 
-// bucket returns the range of the true percentile that the tool prints as ns. Buckets are 1 µs wide below 100 µs, 10 µs below 1 ms and so
-// on. A percentile is interpolated to anywhere above the lower edge of its bucket, up to the upper one, and then cut to whole
-// microseconds: a value on an edge may be of the bucket below. The latencies in a bucket are differences of two times that were cut to
-// microseconds, up to one more than the true difference.
+// bucket returns the range of the true percentile that is printed as ns. Buckets are 1 µs wide
+// below 100 µs, 10 µs below 1 ms and so on. It is interpolated to anywhere above its bucket's lower
+// edge, up to the upper one, and cut to whole µs: a value on an edge may be of the bucket below.
+// Latencies are differences of two times cut to µs, up to one more than the true ones.
 func bucket(ns int64) tool.Range {
 	w := width(ns)
 	r := tool.Range{LowNs: ns - ns%w, HighNs: ns - ns%w + w}
@@ -268,10 +268,10 @@ func bucket(ns int64) tool.Range {
 	return r
 }
 
-// queued is the most bytes that may be on the way when a stream ends: in the buffers of both sockets, and in queues of the path.
+// queued bounds the bytes on the way when a stream ends: in both sockets and in queues.
 const queued = 64 << 20
 
-// bandwidth returns the result of a cell that streams, with the number of datagrams that did not arrive.
+// bandwidth returns the result of a cell that streams, with its missing datagrams.
 func (r *report) bandwidth(c tool.Cell, clocks tool.Clocks) (*tool.Bandwidth, int64, error) {
 	const unit, asKilobits = "THROUGHPUT_UNITS", "10^3bits/s"
 	if u := r.text(unit); u != asKilobits {
@@ -300,7 +300,7 @@ func (r *report) bandwidth(c tool.Cell, clocks tool.Clocks) (*tool.Bandwidth, in
 		}
 	}
 	if c.Protocol == v1alpha1.ProtocolTCP {
-		// The last message, which the end of the time cut off, is not counted as sent, though a part of it arrives.
+		// A last, cut message is not counted as sent, but a part arrives.
 		b.SentBitsPerSecond = max(b.SentBitsPerSecond, b.BitsPerSecond)
 		// -1: the system does not report it.
 		if text := r.text("LOCAL_TRANSPORT_RETRANS"); text != "-1" {

@@ -114,7 +114,7 @@ func (a attribution) check(received int64) error {
 	return nil
 }
 
-// checkSlowest returns an error if the slow samples do not fit the sums, the intervals, and each other.
+// checkSlowest returns an error unless slow samples fit sums, intervals, and each other.
 func (m cell) checkSlowest() error {
 	a, largest := m.Attribution, m.RTT.MaxNs
 	if m.Intended != nil {
@@ -188,7 +188,7 @@ func explained(o tool.Outlier, p50 int64) bool {
 	return o.Where == tool.WhereNeither
 }
 
-// width returns the width of the bucket with this lower edge: each power of two from 2048 on has 1024 buckets.
+// width returns a bucket's width by its lower edge: 1024 buckets a power of two from 2048 on.
 func width(low int64) int64 { return 1 << max(bits.Len64(uint64(low))-11, 0) }
 
 // check returns an error if the numbers beside the buckets cannot be true.

@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// document is the part of the tool's result that is used here. Times are in the unit of their names.
+// document is what is used of the tool's result. Times are in the unit of their names.
 type document struct {
 	Tool    string `json:"tool"`
 	Version string `json:"version"`
@@ -112,7 +112,7 @@ var accelerations = map[string]tool.Acceleration{
 	"yes": tool.AccelerationYes, "no": tool.AccelerationNo, "absent": tool.AccelerationAbsent, "unknown": "",
 }
 
-// Parse reads the result. The tool's histogram has the same resolution as ours, so its buckets are recorded one to one.
+// Parse reads the result. The tool's buckets have our resolution, and are recorded one to one.
 func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, explain(out)
@@ -177,7 +177,7 @@ func read(stdout []byte) (document, error) {
 	return d, nil
 }
 
-// record passes the samples on: the smallest and the largest are exact, all others have the lower edge of their bucket.
+// record passes the samples on: exact extremes, all others at their bucket's lower edge.
 func (h histogram) record(record func(rtt, count int64)) {
 	for i, b := range h.Buckets {
 		value, n := b[0], b[1]

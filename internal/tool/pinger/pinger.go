@@ -1,9 +1,10 @@
 // Package pinger drives Tailgate's own tool, whose sources are in bench-image/pinger.
 //
-// It differs from the other tools as follows: it counts every sample in a histogram, so its memory does not grow with time; at a rate
-// each round trip is measured from when the message should have been sent, so a stall shows in all messages that it delays; a lost
-// datagram is counted and the measurement continues; the server authenticates its client and cannot answer early; one port is enough; and
-// the result states what interrupted either end, and when.
+// It differs from the other tools: it counts every sample in a histogram, so its memory does not
+// grow; at a rate each round trip counts from when the message should have been sent, so a stall
+// shows in all messages that it delays; it counts a lost datagram and goes on; the server
+// authenticates its client and cannot answer early; one port is enough; and the result states what
+// interrupted either end, and when.
 //
 // Limits that show in the results:
 //   - In a closed loop a stall is one slow sample, as with all tools.
@@ -26,20 +27,21 @@ import (
 
 const (
 	program = "tailgate-pinger"
-	// tokenVariable passes the token in the environment, because arguments are stored with the result.
+	// tokenVariable passes the token by the environment: arguments are stored.
 	tokenVariable = "TAILGATE_PINGER_TOKEN"
 
 	maxSize = 65_536
 
-	// lossAfter is the default of Cell.LossAfter: the time after which a datagram without an answer counts as lost.
+	// lossAfter is Cell.LossAfter's default: unanswered datagrams are then lost.
 	lossAfter = time.Second
 	// overrun is how long after the last message was due, plus Cell.LossAfter, the tool tries to catch up with a rate before it reports
 	// that the path does not carry so many messages.
 	overrun = 10 * time.Second
-	// spare is the time that a client may take beyond its measuring time: up to 10 s until the server answers, up to 5 s until a datagram
-	// comes back, half a second for scans and calibrations, and the exchange of reports.
+	// spare is how long a client may take besides measuring: 10 s until the server answers, 5 s
+	// until a datagram returns, half a second for scans and calibrations, and the exchange of
+	// reports.
 	spare = 25 * time.Second
-	// grace is how much later the agent's deadline is than the tool's own, which reports where it was stuck.
+	// grace delays the agent's deadline: the tool's own reports where it was stuck.
 	grace = 5 * time.Second
 
 	// leastWindow and mostWindow bound the messages that the tool keeps track of, at 8 bytes each: a power of two of at least twice as
@@ -65,7 +67,7 @@ func (d driver) Validate(c tool.Cell) error {
 		return fmt.Errorf("pinger sends no message within %s at %d a second; use a higher rate, or a longer duration",
 			c.Duration, c.RatePerSecond)
 	}
-	// The sequence number must fit into the datagram, and the order of any two datagrams must be clear.
+	// The sequence number must fit, and any two datagrams' order be clear.
 	if c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize < 8 &&
 		messages(c, lossOf(c)) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
 		return fmt.Errorf("pinger cannot distinguish %s messages of %d bytes at %d a second; use at least 8 bytes, or a lower rate",
@@ -79,7 +81,7 @@ func lossOf(c tool.Cell) time.Duration { return cmp.Or(c.LossAfter, lossAfter) }
 // messages returns how many messages are due in a time.
 func messages(c tool.Cell, d time.Duration) float64 { return float64(c.RatePerSecond) * d.Seconds() }
 
-// Server serves clients that know the token, until it is killed or has served for longer than a client may take.
+// Server serves clients with the token until killed, or longer than a client may take.
 func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{
 		Path: program,
@@ -91,7 +93,7 @@ func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Client measures one size at one rate, from its own address, by whose interface it sends to a group.
+// Client measures one size at one rate, from its address, by whose interface it multicasts.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	args := []string{
 		"client", "--server", t.Address, "--port", strconv.Itoa(t.Port),
@@ -122,7 +124,7 @@ func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), '
 
 func nanoseconds(d time.Duration) string { return strconv.FormatInt(int64(d), 10) + "ns" }
 
-// Deadline allows for everything that the tool waits for besides measuring; the tool ends itself slightly earlier.
+// Deadline allows for all that the tool waits for; the tool ends slightly earlier.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	if c.OpenLoop() {
 		return c.Warmup + c.Duration + overrun + lossOf(c) + spare + grace

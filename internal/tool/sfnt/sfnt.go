@@ -15,7 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// hops is enough for any network of one cluster; with the tools' default, 1, no message passes the first router.
+// hops suffice in a cluster; with the tools' default, 1, no router passes a message.
 const hops = "64"
 
 // Driver is the common part of the two drivers. The name of the tool is also that of the program.
@@ -26,7 +26,7 @@ func (d Driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: string(d.Tool), Args: []string{"--port=" + strconv.Itoa(t.Port)}, Env: Environment()}
 }
 
-// Environment keeps the tools from running date, uname, lspci and ethtool on the measuring CPU; the evidence has the same information.
+// Environment keeps tools from running date, uname, lspci and ethtool on the measuring CPU.
 func Environment() []string { return []string{"SFNT_AVOID_FORK=1"} }
 
 // muxers are the values of --muxer. Without a muxer both ends call recv.
@@ -47,8 +47,8 @@ func WaitOptions(c tool.Cell) []string {
 	return options
 }
 
-// PathOptions returns the options of how messages get to the other end. The client passes them to the server; where the two differ, the
-// client's value comes first. Messages to the group keep the tools' TTL of 1: they are not meant for hosts beyond the subnet.
+// PathOptions returns options of the messages' path, which the client passes to the server; where
+// they differ, the client's come first. Messages to a group keep TTL 1, for the subnet.
 func PathOptions(c tool.Cell, t tool.Target) []string {
 	switch c.Protocol {
 	case v1alpha1.ProtocolTCP:
@@ -77,7 +77,7 @@ var common = []tool.Cause{
 	{"the server ended before the test did", "errno=(104 ", "errno=(32 ", "errno=(0 "},
 }
 
-// Explain builds a failure from the exit code and the ERROR lines. A tool's own causes take precedence.
+// Explain builds a failure from exit code and ERROR lines; a tool's own causes come first.
 func Explain(name v1alpha1.Tool, c tool.Cell, out tool.Output, own []tool.Cause) error {
 	said := errorLines(out.Stderr)
 	tooLong := tool.Cause{fmt.Sprintf("messages of %d bytes are too long for the path", c.MessageSize), "errno=(90 "}

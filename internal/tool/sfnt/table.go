@@ -27,8 +27,8 @@ type Entry struct {
 	Key, Value string
 }
 
-// ParseTable reads a tool's standard output, or a copy of it with spaces (including non-breaking spaces) instead of tabs. Its columns
-// must have these names. Lines that are neither header nor row (from Onload or a shell) are skipped.
+// ParseTable reads a tool's standard output, or a copy with spaces (also non-breaking) for tabs.
+// Its columns must have these names. Other lines, as of Onload or a shell, are skipped.
 func ParseTable(output []byte, columns []string) (Table, error) {
 	var t Table
 	number := 0
@@ -99,7 +99,7 @@ func (h Header) Value(key string) string {
 	return ""
 }
 
-// Version returns the version with the checksum of the source, because builds from a checkout have no version.
+// Version returns the version with the source's checksum: a checkout has no version.
 func (h Header) Version() string {
 	v, src := h.Value("version"), h.Value("src")
 	if src == "" {
@@ -108,8 +108,8 @@ func (h Header) Version() string {
 	return strings.TrimSpace(v + " (src " + src + ")")
 }
 
-// FullRTT reports whether the latencies, in rows and raw files, are round-trip times and not half of them. Builds before 2026 do not
-// report it; then the argument --rtt decides. If neither is known, it returns an error.
+// FullRTT reports whether latencies, in rows and raw files, are whole round trips. Builds before
+// 2026 do not say it: the argument --rtt decides. It is an error if neither is known.
 func (h Header) FullRTT() (bool, error) {
 	switch reporting := h.Value("reporting"); reporting {
 	case "RTT":
@@ -136,7 +136,8 @@ func (h Header) TicksPerSecond() (int64, error) {
 	return hz, nil
 }
 
-// CheckClock returns a Failure if the clock of a tool was calibrated wrongly, by its own second calibration or by the agent's clocks.
+// CheckClock returns a Failure if a tool's clock is wrong, by its second calibration or the
+// agent's.
 func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	hz, err := h.TicksPerSecond()
 	if err != nil {
@@ -150,7 +151,7 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	return cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
 }
 
-// Figures returns the numbers of a row by their names, the clock's rate, and the header's lines about acceleration.
+// Figures returns a row's numbers by name, the clock's rate, and lines about acceleration.
 func (h Header) Figures(names []string, row ...int64) []tool.Figure {
 	var out []tool.Figure
 	for i, name := range names {
@@ -166,8 +167,8 @@ func (h Header) Figures(names []string, row ...int64) []tool.Figure {
 	return out
 }
 
-// Warnings returns the tool's own warnings. They do not show whether Onload was present: Onload 9 and later do not export onload_version,
-// and LD_PRELOAD and EF_* lines show the environment even when the library could not be loaded.
+// Warnings returns the tool's own. They do not show whether Onload was there: Onload 9 does not
+// export onload_version, and LD_PRELOAD and EF_* lines show only the environment.
 func (h Header) Warnings(name v1alpha1.Tool) []string {
 	var out []string
 	for _, e := range h {

@@ -66,7 +66,7 @@ type window struct {
 
 	// count, min and max cover all samples as they are in the file.
 	count, min, max int64
-	// elapsed is the sum of all round trips in ns, and begun the part before the last batch; recorded is the number of samples passed on.
+	// elapsed is all round trips in ns, begun before the last batch; recorded: samples.
 	elapsed, begun, recorded int64
 }
 
@@ -98,7 +98,7 @@ func (w *window) addLine(_ int, line []byte) error {
 	return nil
 }
 
-// check compares the samples with the row that the tool computed from them: it does not notice when the disk is full.
+// check compares samples with the tool's row: the tool does not notice a full disk.
 func (w *window) check(row Row) error {
 	if w.count != row.Iterations {
 		return tool.Failf("sfnt-pingpong measured %d messages, but left %d samples: is its scratch volume full?", row.Iterations, w.count)
@@ -106,13 +106,13 @@ func (w *window) check(row Row) error {
 	if w.min != row.Min || w.max != row.Max {
 		return tool.Failf("sfnt-pingpong's samples are of %d to %d ns, but its table says %d to %d", w.min, w.max, row.Min, row.Max)
 	}
-	// Measured: round trips make up 95 to 101 % of the time. If more is missing, a stall overflowed to a small number
-	// (4.3 s and more in 1.5.0), or occurred between two batches, where nothing is timed.
+	// Measured: round trips make up 95 to 101 % of the time. If more is missing, a stall overflowed
+	// (from 4.3 s in 1.5.0), or occurred between batches, where nothing is timed.
 	total := w.cell.Warmup + w.cell.Duration
 	if missing := int64(total) - w.elapsed; missing > int64(total/10+500*time.Millisecond) {
 		return tool.Failf("sfnt-pingpong ran for %s, but its samples account for %s: a stall is not among them", total, time.Duration(w.elapsed).Round(time.Millisecond))
 	}
-	// It begins no batch after its time by CLOCK_MONOTONIC, and times round trips with the counter that it calibrated.
+	// It begins no batch after its time by CLOCK_MONOTONIC; its counter times.
 	if begun := time.Duration(w.begun); begun > total+total/100+10*time.Millisecond {
 		return tool.Fail(v1alpha1.OutcomeClockWrong, "sfnt-pingpong began its last messages within %s, but the round trips before add up to %s: "+
 			"it calibrated its clock wrongly, or a clock was slewed", total, begun.Round(time.Millisecond))
@@ -123,7 +123,7 @@ func (w *window) check(row Row) error {
 	return nil
 }
 
-// parseInt reads a decimal number of at most 18 digits. With strconv.ParseInt, reading a file takes 40 % longer.
+// parseInt reads at most 18 decimal digits. With strconv.ParseInt, a file takes 40 % longer.
 func parseInt(b []byte) (n int64, ok bool) {
 	digits, negative := bytes.CutPrefix(b, []byte("-"))
 	n, rest, ok := tool.CutNumber(digits, 18, 0)
@@ -156,7 +156,7 @@ func causes(c tool.Cell) []tool.Cause {
 	}
 }
 
-// Row is a row of the table as printed: nanoseconds, except for the size in bytes and the number of iterations.
+// Row is a row as printed: ns, but the size in bytes and the number of iterations.
 type Row struct {
 	Size, Mean, Min, Median, Max, Percentile, StdDev, Iterations int64
 }

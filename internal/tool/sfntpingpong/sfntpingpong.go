@@ -24,22 +24,24 @@ import (
 )
 
 const (
-	// maxSize is the size of the tool's buffer. The tool accepts larger messages and overruns the buffer.
+	// maxSize is the tool's buffer. It accepts larger messages, and overruns.
 	maxSize = 65_536
 
 	rawPrefix = "raw"
 
-	// replyTimeout is how long either end waits for a message, unless it spins without a muxer. It also prevents false results: ns
-	// overflow in 1.5.0 beyond 2.1 s and in later versions beyond 3.7 s at 2.5 GHz, and are then printed as negative or as small numbers.
+	// replyTimeout is how long either end waits, unless it spins without a muxer. It also prevents
+	// false results: ns overflow in 1.5.0 beyond 2.1 s, later beyond 3.7 s at 2.5 GHz, and are
+	// printed as negative or small.
 	replyTimeout = 2 * time.Second
-	// ownWarmup is the number of messages that the tool sends before it measures (since 1.6.0), and batch that between two readings of
-	// the clock, and so the shortest measurement. slowest is the longest mean round trip with which these must end before the deadline.
-	// setup is the other time that the tool may wait: 10 s of retries to connect, and 2 s after joining a group.
+	// ownWarmup messages are sent before measuring (since 1.6.0), and batch between two readings of
+	// the clock: the shortest measurement. slowest is the longest mean round trip with which these
+	// end before the deadline. setup is what else may wait: 10 s of retries to connect, 2 s after
+	// joining a group.
 	ownWarmup = 10_000
 	batch     = 1_000
 	slowest   = 10 * time.Millisecond
 	setup     = 12 * time.Second
-	// fastest is less than any round trip over a wire takes, so that time and not the room for samples ends a measurement.
+	// fastest is below any wire's round trip: time ends it, not room for samples.
 	fastest = time.Microsecond
 	// mostSamples is the most that the tool's int can count, with a margin for its own additions.
 	mostSamples = 2_000_000_000
@@ -56,8 +58,8 @@ func New() tool.Driver {
 	}}}
 }
 
-// Client measures one size, with options that 1.5.0 also supports. Later versions have their own warm-up of 10,000 messages of one byte,
-// which comes first; the cell's warm-up is measured with its own messages and cut off by Parse.
+// Client measures one size, with options of 1.5.0. Later versions first warm up with 10,000
+// messages of one byte; the cell's warm-up has its own messages, which Parse cuts off.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	total := c.Warmup + c.Duration
 	ms := strconv.FormatInt(int64((total+time.Millisecond-1)/time.Millisecond), 10)
@@ -82,18 +84,18 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		Path: string(d.Tool),
 		Args: slices.Concat(options, sfnt.WaitOptions(c), sfnt.PathOptions(c, t), []string{protocol, t.Address}),
 		Env:  sfnt.Environment(),
-		// It can bind datagrams (--bind), but neither TCP nor its control connection, whose address the datagrams also use.
+		// It can bind datagrams (--bind), but not TCP nor its control connection.
 		Routed: true,
 	}
 }
 
-// Deadline allows for the setup, the minimum number of messages, and a quarter of the time for sorting and writing the samples.
+// Deadline allows for setup, the fewest messages, and a quarter more to sort and write samples.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	total := c.Warmup + c.Duration
 	return total + total/4 + setup + (ownWarmup+batch)*slowest
 }
 
-// Memory is 16 bytes for each sample there is room for (touched only if used): the samples, and as much again to sort them.
+// Memory is 16 bytes for each sample (if used): the samples, and as much to sort them.
 func (driver) Memory(c tool.Cell) int64 {
 	return 16 * min(int64((c.Warmup+c.Duration)/fastest)+batch, mostSamples)
 }

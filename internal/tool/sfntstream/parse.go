@@ -48,7 +48,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count
 	}, nil
 }
 
-// columns are three rates, seven fields of the round trip, four of the sender's lateness, and three of missed messages.
+// columns: three rates, seven fields of round trips, four of lateness, three of missed messages.
 var columns = []string{
 	"target", "send", "recv",
 	"mean", "min", "median", "max", "%ile", "stddev", "samples",
@@ -56,7 +56,7 @@ var columns = []string{
 	"n_gaps", "n_drops", "n_ooo",
 }
 
-// row is the tool's single line of results. Times are nanoseconds in C's int, which overflows beyond 2.1 s.
+// row is the single line of results, in ns as C's int, which overflows beyond 2.1 s.
 type row []int64
 
 func (r row) sent() int64       { return r[1] }

@@ -11,12 +11,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// sample is a line of the raw file. Times are ns since the first message should have been sent. They wrap with the tool's counter.
+// sample is a line of the raw file, in ns since the first message's time; they wrap.
 type sample struct {
 	intended, actual, rtt int64
 }
 
-// parseSample reads three times in seconds, separated by tabs. The tool's counters never exceed five digits of seconds.
+// parseSample reads three times in seconds, with tabs and at most five digits of seconds.
 func parseSample(line []byte) (s sample, ok bool) {
 	for i, t := range []*int64{&s.intended, &s.actual, &s.rtt} {
 		if i > 0 {
@@ -40,9 +40,9 @@ type window struct {
 	// actual gets the round trips from the time the messages were sent.
 	record, actual func(rtt, count int64)
 
-	// interval is the interval of the schedule in nanoseconds: the sender counts in whole ticks of its clock.
+	// interval is the schedule's, in ns: the sender counts whole ticks.
 	interval float64
-	// from and to bound the measuring time; first and last are the first and the last message due in it.
+	// from and to bound the measuring time, first and last its messages.
 	from, to, first, last int64
 	// round is the time after which the tool's ns wrap to 0: it keeps a product of ticks and 10⁹ modulo 2⁶⁴, which is 7.4 s at 2.5 GHz.
 	// rounds is the number of wraps so far.
@@ -52,7 +52,7 @@ type window struct {
 	// quarter of these is taken for an overflow.
 	latest int64
 
-	// count, least and most cover all round trips; recorded is the number of round trips that were passed on.
+	// count, least, most are of all round trips; recorded were passed on.
 	count, least, most, recorded int64
 	// sent is when the message of the last sample was sent, arrived when its answer arrived.
 	sent, arrived int64
@@ -150,7 +150,7 @@ func (w *window) addLine(number int, line []byte) error {
 // onSchedule reports whether the sender has kept its initial schedule.
 func (w *window) onSchedule() bool { return w.row.restarts() == 0 }
 
-// unroll converts a time of the counter to that since the first message, if successive samples differ by at most half of its round.
+// unroll converts a counter's time to that since the first message, by successive samples.
 func (w *window) unroll(ns int64) int64 {
 	at := func(rounds int64) int64 { return ns + int64(math.Round(float64(rounds)*w.round)) }
 	half := int64(w.round / 2)
@@ -165,7 +165,7 @@ func (w *window) unroll(ns int64) int64 {
 	}
 }
 
-// check compares the samples with the row that the tool computed from them: it does not notice when the disk is full.
+// check compares samples with the tool's row: the tool does not notice a full disk.
 func (w *window) check() error {
 	if w.count != w.row.samples() {
 		return tool.Failf("sfnt-stream timed %d messages, but left %d samples: is its scratch volume full?",
@@ -186,9 +186,9 @@ func (w *window) check() error {
 	return nil
 }
 
-// lost is the number of messages that were to be timed, were due in the measuring time and were sent, but not answered; unsent is that of
-// all messages due in it that were not sent because the sender was late. Once the schedule was restarted, it is unknown which messages
-// were due when: then lost is that of the whole run, as far as it can be computed from the rate.
+// lost is the number of messages to be timed, due in the measuring time and sent, but not answered;
+// unsent of all due in it that a late sender did not send. After a restart of the schedule, it is
+// unknown when messages were due: lost is then the whole run's, as far as the rate tells.
 func (w *window) lost() (lost, unsent int64) {
 	// At least this many were sent: the rate is rounded down.
 	sent := (w.row.sent()*w.ms + 999) / 1000

@@ -1,15 +1,16 @@
 // Package sfntstream drives sfnt-stream of AMD's cns-sfnettest: UDP messages at a rate. It is written for 1.6.0-rc2 (in
 // the published image) and later versions.
 //
-// The tool reports the round trip of a message of the cell's size, whose answer has 48 bytes and, over multicast, goes to the sender
-// alone. By default it subtracts half of the mean round trip of an idle path (return_latency in its header); with --rtt nothing.
+// The tool reports round trips of the cell's size, with answers of 48 bytes that over multicast go
+// to the sender alone. By default it subtracts half of an idle path's mean round trip
+// (return_latency in its header); with --rtt nothing.
 //
-// By default it requests an answer to one message per millisecond and times that. The driver requests as many as the tool can handle:
-// all, up to 900,000 in a run, or else every second, third and so on. The tool puts its samples on the stack twice, where a million of
-// them cause a segmentation fault.
+// By default it times one message per ms. The driver requests as many answers as the tool can
+// handle: all, up to 900,000 in a run, or else every second, third and so on. The tool puts its
+// samples on the stack twice, where a million cause a segmentation fault.
 //
-// A round trip is measured from the time the message should have been sent, or from the time it was sent, which
-// is the sender's last reading of the clock: while it catches up after a delay, all messages of a burst count from the first of them.
+// A round trip counts from when the message should have been sent, or was, by the sender's last
+// reading of the clock: while it catches up, a burst counts from its first message.
 //
 // Limits of the tool that show in the results:
 //   - Both ends must be exactly the same build. The server serves one client and ends: the first connection to its control port is
@@ -39,25 +40,25 @@ import (
 const (
 	// minSize is the size of the tool's own header in each message.
 	minSize = 24
-	// minRate is one message per 10 ms: a receiver waits for at most 100 ms, and the number of messages is known from an integer rate.
+	// minRate is one message per 10 ms: a receiver waits at most 100 ms.
 	minRate = 100
 
 	rawPrefix = "raw"
 
-	// mostTimed is the most messages that are timed. Their 8 bytes each must fit on the usual stack of 8 MiB.
+	// mostTimed messages are timed: 8 bytes each must fit on a stack of 8 MiB.
 	mostTimed = 900_000
-	// recordSize is what the tool reserves and touches for a sample, in bytes: three records of 24, and twice 4 of stack.
+	// recordSize is a sample's memory, in bytes: three times 24, twice 4 of stack.
 	recordSize = 3*24 + 2*4
 
-	// patience is how late a message may be before the tool restarts its schedule. Its counter overflows at 2³² ticks, 0.86 s at 5 GHz.
+	// patience is how late the schedule restarts; the counter has 2³² ticks, 0.86 s at 5 GHz.
 	patience = 600 * time.Millisecond
 	// leastPercent of the rate must be reached.
 	leastPercent = 90
 	// answerSize is the size of each answer, and of the messages with which the idle path is timed.
 	answerSize = 48
-	// idlePings is the number of round trips that the tool times before it streams, after as many to warm up.
+	// idlePings are timed before it streams, after as many to warm up.
 	idlePings = 1_000
-	// farewells is how long the tool tries to tell its server that it has finished when nothing comes back.
+	// farewells is how long it tries to tell its server that it has finished.
 	farewells = 50 * time.Second
 )
 
@@ -78,7 +79,7 @@ func (d driver) Validate(c tool.Cell) error {
 	return errors.New("sfnt-stream sends at a rate, and none is given")
 }
 
-// Client sends from the first of its CPUs and receives on the second. Parse cuts off the cell's warm-up.
+// Client sends from the first CPU and receives on the second. Parse cuts off the warm-up.
 func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	s := scheduleOf(c)
 	options := []string{
@@ -93,14 +94,14 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		"--rtt",
 		"--rtt-iter=" + strconv.Itoa(idlePings),
 		"--raw=" + filepath.Join(t.Scratch, rawPrefix),
-		// Without --connect, builds of 2026 send to the server's own address even when a group was requested.
+		// Otherwise, builds of 2026 send to the server's address, not the group.
 		"--connect",
 	}
 	return tool.Command{
 		Path: string(d.Tool),
 		Args: slices.Concat(options, sfnt.WaitOptions(c), sfnt.PathOptions(c, t), []string{"udp", t.Address}),
 		Env:  sfnt.Environment(),
-		// It binds its sockets to devices, which needs a privilege, and to groups, not to addresses.
+		// It binds sockets to devices, with a privilege, and to groups.
 		Routed: true,
 	}
 }
@@ -130,8 +131,8 @@ func scheduleOf(c tool.Cell) schedule {
 
 func (s schedule) duration() time.Duration { return time.Duration(s.ms) * time.Millisecond }
 
-// Deadline allows for 10 s of retries to connect, for the idle pings on a path of a few milliseconds, for the tool's attempts to end a
-// test when the other end no longer answers, and for writing the samples.
+// Deadline allows for 10 s of retries to connect, idle pings at a few ms, the tool's attempts to
+// end a test without an answer, and for writing the samples.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	return scheduleOf(c).duration() + farewells + 30*time.Second
 }

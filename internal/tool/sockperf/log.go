@@ -8,12 +8,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// row is a row of the full log: the times at which a message was sent and answered, in ns since the tool's start.
+// row is a row of the full log: when a message was sent and answered, in ns since the start.
 type row struct {
 	sent, answered int64
 }
 
-// logHead begins the line with the column names; the last column is rtt(usec), or latency(usec), which is half of it.
+// logHead begins the columns; the last is rtt(usec), or latency(usec), half of it.
 const logHead = "packet, txTime(sec), rxTime(sec), "
 
 // rule is the line that ends the rows.
@@ -22,7 +22,7 @@ const rule = "------------------------------"
 // blockSize is how much of a log is read at once, in bytes; all lines are much shorter.
 const blockSize = 64 << 10
 
-// readLog passes on the rows of a full log, which must end in the rule: the tool does not notice when the disk is full.
+// readLog passes on a full log's rows, up to the rule: the tool does not notice a full disk.
 func readLog(r io.Reader, add func(row) error) error {
 	l := log{add: add}
 	block := make([]byte, blockSize)
