@@ -304,7 +304,7 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 	}
 	env, err := onload.Environment(v, profile)
 	if err != nil {
-		return nil, refusef(v1alpha1.OutcomeProfileInvalid, "%v", err)
+		return nil, refusef(v1alpha1.OutcomeProfileInvalid, "acceleration.onload.profileRef: %v", err)
 	}
 	return env, nil
 }

@@ -168,10 +168,10 @@ func decideIdle(w *world) step {
 		rejection = nil // A driver may provide it: that is read when the turn of the benchmark has come.
 	}
 	if rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised && b.Status.StartTime != nil {
-		return waitForPlugin(w, run.Name, rejection.Message)
+		return waitForPlugin(w, run.Name, rejection.String())
 	}
 	if rejection != nil {
-		return step{kind: stepReject, reason: rejection.Reason, message: rejection.Message, again: waitAgain}
+		return step{kind: stepReject, reason: rejection.Reason, message: rejection.String(), again: waitAgain}
 	}
 	if b.Status.Pair == nil {
 		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair, cpus: preflight.CPUs(w.accepted)}

@@ -113,7 +113,7 @@ func (r *Gates) roomless(ctx context.Context, gate *v1alpha1.LatencyGate, pair s
 		return fmt.Sprintf("reading whether it has room: %v", err), false
 	}
 	if _, rejection := preflight.Accept(o); rejection != nil {
-		return rejection.Message, strings.HasPrefix(rejection.Message, "spec.placement.server")
+		return rejection.String(), strings.HasPrefix(rejection.Path, "spec.placement.server")
 	}
 	return "", false
 }

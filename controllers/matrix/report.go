@@ -50,8 +50,8 @@ func (w *world) setConditions() {
 	m := w.matrix
 	switch {
 	case w.rejection != nil:
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, w.rejection.Reason, w.rejection.Message))
-		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, w.rejection.Message))
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, w.rejection.Reason, w.rejection.String()))
+		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonNotAccepted, w.rejection.String()))
 		return
 	case !accepted(m): // Nothing is decided about a matrix that is suspended before it is accepted.
 		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonBenchmarkSuspended,

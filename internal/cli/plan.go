@@ -54,7 +54,7 @@ func newPlan(c *cluster) *cobra.Command {
 				return err
 			}
 			if o := planned.Obstacle; o != nil {
-				return fmt.Errorf("%s %s would not be accepted now (%s): %s", planned.Kind, planned.path(), o.Reason, o.Message)
+				return fmt.Errorf("%s %s would not be accepted now (%s): %s", planned.Kind, planned.path(), o.Reason, o)
 			}
 			return nil
 		},
@@ -312,7 +312,7 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 	}
 	switch {
 	case o.Driver == nil:
-		p.Obstacle = &preflight.Rejection{Reason: v1alpha1.ReasonCellUnsupported, Message: fmt.Sprintf("spec.tool: this command does not know %s; use a newer one", b.Spec.Tool)}
+		p.Obstacle = &preflight.Rejection{Reason: v1alpha1.ReasonCellUnsupported, Path: "spec.tool", Message: fmt.Sprintf("this command does not know %s; use a newer one", b.Spec.Tool)}
 	case m != nil:
 		nodes := preflight.Nodes{Names: m.Status.Nodes, Server: m.Status.Server} // Those for which it was accepted.
 		if len(nodes.Names) == 0 {
@@ -378,7 +378,7 @@ func (p Planned) table(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s, %s\n", p.path(), p.Tool, p.LatencyType)
 	switch {
 	case p.Obstacle != nil:
-		fmt.Fprintf(w, "obstacle: %s (%s)\n", p.Obstacle.Message, p.Obstacle.Reason)
+		fmt.Fprintf(w, "obstacle: %s (%s)\n", p.Obstacle, p.Obstacle.Reason)
 	case pairs == 1:
 		fmt.Fprintf(w, "client on %s, server on %s\n", p.Slots[0][0].ClientNode, p.Slots[0][0].ServerNode)
 	}

@@ -86,7 +86,7 @@ func Environment(v v1alpha1.Variant, configMap map[string]string) (map[string]st
 		maps.Copy(env, profiles[settings.Profile])
 		if ref := settings.ProfileRef; ref != nil {
 			if err := validate(configMap); err != nil {
-				return nil, fmt.Errorf("acceleration.onload.profileRef: ConfigMap %s: %w", ref.Name, err)
+				return nil, fmt.Errorf("ConfigMap %s: %w", ref.Name, err)
 			}
 			maps.Copy(env, configMap)
 		}

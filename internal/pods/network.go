@@ -74,26 +74,35 @@ func selection(e Endpoint) (foreign.Selection, error) {
 	return s, nil
 }
 
+// FieldError says why a field of a network cannot be used.
+type FieldError struct {
+	// Path is below the member of the network's type.
+	Path  string
+	Cause error
+}
+
+func (e *FieldError) Error() string { return e.Path + ": " + e.Cause.Error() }
+
 // StaticAddresses returns server's and client's addresses from a range of type Static, with its
-// prefix length. The error names the field that leaves no two valid addresses.
+// prefix length. The error is a FieldError of what leaves no two valid addresses.
 func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	subnet, err := netip.ParsePrefix(i.Range)
 	if err != nil {
-		return server, client, fmt.Errorf("ipam.range: %w; give a subnet, such as 192.168.40.0/24", err)
+		return server, client, &FieldError{"ipam.range", fmt.Errorf("%w; give a subnet, such as 192.168.40.0/24", err)}
 	}
 	subnet = subnet.Masked()
 	first := subnet.Addr().Next()
 	if i.RangeStart != "" {
 		if first, err = netip.ParseAddr(i.RangeStart); err != nil {
-			return server, client, fmt.Errorf("ipam.rangeStart: %w; give an address of %s", err, subnet)
+			return server, client, &FieldError{"ipam.rangeStart", fmt.Errorf("%w; give an address of %s", err, subnet)}
 		}
 	}
 	second := first.Next()
 	// The last address of an IPv4 subnet is its broadcast address.
 	broadcast := second.Is4() && !subnet.Contains(second.Next())
 	if first == subnet.Addr() || !subnet.Contains(first) || !subnet.Contains(second) || broadcast {
-		return server, client, fmt.Errorf("ipam.rangeStart: %s and the address after it are not two host addresses of %s; "+
-			"give an earlier or later one, or a larger ipam.range", first, subnet)
+		return server, client, &FieldError{"ipam.rangeStart", fmt.Errorf(
+			"%s and the address after it are not two host addresses of %s; give an earlier or later one, or a larger ipam.range", first, subnet)}
 	}
 	return netip.PrefixFrom(first, subnet.Bits()), netip.PrefixFrom(second, subnet.Bits()), nil
 }

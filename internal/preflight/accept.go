@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,17 +86,84 @@ type NetworkDefinition struct {
 
 // Rejection is the reason why a spec cannot be carried out.
 type Rejection struct {
-	Reason  string `json:"reason"`
+	Reason string `json:"reason"`
+	// Path is the field that cannot be met, from spec on; empty if it is none of the spec.
+	Path string `json:"path,omitempty"`
+	// Message says why it cannot, with the remedy.
 	Message string `json:"message"`
 }
 
-func rejectf(reason, format string, args ...any) *Rejection {
-	return &Rejection{Reason: reason, Message: fmt.Sprintf(format, args...)}
+func rejectf(reason, path, format string, args ...any) *Rejection {
+	return &Rejection{Reason: reason, Path: path, Message: fmt.Sprintf(format, args...)}
+}
+
+// String is the sentence that users read.
+func (r *Rejection) String() string {
+	if r.Path == "" {
+		return r.Message
+	}
+	return r.Path + ": " + r.Message
+}
+
+// In returns the rejection of a spec that is the template of another one, at a path of that.
+func (r *Rejection) In(template string) *Rejection {
+	if r == nil {
+		return nil
+	}
+	return &Rejection{r.Reason, template + strings.TrimPrefix(r.Path, "spec"), r.Message}
+}
+
+// check is a requirement that a spec meets in a cluster, regardless of the nodes: nil, or the rejection.
+type check func(Observed) *Rejection
+
+// chain is the checks in their order; the first that rejects decides.
+type chain []check
+
+func (c chain) check(o Observed) *Rejection {
+	for _, requirement := range c {
+		if r := requirement(o); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// eachVariant is the check of every variant, in their order.
+func eachVariant(of func(Observed, v1alpha1.Variant) *Rejection) check {
+	return func(o Observed) *Rejection {
+		for _, v := range plan.Variants(o.Benchmark.Spec) {
+			if r := of(o, v); r != nil {
+				return r
+			}
+		}
+		return nil
+	}
+}
+
+// eachCell is the check of every cell of every variant.
+func eachCell(of func(Observed, tool.Cell) *Rejection) check {
+	return eachVariant(func(o Observed, v v1alpha1.Variant) *Rejection {
+		for _, c := range plan.Cells(o.Benchmark.Spec, v) {
+			if r := of(o, c); r != nil {
+				return r
+			}
+		}
+		return nil
+	})
+}
+
+// ofSpec are the checks that do not consider nodes.
+var ofSpec = chain{
+	benchImageHasTool, cellsFitStatus, eachCell(toolMeasuresCell), planEndsInTime, percentileIsKnown, eachCell(percentileIsReached),
+	rulesCanDecide, eachCell(memoryIsEnough), eachCell(cpusAreEnough), eachVariant(hostNetworkIsAllowed), eachVariant(namespaceIsAllowed),
+	eachVariant(captureIsAllowed), classesExist, eachVariant(onloadCarriesNetwork), eachVariant(profileIsValid),
+	eachVariant(networkExists), eachVariant(networkIsOwn), eachVariant(networkGivesDevice), eachVariant(rangeHasAddresses),
+	eachVariant(devicesAlign),
 }
 
 // Accept runs the checks in order and returns the pair of nodes, or the first rejection.
 func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
-	if r := checkSpec(o); r != nil {
+	if r := ofSpec.check(o); r != nil {
 		return v1alpha1.Pair{}, r
 	}
 	return choosePair(o.withCPUs(CPUs(o)))
@@ -124,10 +192,10 @@ func CPUs(o Observed) v1alpha1.EndpointCPUs {
 func (o Observed) leastCPUs() v1alpha1.EndpointCPUs {
 	client := 1
 	if o.Driver != nil {
-		_ = eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
+		_ = eachCell(func(o Observed, c tool.Cell) *Rejection {
 			client = max(client, o.Driver.CPUs(c))
 			return nil
-		})
+		})(o)
 	}
 	known := o.Benchmark.CPUs()
 	return v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, int32(client)), Server: cmp.Or(known.Server, 1)}
@@ -151,21 +219,7 @@ func placementPath(o Observed, role, field string) string {
 	return "spec.placement." + field
 }
 
-// checkSpec runs the checks that do not consider nodes.
-func checkSpec(o Observed) *Rejection {
-	for _, check := range []func(Observed) *Rejection{
-		toolPresent, cellCount, cells, occupation, percentile, rules, toolMemory, toolCPUs, eachVariant(hostNetwork), NetworkNamespace,
-		eachVariant(capture), classes, eachVariant(onloadNetwork), eachVariant(profile), eachVariant(networkExists),
-		eachVariant(networkOwned), eachVariant(networkMatches), eachVariant(networkRange), eachVariant(alignment),
-	} {
-		if r := check(o); r != nil {
-			return r
-		}
-	}
-	return nil
-}
-
-func toolPresent(o Observed) *Rejection {
+func benchImageHasTool(o Observed) *Rejection {
 	t := o.Benchmark.Spec.Tool
 	if len(o.BenchTools) == 0 || slices.Contains(o.BenchTools, string(t)) || t.OfSfnettest() && o.SfnettestImage != "" {
 		return nil
@@ -174,14 +228,14 @@ func toolPresent(o Observed) *Rejection {
 	if t.OfSfnettest() {
 		hint = "set --sfnettest-image of the manager, or "
 	}
-	return rejectf(v1alpha1.ReasonCellUnsupported, "spec.tool: the bench image has no %s, only %s (--bench-tools of the manager): %suse a bench image that has it, or another tool",
+	return rejectf(v1alpha1.ReasonCellUnsupported, "spec.tool", "the bench image has no %s, only %s (--bench-tools of the manager): %suse a bench image that has it, or another tool",
 		t, strings.Join(o.BenchTools, ", "), hint)
 }
 
 // maxCells is the number of cells that fit in a status, for all variants together; a captured cell counts twice.
 const maxCells = 400
 
-func cellCount(o Observed) *Rejection {
+func cellsFitStatus(o Observed) *Rejection {
 	n := 0
 	for _, v := range plan.Variants(o.Benchmark.Spec) {
 		cells := len(plan.Cells(o.Benchmark.Spec, v))
@@ -191,85 +245,60 @@ func cellCount(o Observed) *Rejection {
 		n += cells
 	}
 	if n > maxCells {
-		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: it has %d cells (variants × protocols × sizes × rates), and a benchmark may have %d; split it", n, maxCells)
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload", "it has %d cells (variants × protocols × sizes × rates), and a benchmark may have %d; split it", n, maxCells)
 	}
 	return nil
 }
 
-// cells validates each cell with the driver. Admission has already rejected what CEL can check.
-func cells(o Observed) *Rejection {
-	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
-		err := o.Driver.Validate(c)
-		if err == nil {
-			return nil
-		}
-		var able []string
-		for name, d := range o.Tools {
-			if d.Validate(c) == nil {
-				able = append(able, string(name))
-			}
-		}
-		slices.Sort(able)
-		if len(able) == 0 {
-			return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; no tool supports it", err)
-		}
-		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload: %v; tools that support it: %s", err, strings.Join(able, ", "))
-	})
-}
-
-// eachVariant returns a check that calls the given check for every variant until it rejects one.
-func eachVariant(check func(Observed, v1alpha1.Variant) *Rejection) func(Observed) *Rejection {
-	return func(o Observed) *Rejection {
-		for _, v := range plan.Variants(o.Benchmark.Spec) {
-			if r := check(o, v); r != nil {
-				return r
-			}
-		}
+// toolMeasuresCell asks the driver. Admission has already rejected what CEL can check.
+func toolMeasuresCell(o Observed, c tool.Cell) *Rejection {
+	err := o.Driver.Validate(c)
+	if err == nil {
 		return nil
 	}
+	var able []string
+	for name, d := range o.Tools {
+		if d.Validate(c) == nil {
+			able = append(able, string(name))
+		}
+	}
+	slices.Sort(able)
+	if len(able) == 0 {
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload", "%v; no tool supports it", err)
+	}
+	return rejectf(v1alpha1.ReasonCellUnsupported, "spec.workload", "%v; tools that support it: %s", err, strings.Join(able, ", "))
 }
 
-func eachCell(o Observed, check func(v1alpha1.Variant, tool.Cell) *Rejection) *Rejection {
-	for _, v := range plan.Variants(o.Benchmark.Spec) {
-		for _, c := range plan.Cells(o.Benchmark.Spec, v) {
-			if r := check(v, c); r != nil {
-				return r
-			}
-		}
+func percentileIsKnown(o Observed) *Rejection {
+	name := o.Benchmark.Spec.HighestPercentile
+	if _, ok := stats.Named(string(name)); name != "" && !ok {
+		return rejectf(v1alpha1.ReasonPercentileOutOfReach, "spec.highestPercentile", "there is no percentile %q", name)
 	}
 	return nil
 }
 
-// percentile compares the samples that the highest requested percentile needs with the most samples that a cell can give. The
-// number of samples of a closed loop is only known after the measurement.
-func percentile(o Observed) *Rejection {
+// percentileIsReached compares the samples that the highest requested percentile needs with the most samples that a cell can give.
+// The number of samples of a closed loop is only known after the measurement.
+func percentileIsReached(o Observed, c tool.Cell) *Rejection {
 	spec := o.Benchmark.Spec
-	if spec.HighestPercentile == "" {
+	if spec.HighestPercentile == "" || c.Stream {
 		return nil
 	}
-	wanted, ok := stats.Named(string(spec.HighestPercentile))
-	if !ok {
-		return rejectf(v1alpha1.ReasonPercentileOutOfReach, "spec.highestPercentile: there is no percentile %q", spec.HighestPercentile)
+	wanted, _ := stats.Named(string(spec.HighestPercentile))
+	most, known := o.Driver.MostSamples(c)
+	if total := most * int64(spec.Rounds); known && total < wanted.Needs() {
+		return rejectf(v1alpha1.ReasonPercentileOutOfReach, "spec.highestPercentile",
+			"%s needs %d samples, and %s gives at most %d for %s in %d rounds of %s; measure longer, at a higher rate, or more rounds",
+			spec.HighestPercentile, wanted.Needs(), spec.Tool, total, c.Name, spec.Rounds, c.Duration)
 	}
-	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
-		if c.Stream {
-			return nil
-		}
-		most, known := o.Driver.MostSamples(c)
-		if total := most * int64(spec.Rounds); known && total < wanted.Needs() {
-			return rejectf(v1alpha1.ReasonPercentileOutOfReach,
-				"spec.highestPercentile: %s needs %d samples, and %s gives at most %d for %s in %d rounds of %s; measure longer, at a higher rate, or more rounds",
-				spec.HighestPercentile, wanted.Needs(), spec.Tool, total, c.Name, spec.Rounds, c.Duration)
-		}
-		return nil
-	})
+	return nil
 }
 
-// rules rejects a rule that can neither pass nor fail, whatever is measured.
-func rules(o Observed) *Rejection {
+// rulesCanDecide rejects a rule that can neither pass nor fail, whatever is measured.
+func rulesCanDecide(o Observed) *Rejection {
 	for _, f := range foresee(o.Benchmark.Spec, o.Driver) {
 		if f.Never != "" {
-			return rejectf(v1alpha1.ReasonRuleUndecidable, "spec.criteria.rules: %s", f.Never)
+			return rejectf(v1alpha1.ReasonRuleUndecidable, "spec.criteria.rules", "%s", f.Never)
 		}
 	}
 	return nil
@@ -310,51 +339,47 @@ func foresee(spec v1alpha1.LatencyBenchmarkSpec, driver tool.Driver) []verdict.F
 // agentMemory is the memory that an endpoint needs in addition to the tool's, in bytes.
 const agentMemory = 64 << 20
 
-// toolMemory compares the memory that the tool may use with the client's: a client that is killed for its memory at the end of
+// memoryIsEnough compares the memory that the tool may use with the client's: a client that is killed for its memory at the end of
 // an hour has measured nothing.
-func toolMemory(o Observed) *Rejection {
+func memoryIsEnough(o Observed, c tool.Cell) *Rejection {
 	memory := o.Benchmark.Spec.Placement.Of(v1alpha1.RoleClient).Memory
-	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
-		if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
-			return rejectf(v1alpha1.ReasonInsufficientMemory,
-				"%s: %s keeps every sample and may need %dMi for %s, but the client gets %s; request that much, or measure more rounds of a shorter duration",
-				placementPath(o, v1alpha1.RoleClient, "memory"), o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
-		}
-		return nil
-	})
+	if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {
+		return rejectf(v1alpha1.ReasonInsufficientMemory, placementPath(o, v1alpha1.RoleClient, "memory"),
+			"%s keeps every sample and may need %dMi for %s, but the client gets %s; request that much, or measure more rounds of a shorter duration",
+			o.Benchmark.Spec.Tool, (need+1<<20-1)>>20, c.Duration, memory.String())
+	}
+	return nil
 }
 
-func toolCPUs(o Observed) *Rejection {
-	return eachCell(o, func(_ v1alpha1.Variant, c tool.Cell) *Rejection {
-		if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
-			return rejectf(v1alpha1.ReasonInsufficientCPU, "%s: %s needs %d CPUs at the client's end, and %d requested; request more",
-				placementPath(o, v1alpha1.RoleClient, "cpus"), o.Benchmark.Spec.Tool, need, cpus)
-		}
-		return nil
-	})
+func cpusAreEnough(o Observed, c tool.Cell) *Rejection {
+	if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
+		return rejectf(v1alpha1.ReasonInsufficientCPU, placementPath(o, v1alpha1.RoleClient, "cpus"),
+			"%s needs %d CPUs at the client's end, and %d requested; request more", o.Benchmark.Spec.Tool, need, cpus)
+	}
+	return nil
 }
 
-func hostNetwork(o Observed, v v1alpha1.Variant) *Rejection {
+func hostNetworkIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	if v.Network.Type == v1alpha1.NetworkHost && !o.AllowHostNetwork {
-		return rejectf(v1alpha1.ReasonHostNetworkForbidden,
-			"%s.type: Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod, VF, PF or NAD", networkPath(o, v))
+		return rejectf(v1alpha1.ReasonHostNetworkForbidden, networkPath(o, v)+".type",
+			"Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod, VF, PF or NAD")
 	}
 	return nil
 }
 
 // NetworkNamespace rejects networks in other namespaces that the operator's settings do not list, whether or not the networks
 // exist: the operator may read objects that the author of the benchmark may not.
-func NetworkNamespace(o Observed) *Rejection { return eachVariant(networkNamespace)(o) }
+func NetworkNamespace(o Observed) *Rejection { return eachVariant(namespaceIsAllowed)(o) }
 
-func networkNamespace(o Observed, v v1alpha1.Variant) *Rejection {
+func namespaceIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	namespace := o.Benchmark.Namespace
 	if ref := v.Network.NetworkRef(); ref != nil {
 		namespace = cmp.Or(ref.Namespace, namespace)
 	}
 	if namespace != o.Benchmark.Namespace && !slices.Contains(o.NetworkNamespaces, namespace) && !slices.Contains(o.NetworkNamespaces, "*") {
-		return rejectf(v1alpha1.ReasonNetworkNamespaceForbidden,
-			"%s.networkRef.namespace: the operator does not allow benchmarks of other namespaces to use the networks of %s; start it with --network-namespaces=%s, or create the network in %s",
-			memberPath(o, v), namespace, namespace, o.Benchmark.Namespace)
+		return rejectf(v1alpha1.ReasonNetworkNamespaceForbidden, memberPath(o, v)+".networkRef.namespace",
+			"the operator does not allow benchmarks of other namespaces to use the networks of %s; start it with --network-namespaces=%s, or create the network in %s",
+			namespace, namespace, o.Benchmark.Namespace)
 	}
 	return nil
 }
@@ -373,28 +398,28 @@ func wholePlan(spec v1alpha1.LatencyBenchmarkSpec) (measuring time.Duration, run
 	return measuring, runs
 }
 
-// occupation compares the time for which the whole plan occupies the nodes with the operator's limit.
-func occupation(o Observed) *Rejection {
+// planEndsInTime compares the time for which the whole plan occupies the nodes with the operator's limit.
+func planEndsInTime(o Observed) *Rejection {
 	measuring, runs := wholePlan(o.Benchmark.Spec)
 	need := measuring + time.Duration(runs)*runOverhead
 	if o.MaxOccupation > 0 && need > o.MaxOccupation {
-		return rejectf(v1alpha1.ReasonOccupationTooLong,
-			"spec.workload: all rounds together occupy the nodes for about %s, and the operator allows %s (--max-occupation); measure fewer rounds or cells, for a shorter duration, or split it",
+		return rejectf(v1alpha1.ReasonOccupationTooLong, "spec.workload",
+			"all rounds together occupy the nodes for about %s, and the operator allows %s (--max-occupation); measure fewer rounds or cells, for a shorter duration, or split it",
 			need.Round(time.Second), o.MaxOccupation)
 	}
 	return nil
 }
 
-// capture requires a capability that the operator must allow, and a tool that gets an answer to every message.
-func capture(o Observed, v v1alpha1.Variant) *Rejection {
+// captureIsAllowed requires a capability that the operator must allow, and a tool that gets an answer to every message.
+func captureIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	switch {
 	case v.Capture != v1alpha1.CaptureServer:
 	case !o.AllowPacketCapture:
-		return rejectf(v1alpha1.ReasonCaptureForbidden,
-			"spec.capture: it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
+		return rejectf(v1alpha1.ReasonCaptureForbidden, "spec.capture",
+			"it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
 	case o.Benchmark.Spec.Tool == v1alpha1.ToolSfntStream:
-		return rejectf(v1alpha1.ReasonCellUnsupported,
-			"spec.capture: sfnt-stream gets answers to few of its messages, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.capture",
+			"sfnt-stream gets answers to few of its messages, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
 	}
 	return nil
 }
@@ -421,42 +446,42 @@ func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Vari
 	return "spec." + field
 }
 
-// classes checks that the classes exist: the API server would reject the pods.
-func classes(o Observed) *Rejection {
+// classesExist checks that the classes exist: the API server would reject the pods.
+func classesExist(o Observed) *Rejection {
 	template := o.Benchmark.Spec.Pods
 	switch {
 	case template == nil:
 	case template.RuntimeClassName != "" && o.RuntimeClass == nil:
-		return rejectf(v1alpha1.ReasonClassNotFound, "spec.pods.runtimeClassName: RuntimeClass %s does not exist; create it, or name one of `kubectl get runtimeclasses`", template.RuntimeClassName)
+		return rejectf(v1alpha1.ReasonClassNotFound, "spec.pods.runtimeClassName", "RuntimeClass %s does not exist; create it, or name one of `kubectl get runtimeclasses`", template.RuntimeClassName)
 	case template.PriorityClassName != "" && o.PriorityClass == nil:
-		return rejectf(v1alpha1.ReasonClassNotFound, "spec.pods.priorityClassName: PriorityClass %s does not exist; create it, or name one of `kubectl get priorityclasses`", template.PriorityClassName)
+		return rejectf(v1alpha1.ReasonClassNotFound, "spec.pods.priorityClassName", "PriorityClass %s does not exist; create it, or name one of `kubectl get priorityclasses`", template.PriorityClassName)
 	}
 	return nil
 }
 
-// onloadNetwork rejects a combination that AMD's release notes of Kubernetes Onload list as a limitation.
-func onloadNetwork(o Observed, v v1alpha1.Variant) *Rejection {
+// onloadCarriesNetwork rejects a combination that AMD's release notes of Kubernetes Onload list as a limitation.
+func onloadCarriesNetwork(o Observed, v v1alpha1.Variant) *Rejection {
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload && v.Network.Type == v1alpha1.NetworkPod {
-		return rejectf(v1alpha1.ReasonAccelerationUnsupported,
-			"%s.type: Onload cannot accelerate the cluster's pod network (variant %s); choose network VF, PF, NAD (macvlan or ipvlan on the NIC) or Host, or type: Kernel",
-			accelerationPath(o, v), v.Name)
+		return rejectf(v1alpha1.ReasonAccelerationUnsupported, accelerationPath(o, v)+".type",
+			"Onload cannot accelerate the cluster's pod network (variant %s); choose network VF, PF, NAD (macvlan or ipvlan on the NIC) or Host, or type: Kernel",
+			v.Name)
 	}
 	return nil
 }
 
-func profile(o Observed, v v1alpha1.Variant) *Rejection {
+func profileIsValid(o Observed, v v1alpha1.Variant) *Rejection {
 	ref := v.Acceleration.OnloadSettings().ProfileRef
 	p, known := o.Profiles[v.Name]
 	if ref == nil || !known {
 		return nil
 	}
 	if p == nil {
-		return rejectf(v1alpha1.ReasonProfileNotFound,
-			"%s.onload.profileRef: ConfigMap %s/%s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
-			accelerationPath(o, v), o.Benchmark.Namespace, ref.Name)
+		return rejectf(v1alpha1.ReasonProfileNotFound, accelerationPath(o, v)+".onload.profileRef",
+			"ConfigMap %s/%s does not exist; create it with Onload's settings (EF_POLL_USEC and so on) as its keys, or use profile: latency",
+			o.Benchmark.Namespace, ref.Name)
 	}
 	if _, err := onload.Environment(v, p.Data); err != nil {
-		return rejectf(v1alpha1.ReasonProfileInvalid, "%s%v", strings.TrimSuffix(accelerationPath(o, v), "acceleration"), err)
+		return rejectf(v1alpha1.ReasonProfileInvalid, accelerationPath(o, v)+".onload.profileRef", "%v", err)
 	}
 	return nil
 }
@@ -466,70 +491,70 @@ func networkExists(o Observed, v v1alpha1.Variant) *Rejection {
 	switch {
 	case n == nil || n.Found:
 	case n.KindMissing:
-		return rejectf(v1alpha1.ReasonNetworkNotFound,
-			"%s.type: the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks", networkPath(o, v))
+		return rejectf(v1alpha1.ReasonNetworkNotFound, networkPath(o, v)+".type",
+			"the cluster has no kind NetworkAttachmentDefinition; install Multus to use attached networks")
 	case v.Network.IPAM() == nil:
-		return rejectf(v1alpha1.ReasonNetworkNotFound,
-			"%s.networkRef: NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", memberPath(o, v), n.Name)
+		return rejectf(v1alpha1.ReasonNetworkNotFound, memberPath(o, v)+".networkRef",
+			"NetworkAttachmentDefinition %s does not exist; create it, or name one of `kubectl get network-attachment-definitions -A`", n.Name)
 	}
 	return nil
 }
 
-// networkOwned checks the networks that the operator creates: their names are fixed.
-func networkOwned(o Observed, v v1alpha1.Variant) *Rejection {
+// networkIsOwn checks the networks that the operator creates: their names are fixed.
+func networkIsOwn(o Observed, v v1alpha1.Variant) *Rejection {
 	if n := o.Networks[v.Name]; n != nil && v.Network.IPAM() != nil && n.Found && !n.Own {
-		return rejectf(v1alpha1.ReasonNetworkNameTaken,
-			"%s.ipam: the operator would create NetworkAttachmentDefinition %s, which exists and does not belong to this benchmark; delete it, use it by networkRef, or give the benchmark another name",
-			memberPath(o, v), n.Name)
+		return rejectf(v1alpha1.ReasonNetworkNameTaken, memberPath(o, v)+".ipam",
+			"the operator would create NetworkAttachmentDefinition %s, which exists and does not belong to this benchmark; delete it, use it by networkRef, or give the benchmark another name",
+			n.Name)
 	}
 	return nil
 }
 
-// networkMatches compares the resources in both directions: a pod that requests no device gets none, and the CNI plugin then
+// networkGivesDevice compares the resources in both directions: a pod that requests no device gets none, and the CNI plugin then
 // fails with an unclear message ("VF pci addr is required").
-func networkMatches(o Observed, v v1alpha1.Variant) *Rejection {
+func networkGivesDevice(o Observed, v v1alpha1.Variant) *Rejection {
 	n, path := o.Networks[v.Name], memberPath(o, v)
 	switch {
 	case n == nil || v.Network.IPAM() != nil || n.ResourceName == v.Network.ResourceName():
 	case v.Network.Type == v1alpha1.NetworkNAD:
-		return rejectf(v1alpha1.ReasonNetworkMismatch,
-			"%s.type: NAD is for networks without a device, but NetworkAttachmentDefinition %s takes its device from %q; use type VF or PF with resourceName: %s",
-			networkPath(o, v), n.Name, n.ResourceName, n.ResourceName)
+		return rejectf(v1alpha1.ReasonNetworkMismatch, networkPath(o, v)+".type",
+			"NAD is for networks without a device, but NetworkAttachmentDefinition %s takes its device from %q; use type VF or PF with resourceName: %s",
+			n.Name, n.ResourceName, n.ResourceName)
 	case n.ResourceName == "":
-		return rejectf(v1alpha1.ReasonNetworkMismatch,
-			"%s.resourceName: %q, but NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; "+
-				"give it that annotation, or use type NAD", path, v.Network.ResourceName(), n.Name)
+		return rejectf(v1alpha1.ReasonNetworkMismatch, path+".resourceName",
+			"%q, but NetworkAttachmentDefinition %s has no annotation k8s.v1.cni.cncf.io/resourceName, so it takes no device; "+
+				"give it that annotation, or use type NAD", v.Network.ResourceName(), n.Name)
 	default:
-		return rejectf(v1alpha1.ReasonNetworkMismatch,
-			"%s.resourceName: %q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
-			path, v.Network.ResourceName(), n.Name, n.ResourceName)
+		return rejectf(v1alpha1.ReasonNetworkMismatch, path+".resourceName",
+			"%q, but NetworkAttachmentDefinition %s takes its device from %q; set resourceName to that",
+			v.Network.ResourceName(), n.Name, n.ResourceName)
 	}
 	return nil
 }
 
-// alignment rejects a resource whose devices do not align the CPUs of a pod.
-func alignment(o Observed, v v1alpha1.Variant) *Rejection {
+// devicesAlign rejects a resource whose devices do not align the CPUs of a pod.
+func devicesAlign(o Observed, v v1alpha1.Variant) *Rejection {
 	if name := v.Network.AlignWith(); slices.Contains(o.Claimed, name) {
-		return rejectf(v1alpha1.ReasonTopologyInsufficient,
-			"%s.alignWith: Dynamic Resource Allocation provides %s on a selected node, and the kubelet's topology manager does not align its devices with CPUs; "+
-				"name a resource of a device plugin, or remove alignWith", memberPath(o, v), name)
+		return rejectf(v1alpha1.ReasonTopologyInsufficient, memberPath(o, v)+".alignWith",
+			"Dynamic Resource Allocation provides %s on a selected node, and the kubelet's topology manager does not align its devices with CPUs; "+
+				"name a resource of a device plugin, or remove alignWith", name)
 	}
 	return nil
 }
 
-// networkRange checks the networks for which the operator itself assigns addresses.
-func networkRange(o Observed, v v1alpha1.Variant) *Rejection {
+// rangeHasAddresses checks the networks for which the operator itself assigns addresses.
+func rangeHasAddresses(o Observed, v v1alpha1.Variant) *Rejection {
 	ipam := v.Network.IPAM()
 	if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {
 		return nil
 	}
 	server, _, err := pods.StaticAddresses(*ipam)
-	if err != nil {
-		return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, "%s.%v", memberPath(o, v), err)
+	if e, ok := errors.AsType[*pods.FieldError](err); ok {
+		return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, memberPath(o, v)+"."+e.Path, "%v", e.Cause)
 	}
 	if o.Driver.Limits().IPv4Only && server.Addr().Is6() {
-		return rejectf(v1alpha1.ReasonCellUnsupported, "%s.ipam.range: %s takes IPv4 addresses only, and %s is IPv6; give an IPv4 range, or measure with pinger",
-			memberPath(o, v), o.Benchmark.Spec.Tool, ipam.Range)
+		return rejectf(v1alpha1.ReasonCellUnsupported, memberPath(o, v)+".ipam.range", "%s takes IPv4 addresses only, and %s is IPv6; give an IPv4 range, or measure with pinger",
+			o.Benchmark.Spec.Tool, ipam.Range)
 	}
 	return nil
 }

@@ -111,12 +111,12 @@ func TestToolPresent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := asking(good("a"), good("b"))
 			o.Benchmark.Spec.Tool, o.BenchTools, o.SfnettestImage = c.tool, c.tools, c.image
-			got := toolPresent(o)
+			got := benchImageHasTool(o)
 			if (got == nil) != (c.want == nil) {
 				t.Fatalf("got %v, want %q", got, c.want)
 			}
 			for _, want := range c.want {
-				if got.Reason != v1alpha1.ReasonCellUnsupported || !strings.Contains(got.Message, want) {
+				if got.Reason != v1alpha1.ReasonCellUnsupported || !strings.Contains(got.String(), want) {
 					t.Errorf("got %v, want %q", got, want)
 				}
 			}
@@ -689,11 +689,11 @@ func TestAccept(t *testing.T) {
 				return
 			}
 			if rejection.Reason != c.wantReason {
-				t.Errorf("got %s (%s), want reason %q and pair %q", rejection.Reason, rejection.Message, c.wantReason, c.want)
+				t.Errorf("got %s (%s), want reason %q and pair %q", rejection.Reason, rejection, c.wantReason, c.want)
 			}
 			for _, part := range c.wantMessage {
-				if !strings.Contains(rejection.Message, part) {
-					t.Errorf("message %q does not say %q", rejection.Message, part)
+				if !strings.Contains(rejection.String(), part) {
+					t.Errorf("message %q does not say %q", rejection.String(), part)
 				}
 			}
 			if diff := cmp.Diff(v1alpha1.Pair{}, pair); diff != "" {
@@ -714,13 +714,13 @@ func TestEndpointsSwap(t *testing.T) {
 	}
 	there, r := Accept(o)
 	if r != nil {
-		t.Fatal(r.Message)
+		t.Fatal(r)
 	}
 	placement := &o.Benchmark.Spec.Placement
 	placement.Client, placement.Server = placement.Server, placement.Client
 	back, r := Accept(o)
 	if r != nil {
-		t.Fatal(r.Message)
+		t.Fatal(r)
 	}
 	want := v1alpha1.Pair{ClientNode: there.ServerNode, ServerNode: there.ClientNode}
 	if diff := cmp.Diff(want, back); diff != "" {

@@ -59,7 +59,7 @@ func TestCPUsOfPair(t *testing.T) {
 			_, r := Accept(o)
 			switch n := CPUs(o); {
 			case r != nil && r.Reason != c.wantReason:
-				t.Errorf("got %s (%s), want %+v CPUs or reason %q", r.Reason, r.Message, c.want, c.wantReason)
+				t.Errorf("got %s (%s), want %+v CPUs or reason %q", r.Reason, r, c.want, c.wantReason)
 			case r == nil && (c.wantReason != "" || n != c.want):
 				t.Errorf("got %+v CPUs, want %+v or reason %q", n, c.want, c.wantReason)
 			}

@@ -69,7 +69,7 @@ func TestFieldNeighbours(t *testing.T) {
 		}
 		pair, rejected := Accept(o)
 		if rejected != nil {
-			return map[string]string{"rejected": rejected.Reason + ": " + rejected.Message}
+			return map[string]string{"rejected": rejected.Reason + ": " + rejected.String()}
 		}
 		return map[string]string{"pair": fmt.Sprint(pair.ClientNode, " ", pair.ServerNode)}
 	})

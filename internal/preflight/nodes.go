@@ -39,8 +39,8 @@ func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 	if client.name == server.name {
 		switch {
 		case len(clients) == 1 && len(servers) == 1:
-			return v1alpha1.Pair{}, rejectf(v1alpha1.ReasonSameNode,
-				"spec.placement: only node %s is suitable for client and server, and a benchmark needs two nodes: change a nodeSelector", client.name)
+			return v1alpha1.Pair{}, rejectf(v1alpha1.ReasonSameNode, "spec.placement",
+				"only node %s is suitable for client and server, and a benchmark needs two nodes: change a nodeSelector", client.name)
 		case len(servers) == 1 || len(clients) > 1 && clients[1].compare(servers[1]) < 0:
 			client = clients[1]
 		default:
@@ -130,25 +130,25 @@ func (c *choice) rejection(e *endpoint) *Rejection {
 	}
 	switch {
 	case total == 0 && e.kept != "":
-		return rejectf(v1alpha1.ReasonNodeNotReady,
-			"%s: node %s, on which this benchmark measures, no longer exists; bring it back, or delete the benchmark and apply it again", e.path, e.kept)
+		return rejectf(v1alpha1.ReasonNodeNotReady, e.path,
+			"node %s, on which this benchmark measures, no longer exists; bring it back, or delete the benchmark and apply it again", e.kept)
 	case total == 0 && e.selection.NodeName != "":
-		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeName: there is no node %s; see `kubectl get nodes`", e.path, e.selection.NodeName)
+		return rejectf(v1alpha1.ReasonNoMatchingNode, e.path+".nodeName", "there is no node %s; see `kubectl get nodes`", e.selection.NodeName)
 	case total == 0 && len(e.selection.NodeNames) > 0:
-		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeNames: none of these nodes exists; see `kubectl get nodes`", e.path)
+		return rejectf(v1alpha1.ReasonNoMatchingNode, e.path+".nodeNames", "none of these nodes exists; see `kubectl get nodes`")
 	case total == 0 && e.invalid != nil:
-		return rejectf(v1alpha1.ReasonNoMatchingNode, "%s.nodeSelector: %v; correct the selector", e.path, e.invalid)
+		return rejectf(v1alpha1.ReasonNoMatchingNode, e.path+".nodeSelector", "%v; correct the selector", e.invalid)
 	case total == 0:
-		return rejectf(v1alpha1.ReasonNoMatchingNode,
-			"%s.nodeSelector: no node has %s; see `kubectl get nodes --show-labels`", e.path, metav1.FormatLabelSelector(e.selection.NodeSelector))
+		return rejectf(v1alpha1.ReasonNoMatchingNode, e.path+".nodeSelector",
+			"no node has %s; see `kubectl get nodes --show-labels`", metav1.FormatLabelSelector(e.selection.NodeSelector))
 	}
 
 	first := slices.MinFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	cure := worst.cure(first, nodes)
 	if total == 1 {
-		return rejectf(worst.reason, "%s: node %s: %s; %s", e.path, first.Name, worst.why(first), cure)
+		return rejectf(worst.reason, e.path, "node %s: %s; %s", first.Name, worst.why(first), cure)
 	}
-	return rejectf(worst.reason, "%s: %d nodes: %s; %s", e.path, total, c.reasons(), cure)
+	return rejectf(worst.reason, e.path, "%d nodes: %s; %s", total, c.reasons(), cure)
 }
 
 func (c *choice) reasons() string {

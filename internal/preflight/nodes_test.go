@@ -647,15 +647,15 @@ func TestNodes(t *testing.T) {
 				return
 			}
 			if rejection.Reason != c.wantReason {
-				t.Errorf("got %s (%s), want reason %q and pair %q", rejection.Reason, rejection.Message, c.wantReason, c.want)
+				t.Errorf("got %s (%s), want reason %q and pair %q", rejection.Reason, rejection.String(), c.wantReason, c.want)
 			}
 			for _, part := range c.wantMessage {
-				if !strings.Contains(rejection.Message, part) {
-					t.Errorf("message %q does not say %q", rejection.Message, part)
+				if !strings.Contains(rejection.String(), part) {
+					t.Errorf("message %q does not say %q", rejection.String(), part)
 				}
 			}
-			if c.notMessage != "" && strings.Contains(rejection.Message, c.notMessage) {
-				t.Errorf("message %q says %q", rejection.Message, c.notMessage)
+			if c.notMessage != "" && strings.Contains(rejection.String(), c.notMessage) {
+				t.Errorf("message %q says %q", rejection.String(), c.notMessage)
 			}
 		})
 	}
@@ -683,8 +683,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			if again != pair {
 				t.Errorf("got %v, then %v", pair, again)
 			}
-			if busy && r.Message != rejection.Message {
-				t.Errorf("got %q, then %q", rejection.Message, r.Message)
+			if busy && r.String() != rejection.String() {
+				t.Errorf("got %q, then %q", rejection.String(), r.String())
 			}
 		}
 	}
@@ -765,7 +765,7 @@ func BenchmarkAccept(b *testing.B) {
 			o := cluster(size.nodes, size.pods)
 			for b.Loop() {
 				if _, r := Accept(o); r != nil {
-					b.Fatal(r.Message)
+					b.Fatal(r.String())
 				}
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -21,28 +20,20 @@ type Nodes struct {
 	LeftOut string
 }
 
+// templateSpec is the path of a matrix's spec of its benchmarks.
+const templateSpec = "spec.template.spec"
+
 // AcceptMatrix runs the checks of a LatencyMatrix in order and returns its nodes, or the first rejection. The nodes are all
 // selected nodes that could provide what is requested if they were empty: what occupies them now is temporary. The observed
 // benchmark is the matrix's overview.
 func AcceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) {
 	o.Pods, o.Empty = nil, true
-	nodes, r := acceptMatrix(o, m)
-	if r == nil {
-		return nodes, nil
-	}
-	if path, ok := strings.CutPrefix(r.Message, "spec."); ok && !strings.HasPrefix(path, "nodes") && !strings.HasPrefix(path, "server") && !strings.HasPrefix(path, "parallelism") {
-		r.Message = "spec.template.spec." + path
-	}
-	return Nodes{}, r
-}
-
-func acceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) {
 	if o.Driver == nil {
-		return Nodes{}, rejectf(v1alpha1.ReasonCellUnsupported,
-			"spec.tool: this operator does not know %s; upgrade it, or choose another tool", o.Benchmark.Spec.Tool)
+		return Nodes{}, rejectf(v1alpha1.ReasonCellUnsupported, templateSpec+".tool",
+			"this operator does not know %s; upgrade it, or choose another tool", o.Benchmark.Spec.Tool)
 	}
-	if r := checkSpec(o); r != nil {
-		return Nodes{}, r
+	if r := ofSpec.check(o); r != nil {
+		return Nodes{}, r.In(templateSpec)
 	}
 	selected, servers := endpoints(o)
 	selected.path, servers.path = "spec.nodes", "spec.server"
@@ -53,10 +44,13 @@ func acceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) 
 	} else {
 		nodes, r = chooseNodes(o, m, selected)
 	}
+	if r == nil {
+		r = addressesAtOnce(o, m, nodes).In(templateSpec)
+	}
 	if r != nil {
 		return Nodes{}, r
 	}
-	return nodes, addressesAtOnce(o, m, nodes)
+	return nodes, nil
 }
 
 func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nodes, *Rejection) {
@@ -66,13 +60,13 @@ func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nod
 		return Nodes{}, r
 	}
 	if len(found) == 1 {
-		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
-			"%s: only node %s can be measured, and a latency between nodes needs two: change the nodeSelector%s", nodes.path, found[0].name, c.leftOut())
+		return Nodes{}, rejectf(v1alpha1.ReasonSameNode, nodes.path,
+			"only node %s can be measured, and a latency between nodes needs two: change the nodeSelector%s", found[0].name, c.leftOut())
 	}
 	if most := v1alpha1.MaxMatrixNodes; len(found) > most {
-		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
-			"%s: %d nodes can be measured, and %s takes at most %d; select fewer, or create several matrices",
-			nodes.path, len(found), m.Topology, most)
+		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes, nodes.path,
+			"%d nodes can be measured, and %s takes at most %d; select fewer, or create several matrices",
+			len(found), m.Topology, most)
 	}
 	return Nodes{Names: sortedNames(found), LeftOut: c.reasons()}, nil
 }
@@ -97,12 +91,12 @@ func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	})
 	from = slices.DeleteFunc(from, func(c candidate) bool { return c.name == server.name })
 	if len(from) == 0 {
-		return Nodes{}, rejectf(v1alpha1.ReasonSameNode,
-			"spec.nodes: only node %s is suitable for clients and server, and a latency between nodes needs two: change a nodeSelector%s", server.name, c.leftOut())
+		return Nodes{}, rejectf(v1alpha1.ReasonSameNode, "spec.nodes",
+			"only node %s is suitable for clients and server, and a latency between nodes needs two: change a nodeSelector%s", server.name, c.leftOut())
 	}
 	if most := v1alpha1.MaxStarClients; len(from) > most {
-		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes,
-			"%s: %d nodes can be measured, and Star takes at most %d clients; select fewer, or create several matrices", clients.path, len(from), most)
+		return Nodes{}, rejectf(v1alpha1.ReasonTooManyNodes, clients.path,
+			"%d nodes can be measured, and Star takes at most %d clients; select fewer, or create several matrices", len(from), most)
 	}
 	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: c.reasons()}, nil
 }
@@ -139,9 +133,9 @@ func addressesAtOnce(o Observed, m v1alpha1.LatencyMatrixSpec, nodes Nodes) *Rej
 			continue
 		}
 		if n := len(pods.StaticBlocks(*ipam, parallel)); n < parallel {
-			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall,
-				"%s.ipam: %d pairs are measured at once, and %s has two addresses for each of %d; give a larger range or an earlier rangeStart, or lower spec.parallelism",
-				memberPath(o, v), parallel, rangeText(*ipam), n)
+			return rejectf(v1alpha1.ReasonNetworkRangeTooSmall, memberPath(o, v)+".ipam",
+				"%d pairs are measured at once, and %s has two addresses for each of %d; give a larger range or an earlier rangeStart, or lower spec.parallelism",
+				parallel, rangeText(*ipam), n)
 		}
 	}
 	return nil

@@ -178,8 +178,8 @@ func TestAcceptMatrix(t *testing.T) {
 					t.Fatalf("got %v, %+v; want %s", nodes, r, c.wantReason)
 				}
 				for _, part := range c.wantMessage {
-					if !strings.Contains(r.Message, part) {
-						t.Errorf("message %q has no %q", r.Message, part)
+					if !strings.Contains(r.String(), part) {
+						t.Errorf("message %q has no %q", r.String(), part)
 					}
 				}
 				return
