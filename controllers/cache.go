@@ -25,15 +25,15 @@ const reconciliationTimeout = 2 * time.Minute
 func Config() config.Controller {
 	return config.Controller{
 		ReconciliationTimeout: reconciliationTimeout,
-		// In a priority queue, changes precede the objects that a new manager finds when it starts: the benchmark that it
-		// accepts first would claim its nodes before an older one is accepted at all. Such a queue can also block forever when it
-		// is shut down (controller-runtime issue 3538), so that the manager stops late.
+		// In a priority queue, changes precede what a new manager finds at its start: the benchmark
+		// accepted first would claim nodes before an older one is accepted. Such a queue may also
+		// block for ever when it is shut down (controller-runtime issue 3538).
 		UsePriorityQueue: new(false),
 	}
 }
 
-// CacheOptions returns a cache that holds only what the controllers' watches and lists need: the rest would take hundreds of megabytes in a
-// cluster with thousands of nodes. Objects from the cache must not be written back, because that would remove what it leaves out.
+// CacheOptions returns a cache of what watches and lists need: the rest takes hundreds of megabytes
+// with thousands of nodes. Do not write back its objects, which lack the rest.
 func CacheOptions(named Named) cache.Options {
 	in := map[string]cache.Config{}
 	for _, namespace := range named {
@@ -43,7 +43,7 @@ func CacheOptions(named Named) cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			// Any user who may create pods or ConfigMaps can give them our label and a megabyte of other data.
+			// Who may create pods or ConfigMaps can give them our label and 1 MB of data.
 			&corev1.Pod{}:       {Label: ours, Transform: slimPod},
 			&corev1.ConfigMap{}: {Label: ours, Transform: slim(func(o client.Object) { slimAny(o) }), Namespaces: in},
 			&corev1.Node{}: {Transform: slim(func(n *corev1.Node) {
@@ -64,7 +64,7 @@ func CacheOptions(named Named) cache.Options {
 				slimMeta(b)
 				slimPlacement(b.Spec.Placement.Client)
 				slimPlacement(b.Spec.Placement.Server)
-				// A gate has several benchmarks for each node. A matrix has one for each pair, and compares their results.
+				// A gate has several for each node, a matrix one for each pair to compare.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
@@ -80,10 +80,10 @@ func CacheOptions(named Named) cache.Options {
 	}
 }
 
-// maxText bounds each text of a cached object that users write, in bytes: longer than a note, whose change causes a reconcile.
+// maxText bounds a cached text that users write, in bytes: more than a note that wakes us.
 const maxText = 1 << 10
 
-// slimMeta removes metadata that the controllers do not read from the cache, and the rest if it is long: only annotations are bounded.
+// slimMeta removes metadata that is not read from the cache, and the rest if it is long.
 func slimMeta(o metav1.Object) {
 	o.SetFinalizers(nil)
 	if length(o.GetAnnotations()) > maxText {
@@ -107,7 +107,7 @@ func length(texts map[string]string) int {
 	return sum
 }
 
-// slimPlacement removes the part of a placement that may be large; benchmarks of pairs and gates name one node.
+// slimPlacement removes what may be large; benchmarks of pairs and gates name one node.
 func slimPlacement(p *v1alpha1.EndpointPlacement) {
 	if p != nil {
 		p.NodeNames, p.NodeSelector = nil, nil
@@ -130,14 +130,14 @@ func keepOurLabels(o metav1.Object) {
 	o.SetLabels(kept)
 }
 
-// slimAny reduces the metadata of an object of any user to its identity, its controller and our labels.
+// slimAny reduces any user's object to its identity, its controller and our labels.
 func slimAny(o metav1.Object) {
 	slimMeta(o)
 	o.SetAnnotations(nil)
 	keepOurLabels(o)
 }
 
-// slimPod reduces a pod to its owner, its node, whether it has ended, and a digest of what a step of its benchmark may depend on.
+// slimPod keeps owner, node, whether it ended, and a digest of what steps depend on.
 var slimPod = slim(func(p *corev1.Pod) {
 	facts := podFacts(p)
 	slimAny(p)
@@ -151,7 +151,7 @@ var PodChanges = Updates(func(before, after *corev1.Pod) bool {
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.OwnerReferences) != len(after.OwnerReferences)
 })
 
-// podFacts returns a digest of what a pod's status says about its start and end, without conditions that only report progress.
+// podFacts returns a digest of a pod's start and end, without conditions of mere progress.
 func podFacts(p *corev1.Pod) string {
 	facts := []any{p.Annotations[foreign.AnnotationNetworkStatus], p.Status.Reason, p.Status.Message, p.Status.PodIPs, p.Status.ExtendedResourceClaimStatus}
 	began := false
@@ -160,7 +160,7 @@ func podFacts(p *corev1.Pod) string {
 		began = began || c.ContainerID != ""
 	}
 	for _, c := range p.Status.Conditions {
-		// A pod that has a node now is progress. A pod whose container has begun can lose its sandbox with its node.
+		// To have a node is progress. A begun pod can lose its sandbox with its node.
 		if c.Status == corev1.ConditionFalse && (c.Type == corev1.PodScheduled || began && c.Type == corev1.PodReadyToStartContainers) {
 			facts = append(facts, c.Type, c.Status, c.Message)
 		}
@@ -172,7 +172,7 @@ func podFacts(p *corev1.Pod) string {
 	return digest
 }
 
-// slim returns a transform that removes from cached objects the data that the controllers do not read there.
+// slim returns a transform that removes what controllers do not read from the cache.
 func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if o, ok := object.(T); ok {
@@ -183,7 +183,7 @@ func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 	}
 }
 
-// headline returns the part of the results of a gate's benchmark that the metrics use: the percentiles of the headline's cell.
+// headline returns what metrics use of a gate's benchmark: the headline's percentiles.
 func headline(status *v1alpha1.LatencyBenchmarkStatus) []v1alpha1.CellResult {
 	first := status.Headline()
 	if first == nil {

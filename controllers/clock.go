@@ -7,9 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SettleTimes moves the times of a status, a pointer, that are in the future to now: a clock was ahead. A field EndTime of type
-// metav1.Time, which may be in the future, keeps its distance from StartTime. Two fields are left out: whatever waits for a RetryTime ignores
-// one beyond the longest pause, and a schedule repeats a measurement with a LastMeasurementTime in the future.
+// SettleTimes moves future times of a status, a pointer, to now: a clock was ahead. An EndTime of
+// type metav1.Time, which may be in the future, keeps its distance from StartTime. Left out are
+// RetryTime, which waits ignore beyond the longest pause, and LastMeasurementTime, with which a
+// schedule repeats a measurement.
 func SettleTimes(status any, now time.Time) { settle(reflect.ValueOf(status), now) }
 
 func settle(v reflect.Value, now time.Time) {

@@ -37,7 +37,7 @@ type API struct {
 	Clock    clock.PassiveClock
 }
 
-// WriteStatus writes the status of an object if the object differs from old, and reports whether it did.
+// WriteStatus writes an object's status if it differs from old, and reports whether it did.
 func (a API) WriteStatus(ctx context.Context, old, o client.Object) (bool, error) {
 	if equality.Semantic.DeepEqual(old, o) {
 		return false, nil
@@ -48,10 +48,10 @@ func (a API) WriteStatus(ctx context.Context, old, o client.Object) (bool, error
 	return true, nil
 }
 
-// writtenAgain is the wait before the next reconcile when another client changed or deleted the object first.
+// writtenAgain is the wait after another client changed or deleted the object first.
 const writtenAgain = 10 * time.Millisecond
 
-// Written returns the result of a reconcile that wrote an object, or tried to; the next one follows after again. A conflict is not an error.
+// Written returns the result after a write; a conflict is no error, and again the next reconcile.
 func Written(again time.Duration, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return ctrl.Result{RequeueAfter: writtenAgain}, nil
@@ -88,11 +88,11 @@ func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...clien
 	return nil
 }
 
-// keptAgain is the interval at which an expired object that is kept as a baseline is reconciled, if no watch wakes it earlier.
+// keptAgain is how often an expired object that is a baseline is looked at.
 const keptAgain = 10 * time.Minute
 
-// Expire deletes an object because its own spec requests it for the reason why, unless it has changed since it was read, or user, another
-// object of its kind, has it as its baseline. It returns when to look again.
+// Expire deletes an object as its own spec requests for the reason why, unless it has changed since
+// it was read, or is the baseline of user, another object. It returns when to look again.
 func (a API) Expire(ctx context.Context, o client.Object, why, user string) (time.Duration, error) {
 	if user != "" {
 		a.Recorder.Eventf(o, nil, corev1.EventTypeNormal, v1alpha1.ReasonKept, "Delete",
@@ -110,12 +110,12 @@ func (a API) Expire(ctx context.Context, o client.Object, why, user string) (tim
 	return 0, nil
 }
 
-// Overdue returns why a benchmark or matrix must be deleted, or the time until it must; zero for never.
+// Overdue returns why an object must be deleted, or the time until then; zero for never.
 func Overdue(ttlSeconds *int32, created metav1.Time, completed *metav1.Time, now time.Time) (why string, again time.Duration) {
 	if ttlSeconds == nil || completed == nil {
 		return "", 0
 	}
-	// The manager's clock may have been behind when it finished, but it did not finish before the API server created it.
+	// The manager's clock may be behind, but it was not finished before its creation.
 	if created.After(completed.Time) {
 		completed = &created
 	}
@@ -125,7 +125,7 @@ func Overdue(ttlSeconds *int32, created metav1.Time, completed *metav1.Time, now
 	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s", *ttlSeconds, completed.UTC().Format(time.RFC3339)), 0
 }
 
-// CompareAge orders objects by their creation, the oldest first, and within the same second by namespace and name.
+// CompareAge orders objects by creation, within a second by namespace and name.
 func CompareAge(a, b client.Object) int {
 	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
 		cmp.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName()))
@@ -133,7 +133,7 @@ func CompareAge(a, b client.Object) int {
 
 func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
 
-// Requests returns the requests for the objects that wake selects; nil selects all. It logs an error, and then returns nil.
+// Requests returns those for objects that wake selects, nil for all. It logs an error.
 func Requests[O client.Object](ctx context.Context, c client.Reader, list client.ObjectList, wake func(O) bool, opts ...client.ListOption) []reconcile.Request {
 	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "listing objects to reconcile", "list", fmt.Sprintf("%T", list))
@@ -158,7 +158,7 @@ func Updates[O client.Object](changed func(before, after O) bool) predicate.Func
 	}}
 }
 
-// NodeChanges passes the changes of a node that can change the result of preflight.Accept; heartbeats are not among them.
+// NodeChanges passes what changes the result of preflight.Accept; no heartbeats.
 var NodeChanges = Updates(func(before, after *corev1.Node) bool { return nodeFacts(before) != nodeFacts(after) })
 
 func nodeFacts(n *corev1.Node) string {
@@ -171,8 +171,9 @@ var NotCreated = predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { retu
 // Notice is an event to be sent. Good news is Normal.
 type Notice struct {
 	Type, Reason, Action, Message string
-	// Related is another object that the event is about, or nil. The recorder treats two events about the same version of an
-	// object as one repeated event, and sends only the first message, unless their type, reason, action or Related differs.
+	// Related is another object of the event, or nil. The recorder takes two events about one
+	// version of an object for one, with the first message, unless type, reason, action or Related
+	// differs.
 	Related runtime.Object
 }
 
@@ -183,7 +184,7 @@ func (a API) Send(about runtime.Object, notices ...Notice) {
 	}
 }
 
-// ConditionNotices derives events from changes of conditions. Waiting causes none; an Inconclusive verdict causes a warning.
+// ConditionNotices derives events from conditions: none from waiting, a warning if Inconclusive.
 func ConditionNotices(old, now []metav1.Condition, conditionTypes ...string) []Notice {
 	var all []Notice
 	for _, conditionType := range conditionTypes {

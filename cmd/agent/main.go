@@ -1,8 +1,9 @@
-// Command agent is the program in the pods of a benchmark: "agent client" and "agent server" carry out the task in the environment.
-// "agent hold" sleeps in the hold pods of gates. "agent verified" is their probe on verified nodes: it fails if the node runs another
-// boot or kernel than the one that was verified. "agent unverified" is the probe of all others: it fails. "agent inspect" inspects the
-// node for kubectl tailgate doctor, and "agent answer" lets another one of its pods try the network between the two. "agent bare" is one
-// end of a benchmark between two hosts without Kubernetes.
+// Command agent is the program in a benchmark's pods: "agent client" and "agent server" do the task
+// in the environment. "agent hold" sleeps in gates' hold pods. "agent verified" is their probe on
+// verified nodes: it fails if the node runs another boot or kernel than was verified. "agent
+// unverified", the probe of all others, fails. "agent inspect" inspects the node for kubectl
+// tailgate doctor, "agent answer" lets another inspect pod try the network. "agent bare" is one end
+// of a benchmark between two hosts without Kubernetes.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command manager is the operator: it runs the controllers and serves health, readiness, metrics and verdicts.
+// Command manager is the operator: it runs the controllers and serves metrics and verdicts.
 package main
 
 import (
@@ -180,7 +180,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		HealthProbeBindAddress: off,
 		LeaderElection:         o.leaderElection,
 		LeaderElectionID:       "manager.tailgate.dev",
-		// A manager that is asked to stop hands over at once: it holds nothing that is worth waiting for.
+		// A manager that is asked to stop hands over at once.
 		LeaderElectionReleaseOnCancel: true,
 		Cache:                         controllers.CacheOptions(o.settings.Namespaces),
 		Controller:                    controllers.Config(),
@@ -270,7 +270,7 @@ func setUpServers(mgr ctrl.Manager, o options, certificate *certwatcher.CertWatc
 
 const off = "0"
 
-// addServer makes the manager serve requests at an address, with TLS unless secured is nil, whether it leads or not.
+// addServer serves at an address, with TLS unless secured is nil, also without leadership.
 func addServer(mgr ctrl.Manager, name, address string, handler http.Handler, secured *tls.Config) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -283,7 +283,7 @@ func addServer(mgr ctrl.Manager, name, address string, handler http.Handler, sec
 	return mgr.Add(&manager.Server{Name: name, Server: verdicthttp.NewServer(handler), Listener: listener, ShutdownTimeout: new(5 * time.Second)})
 }
 
-// limitMemory sets nine tenths of GOMEMLIMIT, which is the container's limit: the garbage collector does not manage all its memory.
+// limitMemory takes 90 % of GOMEMLIMIT, the container's: the collector does not manage all memory.
 func limitMemory() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 10 * 9)
@@ -293,7 +293,7 @@ func limitMemory() {
 // verdictQPS is how many requests a second the verdicts may send to the API server.
 const verdictQPS = 100
 
-// servingCertificate reads the certificate and the key of a folder. Once started, the watcher reads them again when they change.
+// servingCertificate reads a folder's certificate and key, and again when they change.
 func servingCertificate(folder string) (*certwatcher.CertWatcher, error) {
 	certificate, err := certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey))
 	if err != nil {
@@ -302,7 +302,7 @@ func servingCertificate(folder string) (*certwatcher.CertWatcher, error) {
 	return certificate, nil
 }
 
-// tlsConfig returns the settings of TLS for metrics and verdicts. Without a watched certificate, it creates one.
+// tlsConfig returns the settings of TLS; without a watched certificate, it creates one.
 func tlsConfig(watched *certwatcher.CertWatcher) (*tls.Config, error) {
 	// HTTP/2 is off: its benefit for a scrape does not justify the risk of rapid-reset attacks.
 	c := &tls.Config{NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}

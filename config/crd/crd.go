@@ -1,4 +1,4 @@
-// Package crd has the definitions of Tailgate's kinds, for programs that look at them without an API server.
+// Package crd has the definitions of Tailgate's kinds, for programs without an API server.
 package crd
 
 import _ "embed"

@@ -23,11 +23,11 @@ import (
 const (
 	// lookAgain is the interval at which state that no watch reports is read again.
 	lookAgain = 2 * time.Second
-	// maxUpdates is the number of pairs' benchmarks that one reconcile updates, because other matrices wait meanwhile.
+	// maxUpdates of pairs' benchmarks are in one reconcile: other matrices wait.
 	maxUpdates = 50
 )
 
-// apply carries out the steps, records them in the status, which is not written yet, and returns when to look again.
+// apply does the steps, records them in the unwritten status, and returns when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duration, error) {
 	m := w.matrix
 	switch {
@@ -102,7 +102,7 @@ func (w *world) leave(number int32) {
 	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
 }
 
-// withdraw takes its place from a pair and deletes its benchmark, unless that has changed, because it may just have started.
+// withdraw takes a pair's place and deletes its benchmark, unless that has just changed.
 func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error {
 	child := w.child(number)
 	notice := controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonNodeGone, Action: "Postpone"}
@@ -125,7 +125,7 @@ func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error
 	return nil
 }
 
-// create creates the benchmark of a running pair, or uses the one that exists and belongs to the matrix.
+// create creates a running pair's benchmark, or uses one that belongs to the matrix.
 func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.RunningPair) error {
 	child := w.makeChild(running.Number)
 	err := r.Client.Create(ctx, child)
@@ -168,8 +168,8 @@ func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) *blocke
 	return nil
 }
 
-// measures reports whether a benchmark measures a pair as the template says. Its owner does not show that, because any author can write it;
-// criteria, priority and suspend may differ until they are updated.
+// measures reports whether a benchmark measures a pair as the template says: any author can write
+// an owner. Criteria, priority and suspend may differ until they are updated.
 func (w *world) measures(number int32, child *v1alpha1.LatencyBenchmark) bool {
 	got, want, p := child.Spec, w.matrix.Spec.Template.Spec, w.pair(number)
 	if len(ranges(&want)) > 0 {
@@ -186,7 +186,7 @@ func (w *world) measures(number int32, child *v1alpha1.LatencyBenchmark) bool {
 	return reflect.DeepEqual(got, want) || equality.Semantic.DeepEqual(got, want)
 }
 
-// claim gives a place to a pair, unless the API server shows that it is measured, which the cache did not show yet.
+// claim gives a place to a pair, unless it is measured already, which the cache may not show.
 func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	m := w.matrix
 	running := v1alpha1.RunningPair{Number: number, Pair: w.pair(number)}

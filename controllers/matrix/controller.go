@@ -1,18 +1,19 @@
-// Package matrix reconciles LatencyMatrices in the same five verbs as package benchmark: get, observe, decide, apply,
-// report. A matrix measures nothing itself. It creates a LatencyBenchmark for each pair, which has claims, attempts, results
-// and a verdict of its own, and summarizes them in its status.
+// Package matrix reconciles LatencyMatrices by the verbs of package benchmark: get, observe,
+// decide, apply, report. A matrix measures nothing: it creates a LatencyBenchmark for each pair,
+// with its own claims, attempts, results and verdict, and summarizes them in its status.
 //
 //	accepted ──claim──▶ claimed ──create──▶ queued, measured by package benchmark ──finished──▶ released
 //	                       ▲                             │
 //	                       └───────── deleted ◀──────────┘
 //
-// The nodes are chosen once and determine the plan, so a pair is identified by its number and its benchmark by its
-// name. A claim on one of the places of spec.parallelism is a status write with the resourceVersion that was read,
-// before the pair's benchmark is created; a manager that dies at any point leaves a state that the next one recognises. A
-// missing benchmark is created, also for a pair that was measured, if a user deleted its benchmark.
+// The nodes are chosen once and determine the plan: a pair is identified by its number, its
+// benchmark by its name. A claim on one of spec.parallelism's places is a status write with the
+// resourceVersion that was read, before the benchmark is created: whenever a manager dies, the next
+// one recognises the state. A missing benchmark is created, also for a measured pair if a user
+// deleted it.
 //
-// The benchmarks of the pairs are read from the cache, where they may be late but never wrong: a finished benchmark does not
-// continue. Before a step depends on whether a benchmark exists, the benchmark is read by its name from the API server.
+// Pairs' benchmarks are read from the cache, where they may be late but never wrong: a finished one
+// does not continue. Before a step depends on whether one exists, it is read live by name.
 package matrix
 
 import (
@@ -90,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return controllers.Written(controllers.Soonest(again, expires), err)
 }
 
-// expire deletes a finished matrix after spec.ttlSecondsAfterFinished, unless another one has it as its baseline.
+// expire deletes a finished matrix after its TTL, unless it is another's baseline.
 func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (time.Duration, error) {
 	if !m.Finished() {
 		return 0, nil
@@ -136,7 +137,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 const kind = "LatencyMatrix"
 
-// indexMatrix finds the benchmarks of pairs by the UID of the matrix that owns them: any user can change a label.
+// indexMatrix finds pairs' benchmarks by their owner's UID: any user can change a label.
 const indexMatrix = "matrix"
 
 func matrixOf(o client.Object) []string {
@@ -148,7 +149,7 @@ func matrixOf(o client.Object) []string {
 
 func accepted(m *v1alpha1.LatencyMatrix) bool { return len(m.Status.Nodes) > 0 }
 
-// childChanges does not pass the writes about pods that start and end, which are most of those of a pair's benchmark.
+// childChanges drops writes about pods that start and end, most of a pair's benchmark.
 var childChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool { return childFacts(before) != childFacts(after) })
 
 func childFacts(b *v1alpha1.LatencyBenchmark) string {

@@ -16,28 +16,28 @@ import (
 
 // steps are the steps that decide chose. Pairs are identified by their numbers in the plan, from 1.
 type steps struct {
-	// rejection is why the matrix cannot be accepted now, or nodes are those with which it is; both nil once it was accepted.
+	// rejection is why it is not accepted now, or nodes with which; nil after that.
 	rejection *preflight.Rejection
 	nodes     *preflight.Nodes
 	release   []int32
 	// end are running pairs that end without a result, because a Node is gone.
 	end []int32
-	// postpone are running pairs that give their places to others because one of their nodes has been unusable for a long time.
+	// postpone are running pairs that give way: a node was unusable for long.
 	postpone []int32
 	create   []int32
 	claim    []int32
-	// update are pairs whose benchmark does not have the criteria, the priority or the value of suspend that it should have.
+	// update are pairs whose benchmark lacks its criteria, priority or suspend.
 	update []int32
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }
 
 const (
-	// waitAgain is the fallback interval for a matrix that is rejected; watches should wake it earlier.
+	// waitAgain is for a rejected matrix; watches should wake it earlier.
 	waitAgain = 10 * time.Second
-	// postponeAfter is how long a node of a running pair may be unusable. The results are then lost, so it is longer than a reboot.
+	// postponeAfter is when an unusable node ends a running pair, longer than a reboot.
 	postponeAfter = 10 * time.Minute
-	// goneAfter is how long a Node may be missing before its pairs end. It is longer than the replacement of a node in an upgrade.
+	// goneAfter is when a missing Node ends its pairs, longer than a replacement.
 	goneAfter = 30 * time.Minute
 )
 
@@ -120,8 +120,8 @@ func (w *world) preferred(number int32) bool {
 	return !w.busy[p.ClientNode] && !w.busy[p.ServerNode] && !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode]
 }
 
-// next returns the pairs for the free places, in the order of the plan. No pair overtakes one that waits for its nodes: taking any free
-// pair would take more slots. Pairs whose nodes are used by other benchmarks, or are unusable, come last and hold up no other.
+// next returns the pairs for free places, in the plan's order. None overtakes one that waits for
+// its nodes: that would take more slots. Pairs whose nodes are busy or unusable come last.
 func (w *world) next(waiting, stays []int32) []int32 {
 	if preferred := slices.DeleteFunc(slices.Clone(waiting), func(n int32) bool { return !w.preferred(n) }); len(preferred) > 0 {
 		waiting = preferred
@@ -151,7 +151,7 @@ func (w *world) next(waiting, stays []int32) []int32 {
 	return next
 }
 
-// unusableSince returns since when the benchmark of a running pair with an unusable node has been rejected.
+// unusableSince returns since when a running pair with an unusable node has been rejected.
 func (w *world) unusableSince(number int32) (time.Time, bool) {
 	child, p := w.child(number), w.pair(number)
 	if child == nil || child.Status.Active != nil || !w.unusable[p.ClientNode] && !w.unusable[p.ServerNode] {
@@ -164,7 +164,7 @@ func (w *world) unusableSince(number int32) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// upToDate reports whether the benchmark of a pair has its criteria, priority and, unless it is finished, suspend.
+// upToDate reports whether a pair's benchmark has criteria, priority and, if running, suspend.
 func (w *world) upToDate(number int32) bool {
 	child := w.child(number)
 	have, want := &child.Spec, w.criteria(number)
@@ -173,8 +173,9 @@ func (w *world) upToDate(number int32) bool {
 	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }
 
-// criteria returns the criteria of a pair: the template's, which are judged together with those of all pairs. If these name a matrix as the
-// baseline, its benchmark of the same nodes in the same roles is the baseline. The result shares memory with the template.
+// criteria returns a pair's: the template's, judged together with all pairs'. If these name a
+// matrix, its benchmark of the same nodes in the same roles is the baseline. The result shares
+// memory with the template.
 func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	own := w.matrix.Spec.Template.Spec.Criteria
 	if own == nil {

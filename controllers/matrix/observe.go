@@ -25,20 +25,20 @@ import (
 type world struct {
 	now    time.Time
 	matrix *v1alpha1.LatencyMatrix
-	// accepted is the preflight's input, filled until the matrix is accepted; the other fields are filled from then on.
+	// accepted is the preflight's input until acceptance; the other fields follow.
 	accepted preflight.Observed
 
-	// pairs are those of the plan: the pair with number n is at index n-1. slots is how many slots of disjoint pairs it has.
+	// pairs are the plan's, number n at n-1; slots counts its slots of disjoint pairs.
 	pairs []v1alpha1.Pair
 	slots int
-	// blocks is for how many pairs there are addresses: pairs whose numbers are equal modulo blocks share them.
+	// blocks is how many pairs have addresses; numbers equal modulo it share them.
 	blocks int
-	// children are the benchmarks of the pairs, or nil. They are from the cache and must not be changed.
+	// children are the pairs' benchmarks, or nil, from the cache: do not change them.
 	children []*v1alpha1.LatencyBenchmark
-	// busy are the nodes that other benchmarks hold or wait for, and unusable those without the requested resources.
+	// busy nodes are held or awaited by other benchmarks, unusable ones lack resources.
 	busy, unusable map[string]bool
 	gone           map[string]time.Time
-	// baseline is the matrix that the criteria compare with, and baselines are the names of its pairs' benchmarks.
+	// baseline is the matrix compared with, baselines its pairs' benchmarks.
 	baseline  string
 	baselines map[v1alpha1.Pair]string
 	outdated  []int32
@@ -127,7 +127,7 @@ func numberOf(m *v1alpha1.LatencyMatrix, name string) (int, bool) {
 	return int(number), ok && err == nil && number > 0 && m.PairName(int32(number)) == name
 }
 
-// observeNodes reads from the cache which nodes are busy or unusable, which affects only the order of the pairs.
+// observeNodes reads from the cache which are busy or unusable: only the order depends on it.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	m := w.matrix
 	others := &v1alpha1.LatencyBenchmarkList{}
@@ -156,7 +156,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeMissing finds the nodes of the plan that do not exist, and since when. One that has not existed for goneAfter stays gone.
+// observeMissing finds missing nodes of the plan. One missing for goneAfter stays gone.
 func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
 	status, found := &w.matrix.Status, sets.New[string]()
 	for i := range nodes {
@@ -191,7 +191,7 @@ func (w *world) goneOf(number int32) (string, time.Time) {
 	return "", time.Time{}
 }
 
-// ended reports whether a pair without a finished benchmark will not be measured, because a Node is gone.
+// ended reports whether an unmeasured pair will not be measured: a Node is gone.
 func (w *world) ended(number int32) bool {
 	name, _ := w.goneOf(number)
 	child := w.child(number)

@@ -97,7 +97,7 @@ func (w *world) count(old *v1alpha1.LatencyMatrix) {
 	}
 }
 
-// progress counts the runs of all pairs. The time that is left assumes that as many pairs run at once as may.
+// progress counts all pairs' runs. The time left assumes as many pairs at once as may be.
 func (w *world) progress() *v1alpha1.Progress {
 	planned := plan.Runs(w.matrix.Overview())
 	var each time.Duration
@@ -173,7 +173,7 @@ func (w *world) firstFailure() string {
 	return ""
 }
 
-// running returns reason and message of a matrix that is not finished; a benchmark that cannot be created comes first.
+// running returns why an unfinished matrix is so, a benchmark that cannot be created first.
 func (w *world) running() (reason, message string) {
 	var measuring, starting, queued, troubles []string
 	reasons := map[string]bool{}

@@ -19,8 +19,9 @@ const (
 	maxMessage = 1024
 )
 
-// judge updates the verdict and condition Passed. The matrix passes when all pairs pass. It fails as soon as a pair fails that is certain among
-// all pairs, by Hochberg's procedure: the probability that any pair whose values are within their limits makes it fail is that of one benchmark.
+// judge updates verdict and condition Passed: it passes when all pairs do, and fails as soon as a
+// pair fails for certain among all by Hochberg's procedure, so that pairs within their limits make
+// it fail with the probability of one benchmark.
 func (w *world) judge() {
 	m := w.matrix
 	m.Status.Verdict = nil
@@ -78,8 +79,8 @@ func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 	return all
 }
 
-// merge merges the verdicts of pairs into one verdict; total is the number of all pairs, and ended of those that will have none. For each rule it has the line of the pair
-// with the worst outcome, judged by itself, and counts the cells of all pairs.
+// merge merges pairs' verdicts; total is the number of all pairs, ended of those that will have
+// none. Each rule has the line of the worst pair, judged by itself, and all pairs' cells.
 func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verdict {
 	merged := &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass, Rules: []v1alpha1.RuleVerdict{}}
 	count := map[v1alpha1.VerdictOutcome]int{}

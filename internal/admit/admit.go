@@ -63,8 +63,8 @@ func newDefinition(text []byte) (definition, error) {
 	return definition{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Object processes a manifest as an API server that has this version of the kind does: it rejects unknown fields, fills in
-// the defaults, and checks the schema and its rules. Its error is an Aggregate of errors with a line each.
+// Object processes a manifest as an API server with this version of the kind: it rejects unknown
+// fields, fills in defaults, and checks schema and rules. The Aggregate's errors have a line each.
 func Object(ctx context.Context, u *unstructured.Unstructured) error { return object(ctx, u, true) }
 
 // Known does the same, but removes unknown fields.
@@ -110,7 +110,7 @@ var guesses = map[string]string{
 	"onload": "acceleration: {type: Onload}", "dryRun": "enforcement: {mode: Observe}", "selector": "nodeSelector: {matchLabels: {KEY: VALUE}}",
 }
 
-// unknownField says what to write instead of a field that the schema does not have: a field of its name further down, or of a similar name.
+// unknownField says what to write instead: a field of that name further down, or a similar name.
 func unknownField(path string, root *schema.Structural, object map[string]any) error {
 	parent, name := path[:max(strings.LastIndexByte(path, '.'), 0)], path[strings.LastIndexByte(path, '.')+1:]
 	at, _ := resolve(parent, root, object)
@@ -130,7 +130,7 @@ func unknownField(path string, root *schema.Structural, object map[string]any) e
 	return fmt.Errorf("%s: unknown field; write %s", path, instead)
 }
 
-// further returns the paths of the least depth that end with a name, with its plural, or with what it begins with.
+// further returns the shallowest paths that end with a name, its plural, or its beginning.
 func further(path, name string, s *schema.Structural) []string {
 	var below []string
 	for _, key := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) {

@@ -68,11 +68,11 @@ func newVerify(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// operator is an invocation of a verb that sends a request to the operator and waits for its answer.
+// operator is a call of a verb that asks the operator and waits for its answer.
 type operator struct {
 	*cluster
 	timeout time.Duration
-	// selector selects nodes of a gate by the labels of their Nodes; empty: the arguments name one node.
+	// selector selects a gate's nodes by label; empty: the arguments name one.
 	selector       string
 	api            client.Client
 	stdout, stderr io.Writer
@@ -96,7 +96,7 @@ func (o *operator) takes(what string, least, most int) cobra.PositionalArgs {
 // errUnanswered is wrapped by the error of a request that the operator did not answer.
 var errUnanswered = errors.New("the operator has not answered")
 
-// send sends a request for each chosen node, one after the other, and returns all errors. It stops when the operator does not answer.
+// send asks for each chosen node in turn, until the operator does not answer: all errors.
 func (o *operator) send(cmd *cobra.Command, args []string, request func(context.Context, *v1alpha1.LatencyVerification) error) error {
 	o.stdout, o.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	chosen, err := o.chosen(cmd.Context(), args)
@@ -114,7 +114,7 @@ func (o *operator) send(cmd *cobra.Command, args []string, request func(context.
 	return errors.Join(failed...)
 }
 
-// chosen returns the LatencyVerification that arguments name by its name or by gate and node, or, with a selector, those of a gate.
+// chosen returns what arguments name, by name or gate and node, or by selector, of a gate.
 func (o *operator) chosen(ctx context.Context, args []string) ([]v1alpha1.LatencyVerification, error) {
 	if o.timeout <= 0 {
 		return nil, fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
@@ -210,7 +210,7 @@ func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, 
 	return say(o.stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
 
-// described returns a result, and the present identity of the node, as lines for the person who accepts it.
+// described returns a result and the node's identity for the person who accepts it.
 func described(v *v1alpha1.LatencyVerification, r v1alpha1.VerificationResult) string {
 	var identity []string
 	for _, key := range slices.Sorted(maps.Keys(v.Status.Identity)) {

@@ -1,7 +1,8 @@
 // Package cli implements kubectl-tailgate.
 //
-// A verb that prints one document writes it to standard output whole or not at all. An error is one line on standard error
-// that says what to do. The exit code is then 1, or 3 for the verbs that exit by verdict, because there 1 means Fail.
+// A verb that prints one document writes it whole or not at all. An error is one line on standard
+// error that says what to do; the exit code is then 1, or 3 of verbs that exit by verdict, where 1
+// is Fail.
 package cli
 
 import (
@@ -45,14 +46,14 @@ const (
 	exitPass         = 0
 	exitFail         = 1
 	exitInconclusive = 2
-	// exitError means that there is no verdict: bad input, no such benchmark, no answer, or no answer in time.
+	// exitError: no verdict, by bad input, a missing benchmark, or no answer in time.
 	exitError = 3
 )
 
 // exitsByVerdict is the annotation of the verbs whose errors exit with exitError.
 const exitsByVerdict = "exits-by-verdict"
 
-// ended is an error that ends the command with a certain exit code. The output was written to standard output before.
+// ended ends the command with an exit code; the output was written before.
 type ended struct {
 	code int
 	// err is printed on standard error; nil prints nothing.
@@ -66,7 +67,7 @@ func (e ended) Unwrap() error { return e.err }
 // removesPods is the annotation of the verbs that remove pods after an interruption.
 const removesPods = "removes-pods"
 
-// endGrace is how long a verb may take to end after an interruption. A verb that computes, or reads a pipe, does not notice it.
+// endGrace is a verb's time after an interruption, which some do not notice.
 var endGrace = time.Second
 
 // Run executes a command line, given without the name of the program, and returns the exit code. It returns soon after the context
@@ -273,12 +274,12 @@ func (c *cluster) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The API server enforces fairness itself. The default of 5 requests a second would delay reading the results of 100 runs.
+	// The API server is fair by itself. 5 requests a second would delay 100 runs' results.
 	config.QPS = -1
 	return config, nil
 }
 
-// tailOfLog is how many lines of a log are read: enough for the largest result and for everything else that an agent writes.
+// tailOfLog lines suffice for the largest result and all else that an agent writes.
 const tailOfLog = 1000
 
 // log opens the end of the log of a pod's container.

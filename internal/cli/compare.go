@@ -49,7 +49,7 @@ func newCompare(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// comparison returns the comparisons of benchmarks, or variants, with the first of them, in a format.
+// comparison returns comparisons with the first benchmark, or variant, in a format.
 func comparison(ctx context.Context, c *cluster, names []string, form string, all bool) ([]byte, error) {
 	if err := oneOf("--output", form, compareForms()); err != nil {
 		return nil, err

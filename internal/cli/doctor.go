@@ -80,7 +80,7 @@ type doctorCall struct {
 	// image is the image of the pods, policy when it is pulled, and serviceAccount the pods'.
 	image, serviceAccount string
 	policy                corev1.PullPolicy
-	// like is the benchmark of the file, which has no settings without a file, and variants are its variants.
+	// like is the file's benchmark, without settings if there is no file; variants are its own.
 	like     *v1alpha1.LatencyBenchmark
 	variants []v1alpha1.Variant
 

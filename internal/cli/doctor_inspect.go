@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// inspectPoll is the interval between reads of a pod, eventPoll the interval between reads of its events.
+	// inspectPoll is between reads of a pod, eventPoll between those of its events.
 	inspectPoll = 250 * time.Millisecond
 	eventPoll   = 2 * time.Second
 	// passingGrace is how long a trouble that often ends by itself may last, such as a device that is still being reset. A kubelet tries
@@ -32,7 +32,7 @@ const (
 	removalLimit = 15 * time.Second
 )
 
-// inspect runs inspect pods on all nodes, d.parallel nodes at a time, and records their results. It deletes all pods before it returns.
+// inspect runs inspect pods on all nodes, d.parallel at a time, and deletes them at the end.
 func (d *doctorCall) inspect(ctx context.Context, o *doctor.Observed, progress *screen) error {
 	d.sweep(ctx)
 	defer d.remove(context.WithoutCancel(ctx))
@@ -80,7 +80,7 @@ func (d *doctorCall) node(ctx context.Context, o *doctor.Observed, n *doctor.Nod
 		cpus = 2
 	}
 	whole := d.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
-	// A kubelet that gives only whole cores says how many CPUs a core has. A benchmark that names its CPUs fails in this way.
+	// A kubelet that gives whole cores says their CPUs, as benchmarks then fail.
 	if core := doctor.WholeCore(whole.Trouble); core > int(cpus) && d.like.CPUs() == (v1alpha1.EndpointCPUs{}) {
 		cpus = int32(core)
 		whole = d.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
@@ -148,7 +148,7 @@ func (d *doctorCall) launch(ctx context.Context, n *doctor.Node, network string,
 	return pod, d.await(ctx, pod, spec.Answers)
 }
 
-// await waits until a pod has succeeded or, if running is true, runs, and returns the trouble that prevents this; nil without one.
+// await waits until a pod has succeeded or, with running, runs; it returns what prevents it.
 func (d *doctorCall) await(ctx context.Context, pod *corev1.Pod, running bool) *pods.Trouble {
 	var since, looked time.Time
 	var warnings []corev1.Event
@@ -197,7 +197,7 @@ func (d *doctorCall) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 	return list.Items
 }
 
-// read gets the inspection from the log of a pod. It tries again, because the kubelet may need a moment to provide the log.
+// read gets the inspection from a pod's log, which the kubelet may provide a moment later.
 func (d *doctorCall) read(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
 	for try := 1; ; try++ {
 		inspection, err := d.readOnce(ctx, pod)
@@ -216,7 +216,7 @@ func (d *doctorCall) readOnce(ctx context.Context, pod types.NamespacedName) (re
 	return result.ReadInspection(log)
 }
 
-// end removes a pod. If the pod has not ended, end waits until it is gone, because the next pod may need its resources.
+// end removes a pod, and waits if it had not ended: the next may need its resources.
 func (d *doctorCall) end(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
 	defer cancel()
@@ -243,7 +243,7 @@ func (d *doctorCall) remove(ctx context.Context) {
 	}
 }
 
-// sweep removes pods that earlier calls could not remove: pods older than their deadline, which no call exceeds.
+// sweep removes what earlier calls could not: pods older than their deadline.
 func (d *doctorCall) sweep(ctx context.Context) {
 	list := &corev1.PodList{}
 	if err := d.api.List(ctx, list, client.InNamespace(d.podNamespace), client.HasLabels{pods.LabelDoctor}); err != nil {

@@ -36,12 +36,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// mostNetworks is how many networks of a namespace are tried if the user names no networks: each needs a pod on each node.
+// mostNetworks are tried if the user names none: each needs a pod on each node.
 const mostNetworks = 8
 
 var errNoNode = errors.New("all nodes have taints that keep pods away; name those to check, such as `" + name + " doctor NODE`")
 
-// observe reads the state of the cluster from the API server. It records the kinds that the user may not read; nodes are required.
+// observe reads the cluster. It records kinds that the user may not read; nodes are required.
 func (d *doctorCall) observe(ctx context.Context) (doctor.Observed, error) {
 	o := doctor.Observed{Namespace: d.podNamespace, Unseen: map[string]string{}, Asked: len(d.networks) > 0, OnloadAsked: d.onload != ""}
 	nodes := &corev1.NodeList{}
@@ -145,8 +145,8 @@ func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, driven []ob
 	return nil
 }
 
-// keepsAway returns a taint that keeps pods with these tolerations from a node permanently; empty if the node has no such taint. The taints of
-// Kubernetes itself describe a state that may pass, and the pods of Tailgate tolerate Tailgate's own taint.
+// keepsAway returns a taint that keeps pods with these tolerations away permanently, or nothing.
+// Taints of Kubernetes may pass, and Tailgate's pods tolerate its own.
 func keepsAway(n corev1.Node, tolerations []corev1.Toleration) string {
 	for _, t := range n.Spec.Taints {
 		passing := strings.HasPrefix(t.Key, "node.kubernetes.io/") || t.Key == v1alpha1.NodeTaintUnverified
@@ -172,8 +172,8 @@ func (d *doctorCall) manager(ctx context.Context, api client.Reader, o *doctor.O
 	return nil
 }
 
-// managerOf returns Tailgate's manager, the first Deployment with its labels whose container has a bench image, and the arguments of that
-// container; without such a container, the first Deployment; nil if there is none.
+// managerOf returns Tailgate's manager and its arguments: the first Deployment with its labels and
+// a bench image; without one the first Deployment, or nil.
 func managerOf(ctx context.Context, api client.Reader) (*doctor.Manager, []string, error) {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
@@ -209,7 +209,7 @@ func flagValue(args []string, flag string) string {
 	return ""
 }
 
-// ownDefinitions returns the CustomResourceDefinitions of Tailgate's kinds that are built into this command.
+// ownDefinitions returns the definitions of Tailgate's kinds that are built in.
 var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, text := range [][]byte{crd.LatencyBenchmarks, crd.LatencyMatrices, crd.LatencyGates, crd.LatencyVerifications} {
@@ -247,7 +247,7 @@ func definitions(ctx context.Context, api client.Reader) ([]doctor.Definition, e
 	return all, nil
 }
 
-// sameSchema reports whether two definitions have the same schema for the API version that this command uses.
+// sameSchema reports whether two definitions have one schema for the version used here.
 func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	schema := func(d *apiextensionsv1.CustomResourceDefinition) []byte {
 		for _, v := range d.Spec.Versions {
@@ -262,8 +262,8 @@ func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	return bytes.Equal(schema(a), schema(b))
 }
 
-// gateTaints finds the DaemonSets whose names contain multus and, for each gate that taints nodes, the DaemonSets and the Modules of
-// Kernel Module Management of its nodes that do not tolerate the taint.
+// gateTaints finds DaemonSets named like multus and, for gates that taint, their nodes' DaemonSets
+// and Modules of Kernel Module Management that do not tolerate the taint.
 func gateTaints(ctx context.Context, api client.Reader, o *doctor.Observed, nodes []corev1.Node) error {
 	suppliers, daemonSets, err := observe.Suppliers(ctx, api)
 	if err != nil {
@@ -296,7 +296,7 @@ func gateTaints(ctx context.Context, api client.Reader, o *doctor.Observed, node
 	return nil
 }
 
-// definitionsOfNetworks reads the NetworkAttachmentDefinitions that the user named, or else those of the namespace.
+// definitionsOfNetworks reads the user's NetworkAttachmentDefinitions, or the namespace's.
 func (d *doctorCall) definitionsOfNetworks(ctx context.Context, g *glimpse, o *doctor.Observed) error {
 	o.MultusKind = true
 	kind := foreign.GroupVersionKind
@@ -346,7 +346,7 @@ func (d *doctorCall) definitionsOfNetworks(ctx context.Context, g *glimpse, o *d
 	return nil
 }
 
-// ofVariants adds what the variants of the user's benchmark request with their networks, and the networks that the operator creates.
+// ofVariants adds what the user's variants request, and the networks that are created.
 func (d *doctorCall) ofVariants(o *doctor.Observed) {
 	for _, v := range d.variants {
 		if !v.Network.Type.Attached() {

@@ -76,7 +76,7 @@ func exitCode(s standing.Standing) int {
 	return exitInconclusive
 }
 
-// worse returns the worse of two exit codes. Fail is the worst: it does not depend on verdicts that are unknown.
+// worse returns the worse exit code. Fail is the worst: unknown verdicts do not change it.
 func worse(a, b int) int {
 	for _, code := range []int{exitFail, exitError, exitInconclusive} {
 		if a == code || b == code {
@@ -154,7 +154,7 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 	return nil
 }
 
-// exported returns the standing of a benchmark at the time of its export, which does not change any more.
+// exported returns a benchmark's standing when it was exported, which is final.
 func (g *gate) exported(ctx context.Context, path string) answer {
 	m, err := g.load(ctx, path)
 	if err != nil {
@@ -189,8 +189,8 @@ func (g *gate) answer(ctx context.Context, api client.Client, s subject, tell fu
 	return answer{s.String(), last, late(ctx, f.follow(ctx), s, last.Message)}
 }
 
-// stillOpen reports whether a standing may change without a user's action. If the verdict waits for a baseline, stillOpen reads
-// the baseline. A complete baseline does not end the wait: the operator is about to judge again.
+// stillOpen reports whether a standing may change without a user. If the verdict waits for a
+// baseline, it reads that: a complete one does not end the wait, as the operator will judge.
 func stillOpen(ctx context.Context, api client.Client, namespace string, s standing.Standing) (bool, error) {
 	k := benchmarks
 	if s.BaselineMatrix != "" {
@@ -219,7 +219,7 @@ func timeLimit(ctx context.Context, limit time.Duration) (context.Context, conte
 	return context.WithTimeout(ctx, limit)
 }
 
-// late returns an error for the end of a context that names the subject and its last message. It returns other errors unchanged.
+// late names the subject and its last message if the context ended; it keeps other errors.
 func late(ctx context.Context, err error, s subject, last string) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -238,7 +238,7 @@ func endOf(ctx context.Context) string {
 	return "interrupted"
 }
 
-// troubleTeller returns a function that writes a line about a request that failed and is retried. Several followers may call it at once.
+// troubleTeller returns a function, for concurrent use, that prints why a request is retried.
 func troubleTeller(w io.Writer) func(error) {
 	var one sync.Mutex
 	return func(err error) {
@@ -248,8 +248,8 @@ func troubleTeller(w io.Writer) func(error) {
 	}
 }
 
-// follower gets one object again and again. It calls look whenever the object has changed, and at least once in lookAgain, because
-// other data that look reads may change independently. It needs the right to get that object, and no others.
+// follower gets one object again and again, with no other right. It calls look whenever it has
+// changed, and at least once in lookAgain, because other data that look reads may change.
 type follower struct {
 	api client.Client
 	subject
@@ -261,7 +261,7 @@ type follower struct {
 
 	// uid is the UID of the object, once it was read.
 	uid types.UID
-	// version is the resource version that look last returned for without an error, and looked is when.
+	// version is the last that look returned for without error; looked is when.
 	version string
 	looked  time.Time
 	// troubled is true from a failed request until look next returns without error.
@@ -275,8 +275,8 @@ const (
 	lookAgain = time.Minute
 )
 
-// follow returns nil when look has returned true, or the error that prevents this: look's own error, the deletion of the object,
-// a missing right, or the end of the context. It tolerates restarts of the API server.
+// follow returns nil when look returns true, or why it cannot: look's error, a deletion, a missing
+// right, the context's end. It tolerates restarts of the API server.
 func (f *follower) follow(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, getAgain, true, f.once)
 }
@@ -305,8 +305,8 @@ func (f *follower) once(ctx context.Context) (enough bool, err error) {
 	return enough, nil
 }
 
-// passing returns nil for an error that may pass. A refusal by the API server is permanent, unless the API server has answered
-// the same request before: an API server that has just started does not know all kinds and rights.
+// passing returns nil for an error that may pass. A refusal is permanent, unless the request was
+// answered before: an API server that has just started does not know all kinds and rights.
 func (f *follower) passing(ctx context.Context, err error, before bool) error {
 	var refused apierrors.APIStatus
 	switch {

@@ -73,7 +73,7 @@ func formNamed(name string) (report.Form, error) {
 	return f, nil
 }
 
-// printed returns a benchmark or matrix in a format; if form is empty, in the default format of its kind.
+// printed returns a benchmark or matrix in a format; empty is its kind's default.
 func printed(m export.Benchmark, form string) ([]byte, error) {
 	f, err := formNamed(form)
 	if err != nil {
@@ -122,7 +122,7 @@ type fleetNode struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// fleet returns the last result of each node of a gate in a format: those with the highest ratio to their baseline first.
+// fleet returns a gate's nodes' last results in a format, highest ratio to baseline first.
 func (c *cluster) fleet(ctx context.Context, of subject, form string) ([]byte, error) {
 	form = cmp.Or(form, fleetForms[0])
 	if err := oneOf("--output", form, fleetForms); err != nil {

@@ -94,7 +94,7 @@ func newImport() *cobra.Command {
 	return cmd
 }
 
-// mostRounds is the largest number of rounds of a benchmark, and mostRead the largest size of a file in bytes: 100 million samples.
+// mostRounds bounds a benchmark's rounds, mostRead a file in bytes: 100 million samples.
 const (
 	mostRounds = 100
 	mostRead   = 1 << 30
@@ -140,7 +140,7 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 	return say(stdout, "%d rounds of %s in %s, manifest.json has SHA-256 %s\n", len(b.Runs), b.Object.Spec.Tool, asPath(dir), written.ManifestSHA256)
 }
 
-// admitted returns the reason why an export of the benchmark could not be read: what the definition of the kind does not allow.
+// admitted returns why an export of the benchmark could not be read, by the kind's definition.
 func admitted(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
 	if err != nil {

@@ -67,7 +67,7 @@ func (k *kind) is(word string) bool {
 	return slices.Contains([]string{k.short, k.plural, strings.ToLower(k.name)}, word)
 }
 
-// key returns the key of an object of the kind, without the namespace if the kind is not namespaced.
+// key returns an object's key, without the namespace if the kind has none.
 func (k *kind) key(namespace, name string) types.NamespacedName {
 	if k.scope == meta.RESTScopeRoot {
 		namespace = ""
@@ -88,7 +88,7 @@ func (s subject) String() string {
 	return s.kind.name + " " + s.key.String()
 }
 
-// parseSubject reads NAME, which is a benchmark, or KIND/NAME. The namespace is filled in later: see kind.key.
+// parseSubject reads NAME of a benchmark, or KIND/NAME. For the namespace see kind.key.
 func parseSubject(arg string) (subject, error) {
 	word, name, qualified := strings.Cut(arg, "/")
 	if !qualified {

@@ -43,7 +43,7 @@ func kindNames(kinds []*kind) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// readManifest reads the only object of a file, which has one of the kinds, without what an API server added to it.
+// readManifest reads a file's only object, of one of the kinds, without an API server's parts.
 func readManifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.Unstructured, error) {
 	content, err := readFile("--filename", file, stdin, maxManifest)
 	if err != nil {
@@ -83,7 +83,7 @@ func withoutServerFields(u *unstructured.Unstructured) {
 }
 
 const (
-	// maxManifest bounds a file with one object: it is the largest request that an API server accepts.
+	// maxManifest bounds a file with one object, as an API server does.
 	maxManifest = 3 << 20
 	// maxNodes bounds a file with nodes: 5,000 nodes with their images take 100 MiB.
 	maxNodes = 256 << 20
@@ -98,7 +98,7 @@ func kindOf(u *unstructured.Unstructured) *kind {
 	return benchmarks
 }
 
-// readFile reads a file, or standard input. It returns an error if the input has more bytes than most.
+// readFile reads a file, or standard input, of at most most bytes.
 func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {
 	switch file {
 	case "":
@@ -144,7 +144,7 @@ func (t *tooLarge) Read([]byte) (int, error) {
 	return 0, err
 }
 
-// manifest reads the only object of a file, of one of the kinds, and gives it the namespace of the command if it has none.
+// manifest reads a file's only object, of one of the kinds, into the command's namespace.
 func (c *cluster) manifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.Unstructured, error) {
 	u, err := readManifest(file, stdin, kinds...)
 	if err != nil || kindOf(u) == gates {
@@ -157,7 +157,7 @@ func (c *cluster) manifest(file string, stdin io.Reader, kinds ...*kind) (*unstr
 	return u, inNamespace(u, namespace, flagged)
 }
 
-// inNamespace sets the namespace of a manifest without one. If the manifest has a namespace, a flag must name the same one.
+// inNamespace sets the namespace of a manifest without one; a flag must agree.
 func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) error {
 	switch own := u.GetNamespace(); {
 	case own == "":
@@ -168,11 +168,12 @@ func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) e
 	return nil
 }
 
-// documentEnd is the line with which YAML ends a document. NewYAMLReader knows only the line that begins one.
+// documentEnd ends a YAML document. NewYAMLReader knows only the line that begins one.
 var documentEnd = regexp.MustCompile(`(?m)^\.\.\.[ \t]*(#.*)?\r?$`)
 
-// parseObjects reads all objects of a file as kubectl does: YAML documents, JSON objects one after another, or both, in UTF-8 or,
-// with a byte order mark, UTF-16. Unlike kubectl, it refuses what kubectl drops: duplicate keys, and text after a document.
+// parseObjects reads a file as kubectl does: YAML documents, JSON objects, or both, in UTF-8 or,
+// with a byte order mark, UTF-16. It refuses what kubectl drops: duplicate keys, and text after a
+// document.
 func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
 	// Like kubectl, it replaces bytes that are not UTF-8.
 	text, _, err := transform.Bytes(unicode.BOMOverride(unicode.UTF8.NewDecoder()), content)
@@ -210,7 +211,7 @@ func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// jsonStream splits a stream of JSON objects. ok is false if the text is anything else, such as YAML that begins with a brace.
+// jsonStream splits a stream of JSON objects, unless it is else, as YAML with a brace.
 func jsonStream(text []byte) (each []json.RawMessage, ok bool) {
 	if !yaml.IsJSONBuffer(text) {
 		return nil, false
@@ -230,8 +231,8 @@ func jsonStream(text []byte) (each []json.RawMessage, ok bool) {
 
 // yamlDocument converts a YAML document to JSON; it returns nothing for one without content.
 func yamlDocument(text []byte) ([]json.RawMessage, error) {
-	// The parser of kubectl decides what a value is, as yes is true, but it ignores duplicate keys and what follows the document.
-	// It comes first because it also refuses files that aliases make large.
+	// kubectl's parser decides values, as yes is true, but ignores duplicate keys and the rest. It
+	// is first: it refuses files that aliases make large.
 	raw, err := yaml.ToJSON(text)
 	if err != nil {
 		return nil, err
@@ -260,8 +261,8 @@ func yamlDocument(text []byte) ([]json.RawMessage, error) {
 // mergeKey is the key whose value is one or several mappings to merge into the mapping that has it.
 const mergeKey = "<<"
 
-// distinctKeys returns an error if a mapping has a key twice, or if kubectl and the YAML standard read a merge key differently:
-// for kubectl, the last of equal keys counts, and in the standard the mapping's own key, wherever the merge key is.
+// distinctKeys refuses a mapping with a key twice, or a merge key that kubectl and YAML read
+// differently: for kubectl the last of equal keys counts, in YAML always the mapping's own.
 func distinctKeys(n *yamlv3.Node) error {
 	if n.Kind == yamlv3.MappingNode {
 		seen := map[string]bool{}
@@ -298,7 +299,7 @@ func resolved(n *yamlv3.Node) *yamlv3.Node {
 	return n
 }
 
-// overrides returns a key of keys that is in the mappings that the value of a merge key names, or in those that they merge themselves.
+// overrides returns one of keys in the mappings that a merge key names, or in theirs.
 func overrides(value *yamlv3.Node, keys map[string]bool, visited map[*yamlv3.Node]bool) (string, bool) {
 	value = resolved(value)
 	if len(keys) == 0 || visited[value] {
@@ -320,7 +321,7 @@ func overrides(value *yamlv3.Node, keys map[string]bool, visited map[*yamlv3.Nod
 	return "", false
 }
 
-// parseObject reads an object. The getters of Unstructured treat metadata of a wrong type as absent, so that it is refused here.
+// parseObject reads an object. Unstructured's getters hide metadata of a wrong type: refused.
 func parseObject(raw []byte) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	strict, err := kjson.UnmarshalStrict(raw, &u.Object, kjson.DisallowDuplicateFields)

@@ -87,9 +87,9 @@ func newUnstructured(k *kind) *unstructured.Unstructured {
 	return u
 }
 
-// copied returns a copy of an object under another name, with everything that a user specified, including fields that this
-// command does not know. It drops the labels and annotations of Tailgate, which describe the owner of the old object, except
-// the label of its series, and those of kubectl, which describe how the old object was applied.
+// copied returns a copy under another name with all that a user specified, also fields unknown
+// here. It drops Tailgate's labels and annotations, which describe the old object's owner, but not
+// its series, and kubectl's, which describe how it was applied.
 func copied(k *kind, old *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := newUnstructured(k)
 	u.SetNamespace(old.GetNamespace())
@@ -113,7 +113,7 @@ func copied(k *kind, old *unstructured.Unstructured, name string) *unstructured.
 	return u
 }
 
-// The time limit of a deletion, which includes the pods and results, and the interval of the check whether it is done.
+// A deletion's time limit, with pods and results, and the interval of checks.
 const (
 	goneWithin = 5 * time.Minute
 	goneLook   = 500 * time.Millisecond
@@ -142,7 +142,7 @@ func replace(ctx context.Context, api client.Client, of subject, old *unstructur
 	return fmt.Sprintf("%s deleted with its results, and created again\n", of), nil
 }
 
-// makeAgain waits until a deleted benchmark or matrix is gone, with its pods and results, and creates it again.
+// makeAgain waits until a deleted object is gone, with pods and results, and creates it again.
 func makeAgain(ctx context.Context, api client.Client, of subject, made *unstructured.Unstructured) error {
 	err := wait.PollUntilContextTimeout(ctx, goneLook, goneWithin, true, func(ctx context.Context) (bool, error) {
 		err := api.Get(ctx, of.key, newUnstructured(of.kind))

@@ -77,7 +77,7 @@ func (c *cluster) loadWhole(ctx context.Context, arg string) (export.Benchmark, 
 // digit.
 func isPath(arg string) bool { return strings.HasPrefix(arg, ".") || filepath.IsAbs(arg) }
 
-// exportDir returns the directory of the export that a path names: the path itself, or the only export in it.
+// exportDir returns the path of an export: itself, or the only one in it.
 func exportDir(path string) (string, error) {
 	if export.IsExport(path) {
 		return path, nil
@@ -132,7 +132,7 @@ func cutVariant(arg string) (name, variant string, err error) {
 	return name, variant, nil
 }
 
-// onePair returns, for a matrix, the error of a verb that shows only one pair of nodes; nil for a benchmark.
+// onePair refuses a matrix for a verb that shows one pair of nodes.
 func onePair(doing string, m export.Benchmark) error {
 	if m.Matrix == nil {
 		return nil
@@ -165,8 +165,8 @@ func measured(ctx context.Context, api client.Client, o client.Object) (export.B
 	return all, nil
 }
 
-// storedResults reads all results that a benchmark's status lists, oldest first. It verifies that each result is the one that
-// the agents sent and that the status refers to. It returns an error if there are no results.
+// storedResults reads all results in a status, oldest first, and verifies that the agents sent each
+// and the status names it. Without results, it returns an error.
 func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) ([]result.Stored, error) {
 	if len(b.Status.Stored) == 0 {
 		return nil, noResults(b)
@@ -192,7 +192,7 @@ func noResults(b *v1alpha1.LatencyBenchmark) error {
 	return fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, summary.Standing(b))
 }
 
-// pairsOf lists the benchmarks of the pairs of a matrix, in the order of their names. It returns an error if there are no pairs.
+// pairsOf lists a matrix's pairs' benchmarks by name; an error without pairs.
 func pairsOf(ctx context.Context, api client.Client, m *v1alpha1.LatencyMatrix) ([]v1alpha1.LatencyBenchmark, error) {
 	var pairs []v1alpha1.LatencyBenchmark
 	err := observe.Each(ctx, api, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(o runtime.Object) error {

@@ -85,7 +85,7 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	return r.conclude(ctx, api, of, o, stdout)
 }
 
-// apply creates or changes a benchmark or matrix by server-side apply; the manifest becomes the resulting object.
+// apply creates or changes an object by server-side apply; the manifest becomes the object.
 func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstructured, opts ...client.ApplyOption) error {
 	of := subject{kindOf(manifest), client.ObjectKeyFromObject(manifest)}
 	switch err := api.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), append(opts, fieldOwner)...); {
@@ -133,7 +133,7 @@ func (r *runner) watch(ctx context.Context, api client.Client, of subject, o cli
 	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", endOf(ctx), of, again, k.resource(), b.Name, b.Namespace)
 }
 
-// conclude prints the results of a finished benchmark, and returns the exit code of its verdict or its success.
+// conclude prints a finished benchmark's results, and returns the exit code.
 func (r *runner) conclude(ctx context.Context, api client.Client, of subject, o client.Object, stdout io.Writer) error {
 	e, b := ended{}, overviewOf(o)
 	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {
@@ -163,7 +163,7 @@ type progress struct {
 	*screen
 
 	benchmark *v1alpha1.LatencyBenchmark
-	// run is the active run and its attempt, if the tools measure; since is when this was first seen.
+	// run is the active run while tools measure; since is when it was seen first.
 	run   string
 	since time.Time
 	// step is the step that was shown last, if there is no terminal.

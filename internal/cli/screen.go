@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// screen shows progress: on a terminal in one line that is rewritten, elsewhere in a line for each change.
+// screen shows progress: a terminal's line is rewritten, others get one for each change.
 type screen struct {
 	out io.Writer
 	// width returns how many characters a line of the terminal has; nil if there is no terminal.
@@ -61,7 +61,7 @@ func (s *screen) show(word string, c color, rest string) {
 		fmt.Fprintln(s.out, line)
 		return
 	}
-	// A line that is longer than the terminal's width would wrap, and only its last part would be rewritten.
+	// A longer line would wrap, and only its last part be rewritten.
 	if r, most := []rune(line), s.width()-1; len(r) > most {
 		line = string(r[:max(most, 0)])
 	}

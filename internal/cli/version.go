@@ -34,7 +34,7 @@ type clientVersion struct {
 	Platform string `json:"platform"`
 }
 
-// serverTimeout bounds the search for the manager: the version of the client must not depend on a cluster that does not respond.
+// serverTimeout bounds the search: the client's version needs no cluster.
 const serverTimeout = 5 * time.Second
 
 var versionForms = []string{"table", "json"}

@@ -33,7 +33,7 @@ type glimpse struct {
 	client.Client
 	scheme *runtime.Scheme
 	nodes  []corev1.Node
-	// unseen are the objects and kinds that could not be read, as KIND NAME and KIND, and kinds their kinds.
+	// unseen could not be read: KIND NAME, or KIND; kinds are their kinds.
 	unseen []string
 	kinds  []schema.GroupVersionKind
 }
