@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
@@ -239,6 +240,27 @@ func TestRatio(t *testing.T) {
 	for got, want := range map[string]string{ratio(nil): "", ratio(&v1alpha1.Verdict{Rules: rules}): "1.1", ratio(&v1alpha1.Verdict{Rules: rules[:1]}): ""} {
 		if got != want {
 			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+}
+
+// A measurement whose rounds no rule compares is no session: a reference without rounds would let a later maxIncrease compare with nothing.
+func TestSessionsWithoutRounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		change              func(*world)
+		reference, remember int
+	}{
+		"compared rounds of a new boot": {func(*world) {}, 3, 3},
+		"no rule compares":              {func(w *world) { w.measured = nil }, 2, 2},
+		"no round has the value":        {func(w *world) { w.measured = sessions.Measured{} }, 2, 2},
+	} {
+		w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), c.change)
+		status, err := w.next(decide(w))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.State != v1alpha1.VerificationVerified || len(status.Reference) != c.reference || len(status.Recent) != c.remember {
+			t.Errorf("%s: %s, %d sessions of the reference, %d recent", name, status.State, len(status.Reference), len(status.Recent))
 		}
 	}
 }
