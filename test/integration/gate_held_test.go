@@ -386,25 +386,4 @@ var _ = Describe("A gate that loses a node", func() {
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
 		w.Expect(ctx, w.A, isVerified)
 	})
-
-	DescribeTable("refuses labels of the identity that cannot exist:",
-		func(ctx SpecContext, label, message string) {
-			err := k8s.Create(ctx, MakeGate("labels").With(func(s *v1alpha1.LatencyGateSpec) { s.Identity.Labels = []string{label} }).Obj(), client.DryRunAll)
-			if message == "" {
-				Expect(err).NotTo(HaveOccurred())
-			} else {
-				Expect(err).To(MatchError(And(ContainSubstring("spec.identity.labels"), ContainSubstring(message))))
-			}
-		},
-		Entry("a space", "example.com/NIC firmware", "keys that a label can have"),
-		Entry("an exclamation mark", "nic_firmware!", "keys that a label can have"),
-		Entry("no name", "example.com/", "keys that a label can have"),
-		Entry("two slashes", "a/b/c", "keys that a label can have"),
-		Entry("an uppercase prefix", "Example.com/firmware", "keys that a label can have"),
-		Entry("a name of 64 characters", strings.Repeat("x", 64), "keys that a label can have"),
-		Entry("a prefix of 254 characters", strings.Repeat("x", 254)+"/a", "keys that a label can have"),
-		Entry("the gate's own label", v1alpha1.NodeLabelVerified, "the gate itself sets this label"),
-		Entry("a label of NFD", "feature.node.kubernetes.io/kernel-version.full", ""),
-		Entry("the longest", strings.Repeat("x", 253)+"/"+strings.Repeat("y", 63), ""),
-	)
 })

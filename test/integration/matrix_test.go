@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/admission"
 )
 
 // groupLabel selects several nodes of a spec. Its value is the spec's namespace.
@@ -555,46 +555,12 @@ var _ = Describe("A matrix", func() {
 		Expect(child(ctx, b, 1).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.1"))
 		Expect(child(ctx, b, 2).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.3"))
 	})
-
-	It("is named as the API allows", func(ctx SpecContext) {
-		create := func(name string, variants ...string) error {
-			return k8s.Create(ctx, &MakeBenchmark(w.Namespace, name).Variants(variants...).AllPairs(2).LatencyMatrix, client.DryRunAll)
-		}
-		Expect(create(strings.Repeat("x", 46))).To(Succeed())
-		Expect(create(strings.Repeat("x", 47))).To(MatchError(ContainSubstring("metadata.name: at most 46 characters, because the benchmark of each pair")))
-		Expect(create(strings.Repeat("x", 41), strings.Repeat("v", 10))).To(Succeed())
-		Expect(create(strings.Repeat("x", 41), strings.Repeat("v", 11))).To(MatchError(ContainSubstring("together have at most 51 characters")))
-	})
 })
 
-// smallestMatrix is a manifest with only the required fields.
-const smallestMatrix = `
-apiVersion: tailgate.dev/v1alpha1
-kind: LatencyMatrix
-metadata: {name: smallest}
-spec:
-  topology: AllPairs
-  nodes: {}
-  template: {spec: {tool: sockperf}}
-`
-
-// matrixManifest returns the smallest matrix with top-level fields of its spec, and of its template's spec, replaced; null removes a
-// field.
-func matrixManifest(namespace, spec, template string) *unstructured.Unstructured {
-	GinkgoHelper()
-	object := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte(smallestMatrix), &object.Object)).To(Succeed())
+// matrixManifest returns the smallest matrix in a namespace.
+func matrixManifest(namespace string) *unstructured.Unstructured {
+	object := admission.Matrix("{}", "{}")
 	object.SetNamespace(namespace)
-	fields := object.Object["spec"].(map[string]any)
-	for text, into := range map[string]map[string]any{spec: fields, template: fields["template"].(map[string]any)["spec"].(map[string]any)} {
-		var changes map[string]any
-		Expect(yaml.Unmarshal([]byte(text), &changes)).To(Succeed())
-		for name, value := range changes {
-			if into[name] = value; value == nil {
-				delete(into, name)
-			}
-		}
-	}
 	return object
 }
 
@@ -602,48 +568,8 @@ var _ = Describe("The API of a matrix", func() {
 	var namespace string
 	BeforeEach(func(ctx SpecContext) { namespace = newNamespace(ctx) })
 
-	DescribeTable("refuses, naming the field and what to do,",
-		func(ctx SpecContext, spec, template string, parts ...string) {
-			err := k8s.Create(ctx, matrixManifest(namespace, spec, template))
-			Expect(err).To(HaveOccurred())
-			for _, part := range parts {
-				Expect(err.Error()).To(ContainSubstring(part))
-			}
-		},
-		Entry("no topology", "topology: null", "{}", "spec.topology", "Required value"),
-		Entry("an unknown topology", "topology: Mesh", "{}", "spec.topology", "supported values", "AllPairs"),
-		Entry("no nodes", "nodes: null", "{}", "spec.nodes", "Required value"),
-		Entry("no template", "template: null", "{} # none", "spec.template", "Required value"),
-		Entry("a star without a server", "topology: Star", "{}", "server: required by topology Star"),
-		Entry("a server of a ring", "{topology: Ring, server: {}}", "{}", "server: required by topology Star, and not allowed with Ring and AllPairs"),
-		Entry("no place for a pair", "parallelism: 0", "{}", "spec.parallelism", "greater than or equal to 1"),
-		Entry("51 pairs at once", "parallelism: 51", "{}", "spec.parallelism", "less than or equal to 50"),
-		Entry("nodes by name and by labels", "nodes: {nodeName: a, nodeSelector: {matchLabels: {rack: '1'}}}", "{}", "spec.nodes", "only one of"),
-		Entry("a template that selects its client", "{}", "placement: {client: {nodeName: a}}", "template.spec.placement", "must not select nodes"),
-		Entry("a template that selects its server", "{}", "placement: {server: {nodeSelector: {matchLabels: {rack: '1'}}}}", "template.spec.placement", "must not select nodes"),
-		Entry("a template that lists its clients", "{}", "placement: {client: {nodeNames: [a]}}", "template.spec.placement", "must not select nodes"),
-		Entry("a template that is suspended", "{}", "suspend: true", "template.spec.suspend", "of the matrix instead"),
-		Entry("a template that is deleted", "{}", "ttlSecondsAfterFinished: 60", "template.spec.ttlSecondsAfterFinished", "of the matrix"),
-		Entry("a template of a series", "{}", "historyLimit: 3", "template.spec.historyLimit"),
-		Entry("itself as baseline", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: smallest}}}", "matrixRef", "cannot be its own baseline"),
-		Entry("two baselines", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}, benchmarkRef: {name: b}}}", "exactly one of"),
-		Entry("a baseline that no gate accepted", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {}}}", "accepted.gateName", "name the LatencyGate"),
-		Entry("a size that the tool does not have", "{}", "workload: {messageSizes: [1]}", "spec.template.spec"),
-		Entry("a negative time to live", "ttlSecondsAfterFinished: -1", "{}", "spec.ttlSecondsAfterFinished", "greater than or equal to 0"),
-	)
-
-	DescribeTable("takes",
-		func(ctx SpecContext, spec, template string) {
-			Expect(k8s.Create(ctx, matrixManifest(namespace, spec, template))).To(Succeed())
-		},
-		Entry("the smallest", "{}", "{}"),
-		Entry("a star", "{topology: Star, server: {nodeName: a}, parallelism: 50}", "{}"),
-		Entry("a ring of nodes by names", "{topology: Ring, nodes: {nodeNames: [a, b, c]}}", "placement: {client: {}, server: {}, cpus: 2, numaPolicy: Preferred}"),
-		Entry("another matrix as baseline", "{suspend: true, ttlSecondsAfterFinished: 0}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}"),
-	)
-
 	It("has good defaults", func(ctx SpecContext) {
-		object := matrixManifest(namespace, "{}", "{}")
+		object := matrixManifest(namespace)
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 		m := asType(object).(*v1alpha1.LatencyMatrix)
 		Expect(m.Spec.Parallelism).To(BeEquivalentTo(1))
@@ -668,7 +594,7 @@ var _ = Describe("The API of a matrix", func() {
 	})
 
 	It("refuses each change of an accepted spec that could affect its results", func(ctx SpecContext) {
-		object := matrixManifest(namespace, "{}", "{}")
+		object := matrixManifest(namespace)
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 		changed := object.DeepCopy()
 		Expect(unstructured.SetNestedField(changed.Object, "Ring", "spec", "topology")).To(Succeed())

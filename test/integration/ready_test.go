@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -177,16 +176,5 @@ var _ = Describe("Generic readiness", func() {
 			kinds = append(kinds, kind)
 		}
 		Expect(kinds).To(ConsistOf(kindsOf()))
-	})
-
-	It("refuses schedules and time zones that a CronJob refuses", func(ctx SpecContext) {
-		for schedule, zone := range map[string]string{"0 3 * * 7": "", "@DAILY": "", "0 0 3 * * *": "", "5-1 * * * *": "", "@daily": "UTC+2", "@weekly": "Local", "@monthly": "Europe/Zuerich"} {
-			g := MakeGate("default").Obj()
-			g.Spec.Schedule, g.Spec.TimeZone = schedule, zone
-			Expect(apierrors.IsInvalid(k8s.Create(ctx, g, client.DryRunAll))).To(BeTrue(), "%q in %q", schedule, zone)
-		}
-		g := MakeGate("default").Obj()
-		g.Spec.Schedule, g.Spec.TimeZone, g.Spec.ScheduleWindow = "0 3 * * SUN", "Europe/Zurich", metav1.Duration{Duration: time.Hour}
-		Expect(k8s.Create(ctx, g, client.DryRunAll)).To(Succeed())
 	})
 })
