@@ -18,7 +18,7 @@ import (
 func decideActive(w *world) step {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	if w.driver == nil {
-		return conclude(v1alpha1.OutcomeAgentFailed, fmt.Sprintf("this operator does not know %s; upgrade it", b.Spec.Tool))
+		return conclude(v1alpha1.OutcomeAgentFailed, "this operator does not know %s; upgrade it", b.Spec.Tool)
 	}
 	if active.Collected != nil {
 		return decideStore(w)
@@ -26,21 +26,21 @@ func decideActive(w *world) step {
 	for _, e := range w.ends() {
 		switch p := e.pod; {
 		case p != nil && !w.ours(p):
-			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists and does not belong to this benchmark", p.Name))
+			return conclude(v1alpha1.OutcomeNameTaken, "pod %s exists and does not belong to this benchmark", p.Name)
 		case p != nil && !metav1.IsControlledBy(p, b):
-			return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("another client removed the owner of pod %s, with which it would have been deleted", p.Name))
+			return conclude(v1alpha1.OutcomePodLost, "another client removed the owner of pod %s, with which it would have been deleted", p.Name)
 		}
 	}
 	if w.server == nil && active.ServerPodUID == "" && w.client == nil {
 		return startServer(w)
 	}
 	if lost := lostPod(active, w.server, w.client); lost != "" {
-		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before the run ended", lost))
+		return conclude(v1alpha1.OutcomePodLost, "the %s's pod was deleted before the run ended", lost)
 	}
 	for _, end := range w.ends() {
 		if end.pod != nil && *end.uid == "" {
 			// A manager that died before it could record the pod may have created it, or another client.
-			return conclude(v1alpha1.OutcomeNameTaken, fmt.Sprintf("pod %s exists, but the status does not record that the operator created it", end.pod.Name))
+			return conclude(v1alpha1.OutcomeNameTaken, "pod %s exists, but the status does not record that the operator created it", end.pod.Name)
 		}
 	}
 	s, over := ended(w)
@@ -60,27 +60,26 @@ func decideActive(w *world) step {
 		}
 		trouble := pods.StartTrouble(end.pod, w.events[end.pod.UID])
 		if trouble.Outcome == v1alpha1.OutcomeUnschedulable && w.unplugged != "" {
-			return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("the %s's pod cannot start: %s; the attempt does not count, and the operator waits for the device plugin", end.role, w.unplugged))
+			return conclude(v1alpha1.OutcomeDevicePluginUnavailable, "the %s's pod cannot start: %s; the attempt does not count, and the operator waits for the device plugin", end.role, w.unplugged)
 		}
 		if trouble.Final {
-			return conclude(trouble.Outcome, fmt.Sprintf("the %s's pod cannot start: %s", end.role, trouble.Message()))
+			return conclude(trouble.Outcome, "the %s's pod cannot start: %s", end.role, trouble.Message())
 		}
 		if w.pendingFor(end.pod) > w.settings.StartTimeout {
-			return conclude(trouble.Outcome, fmt.Sprintf("the %s's pod did not start within %s: %s", end.role, w.settings.StartTimeout, trouble.Message()))
+			return conclude(trouble.Outcome, "the %s's pod did not start within %s: %s", end.role, w.settings.StartTimeout, trouble.Message())
 		}
 		if trouble.Said != "" {
-			return step{kind: stepWatch, reason: trouble.Outcome, again: lookAgain,
-				message: fmt.Sprintf("the %s's pod does not start: %s", end.role, trouble.Message())}
+			return watch(trouble.Outcome, "the %s's pod does not start: %s", end.role, trouble.Message())
 		}
 		if end.role == v1alpha1.RoleServer && w.client == nil && startsSoon(w) {
 			return startClient(w)
 		}
-		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: starting(w, end.role), again: lookAgain}
+		return watch(v1alpha1.ReasonStarting, "%s", starting(w, end.role))
 	}
 	if w.client == nil {
 		return startClient(w)
 	}
-	s = step{kind: stepFollow, reason: v1alpha1.ReasonRunning, again: waitAgain, message: "measuring " + round(b)}
+	s = do(stepFollow, v1alpha1.ReasonRunning, "measuring %s", round(b)).after(waitAgain)
 	if isRunning(w.client) {
 		// The client measures at least until then, by its node's clock. Nothing reads the logs of the pods meanwhile.
 		if left := pods.AgentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now); left > 0 {
@@ -94,9 +93,9 @@ func decideActive(w *world) step {
 func decideStore(w *world) step {
 	active := w.benchmark.Status.Active
 	if lost := lostPod(active, w.server, w.client); lost != "" && w.kept != keptWhole {
-		return conclude(v1alpha1.OutcomePodLost, fmt.Sprintf("the %s's pod was deleted before its result was stored", lost))
+		return conclude(v1alpha1.OutcomePodLost, "the %s's pod was deleted before its result was stored", lost)
 	}
-	return step{kind: stepStore, reason: v1alpha1.ReasonRunning, message: "storing the result"}
+	return do(stepStore, v1alpha1.ReasonRunning, "storing the result")
 }
 
 func round(b *v1alpha1.LatencyBenchmark) string {
@@ -116,15 +115,15 @@ func starting(w *world, role string) string {
 // claimed the same node at the same moment, each of them sees the other's claim here.
 func startServer(w *world) step {
 	if w.benchmark.Spec.Suspend {
-		return step{kind: stepWithdraw, reason: v1alpha1.ReasonBenchmarkSuspended, message: "spec.suspend was set before the first pod of the run was created"}
+		return do(stepWithdraw, v1alpha1.ReasonBenchmarkSuspended, "spec.suspend was set before the first pod of the run was created")
 	}
 	if ok, blocker := queue.Admit(queue.EntryOf(w.benchmark), w.others); !ok {
-		return step{kind: stepWithdraw, reason: v1alpha1.ReasonQueued, message: "gave way: " + blocker}
+		return do(stepWithdraw, v1alpha1.ReasonQueued, "gave way: %s", blocker)
 	}
 	if s, waits := refusedCreate(w); waits {
 		return s
 	}
-	return step{kind: stepCreateServer, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
+	return do(stepCreateServer, v1alpha1.ReasonStarting, "%s", starting(w, v1alpha1.RoleServer)).after(lookAgain)
 }
 
 // startsSoon reports whether the server is about to start, which its kubelet reports a second late: the client's pod needs that time.
@@ -137,19 +136,21 @@ func startsSoon(w *world) bool {
 func startClient(w *world) step {
 	if pods.Terminated(w.server) != nil {
 		// The status of its pod will soon say how it ended. A client would find no server.
-		return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleServer), again: lookAgain}
+		return watch(v1alpha1.ReasonStarting, "%s", starting(w, v1alpha1.RoleServer))
 	}
 	if s, waits := refusedCreate(w); waits {
 		return s
 	}
 	address, missing := w.serverAddress()
 	if address != "" {
-		return step{kind: stepCreateClient, reason: v1alpha1.ReasonStarting, message: starting(w, v1alpha1.RoleClient), address: address, again: lookAgain}
+		s := do(stepCreateClient, v1alpha1.ReasonStarting, "%s", starting(w, v1alpha1.RoleClient)).after(lookAgain)
+		s.address = address
+		return s
 	}
 	if w.pendingFor(w.server) > w.settings.StartTimeout {
-		return conclude(v1alpha1.OutcomeNetworkFailed, missing)
+		return conclude(v1alpha1.OutcomeNetworkFailed, "%s", missing)
 	}
-	return step{kind: stepWatch, reason: v1alpha1.ReasonStarting, message: missing, again: lookSoon}
+	return watch(v1alpha1.ReasonStarting, "%s", missing).after(lookSoon)
 }
 
 func (w *world) serverAddress() (address, missing string) {
@@ -169,7 +170,7 @@ func ended(w *world) (step, bool) {
 	case startedAgain(w.server) || startedAgain(w.client):
 		return step{}, false // See unreachable.
 	case w.found, serverDone && clientDone:
-		return step{kind: stepCollect, reason: v1alpha1.ReasonRunning, message: "collecting the result"}, true
+		return do(stepCollect, v1alpha1.ReasonRunning, "collecting the result"), true
 	case serverDone && w.client == nil:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the server ended before there was a client"), true
 	case serverDone && w.sinceEnd() > peerGrace:
@@ -177,7 +178,7 @@ func ended(w *world) (step, bool) {
 	case clientDone && w.sinceEnd() > peerGrace:
 		return conclude(v1alpha1.OutcomeAgentFailed, "the client has ended, and the server has not"), true
 	case serverDone || clientDone || hasFailed(w.client) || hasFailed(w.server):
-		return step{kind: stepWatch, reason: v1alpha1.ReasonRunning, message: "waiting for both ends to finish", again: lookAgain}, true
+		return watch(v1alpha1.ReasonRunning, "waiting for both ends to finish"), true
 	}
 	return step{}, false
 }
@@ -187,13 +188,13 @@ func ended(w *world) (step, bool) {
 func concludeFailure(w *world, reason, message string) step {
 	switch v := w.activeRun().Variant; {
 	case reason != v1alpha1.OutcomeTopologyAffinity || len(v.Resources()) == 0:
-		return conclude(reason, message)
+		return conclude(reason, "%s", message)
 	case w.unplugged != "":
-		return conclude(v1alpha1.OutcomeDevicePluginUnavailable, fmt.Sprintf("%s; %s; the attempt does not count, and the operator waits for the device plugin", message, w.unplugged))
+		return conclude(v1alpha1.OutcomeDevicePluginUnavailable, "%s; %s; the attempt does not count, and the operator waits for the device plugin", message, w.unplugged)
 	case w.sinceEnd() < affinityGrace:
-		return step{kind: stepWatch, reason: reason, message: message + "; waiting for the node to report its devices", again: lookAgain}
+		return watch(reason, "%s; waiting for the node to report its devices", message)
 	}
-	return conclude(reason, message)
+	return conclude(reason, "%s", message)
 }
 
 // failure returns how the attempt failed; no reason while that is not known: an end that only lost the other end knows less than that end,
@@ -222,18 +223,18 @@ func unreachable(w *world) (step, bool) {
 		switch p := e.pod; {
 		case p == nil:
 		case slices.Contains(w.notReady, pods.Node(p)) && w.since(active.NotReadyTime) > nodeGrace:
-			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s is gone or not ready", pods.Node(p))), true
+			return conclude(v1alpha1.OutcomeNodeLost, "node %s is gone or not ready", pods.Node(p)), true
 		case isLost(p):
-			return conclude(v1alpha1.OutcomeNodeLost, fmt.Sprintf("node %s lost the container of the %s: did the node reboot, or did a user change the pod's image?", pods.Node(p), e.role)), true
+			return conclude(v1alpha1.OutcomeNodeLost, "node %s lost the container of the %s: did the node reboot, or did a user change the pod's image?", pods.Node(p), e.role), true
 		}
 	}
 	held, limit := w.now.Sub(active.StartTime.Time), w.deadline()
 	if held > limit { // Before the occupation: the clock may have been behind when the attempt began.
-		return conclude(v1alpha1.OutcomeDeadlineExceeded, fmt.Sprintf("%s took longer than %s", round(b), limit)), true
+		return conclude(v1alpha1.OutcomeDeadlineExceeded, "%s took longer than %s", round(b), limit), true
 	}
 	used := time.Duration(b.Status.OccupiedSeconds)*time.Second + held
 	if w.settings.MaxOccupation > 0 && used > w.settings.MaxOccupation {
-		return conclude(v1alpha1.OutcomeOccupationExceeded, occupied(w, used)), true
+		return conclude(v1alpha1.OutcomeOccupationExceeded, "%s", occupied(w, used)), true
 	}
 	return step{}, false
 }
@@ -245,10 +246,6 @@ func (w *world) deadline() time.Duration {
 func occupied(w *world, used time.Duration) string {
 	return fmt.Sprintf("%d of %d runs are stored after the nodes were held for %s, and the operator allows %s (--max-occupation); measure fewer or shorter rounds",
 		len(w.benchmark.Status.Stored), len(w.runs), used.Round(time.Second), w.settings.MaxOccupation)
-}
-
-func conclude(reason, message string) step {
-	return step{kind: stepConclude, reason: reason, message: message}
 }
 
 // end is an end of the active attempt: its pod, which is nil if it does not exist, and what the status has about it.
@@ -346,6 +343,8 @@ func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 // holds reports whether a pod may still have CPUs, devices and an address of its node. One that is being deleted has released them when its
 // phase shows that it ended: the kubelet sets the phase after it stopped the sandbox.
 func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
+
+func (w *world) holdsNodes() bool { return w.holds(w.server) || w.holds(w.client) }
 
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 

@@ -210,9 +210,9 @@ func refusedCreate(w *world) (step, bool) {
 	case r == nil:
 		return step{}, false
 	case w.now.Sub(r.StartTime.Time) > w.settings.StartTimeout:
-		return conclude(r.Reason, r.Message), true
+		return conclude(r.Reason, "%s", r.Message), true
 	case w.now.Before(r.RetryTime.Time) && r.RetryTime.Sub(w.now) <= longestPause:
-		return step{kind: stepWatch, reason: r.Reason, message: r.Message, again: r.RetryTime.Sub(w.now)}, true
+		return watch(r.Reason, "%s", r.Message).after(r.RetryTime.Sub(w.now)), true
 	}
 	return step{}, false
 }

@@ -26,10 +26,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -84,15 +84,7 @@ type Reconciler struct {
 	Settings   Settings
 	// Activity counts attempts and waiting times; nil counts nothing.
 	Activity *metrics.Activity
-	// made are the pods that a manager created. Labels and owner references prove nothing: any user who may create pods can write them.
-	made podSet
-	// taken are the ConfigMaps of results that were verified and are not stored yet, by the names of the benchmarks.
-	taken sync.Map
-	// followed are the pods whose logs are followed, written those whose logs have results; wake receives benchmarks whose pods both have.
-	followed, written podSet
-	wake              chan event.GenericEvent
-	// claiming is held while nodes are claimed: otherwise two workers at once would both find them free.
-	claiming sync.Mutex
+	memory
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch
@@ -161,16 +153,16 @@ func spread(again time.Duration) time.Duration {
 	return wait.Jitter(again, 0.2)
 }
 
-// waits returns when to look again at a benchmark that still waits for others as its status says, by the cache; 0 for any other one. While
-// nothing changes, it costs the API server nothing.
+// waits returns when to look again at a benchmark that, by the cache, still waits for others, and whose
+// status would not change; 0 for any other one. Meanwhile it costs the API server nothing.
 func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 	b := &v1alpha1.LatencyBenchmark{}
 	if err := r.Client.Get(ctx, name, b); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
-	if c == nil || c.Reason != v1alpha1.ReasonQueued || c.ObservedGeneration != b.Generation || b.Status.Pair == nil || b.Status.Active != nil ||
-		len(b.Status.LeftPods) > 0 || !b.DeletionTimestamp.IsZero() || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted) {
+	if c == nil || c.Reason != v1alpha1.ReasonQueued || b.Status.Pair == nil || b.Status.Active != nil ||
+		len(b.Status.LeftPods) > 0 || !b.DeletionTimestamp.IsZero() {
 		return 0, nil
 	}
 	w, nodes, err := r.observeCached(ctx, b)
@@ -178,10 +170,12 @@ func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time
 		return 0, err
 	}
 	w.accepted = r.Cluster.Known(b, nodes, w.others)
-	if s := decide(w); s.kind == stepWait && s.reason == c.Reason && s.message == c.Message {
-		return s.again, nil
+	before := b.DeepCopy()
+	s := decide(w)
+	if w.setConditions(s); s.kind != stepWait || !equality.Semantic.DeepEqual(before.Status, b.Status) {
+		return 0, nil
 	}
-	return 0, nil
+	return s.again, nil
 }
 
 // mostSteps is the maximum number of steps of a benchmark before other benchmarks have their turn.

@@ -15,28 +15,32 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
+// stepKind is what a benchmark does next, in the words of the log.
 type stepKind string
 
 // The steps that decide may choose.
 const (
-	stepReject       stepKind = "reject"        // the spec cannot be met now
-	stepAccept       stepKind = "accept"        // the spec can be met: record the pair
-	stepWait         stepKind = "wait"          // another benchmark has the nodes
-	stepHold         stepKind = "hold"          // the benchmark is suspended
-	stepClaim        stepKind = "claim"         // take the nodes for the next attempt
-	stepWithdraw     stepKind = "withdraw"      // release the nodes before any pod was created
-	stepCreateServer stepKind = "create server" // the first pod of an attempt
-	stepCreateClient stepKind = "create client" // the second pod, once the first runs
-	stepWatch        stepKind = "watch"         // wait for the pods
-	stepFollow       stepKind = "follow"        // the measurement may be over: follow the logs until they have results
-	stepCollect      stepKind = "collect"       // both pods have succeeded, or their logs have results: verify the result and record its digests
-	stepStore        stepKind = "store"         // the digests are recorded: store the result with these digests in a ConfigMap
-	stepConclude     stepKind = "conclude"      // the attempt is over without a result
-	stepRemove       stepKind = "remove"        // delete the pods of an attempt that is over
-	stepRelease      stepKind = "release"       // its pods hold nothing more, or cannot be removed: release the nodes, record the attempt, decide again
-	stepExtend       stepKind = "extend"        // every run is stored, and the verdict is Inconclusive: plan more rounds, once
-	stepComplete     stepKind = "complete"      // every run is stored
-	stepFail         stepKind = "fail"          // a run has failed and is not retried
+	// Without an active attempt.
+	stepReject   stepKind = "Reject"   // the spec cannot be met now
+	stepAccept   stepKind = "Accept"   // the spec can be met: record the pair
+	stepWait     stepKind = "Wait"     // others have the nodes, or it is too early for the next attempt
+	stepHold     stepKind = "Hold"     // the benchmark is suspended
+	stepClaim    stepKind = "Claim"    // take the nodes for the next attempt
+	stepExtend   stepKind = "Extend"   // the verdict is Inconclusive: plan more rounds, once
+	stepComplete stepKind = "Complete" // every run is stored
+	stepFail     stepKind = "Fail"     // a run has failed and is not tried again
+
+	// While an attempt is active.
+	stepWithdraw     stepKind = "Withdraw"     // release the nodes before any pod was created
+	stepCreateServer stepKind = "CreateServer" // the first pod of an attempt
+	stepCreateClient stepKind = "CreateClient" // the second pod, once the first runs
+	stepWatch        stepKind = "Watch"        // wait for the pods
+	stepFollow       stepKind = "Follow"       // it may be over: follow the logs until they have results
+	stepCollect      stepKind = "Collect"      // there are results: verify them and record their digests
+	stepStore        stepKind = "Store"        // store the result with these digests in a ConfigMap
+	stepConclude     stepKind = "Conclude"     // the attempt is over without a result
+	stepRemove       stepKind = "Remove"       // the attempt is over: delete its pods
+	stepRelease      stepKind = "Release"      // release the nodes, record the attempt, decide again
 )
 
 // step is the step that decide chose, and why. Reason and message are for condition Succeeded, except for
@@ -58,6 +62,36 @@ type step struct {
 	again time.Duration
 	// continues is true if the next step follows at once, because this controller's own status writes do not wake it.
 	continues bool
+}
+
+func do(kind stepKind, reason, format string, args ...any) step {
+	return step{kind: kind, reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// after returns the step with the time after which to look again.
+func (s step) after(again time.Duration) step {
+	s.again = again
+	return s
+}
+
+func reject(reason, format string, args ...any) step {
+	return do(stepReject, reason, format, args...).after(waitAgain)
+}
+
+func await(reason, format string, args ...any) step {
+	return do(stepWait, reason, format, args...).after(waitAgain)
+}
+
+func watch(reason, format string, args ...any) step {
+	return do(stepWatch, reason, format, args...).after(lookAgain)
+}
+
+func conclude(outcome, format string, args ...any) step {
+	return do(stepConclude, outcome, format, args...)
+}
+
+func fail(format string, args ...any) step {
+	return do(stepFail, v1alpha1.ReasonFailed, format, args...)
 }
 
 const (
@@ -95,8 +129,8 @@ func decide(w *world) step {
 		return decideIdle(w)
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
-	case (w.holds(w.server) || w.holds(w.client)) && w.now.Sub(b.Status.Active.Outcome.CompletionTime.Time) <= removeTimeout:
-		return step{kind: stepRemove, reason: v1alpha1.ReasonEnding, message: removing(w), again: lookAgain}
+	case w.holdsNodes() && w.now.Sub(b.Status.Active.Outcome.CompletionTime.Time) <= removeTimeout:
+		return do(stepRemove, v1alpha1.ReasonEnding, "%s", removing(w)).after(lookAgain)
 	default:
 		return step{kind: stepRelease}
 	}
@@ -117,110 +151,133 @@ func removing(w *world) string {
 func decideIdle(w *world) step {
 	b := w.benchmark
 	if w.driver == nil {
-		return step{kind: stepReject, reason: v1alpha1.ReasonCellUnsupported, again: waitAgain,
-			message: fmt.Sprintf("spec.tool: this operator does not know %s; upgrade it, or choose another tool", b.Spec.Tool)}
+		return reject(v1alpha1.ReasonCellUnsupported,
+			"spec.tool: this operator does not know %s; upgrade it, or choose another tool", b.Spec.Tool)
 	}
 	next := nextRun(w)
-	run, last := next.run, next.last
-	if run == nil && w.undecided != "" {
-		return step{kind: stepExtend, reason: v1alpha1.ReasonQueued,
-			message: fmt.Sprintf("measuring %d more rounds, because %d rounds were not enough for a verdict: %s", plan.MaxRounds(b.Spec)-b.Spec.Rounds, b.Spec.Rounds, w.undecided)}
+	switch {
+	case next.run == nil && w.undecided != "":
+		more := plan.MaxRounds(b.Spec) - b.Spec.Rounds
+		return do(stepExtend, v1alpha1.ReasonQueued,
+			"measuring %d more rounds, because %d rounds were not enough for a verdict: %s", more, b.Spec.Rounds, w.undecided)
+	case next.run == nil:
+		return do(stepComplete, v1alpha1.ReasonComplete, "%d of %d runs measured and stored", len(w.runs), len(w.runs))
 	}
-	if run == nil {
-		return step{kind: stepComplete, reason: v1alpha1.ReasonComplete, message: fmt.Sprintf("%d of %d runs measured and stored", len(w.runs), len(w.runs))}
-	}
-	if last != nil && (next.tries >= w.settings.MaxAttempts || !curable(last.Outcome.Reason)) {
-		return step{kind: stepFail, reason: v1alpha1.ReasonFailed,
-			message: fmt.Sprintf("run %s failed (%s) at attempt %d: %s", run.Name, last.Outcome.Reason, last.Attempt, last.Outcome.Message)}
-	}
-	if unplugged := next.lastUnplugged; unplugged != nil && b.Status.DeviceWaitStartTime != nil {
-		if waited := unplugged.Outcome.CompletionTime.Sub(b.Status.DeviceWaitStartTime.Time); waited > plan.PluginPatience {
-			return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for %s: %s",
-				run.Name, waited.Round(time.Second), unplugged.Outcome.Message)}
-		}
+	if s, over := next.failed(w); over {
+		return s
 	}
 	if b.Spec.Suspend {
-		return step{kind: stepHold, reason: v1alpha1.ReasonBenchmarkSuspended,
-			message: fmt.Sprintf("suspended (spec.suspend) with %d of %d runs measured and stored; set it to false to resume", len(b.Status.Stored), len(w.runs))}
+		return do(stepHold, v1alpha1.ReasonBenchmarkSuspended,
+			"suspended (spec.suspend) with %d of %d runs measured and stored; set it to false to resume", len(b.Status.Stored), len(w.runs))
 	}
-
-	if wait, ok := next.rest(w); ok {
-		return wait
+	if s, rests := next.rest(w); rests {
+		return s
 	}
 	if used := time.Duration(b.Status.OccupiedSeconds) * time.Second; w.settings.MaxOccupation > 0 && used >= w.settings.MaxOccupation {
-		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: occupied(w, used)}
+		return fail("%s", occupied(w, used))
 	}
 	for _, f := range w.blocking {
 		if f.stuck {
 			// A rejected benchmark does not compete for the other node meanwhile.
-			return step{kind: stepReject, reason: v1alpha1.ReasonPodStuck, again: waitAgain, message: fmt.Sprintf(
-				"pod %s of a finished attempt does not terminate: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)}
+			return reject(v1alpha1.ReasonPodStuck,
+				"pod %s of a finished attempt does not terminate: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)
 		}
 	}
-
-	accepted := w.accepted
-	if b.Status.StartTime != nil {
-		// A missing device plugin holds up only the runs that need it.
-		accepted.Next = run.Variant.Name
+	if s, accepted := decideAccepted(w, next); !accepted {
+		return s
 	}
-	pair, rejection := preflight.Accept(accepted)
-	if !w.turn && rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised {
-		rejection = nil // A driver may provide it: that is read when the turn of the benchmark has come.
-	}
-	if rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised && b.Status.StartTime != nil {
-		return waitForPlugin(w, run.Name, rejection.String())
-	}
-	if rejection != nil {
-		return step{kind: stepReject, reason: rejection.Reason, message: rejection.String(), again: waitAgain}
-	}
-	if b.Status.Pair == nil {
-		return step{kind: stepAccept, reason: v1alpha1.ReasonQueued, message: "about to start", pair: pair, cpus: preflight.CPUs(w.accepted)}
-	}
-	if accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); w.unseen != "" && accepted != nil && w.now.Sub(accepted.LastTransitionTime.Time) < unseenGrace {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + w.unseen + " is older, and the operator has not processed it yet", again: lookSoon}
-	}
-	if ok, blocker := queue.Admit(queue.EntryOf(b), w.others); !ok {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: " + blocker, again: waitAgain}
-	}
-	if len(w.blocking) > 0 {
-		return step{kind: stepWait, reason: v1alpha1.ReasonQueued, message: "waiting: pod " + w.blocking[0].name + " still exists", again: lookAgain}
-	}
-	return step{kind: stepClaim, reason: v1alpha1.ReasonStarting, message: fmt.Sprintf("starting run %s, attempt %d", run.Name, next.attempt), run: *run, attempt: next.attempt, taken: next.taken != nil}
+	return decideTurn(w, next)
 }
 
-func (n upcoming) rest(w *world) (step, bool) {
-	pause := func(a *v1alpha1.Attempt, times int32) time.Duration {
-		return a.Outcome.CompletionTime.Add(time.Duration(times) * retryAfter).Sub(w.now)
+// failed returns the step if the next run is not tried again.
+func (n upcoming) failed(w *world) (step, bool) {
+	if n.last != nil && (n.tries >= w.settings.MaxAttempts || !curable(n.last.Outcome.Reason)) {
+		return fail("run %s failed (%s) at attempt %d: %s",
+			n.run.Name, n.last.Outcome.Reason, n.last.Attempt, n.last.Outcome.Message), true
 	}
-	if n.taken != nil {
-		if wait := pause(n.taken, 1); wait > 0 {
-			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
-				message: fmt.Sprintf("run %s is tried again under other names: %s", n.run.Name, n.taken.Outcome.Message)}, true
-		}
-	}
-	if n.unplugged > 0 {
-		if wait := pause(n.lastUnplugged, n.unplugged); wait > 0 {
-			return step{kind: stepWait, reason: v1alpha1.ReasonDevicePluginUnavailable, again: wait,
-				message: fmt.Sprintf("run %s is tried again when the device plugin runs: %s", n.run.Name, n.lastUnplugged.Outcome.Message)}, true
-		}
-	}
-	if n.last != nil {
-		if wait := pause(n.last, n.tries); wait > 0 {
-			return step{kind: stepWait, reason: v1alpha1.ReasonRetrying, again: wait,
-				message: fmt.Sprintf("run %s failed (%s) at attempt %d of %d and is tried again: %s",
-					n.run.Name, n.last.Outcome.Reason, n.tries, w.settings.MaxAttempts, n.last.Outcome.Message)}, true
+	if since := w.benchmark.Status.DeviceWaitStartTime; n.lastUnplugged != nil && since != nil {
+		ended := n.lastUnplugged.Outcome
+		if waited := ended.CompletionTime.Sub(since.Time); waited > plan.PluginPatience {
+			return fail("run %s waited for a device plugin for %s: %s", n.run.Name, waited.Round(time.Second), ended.Message), true
 		}
 	}
 	return step{}, false
 }
 
-// waitForPlugin lets other benchmarks use the nodes while a resource is not advertised there any more.
-func waitForPlugin(w *world, run, why string) step {
-	if w.since(w.benchmark.Status.DeviceWaitStartTime) > plan.PluginPatience {
-		return step{kind: stepFail, reason: v1alpha1.ReasonFailed, message: fmt.Sprintf("run %s waited for a device plugin for more than %s: %s", run, plan.PluginPatience, why)}
+// decideAccepted returns whether the cluster can provide the next run now, or the step if it cannot.
+func decideAccepted(w *world, next upcoming) (step, bool) {
+	accepted, started := w.accepted, w.benchmark.Status.StartTime != nil
+	if started {
+		// A missing device plugin holds up only the runs that need it.
+		accepted.Next = next.run.Variant.Name
 	}
-	return step{kind: stepReject, reason: v1alpha1.ReasonDevicePluginUnavailable, again: waitAgain,
-		message: fmt.Sprintf("run %s waits for a device plugin, at most %s: %s", run, plan.PluginPatience, why)}
+	pair, rejection := preflight.Accept(accepted)
+	unadvertised := rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised
+	switch {
+	case unadvertised && !w.turn:
+		// A driver may provide it: that is read when the turn of the benchmark has come.
+	case unadvertised && started:
+		return waitForPlugin(w, next.run.Name, rejection), false
+	case rejection != nil:
+		return reject(rejection.Reason, "%s", rejection), false
+	}
+	if w.benchmark.Status.Pair == nil {
+		s := do(stepAccept, v1alpha1.ReasonQueued, "about to start")
+		s.pair, s.cpus = pair, preflight.CPUs(w.accepted)
+		return s, false
+	}
+	return step{}, true
+}
+
+// decideTurn claims the nodes if no other benchmark precedes this one, and no pod is in the way.
+func decideTurn(w *world, next upcoming) step {
+	b := w.benchmark
+	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
+	if w.unseen != "" && accepted != nil && w.now.Sub(accepted.LastTransitionTime.Time) < unseenGrace {
+		return await(v1alpha1.ReasonQueued,
+			"waiting: %s is older, and the operator has not processed it yet", w.unseen).after(lookSoon)
+	}
+	if ok, blocker := queue.Admit(queue.EntryOf(b), w.others); !ok {
+		return await(v1alpha1.ReasonQueued, "waiting: %s", blocker)
+	}
+	if len(w.blocking) > 0 {
+		return await(v1alpha1.ReasonQueued, "waiting: pod %s still exists", w.blocking[0].name).after(lookAgain)
+	}
+	s := do(stepClaim, v1alpha1.ReasonStarting, "starting run %s, attempt %d", next.run.Name, next.attempt)
+	s.run, s.attempt, s.taken = *next.run, next.attempt, next.taken != nil
+	return s
+}
+
+// rest returns the step if the next attempt has to wait for some time after the one before.
+func (n upcoming) rest(w *world) (step, bool) {
+	pause := func(a *v1alpha1.Attempt, times int32) time.Duration {
+		if a == nil {
+			return 0
+		}
+		return a.Outcome.CompletionTime.Add(time.Duration(times) * retryAfter).Sub(w.now)
+	}
+	if left := pause(n.taken, 1); left > 0 {
+		return await(v1alpha1.ReasonRetrying, "run %s is tried again under other names: %s",
+			n.run.Name, n.taken.Outcome.Message).after(left), true
+	}
+	if left := pause(n.lastUnplugged, n.unplugged); left > 0 {
+		return await(v1alpha1.ReasonDevicePluginUnavailable, "run %s is tried again when the device plugin runs: %s",
+			n.run.Name, n.lastUnplugged.Outcome.Message).after(left), true
+	}
+	if left := pause(n.last, n.tries); left > 0 {
+		return await(v1alpha1.ReasonRetrying, "run %s failed (%s) at attempt %d of %d and is tried again: %s",
+			n.run.Name, n.last.Outcome.Reason, n.tries, w.settings.MaxAttempts, n.last.Outcome.Message).after(left), true
+	}
+	return step{}, false
+}
+
+// waitForPlugin lets other benchmarks use the nodes while a resource is not advertised there any more.
+func waitForPlugin(w *world, run string, why *preflight.Rejection) step {
+	if w.since(w.benchmark.Status.DeviceWaitStartTime) > plan.PluginPatience {
+		return fail("run %s waited for a device plugin for more than %s: %s", run, plan.PluginPatience, why)
+	}
+	return reject(v1alpha1.ReasonDevicePluginUnavailable,
+		"run %s waits for a device plugin, at most %s: %s", run, plan.PluginPatience, why)
 }
 
 // upcoming is the run to be measured next, with its history.

@@ -2,12 +2,10 @@ package benchmark
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -63,42 +61,4 @@ func (r *Reconciler) hasResult(ctx context.Context, p *corev1.Pod) bool {
 
 func (r *Reconciler) haveResults(server, client *corev1.Pod) bool {
 	return server != nil && client != nil && r.written.has(server.UID) && r.written.has(client.UID)
-}
-
-func (r *Reconciler) forget(uids ...types.UID) {
-	for _, set := range []*podSet{&r.made, &r.followed, &r.written} {
-		for _, uid := range uids {
-			set.uids.Delete(uid)
-		}
-	}
-}
-
-type podSet struct{ uids sync.Map }
-
-func (m *podSet) add(uid types.UID) {
-	if uid != "" {
-		m.uids.Store(uid, true)
-	}
-}
-
-func (m *podSet) has(uid types.UID) bool {
-	_, found := m.uids.Load(uid)
-	return found
-}
-
-// gone forgets a deleted pod, and reports whether a manager created it: only then may a node have become free. Others can use its labels.
-func (r *Reconciler) gone(uid types.UID) bool {
-	made := r.made.has(uid)
-	r.forget(uid)
-	return made
-}
-
-// adopt records in the status the pods of the active attempt that this manager created, if it could not write the status after that.
-func (r *Reconciler) adopt(w *world) {
-	for _, e := range w.ends() {
-		r.made.add(types.UID(*e.uid))
-		if *e.uid == "" && e.pod != nil && r.made.has(e.pod.UID) && w.benchmark.Status.Active.Outcome == nil {
-			*e.uid = string(e.pod.UID)
-		}
-	}
 }

@@ -27,7 +27,7 @@ func TestFollow(t *testing.T) {
 			readers[p.Name], writers[p.Name] = io.Pipe()
 		}
 		var opened atomic.Int32
-		r := &Reconciler{wake: make(chan event.GenericEvent, 10), Logs: func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
+		r := &Reconciler{memory: memory{wake: make(chan event.GenericEvent, 10)}, Logs: func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
 			if opened.Add(1) > 2 || !follow {
 				t.Errorf("the log of %s is read once more, or not followed", pod)
 			}

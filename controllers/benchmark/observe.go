@@ -24,7 +24,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// world is the input of decide.
+// world is the input of decide: what it knows of any benchmark, and of one with or without an active
+// attempt.
 type world struct {
 	now       time.Time
 	settings  Settings
@@ -32,36 +33,48 @@ type world struct {
 	// driver is the driver of its tool; nil if this operator does not know the tool.
 	driver tool.Driver
 	runs   []plan.Run
-
-	// accepted is the preflight's input while no attempt is active; turn is true if it has what is read live.
-	accepted preflight.Observed
-	turn     bool
 	// others are the other benchmarks that hold nodes or wait for them; see queue.Competes.
 	others []queue.Entry
-	// blocking are the pods that the benchmark waits for: they hold resources of its nodes, or have the names of its pods.
+	idle
+	attempt
+}
+
+// idle is the part of the world of a benchmark without an active attempt.
+type idle struct {
+	// accepted is the preflight's input; turn is true if it has what is read live.
+	accepted preflight.Observed
+	turn     bool
+	// blocking are the pods that the benchmark waits for: they hold resources of its nodes, or have
+	// the names of its pods.
 	blocking []blockingPod
-	// unseen is an older benchmark that no manager has looked at, as "namespace/name"; empty if there is none.
+	// unseen is an older benchmark that no manager has looked at, as "namespace/name"; empty if there
+	// is none.
 	unseen string
-	// left are the pods of the benchmark's own earlier attempts that have not ended yet; filled while no attempt is active.
+	// left are the pods of the benchmark's own earlier attempts that have not ended yet.
 	left []*corev1.Pod
 	// undecided is the verdict's message if more rounds are to be measured for it.
 	undecided string
+}
 
-	// attempt is the name of the server's pod of the active attempt.
-	attempt string
-	// server and client are the pods of the active attempt; nil if they do not exist.
+// attempt is the part of the world of a benchmark with an active attempt.
+type attempt struct {
+	// ofServer is the name of the server's pod.
+	ofServer string
+	// server and client are the pods of the attempt; nil if they do not exist.
 	server, client *corev1.Pod
-	// listening is the address of a server that measures a named interface of its host, or noAddress why it is not known yet.
+	// listening is the address of a server that measures a named interface of its host, or noAddress
+	// why it is not known yet.
 	listening, noAddress string
-	// found is true if the logs of both pods have results, before their kubelets report that they ended.
+	// found is true if the logs of both pods have results, before their kubelets report that they
+	// ended.
 	found bool
-	// kept is the state of the ConfigMap for the collected result of the active attempt.
+	// kept is the state of the ConfigMap for the collected result.
 	kept kept
 	// events are the warnings about pods that have been pending for a while, by pod UID, newest last.
 	events map[types.UID][]corev1.Event
-	// unplugged is a message about a resource of the active run that is not allocatable on a node any more.
+	// unplugged is a message about a resource of the run that is not allocatable on a node any more.
 	unplugged string
-	// notReady are the nodes of the active pair that do not exist or are not ready.
+	// notReady are the nodes of the pair that do not exist or are not ready.
 	notReady []string
 }
 
@@ -88,7 +101,7 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 func (r *Reconciler) observeCached(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, []corev1.Node, error) {
 	w := &world{
 		now: r.Clock.Now(), settings: r.Settings, benchmark: b, driver: r.Cluster.Tools[b.Spec.Tool], runs: plan.Runs(b),
-		events: map[types.UID][]corev1.Event{},
+		attempt: attempt{events: map[types.UID][]corev1.Event{}},
 	}
 	if err := r.observeQueue(ctx, r.Client, observe.Whole, w); err != nil {
 		return nil, nil, err
@@ -232,11 +245,11 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	b, active := w.benchmark, w.benchmark.Status.Active
 	// Pods of these names with another owner are recorded too: decide recognises them by their owner.
 	var err error
-	w.attempt = pods.NameOf(active, v1alpha1.RoleServer)
-	if before != nil && before.attempt == w.attempt {
+	w.ofServer = pods.NameOf(active, v1alpha1.RoleServer)
+	if before != nil && before.ofServer == w.ofServer {
 		w.server, w.client = before.server, before.client
 	} else {
-		if w.server, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, w.attempt); err != nil {
+		if w.server, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, w.ofServer); err != nil {
 			return err
 		}
 		// The client is created when the server runs, and no pod becomes pending again.

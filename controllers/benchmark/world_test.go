@@ -55,7 +55,7 @@ func makeWorld(changes ...func(*world)) *world {
 	}
 	w := &world{
 		now: noon, settings: Settings{StartTimeout: 2 * time.Minute, MaxAttempts: 3},
-		benchmark: b, driver: fakeDriver{}, events: map[types.UID][]corev1.Event{},
+		benchmark: b, driver: fakeDriver{}, attempt: attempt{events: map[types.UID][]corev1.Event{}},
 	}
 	w.accepted = preflight.Observed{Benchmark: b, Driver: w.driver, Nodes: []corev1.Node{readyNode("a"), readyNode("b")}}
 	for _, change := range changes {

@@ -121,10 +121,11 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 		return Comparison{}, err
 	}
 	before, after := judge.Cells(baseline.Results), judge.Cells(candidate.Results)
+	told := map[string]bool{}
 	for _, p := range pairs {
 		c.addDifferences(p, len(pairs) > 1, baseline.Results, candidate.Results)
 		before, after := of(before, p.baseline), of(after, p.candidate)
-		c.addNotes(p, baseline, candidate, before, after)
+		c.addNotes(p, baseline, candidate, before, after, told)
 		for _, a := range after {
 			b := named(before, a.Name)
 			if b == nil && c.imported {
@@ -299,11 +300,11 @@ func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 }
 
 // addNotes adds the reasons why a gate would draw no conclusion from one of two variants, the cells that only one of them
-// has, and whether packets were captured for only one.
-func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []verdict.Cell) {
-	// Each kind is reported once: if one run has a problem, often all have it.
+// has, and whether packets were captured for only one. Each kind is told once: if one run has a problem, often all have it.
+func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []verdict.Cell, told map[string]bool) {
 	note := func(kind, text string) {
-		if !slices.ContainsFunc(c.Notes, func(told string) bool { return strings.HasPrefix(told, kind) }) {
+		if !told[kind] {
+			told[kind] = true
 			c.Notes = append(c.Notes, kind+text)
 		}
 	}

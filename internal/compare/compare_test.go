@@ -296,7 +296,7 @@ func TestVariants(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	more, capturing := spec(), spec()
-	more.Workload.MessageSizes = []int32{64, 1024}
+	more.Workload.MessageSizes = []int32{64, 1024, 102}
 	capturing.Capture = v1alpha1.CaptureServer
 	apart := func(s *result.Stored) { s.Server.Evidence.AgentCPU = 4 }
 	shared := func(s *result.Stored) { s.Server.Evidence.CPUsAllowed = "0-3" }
@@ -324,7 +324,7 @@ func TestNotes(t *testing.T) {
 		"none":                    {plain(), side(t, "b", spec(), quick), nil},
 		"nearly this frequency":   {plain(mhz(4800)), side(t, "b", spec(), quick, mhz(4700)), nil},
 		"another frequency":       {plain(mhz(4800)), side(t, "b", spec(), quick, mhz(3900)), []string{"tcp-64: the client's CPU ran at 4800 MHz after the cell in a-default-r1, and at 3900 MHz in b-default-r1"}},
-		"cells of one side":       {side(t, "a", more, quick), side(t, "b", spec(), quick), []string{"only a has default/tcp-1024"}},
+		"cells of one side":       {side(t, "a", more, quick), side(t, "b", spec(), quick), []string{"only a has default/tcp-1024", "only a has default/tcp-102"}},
 		"CPUs that others used":   {plain(), side(t, "b", spec(), quick, shared), []string{"b: CPUsNotExclusive: in b-default-r1"}},
 		"rounds that were unlike": {plain(changing), side(t, "b", spec(), quick), []string{"a: EvidenceDiffers: a-default-r1 and a-default-r2 did not run under equal conditions"}},
 		"packets of one side":     {plain(), side(t, "b", capturing, quick, apart), []string{"only b has default/tcp-64-captured", "packets of default were captured on one side only"}},

@@ -152,10 +152,13 @@ func incomparable(
 		return all
 	}
 	own := "cell." + strings.TrimSuffix(cell.Name, result.CapturedSuffix) + "."
+	ofNUMA := false
 	message := rounds.Unequal(*baseline.First, *candidate.First, func(d result.Difference) bool {
-		return matters(d) && !ignored(criteria, d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
+		counts := matters(d) && !ignored(criteria, d) && (!strings.HasPrefix(d.Key, "cell.") || strings.HasPrefix(d.Key, own))
+		ofNUMA = ofNUMA || counts && d.Key == keyRelation
+		return counts
 	})
-	if strings.Contains(message, keyRelation) {
+	if ofNUMA {
 		message += "; alignWith aligns the CPUs of networks Host and NAD with the NIC"
 	}
 	if message != "" {
