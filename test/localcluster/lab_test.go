@@ -7,24 +7,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
-
-// otherClusters matches traces of local clusters, which run beside the lab. The link-local addresses of their links do not show to
-// which cluster they belong; the names of the links do.
-var otherClusters = regexp.MustCompile(`tailgate[0-3]?-(node|cp|fabric|a\b|b\b)|tailgate[0-3]\b|tailgate-localcluster(-[0-3])?(/|$|\s)|kubepods|` +
-	`\b198\.19\.(\d|1[0-5])\.|^fe80:`)
 
 // TestLabLeavesNothing starts `make lab` LAB_KILLS times, kills it and all processes of the cluster at a random moment, and compares
 // the state of the machine after Down with the state before. LAB_KILLS_WITHIN is the latest moment, LAB_KILLS_SEED repeats the moments
@@ -70,7 +60,7 @@ func killLab(t *testing.T, after time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := withoutOthers(observeMachine(t))
+	before := observeMachine(t)
 	lab := exec.Command("make", "lab")
 	lab.Dir, lab.Env = root, append(os.Environ(), "TMPDIR="+t.TempDir()) // A killed compiler leaves its files there.
 	lab.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -108,17 +98,7 @@ func killLab(t *testing.T, after time.Duration) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("processes are left: %v, %v", left, err)
 	}
-	if diff := cmp.Diff(before, withoutOthers(observeMachine(t)), cmpopts.EquateEmpty()); diff != "" {
+	if diff := changes(before, observeMachine(t), true); diff != "" {
 		t.Errorf("left behind (-before +after):\n%s", diff)
 	}
-}
-
-// withoutOthers removes the traces of local clusters, which run beside the lab, and the cgroups of other programs on this machine, which
-// come and go.
-func withoutOthers(m traces) traces {
-	m.Cgroups = slices.DeleteFunc(m.Cgroups, func(line string) bool { return !strings.Contains(line, "tailgate") })
-	for _, lines := range []*[]string{&m.Mounts, &m.Netns, &m.Links, &m.Addresses, &m.Routes, &m.Cgroups, &m.Files} {
-		*lines = slices.DeleteFunc(*lines, otherClusters.MatchString)
-	}
-	return m
 }
