@@ -10,8 +10,6 @@ SHELL := /bin/bash
 
 # The tools are pinned in a separate module.
 TOOL := go tool -modfile=hack/tools/go.mod
-# Everything except the suite that needs an API server; a build tag excludes e2e.
-UNIT_PACKAGES = $(shell go list ./... | grep -v /test/integration)
 # Helm has its own module file.
 HELM := go tool -modfile=hack/tools/helm.mod helm
 YQ := go tool -modfile=hack/tools/yq.mod yq
@@ -47,14 +45,22 @@ DEFAULT = $(TOOL) kustomize build config/default \
   | sed -e 's|image: tailgate:latest|image: $(IMG)|' -e 's|--bench-image=tailgate-bench:latest|--bench-image=$(BENCH_IMG)|'
 # Installs Tailgate on a local cluster and, without -install-only, measures.
 DEMO = go run ./test/cmd/demo
-# Variables of the user with the names of the next four do not count, only arguments of make.
+# Runs suites one after the other, and each failed test once more at the end. Logs are in bin/test.
+SUITE = E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
+  go run ./test/cmd/suite -packages='$(PACKAGES)' -focus='$(FOCUS)' -labels='$(LABELS)' -procs='$(or $(PROCS),0)'
+# Variables of the user with the names of the next seven do not count, only arguments of make.
 # Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all
 # except those of `make lab`.
 LABELS =
 # A folder with a release (make release) that the specs with the label install use; empty: the work tree.
 RELEASE =
-# The number of local clusters that run e2e specs in parallel; the specs that take minutes start first (SpecPriority).
-PROCS = $(if $(E2E_VALUES),1,4)
+# The number of local clusters that run e2e specs in parallel, at most 4; empty: as many as this machine has CPUs. The specs that take
+# minutes start first (SpecPriority).
+PROCS = $(if $(E2E_VALUES),1)
+# The suites of `make test`, and the packages and the regular expression of tests to run of a suite; empty: all.
+SUITES = unit integration devices localcluster e2e
+PACKAGES =
+FOCUS =
 # A file that describes the cluster of KUBECONFIG to the e2e specs (docs/e2e.md); empty: local clusters.
 E2E_VALUES =
 
@@ -78,11 +84,9 @@ demo: look ## As root: start the local cluster, install Tailgate, measure, show 
 	$(DEMO)
 
 .PHONY: test
-test: look ## As root: all tests; nothing is left behind.
+test: look ## As root: all tests, or those of SUITES; a test that fails is repeated at the end; nothing is left behind.
 	go run ./test/cmd/look -install
-	$(MAKE) --no-print-directory unit
-	$(MAKE) --jobs=2 --output-sync=target integration devices localcluster
-	$(MAKE) e2e
+	$(SUITE) $(SUITES)
 
 ##@ Tests
 
@@ -95,44 +99,36 @@ demo-container: look ## As root: make demo and make cluster-down in a container 
 	go run ./test/container
 
 .PHONY: unit
-unit: ## Unit tests; no root needed. The first time promtool is built, which takes some minutes.
-	mkdir -p bin
-	$(TOOL) gotestsum --format=testname --hide-summary=skipped --jsonfile=bin/unit.json -- -p 6 -timeout 30m $(UNIT_PACKAGES)
-	@echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --num=10 --jsonfile=bin/unit.json
+unit: ## Unit tests; no root needed.
+	$(SUITE) unit
 
 .PHONY: integration
 integration: ## API and controller tests against a real API server (envtest); no root needed.
-	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./test/cmd/localcluster assets)}"; \
-	trap 'go run ./test/cmd/durations bin/integration.json' EXIT; \
-	GOGC=300 KUBEBUILDER_ASSETS="$$assets" go tool ginkgo --procs=4 --no-color --timeout=60m --json-report=integration.json --output-dir=bin ./test/integration
+	$(SUITE) integration
 
 .PHONY: peers
 peers: ## Argo Rollouts, Flagger, Prometheus and cert-manager against a real gate; no root needed. The first time they are built.
-	assets="$${KUBEBUILDER_ASSETS:-$$(go run ./test/cmd/localcluster assets)}"; \
-	KUBEBUILDER_ASSETS="$$assets" go tool ginkgo -v --no-color --timeout=90m --label-filter=peers ./test/integration
+	$(SUITE) peers
 
 .PHONY: e2e
 e2e: look ## As root: tests on the local cluster, or on that of E2E_VALUES; LABELS=measurement (or placement, faults, a || b) picks specs.
-	mkdir -p bin
-	$(if $(E2E_VALUES),,go run ./test/cmd/localcluster down)
-	trap 'go run ./test/cmd/durations bin/e2e.json' EXIT; \
-	E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
-	go tool ginkgo --procs=$(PROCS) --tags=e2e -v --no-color --timeout=2h --label-filter='$(LABELS)' --json-report=e2e.json --output-dir=bin ./test/e2e
+	$(SUITE) e2e
 
 .PHONY: localcluster
 localcluster: look ## As root: tests of the local cluster itself: it repairs what dies, and leaves nothing behind.
-	go test -v -count=1 -timeout 30m -tags e2e ./test/localcluster ./test/localcluster/look
+	$(SUITE) localcluster
 
 .PHONY: devices
 devices: look ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/lab.md).
-	go test -v -count=1 -timeout 20m -tags e2e ./test/lab/devices
+	$(SUITE) devices
 
 .PHONY: lab
 lab: look ## As root: upgrades and faults on a cluster of emulated machines (docs/lab.md); LAB_COMPONENTS: a folder of your CNI and device plugins.
-	mkdir -p bin
-	trap 'go run ./test/cmd/durations bin/lab.json' EXIT; \
-	E2E_LAB=1 go tool ginkgo --tags=e2e -v --no-color --timeout=120m --label-filter=lab --json-report=lab.json --output-dir=bin ./test/e2e
-	go test -v -count=1 -timeout 10m -tags e2e ./test/lab/selftest
+	$(SUITE) lab selftest
+
+.PHONY: nightly
+nightly: ## All reports in a browser, memory at scale, and alert rules with promtool, which is built the first time; no root needed.
+	$(SUITE) nightly memory
 
 .PHONY: onload
 onload: ## As root: tests of the Onload in ONLOAD_DIR in an emulated machine (CONTRIBUTING.md).
@@ -275,7 +271,7 @@ generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy 
 .PHONY: lint
 lint: ## Run the linters.
 	$(TOOL) golangci-lint run
-	$(TOOL) golangci-lint run --build-tags e2e ./test/...
+	$(TOOL) golangci-lint run --build-tags e2e,nightly ./test/... ./internal/htmlreport
 	CGO_ENABLED=1 go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
 	$(TOOL) actionlint
 
@@ -287,7 +283,7 @@ vulnerabilities: ## Report known vulnerabilities in code that the programs reach
 verify: generate ## Regenerate and fail on any difference; check formatting, modules and manifests.
 	@files=$$(gofmt -l api bench-image cmd config controllers hack internal test); \
 	test -z "$$files" || { echo "$$files"; echo "run gofmt -w on these"; exit 1; }
-	go vet ./... && go vet -tags e2e ./test/...
+	go vet ./... && go vet -tags e2e,nightly ./...
 	go mod tidy -diff
 	$(MAKE) --no-print-directory build-installer
 	$(HELM) lint --strict --quiet config/helm

@@ -133,7 +133,8 @@ func TestCache(t *testing.T) {
 // as long as the API accepts.
 const hostile = 1000
 
-var _ = Describe("The cache of the manager", func() {
+// make nightly runs it.
+var _ = Describe("The cache of the manager", Label("nightly"), func() {
 	const (
 		longAnnotations = 250 << 10
 		// managerMiB is the memory limit of the manager's container.

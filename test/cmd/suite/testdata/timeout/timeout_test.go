@@ -1,0 +1,8 @@
+package timeout
+
+import (
+	"testing"
+	"time"
+)
+
+func TestHangs(*testing.T) { time.Sleep(time.Hour) }
