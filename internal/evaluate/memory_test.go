@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,12 +51,14 @@ func TestResultsAreReadOnce(t *testing.T) {
 		name := fmt.Sprintf("x-r%d", n+1)
 		b.Status.Stored = append(b.Status.Stored, v1alpha1.StoredResult{Run: name, ConfigMap: name})
 		k.benchmarks = map[string]*v1alpha1.LatencyBenchmark{b.Name: b}
-		if _, _, err := r.gather(t.Context(), b, n%2 == 0); err != nil {
+		held, release := r.hold(b)
+		if _, _, err := r.gather(t.Context(), held[b.UID], b, n%2 == 0); err != nil {
 			t.Fatal(err)
 		}
+		release()
 	}
-	if k.read != runs {
-		t.Errorf("%d results were read %d times", runs, k.read)
+	if read := k.read.Load(); read != runs {
+		t.Errorf("%d results were read %d times", runs, read)
 	}
 }
 
@@ -135,7 +138,7 @@ type keeper struct {
 	// strangers is the number of additional ConfigMaps, with all labels and a megabyte of annotations each.
 	strangers int
 	// read is the number of ConfigMaps that were read with their data.
-	read int
+	read atomic.Int32
 }
 
 func (k *keeper) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -146,7 +149,7 @@ func (k *keeper) Get(_ context.Context, key client.ObjectKey, into client.Object
 			return nil
 		}
 	case *corev1.ConfigMap:
-		k.read++
+		k.read.Add(1)
 		o.ObjectMeta = k.meta(key.Name)
 		o.BinaryData = k.content(key.Name)
 		o.Data = map[string]string{result.KeyPods: string(o.BinaryData[result.KeyPods])}

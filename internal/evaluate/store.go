@@ -4,6 +4,7 @@ package evaluate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -25,19 +26,27 @@ import (
 // each. A benchmark with more rounds, up to the 40,000 that the API allows, is kept alone.
 const mostRounds = 20_000
 
-// Store reads stored results and judges them. It keeps what it read, so that after each run only the new result is read. It reads
-// one result at a time, because each takes a hundred times its size while it is decoded.
+// Store reads stored results and judges them. It keeps what it read, so that after each run only the
+// new result is read; a manager that starts reads everything again when it first needs it.
 type Store struct {
 	// Live reads from the API server, past any cache.
-	Live    client.Reader
-	reading sync.Mutex
-	// kept are the collections that were read last, the latest at the end.
+	Live client.Reader
+	// keeping guards kept. Nothing is read or computed meanwhile.
+	keeping sync.Mutex
+	// kept are the collections that were used last, the latest at the end.
 	kept []*collection
+	// decoding is held while a result is decoded, which takes a hundred times its size; not while one
+	// is read.
+	decoding sync.Mutex
 }
 
 type collection struct {
 	benchmark types.UID
-	rounds    *rounds.Collection
+	// using is held by the worker that reads the results of this benchmark, or computes from them.
+	using sync.Mutex
+	// size is the number of rounds of cells that it has when all planned runs are read.
+	size   int
+	rounds *rounds.Collection
 	// read lists these results, in the order of the status.
 	read []readResult
 }
@@ -57,48 +66,57 @@ type version struct {
 
 func versionOf(o metav1.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
-func (c *collection) size() int {
-	n := 0
-	for _, v := range c.rounds.Variants {
-		n += len(v.Cells) * v.Runs
+// hold returns the collections of benchmarks for one worker. Another that needs one of them waits for
+// the release, and nobody else does. All workers lock in one order, so that no two wait for each other.
+func (s *Store) hold(of ...*v1alpha1.LatencyBenchmark) (held map[types.UID]*collection, release func()) {
+	held = map[types.UID]*collection{}
+	s.keeping.Lock()
+	for _, b := range of {
+		held[b.UID] = s.keep(b)
 	}
-	return n
+	s.keeping.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(held)) {
+		held[uid].using.Lock()
+	}
+	return held, func() {
+		for _, c := range held {
+			c.using.Unlock()
+		}
+	}
 }
 
-// takeCollection returns the collection of a benchmark, or a new one, and makes room: those not read for the longest time are dropped.
-func (s *Store) takeCollection(b *v1alpha1.LatencyBenchmark, merged bool) *collection {
-	var own *collection
+// keep returns the collection of a benchmark, which may be empty, and makes room: those not used for the
+// longest time are dropped. Who uses one of these meanwhile is not disturbed.
+func (s *Store) keep(b *v1alpha1.LatencyBenchmark) *collection {
+	own := &collection{benchmark: b.UID}
 	if i := slices.IndexFunc(s.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
 		own = s.kept[i]
 		s.kept = slices.Delete(s.kept, i, i+1)
 	}
-	if own == nil || merged && !own.rounds.Merges {
-		own = &collection{benchmark: b.UID, rounds: rounds.NewUnmerged(b.Spec)}
-		if merged {
-			own.rounds = rounds.New(b.Spec)
+	own.size = 0
+	for _, run := range plan.Runs(b) {
+		own.size += len(run.Cells)
+		if run.Variant.Capture == v1alpha1.CaptureServer {
+			own.size += len(run.Cells)
 		}
 	}
-	planned := 0
-	for _, run := range plan.Runs(b) {
-		planned += len(run.Cells)
-	}
+	total := own.size
 	for _, k := range s.kept {
-		planned += k.size()
+		total += k.size
 	}
-	for planned > mostRounds && len(s.kept) > 0 {
-		planned -= s.kept[0].size()
+	for total > mostRounds && len(s.kept) > 0 {
+		total -= s.kept[0].size
 		s.kept = slices.Delete(s.kept, 0, 1)
 	}
 	s.kept = append(s.kept, own)
 	return own
 }
 
-func (s *Store) forget(uid types.UID) {
-	s.kept = slices.DeleteFunc(s.kept, func(k *collection) bool { return k.benchmark == uid })
-}
-
-// gather reads the results that a status lists, oldest first, and returns which are unchanged. The caller holds the lock meanwhile.
-func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged bool) (*rounds.Collection, []v1alpha1.StoredResult, error) {
+// gather reads the results that a status lists into the benchmark's collection, oldest first, and returns
+// which are unchanged.
+func (s *Store) gather(
+	ctx context.Context, own *collection, b *v1alpha1.LatencyBenchmark, merged bool,
+) (*rounds.Collection, []v1alpha1.StoredResult, error) {
 	versions, err := s.versions(ctx, b)
 	if err != nil {
 		return nil, nil, err
@@ -109,17 +127,19 @@ func (s *Store) gather(ctx context.Context, b *v1alpha1.LatencyBenchmark, merged
 			exist = append(exist, named)
 		}
 	}
-	own := s.takeCollection(b, merged)
-	for i, known := range own.read {
-		if i == len(exist) || known.named != exist[i] || known.version != versions[exist[i].ConfigMap] {
-			s.forget(b.UID)
-			own = s.takeCollection(b, merged)
-			break
+	changed := len(own.read) > len(exist)
+	for i, known := range own.read[:min(len(own.read), len(exist))] {
+		changed = changed || known.named != exist[i] || known.version != versions[exist[i].ConfigMap]
+	}
+	if own.rounds == nil || changed || merged && !own.rounds.Merges {
+		own.rounds, own.read = rounds.NewUnmerged(b.Spec), nil
+		if merged {
+			own.rounds = rounds.New(b.Spec)
 		}
 	}
 	for _, named := range exist[len(own.read):] {
 		if err := s.read(ctx, b, own, named); err != nil {
-			s.forget(b.UID)
+			own.rounds, own.read = nil, nil
 			return nil, nil, err
 		}
 	}
@@ -141,6 +161,8 @@ func (s *Store) read(ctx context.Context, b *v1alpha1.LatencyBenchmark, into *co
 		into.read = append(into.read, readResult{named: named})
 		return nil
 	}
+	s.decoding.Lock()
+	defer s.decoding.Unlock()
 	one := readResult{version: versionOf(cm), named: named}
 	if run, err := result.Open(cm, named); err == nil {
 		one.valid = true

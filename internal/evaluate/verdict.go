@@ -55,9 +55,9 @@ func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 // Summarize computes the results of a status again from all stored results, and drops those from the status that a user has deleted or
 // replaced: their runs are measured again.
 func (s *Store) Summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	all, kept, err := s.gather(ctx, b, true)
+	held, release := s.hold(b)
+	defer release()
+	all, kept, err := s.gather(ctx, held[b.UID], b, true)
 	if err != nil {
 		return err
 	}
@@ -220,13 +220,17 @@ func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseli
 
 // judge judges both sides, and says whether more rounds may decide. Defects of results are in the verdict, and errors may pass.
 func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judged *v1alpha1.Verdict, more bool, err error) {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	candidate, err := s.candidateResults(ctx, b)
+	both := []*v1alpha1.LatencyBenchmark{b}
+	if baseline != nil && baseline.benchmark.UID != "" {
+		both = append(both, baseline.benchmark)
+	}
+	held, release := s.hold(both...)
+	defer release()
+	candidate, err := s.candidateResults(ctx, held[b.UID], b)
 	var before *judge.Results
 	if err == nil && baseline != nil {
 		before = &judge.Results{}
-		if *before, err = s.baselineResults(ctx, b, baseline); err == nil {
+		if *before, err = s.baselineResults(ctx, held[baseline.benchmark.UID], b, baseline); err == nil {
 			before.Reference = baseline.reference(b, candidate.Collection)
 		}
 	}
@@ -252,8 +256,8 @@ func unreadable(err error) *v1alpha1.Verdict {
 	return &v1alpha1.Verdict{Outcome: v1alpha1.VerdictInconclusive, Message: message, Rules: []v1alpha1.RuleVerdict{rule}}
 }
 
-func (s *Store) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
-	all, kept, err := s.gather(ctx, b, false)
+func (s *Store) candidateResults(ctx context.Context, own *collection, b *v1alpha1.LatencyBenchmark) (judge.Results, error) {
+	all, kept, err := s.gather(ctx, own, b, false)
 	if err != nil {
 		return judge.Results{}, err
 	}
@@ -268,7 +272,9 @@ func (s *Store) candidateResults(ctx context.Context, b *v1alpha1.LatencyBenchma
 	return results, nil
 }
 
-func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (judge.Results, error) {
+func (s *Store) baselineResults(
+	ctx context.Context, own *collection, b *v1alpha1.LatencyBenchmark, c *compared,
+) (judge.Results, error) {
 	baseline, missing := c.benchmark, c.missing
 	if c.export != nil && missing == "" {
 		cm, err := observe.Get[corev1.ConfigMap](ctx, s.Live, b.Namespace, c.export.ConfigMapName)
@@ -276,6 +282,8 @@ func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmar
 			return judge.Results{}, err
 		}
 		if cm != nil {
+			s.decoding.Lock()
+			defer s.decoding.Unlock()
 			return Exported(ctx, b, cm, c.export.SHA256), nil
 		}
 		missing = noExport(c.export.ConfigMapName)
@@ -291,7 +299,7 @@ func (s *Store) baselineResults(ctx context.Context, b *v1alpha1.LatencyBenchmar
 	case baseline.Succeeded() != metav1.ConditionTrue:
 		return trouble(v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark %s, is not finished", baseline.Name)
 	}
-	all, kept, err := s.gather(ctx, baseline, false)
+	all, kept, err := s.gather(ctx, own, baseline, false)
 	if err != nil {
 		return judge.Results{}, err
 	}
@@ -321,9 +329,9 @@ func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (st
 
 // Measured returns the rounds of a finished benchmark that relative rules compare, and the boot ID of its client's node.
 func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error) {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	results, err := s.candidateResults(ctx, b)
+	held, release := s.hold(b)
+	defer release()
+	results, err := s.candidateResults(ctx, held[b.UID], b)
 	switch {
 	case errors.Is(err, result.ErrCorrupt):
 		return nil, "", nil

@@ -2,12 +2,15 @@ package evaluate
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -257,4 +260,98 @@ func TestSummarizeAfterJudge(t *testing.T) {
 	if kept := r.kept; len(kept) != 1 || !kept[0].rounds.Merges {
 		t.Errorf("%d benchmarks are kept, or one that is not merged", len(kept))
 	}
+}
+
+// slowAPI does not answer for the results of one benchmark until it may.
+type slowAPI struct {
+	client.Reader
+	slow             string
+	asked, mayAnswer chan struct{}
+}
+
+func (s *slowAPI) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, ok := into.(*corev1.ConfigMap); ok && strings.HasPrefix(key.Name, s.slow+"-") {
+		s.asked <- struct{}{}
+		<-s.mayAnswer
+	}
+	return s.Reader.Get(ctx, key, into, options...)
+}
+
+func soon(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal(what + " waits")
+	}
+}
+
+// While a result of one benchmark is read, others are read and judged.
+func TestSlowRead(t *testing.T) {
+	slow, fast, kept := pairOf(t, "slow", "fast")
+	api := &slowAPI{slow: "slow", asked: make(chan struct{}, 100), mayAnswer: make(chan struct{}), Reader: kept}
+	r := &Store{Live: api}
+	summarize := func(b *v1alpha1.LatencyBenchmark) <-chan struct{} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := r.Summarize(t.Context(), b); err != nil {
+				t.Error(err)
+			}
+		}()
+		return done
+	}
+	late := summarize(slow)
+	soon(t, "the slow benchmark", api.asked)
+	soon(t, "the other benchmark", summarize(fast))
+	close(api.mayAnswer)
+	soon(t, "the slow benchmark", late)
+	if len(fast.Status.Results) == 0 || len(slow.Status.Results) == 0 {
+		t.Error("a benchmark has no results")
+	}
+}
+
+// Two benchmarks that are each other's baselines, and one that is its own, are judged at once.
+func TestBaselinesInACircle(t *testing.T) {
+	one, two, kept := pairOf(t, "one", "two")
+	r := &Store{Live: kept}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var all sync.WaitGroup
+		for range 50 {
+			for _, pair := range [][2]*v1alpha1.LatencyBenchmark{{one, two}, {two, one}, {one, one}} {
+				all.Go(func() {
+					v, _, err := r.judge(t.Context(), withLimit(pair[0]), &compared{benchmark: pair[1]})
+					if err != nil || v.Outcome != v1alpha1.VerdictPass {
+						t.Errorf("%+v, %v", v, err)
+					}
+				})
+			}
+		}
+		all.Wait()
+	}()
+	soon(t, "a verdict", done)
+}
+
+// pairOf returns two benchmarks and the API server that has the results of both.
+func pairOf(t *testing.T, a, b string) (one, two *v1alpha1.LatencyBenchmark, api *keeper) {
+	t.Helper()
+	one, first := small(t, a)
+	two, second := small(t, b)
+	return one, two, &keeper{
+		benchmarks: map[string]*v1alpha1.LatencyBenchmark{a: one, b: two},
+		content: func(run string) map[string][]byte {
+			if strings.HasPrefix(run, a+"-") {
+				return first(run)
+			}
+			return second(run)
+		},
+	}
+}
+
+func withLimit(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
+	b = b.DeepCopy()
+	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}}}
+	return b
 }
