@@ -1,0 +1,115 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// The boot of a node is stored with a result for ever, and proves which kernel its CPUs belong to: a node that cannot be read is read again.
+func TestBootOfTheNodeIsStored(t *testing.T) {
+	node := readyNode("b")
+	node.Status.NodeInfo.BootID = "boot-b"
+	for name, c := range map[string]struct {
+		objects []client.Object
+		refused error
+		boot    string
+		fails   bool
+	}{
+		"the node is there":         {objects: []client.Object{&node}, boot: "boot-b"},
+		"the node is gone":          {},
+		"the node cannot be read":   {objects: []client.Object{&node}, refused: apierrors.NewInternalError(errors.New("etcd is down")), fails: true},
+		"the manager has no rights": {objects: []client.Object{&node}, refused: apierrors.NewForbidden(corev1.Resource("nodes"), "b", nil), fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
+			document := result.Document{Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: v1alpha1.RoleServer}
+			api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(c.objects...).Build(), interceptor.Funcs{
+				Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if c.refused != nil {
+						return c.refused
+					}
+					return api.Get(ctx, key, o, opts...)
+				},
+			})
+			r := &Reconciler{API: controllers.API{Client: api}, LogTimeout: time.Minute, Logs: logs(map[string]string{w.server.Name: logOf(t, document)})}
+			_, seen, err := r.takeEnd(t.Context(), w, w.ends()[0])
+			if seen.NodeBootID != c.boot || (err != nil) != c.fails {
+				t.Errorf("boot %q, want %q: %v", seen.NodeBootID, c.boot, err)
+			}
+			if !c.fails && seen.PodUID != "uid-server" {
+				t.Errorf("seen of pod %q", seen.PodUID)
+			}
+		})
+	}
+}
+
+// What is wrong with a result is the outcome of the attempt; any other error is tried again.
+func TestUnusableResults(t *testing.T) {
+	other := errors.New("the connection was refused")
+	for cause, want := range map[error]string{
+		result.ErrTooLarge: v1alpha1.OutcomeResultTooLarge, result.ErrMissing: v1alpha1.OutcomeResultMissing,
+		result.ErrVersion: v1alpha1.OutcomeVersionMismatch, result.ErrCorrupt: v1alpha1.OutcomeResultCorrupt, other: "",
+	} {
+		w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
+		err := w.unusable(fmt.Errorf("client: %w", cause))
+		got := ""
+		if o := w.benchmark.Status.Active.Outcome; o != nil {
+			got = o.Reason
+		}
+		if got != want || errors.Is(err, other) != (cause == other) || err != nil && cause != other {
+			t.Errorf("%v: outcome %q, want %q, %v", cause, got, want, err)
+		}
+	}
+}
+
+// Each step sets both conditions: whether the spec can be met, and how far the benchmark is.
+func TestConditionsOfSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes             []func(*world)
+		accepted, succeeded string
+	}{
+		"a spec that cannot be met": {on(notAccepted, withNodes(readyNode("a"))), "False", "Unknown NotAccepted"},
+		"accepted":                  {on(), "True Accepted", "Unknown"},
+		"complete":                  {on(withStored("x-r1"), withStored("x-r2")), "True Accepted", "True Complete"},
+		"failed": {on(withAttempt("x-r1", 3, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeToolFailed, time.Hour), withAttempt("x-r1", 1, v1alpha1.OutcomeToolFailed, time.Hour)),
+			"True Accepted", "False Failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.changes...)
+			s := decide(w)
+			w.setConditions(s)
+			for conditionType, want := range map[string]string{v1alpha1.ConditionAccepted: c.accepted, v1alpha1.ConditionSucceeded: c.succeeded} {
+				found := meta.FindStatusCondition(w.benchmark.Status.Conditions, conditionType)
+				if found == nil {
+					t.Fatalf("no condition %s after %+v", conditionType, s)
+				}
+				reason := found.Reason
+				if want == string(found.Status) {
+					reason = "" // any reason
+				}
+				if got := string(found.Status) + " " + reason; got != want && string(found.Status) != want {
+					t.Errorf("%s is %s %s (%s), want %s", conditionType, found.Status, found.Reason, found.Message, want)
+				}
+				if conditionType == v1alpha1.ConditionAccepted && found.Status == metav1.ConditionFalse && (found.Reason == v1alpha1.ReasonNotAccepted || found.Message != s.message) {
+					t.Errorf("it does not say why: %s %s", found.Reason, found.Message)
+				}
+			}
+		})
+	}
+}
