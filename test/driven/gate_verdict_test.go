@@ -1,4 +1,4 @@
-package integration
+package driven
 
 import (
 	"fmt"
@@ -26,11 +26,10 @@ var _ = Describe("A gate", func() {
 			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
 			return n
 		}
-		created := node(w.B).CreationTimestamp.Time
-		Eventually(time.Now).Should(BeTemporally(">", created.Add(time.Second))) // Times of creation are in whole seconds.
+		w.Pass(2 * time.Second) // The nodes are older than the gate, and times of creation are in whole seconds.
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(And(HavePrefix("False CannotSettle: none of the 2 nodes can be measured"), ContainSubstring("tainted with gpu")))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(And(HavePrefix("False CannotSettle: none of the 2 nodes can be measured"), ContainSubstring("tainted with gpu")))
 		list := &v1alpha1.LatencyVerificationList{}
 		Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name})).To(Succeed())
 		Expect(list.Items).To(BeEmpty())
@@ -41,7 +40,7 @@ var _ = Describe("A gate", func() {
 		for _, name := range []string{w.A, w.B} {
 			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 		}
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
 	})
 
 	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
@@ -51,15 +50,15 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, isVerified)
 		w.Expect(ctx, w.B, isVerified)
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 2 nodes are verified"))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 2 nodes are verified"))
 		first := Get(ctx, w.Benchmark(w.A, 1))
 		Expect(first.Spec.Criteria.Rules).To(HaveLen(1), "there was nothing to compare with")
 		Expect(*first.Status.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.A, ServerNode: w.B}))
 
 		By("an upgrade of a node")
 		w.Upgrade(ctx, w.A, "6.2.0")
-		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2 nodes are not verified: " + w.A))
+		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2 nodes are not verified: " + w.A))
 		w.Expect(ctx, w.A, isVerified)
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-2 since -1"))
 		second := Get(ctx, w.Benchmark(w.A, 2))
@@ -74,7 +73,7 @@ var _ = Describe("A gate", func() {
 		Expect(second.Status.Verdict.Rules[1].Message).To(ContainSubstring("of 1 boots, which differ by SD"))
 		Expect(status.Reference).To(HaveLen(2))
 		Expect(status.Recent[1].Change).To(Equal(`Kernel was "6.1.0" and is "6.2.0"`))
-		Eventually(func() int32 {
+		eventually(func() int32 {
 			current := &v1alpha1.LatencyGate{}
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), current)).To(Succeed())
 			return current.Status.Spread[0].Differences
@@ -148,7 +147,7 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(MatchRegexp(`with peer %s, and there is no other to show which of them is slow: p90 .*10.\d+µs`, w.B))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed: " + w.A))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed: " + w.A))
 
 		By("another manager")
 		manager.Stop()
@@ -156,32 +155,32 @@ var _ = Describe("A gate", func() {
 		w.Stays(ctx, w.A, "Failed Fail"+heldBack)
 		By("acceptances that cannot be")
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 1).Name)
-		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("before it changed")))
+		eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("before it changed")))
 		for _, name := range []string{"", "perf/up", "100%", "nonsense!"} {
 			w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, name)
-			Eventually(func() *v1alpha1.AcceptRefusal { return w.Verification(ctx, w.A).Status.AcceptRefused }).Should(HaveValue(And(
+			eventually(func() *v1alpha1.AcceptRefusal { return w.Verification(ctx, w.A).Status.AcceptRefused }).Should(HaveValue(And(
 				HaveField("Benchmark", name), HaveField("Message", ContainSubstring("not among")))))
-			Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
+			eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
 		}
-		Eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("not among")))
+		eventually(func() []string { return w.refusals(ctx, w.A) }).Should(ContainElement(ContainSubstring("not among")))
 		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + heldBack))
 
 		By("a request, of which the cause is not cured")
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
-		Eventually(func() []string { return w.History(ctx, w.A) }).Should(Equal([]string{"-3 Fail Fail", "-2 Fail Fail", "-1 Pass Passed"}))
+		eventually(func() []string { return w.History(ctx, w.A) }).Should(Equal([]string{"-3 Fail Fail", "-2 Fail Fail", "-1 Pass Passed"}))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		By("an acceptance by hand")
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, w.Benchmark(w.A, 3).Name)
 		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-3 since -3"))
-		Eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
+		eventually(func() map[string]string { return w.Verification(ctx, w.A).Annotations }).ShouldNot(HaveKey(v1alpha1.AnnotationAccept))
 
 		By("a request when the cause is cured, in the new epoch")
 		w.Kubelet.Agents(nil)
 		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "please")
-		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-4 since -3"))
+		eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-4 since -3"))
 		w.Expect(ctx, w.A, isVerified)
-		Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-2", "-3", "-4"), "the history is three long")
+		eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-2", "-3", "-4"), "the history is three long")
 		By("looks at a benchmark whose baseline the history has deleted: its verdict stays")
 		w.Patiently(ctx, w.Benchmark(w.A, 2), func() any { return condition(ctx, w.Benchmark(w.A, 2), v1alpha1.ConditionPassed) }, HavePrefix("False Fail"))
 	})
@@ -197,7 +196,7 @@ var _ = Describe("A gate", func() {
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Inconclusive Inconclusive"}))
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("p99 needs 10000 to be judged"))
 		w.Expect(ctx, w.B, "Inconclusive Inconclusive"+heldBack)
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False TooManyUnverified: 2 of 2"))
 		w.Stays(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 	})
 
@@ -232,7 +231,7 @@ var _ = Describe("A gate", func() {
 			return 10_000
 		})
 		w.Upgrade(ctx, w.A, "6.2.0")
-		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
+		eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
 		w.Upgrade(ctx, w.A, "6.3.0")
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("of 2 boots, which differ by SD"))
@@ -268,7 +267,7 @@ var _ = Describe("A gate", func() {
 		Expect(Get(ctx, b)).To(settled)
 		By("another acceptance")
 		w.Upgrade(ctx, w.A, "6.2.0")
-		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
+		eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-2 since -1"))
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
 		By("the deletion of the baseline, and another benchmark of its name")
 		Expect(k8s.Delete(ctx, first)).To(Succeed())
@@ -287,7 +286,7 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = "0 0 31 2 *" }))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False ScheduleInvalid: spec.schedule"))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False ScheduleInvalid: spec.schedule"))
 		lost := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.Namespace, s.NodeSelector.MatchLabels = "there-is-none", map[string]string{gateLabel: "lost"}
 		})
@@ -298,6 +297,6 @@ var _ = Describe("A gate", func() {
 			w.AddNode(ctx, n)
 		}
 		refused := w.Gate(ctx, lost)
-		Eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionOperational) }).Should(MatchRegexp(`^False BenchmarkRefused: \d nodes: .*"there-is-none" not found`))
+		eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionOperational) }).Should(MatchRegexp(`^False BenchmarkRefused: \d nodes: .*"there-is-none" not found`))
 	})
 })
