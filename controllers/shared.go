@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -68,14 +67,6 @@ type Named []string
 // Has reports whether the manager works in a namespace.
 func (n Named) Has(namespace string) bool { return len(n) == 0 || slices.Contains(n, namespace) }
 
-// Soonest returns the shorter of two waits; 0 means no wait.
-func Soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
-}
-
 // Delete deletes exactly this object, unless it is gone or being deleted.
 func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...client.DeleteOption) error {
 	if !o.GetDeletionTimestamp().IsZero() {
@@ -123,12 +114,6 @@ func Overdue(ttlSeconds *int32, created metav1.Time, completed *metav1.Time, now
 		return "", left
 	}
 	return fmt.Sprintf("spec.ttlSecondsAfterFinished is %d, and it finished at %s", *ttlSeconds, completed.UTC().Format(time.RFC3339)), 0
-}
-
-// CompareAge orders objects by creation, within a second by namespace and name.
-func CompareAge(a, b client.Object) int {
-	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
-		cmp.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName()))
 }
 
 func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }

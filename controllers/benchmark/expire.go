@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=delete
@@ -58,7 +59,7 @@ func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) 
 	for i := range all {
 		o := &all[i]
 		complete := o.Succeeded() == metav1.ConditionTrue && o.DeletionTimestamp.IsZero()
-		if o.Labels[v1alpha1.LabelSeries] == series && complete && !owned(o) && controllers.CompareAge(o, b) > 0 {
+		if o.Labels[v1alpha1.LabelSeries] == series && complete && !owned(o) && queue.CompareAge(o, b) > 0 {
 			newer++
 		}
 	}

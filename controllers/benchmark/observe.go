@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
@@ -188,7 +187,7 @@ func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 
 // unseenBefore reports whether o is older than b and may want its nodes, but no manager has looked at it yet.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
-	return o.Status.ObservedGeneration <= 0 && !o.Spec.Suspend && o.DeletionTimestamp.IsZero() && controllers.CompareAge(o, b) < 0
+	return o.Status.ObservedGeneration <= 0 && !o.Spec.Suspend && o.DeletionTimestamp.IsZero() && queue.CompareAge(o, b) < 0
 }
 
 func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.Node) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/standing"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 func downed(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
@@ -40,35 +41,30 @@ func TestRetainedNodeThatIsAway(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){
 		"away": downed, "changed": func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "6.2" }, "recreated": func(n *corev1.Node) { n.UID = "other" },
 	} {
-		s := newSnapshot(makeGate(), noon)
-		s = makeSnapshot(s.gate, makeVerification("a"))
+		s := makeSnapshot(makeGate(), makeVerification("a"))
 		z := makeVerification("z")
-		s.nodes["z"] = makeNode("z", change)
-		s.retained = []*v1alpha1.LatencyVerification{z}
-		summarize(s, choice{})
-		if c := meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
+		s.Nodes["z"] = makeNode("z", change)
+		s.Retained = []*v1alpha1.LatencyVerification{z}
+		summarize(s, turns.Choice{})
+		if c := meta.FindStatusCondition(s.Gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
 			t.Error(name, c.Status, c.Reason, c.Message)
 		}
 	}
 }
 
 func TestStatesOfADeletedGate(t *testing.T) {
-	s := newSnapshot(makeGate(), noon)
-	s.gate.UID = "new"
-	s = makeSnapshot(s.gate, makeVerification("a"))
-	summarize(s, choice{})
-	if c := meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
+	s := makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.UID = "new" }), makeVerification("a"))
+	summarize(s, turns.Choice{})
+	if c := meta.FindStatusCondition(s.Gate.Status.Conditions, v1alpha1.ConditionPassed); c.Status == metav1.ConditionTrue {
 		t.Error(c.Status, c.Reason, c.Message)
 	}
 }
 
 func TestSuspendedWhileANodeIsAway(t *testing.T) {
-	s := newSnapshot(makeGate(), noon)
-	s.gate.Spec.Suspend = true
-	s = makeSnapshot(s.gate, makeVerification("a"), makeVerification("b"))
-	downed(s.nodes["b"])
-	summarize(s, choice{})
-	st := standing.OfGate(s.gate)
+	s := makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.Suspend = true }), makeVerification("a"), makeVerification("b"))
+	downed(s.Nodes["b"])
+	summarize(s, turns.Choice{})
+	st := standing.OfGate(s.Gate)
 	if !st.Open {
 		t.Errorf("%+v", st)
 	}
@@ -78,11 +74,11 @@ func TestTurnOfANodeThatWentDown(t *testing.T) {
 	dead := makeVerification("a", unverified(v1alpha1.ReasonScheduleDue))
 	g := makeGate()
 	l := makeSnapshot(g, dead, makeVerification("b"), makeVerification("c"))
-	l.fired = ago(30 * time.Minute)
-	downed(l.nodes["a"])
-	c := choose(l)
-	if len(c.due) == 0 {
-		t.Error("one node that went down in its turn stops the schedule of all others: ", c.waiting)
+	l.Schedule.Fired = ago(30 * time.Minute)
+	downed(l.Nodes["a"])
+	c := l.Choose(nil)
+	if len(c.Due) == 0 {
+		t.Error("one node that went down in its turn stops the schedule of all others: ", c.Waiting)
 	}
 }
 
@@ -90,9 +86,9 @@ func TestNoTurnWhileMarksFail(t *testing.T) {
 	v := makeVerification("a")
 	v.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
 	l := makeSnapshot(makeGate(), v, makeVerification("b"))
-	l.fired = ago(30 * time.Minute)
-	for _, d := range choose(l).due {
-		if d.verification == v {
+	l.Schedule.Fired = ago(30 * time.Minute)
+	for _, d := range l.Choose(nil).Due {
+		if d.Verification == v {
 			t.Error("a turn begins for a node whose marks fail")
 		}
 	}
@@ -110,9 +106,9 @@ func TestMarksOfANewNodeAreTriedAtOnce(t *testing.T) {
 	if v.Status, err = w.next(decide(w)); err != nil {
 		t.Fatal(err)
 	}
-	retryMarks(v, publicationOf(w.gate, old), publicationOf(w.gate, v), w.now)
-	if last := setbackOf(v, v1alpha1.MarkTaint); last != nil && ofMark.left(last, noon) > 0 {
-		t.Error("the taint of the new Node is not tried for", ofMark.left(last, noon))
+	retryMarks(v, turns.PublicationOf(w.gate, old), turns.PublicationOf(w.gate, v), w.now)
+	if last := setbackOf(v, v1alpha1.MarkTaint); last != nil && turns.OfMark.Left(last, noon) > 0 {
+		t.Error("the taint of the new Node is not tried for", turns.OfMark.Left(last, noon))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // The budget follows the number of nodes, goes with the option, and leaves the budget of another owner alone.
@@ -30,7 +31,7 @@ func TestBudget(t *testing.T) {
 	step := func(nodes int, budget *v1alpha1.GateBudget) (string, error) {
 		t.Helper()
 		gate.Spec.Enforcement.HoldPod = &v1alpha1.GateHoldPod{Budget: budget}
-		err := r.budget(t.Context(), &snapshot{gate: gate, verifications: make([]*v1alpha1.LatencyVerification, nodes)})
+		err := r.budget(t.Context(), &snapshot{Snapshot: &turns.Snapshot{Gate: gate, Verifications: make([]*v1alpha1.LatencyVerification, nodes)}})
 		found := &policyv1.PodDisruptionBudget{}
 		if got := api.Get(t.Context(), key, found); got != nil {
 			return string(apierrors.ReasonForError(got)), err

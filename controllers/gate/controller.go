@@ -33,7 +33,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,6 +47,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // Gates reconciles LatencyGates.
@@ -105,69 +106,34 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, err
 	}
 	next, memberErr := r.members(ctx, all)
-	next = controllers.Soonest(next, again)
+	next = queue.Soonest(next, again)
 	chosen := r.place(ctx, all)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
 	budgetErr := r.budget(ctx, all)
-	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Refusals.first(all.verifications))
+	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Refusals.first(all.Verifications))
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
 		return controllers.Written(0, err)
 	}
-	return controllers.Written(controllers.Soonest(controllers.Soonest(next, all.nextFire), chosen.again), errors.Join(memberErr, startErr, budgetErr))
+	return controllers.Written(queue.Soonest(queue.Soonest(next, all.Schedule.Next), chosen.Again), errors.Join(memberErr, startErr, budgetErr))
 }
 
-// snapshot is a gate and the nodes of the cluster as they were observed.
+// snapshot is a gate and the nodes of the cluster, and what the gate has met.
 type snapshot struct {
-	now  time.Time
-	gate *v1alpha1.LatencyGate
-	// nodes are the nodes of the cluster by name, and states those that belong to any gate.
-	nodes  map[string]*corev1.Node
-	states map[string]v1alpha1.VerificationState
-	// verifications are those of the gate's own nodes, in any order.
-	verifications []*v1alpha1.LatencyVerification
-	// busy are the nodes that any gate measures now, and their peers, and measuring is the number of the gate's own.
-	busy      map[string]bool
-	measuring int
-	// pods are the pod settings of the template, with a toleration of the gate's own taint.
-	pods *v1alpha1.PodSettings
-	// missing are the nodes of the gate without a verification, and retained the verifications of nodes that the gate lost.
-	missing  []*corev1.Node
-	retained []*v1alpha1.LatencyVerification
-	// taken are the nodes that the gate selects but that belong to an older gate, by the name of that gate.
-	taken map[string][]string
-	// away is the number of verified nodes that are not ready.
-	away int32
-	// invalid is the error in the schedule; empty if there is none.
-	invalid string
-	// refused is the error of the API server about a verification that the gate wrote; empty if there is none.
+	*turns.Snapshot
+	// refused is the error of the API server about a verification that the gate wrote; empty if there
+	// is none.
 	refused string
-	// unsettled is condition Operational if the gate could never verify its nodes; a fresh gate then holds no node back.
+	// unsettled is condition Operational if the gate could never verify its nodes; a fresh gate then
+	// holds no node back.
 	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string
-	// leaving are the nodes that failed and are being deleted. Other nodes that are being deleted are not the gate's any more.
-	leaving []*v1alpha1.LatencyVerification
-	// nextFire is the time until the schedule is next due, or its window ends; zero for never.
-	nextFire time.Duration
-	// fired is when the schedule was last due, and firedBefore when it was due before that; zero if it was not, since the gate has it.
-	fired, firedBefore time.Time
-	// closed is true when the window of fired has ended.
-	closed bool
-	// full are the nodes without room for a peer's pod, and unplaced the due nodes without room for their own, with the reasons.
-	full, unplaced map[string]string
-}
-
-func newSnapshot(g *v1alpha1.LatencyGate, now time.Time) *snapshot {
-	return &snapshot{
-		now: now, gate: g, pods: podsOf(g), nodes: map[string]*corev1.Node{}, busy: map[string]bool{}, taken: map[string][]string{},
-	}
 }
 
 // observe lists from the cache, but those that are being measured live, so that no slot and no node is assigned twice.
 func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot, error) {
-	s := newSnapshot(g, r.Clock.Now())
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{gates, nodes, verifications} {
 		// The objects are only read here, and there may be thousands.
@@ -179,70 +145,8 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot
 	if err := r.Live.List(ctx, measuring, client.MatchingFields{"status.state": string(v1alpha1.VerificationMeasuring)}); err != nil {
 		return nil, fmt.Errorf("listing the nodes that are being measured: %w", err)
 	}
-	for i := range measuring.Items {
-		v := &measuring.Items[i]
-		s.busy[v.Spec.NodeName] = true
-		if v.Status.Benchmark != nil {
-			s.busy[v.Status.Benchmark.Peer] = true
-		}
-		if v.Spec.GateName == g.Name {
-			s.measuring++
-		}
-	}
-
-	if err := r.observeHeldUp(ctx, s, measuring.Items); err != nil {
-		return nil, err
-	}
-	s.assign(gates.Items, nodes.Items, verifications.Items)
-	s.consultSchedule()
-	return s, nil
-}
-
-func (s *snapshot) assign(gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications []v1alpha1.LatencyVerification) {
-	g := s.gate
-	s.states = statesOf(verifications)
-	own := map[string]*v1alpha1.LatencyVerification{}
-	for i := range verifications {
-		if v := &verifications[i]; v.Spec.GateName == g.Name {
-			own[v.Spec.NodeName] = v
-		}
-	}
-	for i := range nodes {
-		node := &nodes[i]
-		s.nodes[node.Name] = node
-		if !node.DeletionTimestamp.IsZero() {
-			s.leave(own, node)
-			continue
-		}
-		if !selects(g, node) {
-			continue
-		}
-		if owner := ownerOf(node, gates); owner != nil && owner.Name != g.Name {
-			s.taken[owner.Name] = append(s.taken[owner.Name], node.Name)
-			continue
-		}
-		if v, ok := own[node.Name]; ok {
-			s.verifications = append(s.verifications, v)
-			delete(own, node.Name)
-		} else {
-			s.missing = append(s.missing, node)
-		}
-	}
-	for _, v := range own {
-		// A Node of a record that registers again counts at once.
-		if s.nodes[v.Spec.NodeName] != nil && !v.Status.OfDeletedGate() {
-			s.retained = append(s.retained, v)
-		}
-	}
-	slices.SortFunc(s.missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-// leave takes a node that is being deleted off the gate, unless it failed: its deletion does not remove the cause.
-func (s *snapshot) leave(own map[string]*v1alpha1.LatencyVerification, node *corev1.Node) {
-	if v := own[node.Name]; v != nil && v.Status.State == v1alpha1.VerificationFailed {
-		s.leaving = append(s.leaving, v)
-	}
-	delete(own, node.Name)
+	s := &snapshot{Snapshot: turns.New(g, gates.Items, nodes.Items, verifications.Items, measuring.Items, r.Clock.Now())}
+	return s, r.observeHeldUp(ctx, s, measuring.Items)
 }
 
 // refusal returns the first error that is not a conflict, which another reconcile solves; empty if there is none.
@@ -275,41 +179,23 @@ func (r *Refusals) first(verifications []*v1alpha1.LatencyVerification) string {
 	return ""
 }
 
-// selects reports whether a gate's selector selects a node. An invalid selector selects no node.
-func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.NodeSelector)
-	return err == nil && selector.Matches(labels.Set(node.Labels))
-}
-
-// ownerOf returns the gate that owns a node: the oldest gate that selects it and is not being deleted; nil if there is none.
-func ownerOf(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
-	var owner *v1alpha1.LatencyGate
-	for i := range gates {
-		g := &gates[i]
-		if node != nil && g.DeletionTimestamp.IsZero() && selects(g, node) && (owner == nil || controllers.CompareAge(g, owner) < 0) {
-			owner = g
-		}
-	}
-	return owner
-}
-
 // members creates the missing verifications. It continues after an error, and returns the first one, and when to continue.
 func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error) {
 	var first error
-	if s.unsettled != nil && s.fresh() {
+	if s.unsettled != nil && s.Fresh() {
 		return 0, nil
 	}
-	for i, node := range s.missing {
+	for i, node := range s.Missing {
 		if i == maxCreated {
 			return time.Millisecond, first
 		}
 		v := &v1alpha1.LatencyVerification{
 			ObjectMeta: metav1.ObjectMeta{
 				// The gate does not own it: the garbage collector would delete the accepted results with the gate.
-				Name:       v1alpha1.VerificationName(s.gate.Name, node.Name),
+				Name:       v1alpha1.VerificationName(s.Gate.Name, node.Name),
 				Finalizers: []string{v1alpha1.FinalizerNode},
 			},
-			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.gate.Name, NodeName: node.Name},
+			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.Gate.Name, NodeName: node.Name},
 		}
 		// An existing one is either ours, and not in the cache yet, or an earlier gate's that is being deleted.
 		if err := r.Client.Create(controllers.With(ctx, "node", node.Name), v); err != nil && !apierrors.IsAlreadyExists(err) && first == nil {
@@ -320,15 +206,15 @@ func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error)
 }
 
 // start creates the chosen benchmarks, and begins the turns of the schedule. It returns the first error, and continues after it.
-func (r *Gates) start(ctx context.Context, s *snapshot, chosen choice) error {
+func (r *Gates) start(ctx context.Context, s *snapshot, chosen turns.Choice) error {
 	var first error
-	for _, begin := range chosen.starts {
-		if err := r.measure(ctx, s.gate, begin); err != nil && first == nil {
+	for _, begin := range chosen.Starts {
+		if err := r.measure(ctx, s.Gate, begin); err != nil && first == nil {
 			first = err
 		}
 	}
-	for _, turn := range chosen.due {
-		if err := r.take(ctx, turn.verification.DeepCopy(), due(s.gate.Spec.Schedule)); err != nil && first == nil {
+	for _, turn := range chosen.Due {
+		if err := r.take(ctx, turn.Verification.DeepCopy(), due(s.Gate.Spec.Schedule)); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -359,17 +245,17 @@ func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s ste
 }
 
 // measure creates the benchmark of a node and records it in the node's verification. If it is refused, the gate retries after a pause.
-func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin start) error {
+func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turns.Start) error {
 	v := &v1alpha1.LatencyVerification{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.verification), v); err != nil {
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.Verification), v); err != nil {
 		return err
 	}
-	if v.ResourceVersion != begin.verification.ResourceVersion {
+	if v.ResourceVersion != begin.Verification.ResourceVersion {
 		// It has changed since it was chosen.
 		return conflict(v)
 	}
 	number := v.Status.Number + 1
-	b := benchmarkOf(g, v, begin.peer, number)
+	b := turns.Benchmark(g, v, begin.Peer, number)
 	switch err := r.Client.Create(controllers.With(ctx, "node", v.Spec.NodeName), b); {
 	case apierrors.IsAlreadyExists(err):
 		// Another client created it, or a manager that died before it could record it: the number is taken.
@@ -387,9 +273,9 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin star
 	v.Status.Number = number
 	err = r.take(ctx, v, step{
 		event: eventStarted, reason: v1alpha1.ReasonMeasuring,
-		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.peer, v.Status.Verified().Message),
+		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.Peer, v.Status.Verified().Message),
 		benchmark: &v1alpha1.VerificationBenchmark{
-			Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.peer, PeerVerified: begin.peerVerified,
+			Name: b.Name, UID: string(b.UID), SpecSHA256: digest, Peer: begin.Peer, PeerVerified: begin.PeerVerified,
 			StartTime: metav1.Time{Time: r.Clock.Now()},
 		},
 	})
@@ -505,11 +391,11 @@ func (r *Gates) observeHeldUp(ctx context.Context, s *snapshot, measuring []v1al
 	s.heldUp = map[string]string{}
 	for i := range measuring {
 		v := &measuring[i]
-		if v.Spec.GateName != s.gate.Name || v.Status.Benchmark == nil {
+		if v.Spec.GateName != s.Gate.Name || v.Status.Benchmark == nil {
 			continue
 		}
 		b := &v1alpha1.LatencyBenchmark{}
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.gate.Spec.Namespace, Name: v.Status.Benchmark.Name}, b); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.Gate.Spec.Namespace, Name: v.Status.Benchmark.Name}, b); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("getting LatencyBenchmark %s: %w", v.Status.Benchmark.Name, err)
 		}
 		if why := heldUp(b); why != "" {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,12 +16,14 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // enforce brings marks, benchmarks and hold pod in line with the status, each independently of the others, so that one that is refused
 // stops nothing else. It returns when to look again.
 func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
-	p := publicationOf(w.gate, v)
+	p := turns.PublicationOf(w.gate, v)
 	publishes, err := r.publishes(ctx, w, p)
 	if err != nil {
 		return 0, err
@@ -41,7 +41,7 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 	if err := r.writeSetbacks(ctx, before, v, w.node); err != nil {
 		return 0, err
 	}
-	return controllers.Soonest(again, holdAgain), cmp.Or(holdErr, pruneErr, markErr)
+	return queue.Soonest(again, holdAgain), cmp.Or(holdErr, pruneErr, markErr)
 }
 
 func (r *Verifications) writeSetbacks(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
@@ -53,11 +53,11 @@ func (r *Verifications) writeSetbacks(ctx context.Context, before, v *v1alpha1.L
 }
 
 // publishes reports whether the gate owns the node, or no gate does and no other retained verification holds it back.
-func (r *Verifications) publishes(ctx context.Context, w *world, p publication) (bool, error) {
+func (r *Verifications) publishes(ctx context.Context, w *world, p turns.Publication) (bool, error) {
 	if w.node == nil {
 		return false, nil
 	}
-	if w.owner != nil || p.holdsBack() {
+	if w.owner != nil || p.HoldsBack() {
 		return !w.disowned() || w.owner == nil, nil
 	}
 	others, err := r.others(ctx, w.verification)
@@ -79,9 +79,9 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 }
 
 // observeHold records in the metrics how long it took to hold back a node that changed. node is the Node before it was marked.
-func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) {
-	c, ready := nodeCondition(node, v1alpha1.NodeConditionVerified), nodeCondition(node, corev1.NodeReady)
-	changed := p.holdsBack() && v.Status.Verified().Reason == v1alpha1.ReasonIdentityChanged
+func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p turns.Publication) {
+	c, ready := turns.NodeCondition(node, v1alpha1.NodeConditionVerified), turns.NodeCondition(node, corev1.NodeReady)
+	changed := p.HoldsBack() && v.Status.Verified().Reason == v1alpha1.ReasonIdentityChanged
 	if changed && c != nil && c.Status == corev1.ConditionTrue && ready != nil && !ready.LastHeartbeatTime.IsZero() {
 		r.Activity.ObserveHold(r.Clock.Since(ready.LastHeartbeatTime.Time))
 	}
@@ -95,7 +95,7 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if needed(v.Status, string(b.UID)) || numberOf(b.Name) > v.Status.Number {
+		if needed(v.Status, string(b.UID)) || turns.NumberOf(b.Name) > v.Status.Number {
 			continue
 		}
 		if err := controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -109,15 +109,6 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 func needed(s v1alpha1.LatencyVerificationStatus, uid string) bool {
 	return s.Benchmark != nil && s.Benchmark.UID == uid || s.Accepted != nil && s.Accepted.UID == uid ||
 		slices.ContainsFunc(s.History, func(r v1alpha1.VerificationResult) bool { return r.UID == uid })
-}
-
-// numberOf returns the number at the end of a benchmark's name; 0 if there is none.
-func numberOf(name string) int64 {
-	number, err := strconv.ParseInt(name[strings.LastIndex(name, "-")+1:], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return number
 }
 
 // finalize removes the finalizer when the marks are right for the time after the verification. The hold pod and the benchmarks are deleted
@@ -199,28 +190,28 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 }
 
 // afterwards returns the marks of a Node when one of its verifications is gone.
-func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (publication, error) {
+func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (turns.Publication, error) {
 	others, err := r.others(ctx, v)
 	if err != nil {
-		return publication{}, err
+		return turns.Publication{}, err
 	}
-	if owner := ownerOf(node, gates); owner != nil {
+	if owner := turns.Owner(node, gates); owner != nil {
 		heir := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(owner.Name, node.Name)}}
-		heir.Status.AsFound = older(node, owner)
+		heir.Status.AsFound = turns.Older(node, owner)
 		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool {
 			return o.Spec.GateName == owner.Name && !ofEarlierGate(&o, owner)
 		}); i >= 0 {
 			heir = &others[i]
 		}
-		return publicationOf(owner, heir), nil
+		return turns.PublicationOf(owner, heir), nil
 	}
-	var p publication
+	var p turns.Publication
 	for i := range others {
 		gate := gateOf(&others[i], gates)
-		if gate == nil || !gate.DeletionTimestamp.IsZero() || ofEarlierGate(&others[i], gate) || p.holdsBack() {
+		if gate == nil || !gate.DeletionTimestamp.IsZero() || ofEarlierGate(&others[i], gate) || p.HoldsBack() {
 			continue
 		}
-		p = publicationOf(gate, &others[i])
+		p = turns.PublicationOf(gate, &others[i])
 	}
 	return p, nil
 }

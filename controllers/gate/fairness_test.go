@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // A user of the gate's namespace who deletes pods, or suspends the benchmark for a moment, chooses which attempt counts. A Pass is then
@@ -67,23 +68,9 @@ func TestAgeInTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		waited := v.Status.Setback.RetryTime.Sub(noon) / time.Minute
-		if got := benchmarkOf(w.gate, v, "b", 5).Spec.Priority; got != int32(waited) || got < 30*int32(count+1) {
+		if got := turns.Benchmark(w.gate, v, "b", 5).Spec.Priority; got != int32(waited) || got < 30*int32(count+1) {
 			t.Errorf("after %d: priority %d, and it waited for %d minutes", count+1, got, waited)
 		}
 		w.now, v.Status.Benchmark = v.Status.Setback.RetryTime.Time, &benchmark
-	}
-	for name, c := range map[string]struct {
-		template int32
-		waited   time.Duration
-		want     int32
-	}{
-		"at most": {900, 200 * time.Minute, 1000}, "a template's own": {-5, 0, -5}, "both": {-5, time.Hour, 55}, "years": {0, 9 * 365 * 24 * time.Hour, 1000}, "a clock that was set back": {7, -time.Hour, 7},
-	} {
-		if got := priority(c.template, &v1alpha1.Setback{StartTime: at(0), RetryTime: metav1.NewTime(noon.Add(c.waited))}); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-	if priority(3, nil) != 3 || priority(3, &v1alpha1.Setback{RetryTime: *at(0)}) != 3 {
-		t.Error("a node without an abandoned benchmark has the priority of the template")
 	}
 }

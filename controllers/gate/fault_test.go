@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // ended makes the current benchmark one that failed, with the outcome of its last attempt and a number of stored results.
@@ -96,37 +98,37 @@ func TestHeldUp(t *testing.T) {
 // Condition Operational says what stands in the way, the first of these.
 func TestOperationalSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*snapshot, *choice)
+		change func(*snapshot, *turns.Choice)
 		want   string
 	}{
-		"a webhook that is down": {func(s *snapshot, _ *choice) {
+		"a webhook that is down": {func(s *snapshot, _ *turns.Choice) {
 			s.refused = "creating the LatencyVerification of node z: failed calling webhook"
 		}, "False VerificationRefused creating the LatencyVerification of node z: failed calling webhook"},
-		"no node that can be measured, and an invalid schedule": {func(s *snapshot, _ *choice) {
-			s.invalid = "spec.schedule: no"
+		"no node that can be measured, and an invalid schedule": {func(s *snapshot, _ *turns.Choice) {
+			s.Schedule.Invalid = "spec.schedule: no"
 			s.cannotSettle(v1alpha1.ReasonCannotSettle, "none can be measured")
 		}, "False CannotSettle none can be measured"},
-		"a pod that is refused": {func(s *snapshot, _ *choice) { s.heldUp = map[string]string{"n0": "PodRefused: no"} }, "False MeasurementHeldUp 1 nodes: the benchmark of n0: PodRefused: no"},
-		"a control plane": {func(_ *snapshot, c *choice) {
-			c.unmeasurable, c.waiting = []string{"n0"}, map[string]string{"n0": "tainted"}
+		"a pod that is refused": {func(s *snapshot, _ *turns.Choice) { s.heldUp = map[string]string{"n0": "PodRefused: no"} }, "False MeasurementHeldUp 1 nodes: the benchmark of n0: PodRefused: no"},
+		"a control plane": {func(_ *snapshot, c *turns.Choice) {
+			c.Unmeasurable, c.Waiting = []string{"n0"}, map[string]string{"n0": "tainted"}
 		}, "False NodesUnmeasurable 1 of 2 nodes cannot be measured; n0: tainted"},
-		"a reboot that does not end": {func(_ *snapshot, c *choice) {
-			c.overlong, c.waiting = []string{"n0"}, map[string]string{"n0": "the node is not ready"}
+		"a reboot that does not end": {func(_ *snapshot, c *turns.Choice) {
+			c.Overlong, c.Waiting = []string{"n0"}, map[string]string{"n0": "the node is not ready"}
 		}, "False NodesWaiting 1 nodes have waited for more than 30m0s; n0: the node is not ready"},
-		"a schedule that is too short": {func(_ *snapshot, c *choice) { c.overdue = 7 }, "False ScheduleTooShort 7 nodes were due"},
-		"a schedule that is due again while the nodes are full": {func(s *snapshot, c *choice) {
-			s.fired, s.unplaced, c.overdue = noon, map[string]string{"n0": "no CPU"}, 1
+		"a schedule that is too short": {func(_ *snapshot, c *turns.Choice) { c.Overdue = 7 }, "False ScheduleTooShort 7 nodes were due"},
+		"a schedule that is due again while the nodes are full": {func(s *snapshot, c *turns.Choice) {
+			s.Schedule.Fired, c.Unplaced, c.Overdue = noon, map[string]string{"n0": "no CPU"}, 1
 		}, "False NoRoom 1 nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; n0: no CPU"},
-		"nothing": {func(*snapshot, *choice) {}, "True Operational the gate handles every selected node"},
+		"nothing": {func(*snapshot, *turns.Choice) {}, "True Operational the gate handles every selected node"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, chosen := &snapshot{gate: makeGate()}, choice{}
-			s.now = noon
-			s.verifications = []*v1alpha1.LatencyVerification{makeVerification("n0", waitingSince(time.Minute)), makeVerification("n1")}
+			s, chosen := &snapshot{Snapshot: &turns.Snapshot{Gate: makeGate()}}, turns.Choice{}
+			s.Now = noon
+			s.Verifications = []*v1alpha1.LatencyVerification{makeVerification("n0", waitingSince(time.Minute)), makeVerification("n1")}
 			c.change(s, &chosen)
 			summarize(s, chosen)
 			got := ""
-			for _, x := range s.gate.Status.Conditions {
+			for _, x := range s.Gate.Status.Conditions {
 				if x.Type == v1alpha1.ConditionOperational {
 					got = string(x.Status) + " " + x.Reason + " " + x.Message
 				}
@@ -134,8 +136,8 @@ func TestOperationalSaysWhy(t *testing.T) {
 			if !strings.HasPrefix(got, c.want) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
-			if int(s.gate.Status.Nodes.Unmeasurable) != len(chosen.unmeasurable) {
-				t.Errorf("%d nodes are unmeasurable", s.gate.Status.Nodes.Unmeasurable)
+			if int(s.Gate.Status.Nodes.Unmeasurable) != len(chosen.Unmeasurable) {
+				t.Errorf("%d nodes are unmeasurable", s.Gate.Status.Nodes.Unmeasurable)
 			}
 		})
 	}
@@ -147,16 +149,15 @@ func TestNodesThatAreBeingDeleted(t *testing.T) {
 		v1alpha1.VerificationUnverified: 0, v1alpha1.VerificationVerified: 0, v1alpha1.VerificationInconclusive: 0, v1alpha1.VerificationFailed: 1,
 	} {
 		v := makeVerification("n0", in(state))
-		own := map[string]*v1alpha1.LatencyVerification{"n0": v}
-		s := &snapshot{gate: makeGate()}
-		s.leave(own, makeNode("n0"))
-		s.leave(own, makeNode("unknown"))
-		summarize(s, choice{})
-		if got := s.gate.Status.Nodes; len(own) != 0 || got.Total != want || got.Failed != want {
+		going := func(n *corev1.Node) { n.DeletionTimestamp = at(0) }
+		nodes := []corev1.Node{*makeNode("n0", going), *makeNode("unknown", going)}
+		s := &snapshot{Snapshot: turns.New(makeGate(), nil, nodes, []v1alpha1.LatencyVerification{*v}, nil, noon)}
+		summarize(s, turns.Choice{})
+		if got := s.Gate.Status.Nodes; len(s.Retained) != 0 || got.Total != want || got.Failed != want {
 			t.Errorf("%s: %+v", state, got)
 		}
-		if want > 0 && !strings.Contains(s.gate.Status.NotVerified[0].Message, "is being deleted") {
-			t.Errorf("%s: %+v", state, s.gate.Status.NotVerified)
+		if want > 0 && !strings.Contains(s.Gate.Status.NotVerified[0].Message, "is being deleted") {
+			t.Errorf("%s: %+v", state, s.Gate.Status.NotVerified)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/standing"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 	"github.com/tailgate-dev/tailgate/test/field"
 )
 
@@ -65,7 +66,7 @@ func TestField(t *testing.T) {
 				w.owner = nil
 			}
 			if s := &w.verification.Status; i == 0 {
-				s.NodeUID, s.SystemUUID, s.Identity = string(w.node.UID), w.node.Status.NodeInfo.SystemUUID, identity.KeysOf(w.gate).Of(w.node)
+				s.NodeUID, s.SystemUUID, s.Identity = string(w.node.UID), w.node.Status.NodeInfo.SystemUUID, identity.KeysOf(w.gate).Of(w.subject())
 				s.Accepted.Identity = s.Identity
 			}
 			d := decide(w)
@@ -74,8 +75,8 @@ func TestField(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.verification.Status = next
-			p := publicationOf(w.gate, w.verification)
-			add("states", string(next.State)+" "+next.Verified().Reason+" "+string(p.condition.Status))
+			p := turns.PublicationOf(w.gate, w.verification)
+			add("states", string(next.State)+" "+next.Verified().Reason+" "+string(p.Condition.Status))
 			add("events", string(d.event))
 			answers["message"] = []string{next.Verified().Message}
 			var absent, taints []string
@@ -87,7 +88,7 @@ func TestField(t *testing.T) {
 				retained = next.Retained.Reason
 			}
 			if w.node != nil {
-				for _, taint := range p.taints(w.node) {
+				for _, taint := range p.Taints(w.node) {
 					taints = append(taints, string(taint.Effect))
 				}
 				if outcome = string(standing.OfNode(w.verification, w.node).Outcome); outcome == "" {

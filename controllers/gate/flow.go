@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
@@ -93,7 +93,7 @@ func decide(w *world) step {
 	}
 	s := decideState(w)
 	if w.disowned() {
-		s.again = controllers.Soonest(s.again, left)
+		s.again = queue.Soonest(s.again, left)
 	}
 	return s
 }
@@ -122,43 +122,43 @@ func (w *world) retainedFor() time.Duration {
 func (w *world) keepsFail() bool {
 	v := w.verification
 	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && v.Status.Accepted != nil && !w.ofEarlierGate() &&
-		(v.Status.State != v1alpha1.VerificationVerified || identity.NotReady(w.node) != "" || w.changed())
+		(v.Status.State != v1alpha1.VerificationVerified || identity.NotReady(w.subject()) != "" || w.compare().Stale != "")
 }
 
-// changed reports whether the node, verified or not, differs from the one in the status.
-func (w *world) changed() bool {
-	current, _ := w.present()
-	return w.verification.Status.NodeUID != string(w.node.UID) || len(identity.Changes(w.verification.Status.Identity, current)) > 0
+func (w *world) subject() identity.Subject { return identity.Subject{Node: w.node} }
+
+// compare compares the verification with the node as it is now.
+func (w *world) compare() identity.Comparison {
+	return identity.KeysOf(w.gate).Compare(w.verification, w.gate.UID, w.subject(), w.now)
 }
 
 func decideState(w *world) step {
-	v := w.verification
-	switch {
-	case v.Status.State == "":
-		return step{event: eventChanged, reason: v1alpha1.ReasonNewNode, message: "the node is new to the gate"}
-	case v.Status.NodeUID != string(w.node.UID):
+	v, is := w.verification, w.compare()
+	switch is.Stale {
+	case v1alpha1.ReasonNewNode:
+		return step{event: eventChanged, reason: is.Stale, message: "the node is new to the gate"}
+	case v1alpha1.ReasonNodeReplaced:
 		return w.recreated()
-	case w.ofEarlierGate():
-		return step{event: eventAdopted, reason: v1alpha1.ReasonGateReplaced, message: "the gate was deleted and created again; the accepted results are kept"}
+	case v1alpha1.ReasonGateReplaced:
+		return step{event: eventAdopted, reason: is.Stale, message: "the gate was deleted and created again; the accepted results are kept"}
 	}
-	current, absent := w.present()
-	found := identity.Changes(v.Status.Identity, current)
+	found := is.Changes
 	if v.Status.State == v1alpha1.VerificationUnverified || v.Status.State == v1alpha1.VerificationMeasuring {
 		found = slices.DeleteFunc(found, identity.FilledIn)
 	}
 	s := step{event: eventNothing}
 	switch name, accepts := v.Annotations[v1alpha1.AnnotationAccept]; {
 	case len(found) > 0:
-		s = changed(w, current, found)
+		s = changed(w, is.Values, found)
 	case accepts:
-		s = accept(w, name, current)
+		s = accept(w, name, is.Values)
 	case metav1.HasAnnotation(v.ObjectMeta, v1alpha1.AnnotationVerify):
 		s = step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: "a user requested it: annotation " + v1alpha1.AnnotationVerify}
 	case v.Status.State == v1alpha1.VerificationMeasuring:
 		s = measuring(w)
 	}
-	for _, key := range absent {
-		s.again = controllers.Soonest(s.again, key.EndTime.Sub(w.now))
+	for _, key := range is.Absent {
+		s.again = queue.Soonest(s.again, key.EndTime.Sub(w.now))
 	}
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // all returns a change that applies several changes.
@@ -340,7 +341,7 @@ func TestAccept(t *testing.T) {
 	named := func(name string, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
 		return func(w *world) {
 			w.verification.Annotations[v1alpha1.AnnotationAccept] = name
-			b := benchmarkOf(w.gate, w.verification, "b", 3)
+			b := turns.Benchmark(w.gate, w.verification, "b", 3)
 			b.Name, b.UID = strings.Split(name, "/")[0], "uid-3"
 			b.Status.Stored = []v1alpha1.StoredResult{{Run: "up-a-3-r1-default", SHA256: "a", ServerSHA256: "b"}}
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
@@ -624,21 +625,4 @@ func TestNext(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-}
-
-func TestSetback(t *testing.T) {
-	var last *v1alpha1.Setback
-	for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 10 * time.Minute, 10 * time.Minute} {
-		last = ofNode.setback(last, v1alpha1.ReasonHoldPodEnded, "why", noon)
-		if got := ofNode.left(last, noon); got != want || int(last.Count) != i+1 {
-			t.Errorf("rest %d is %s, want %s", i+1, got, want)
-		}
-	}
-	last.Count = 1 << 30
-	if got := ofNode.left(ofNode.setback(last, "x", "y", noon), noon); got != ofNode.longest {
-		t.Errorf("rests %s", got)
-	}
-	if ofNode.left(last, noon.Add(10*time.Minute)) != 0 || ofNode.left(nil, noon) != 0 || ofNode.left(last, noon.Add(-24*time.Hour)) != 0 {
-		t.Error("it rests when its time is over, without a setback, or when the clock was set back")
-	}
 }

@@ -68,8 +68,8 @@ func TestMarksAfterAGate(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := corev1.ConditionStatus("")
-			if p.condition != nil {
-				got = p.condition.Status
+			if p.Condition != nil {
+				got = p.Condition.Status
 			}
 			if got != c.want {
 				t.Errorf("condition %q, want %q", got, c.want)

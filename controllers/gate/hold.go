@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,10 +23,17 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // maxPodName is the maximum length of a host name, because a pod's name becomes its host name.
 const maxPodName = 63
+
+// The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c of gate a-b.
+func holdPodName(gate, node string) string {
+	sum := sha256.Sum256([]byte(v1alpha1.VerificationName(gate, node)))
+	return turns.ObjectName(gate, node, fmt.Sprintf("-%x-hold", sum[:4]), maxPodName)
+}
 
 // labelDrain makes the drain of Cluster API skip a pod. A hold pod is created again as soon as it is gone, so that it would not end.
 const labelDrain = "cluster.x-k8s.io/drain"
@@ -34,14 +42,14 @@ const labelDrain = "cluster.x-k8s.io/drain"
 // Ready, which waits for the condition that this controller sets; others, such as NVIDIA's k8s-operator-libs, look at whether its
 // containers are ready, for which it has a probe. A probe cannot change, so that the pod is created again for another state.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
-	labels := labelsOf(v)
+	labels := turns.LabelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
 	labels[labelDrain] = "skip"
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: holdPodName(gate.Name, v.Spec.NodeName),
-			Labels: labels, OwnerReferences: []metav1.OwnerReference{ownedBy(v)},
+			Labels: labels, OwnerReferences: []metav1.OwnerReference{turns.OwnedBy(v)},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
@@ -74,7 +82,7 @@ func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev
 		PeriodSeconds: 3600,
 	}
 	switch {
-	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || v.Status.State != v1alpha1.VerificationVerified && !held(gate, v):
+	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || v.Status.State != v1alpha1.VerificationVerified && !turns.Held(gate, v):
 		return nil
 	case v.Status.State == v1alpha1.VerificationVerified:
 		probe.Exec.Command[1] = "verified"
@@ -149,18 +157,18 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		v.Status.HoldPod, v.Status.HoldPodSetback = nil, nil
 		return 0, err
 	}
-	again := ofNode.left(v.Status.HoldPodSetback, w.now)
-	rest := func(p pauses, reason, format string, args ...any) {
+	again := turns.OfNode.Left(v.Status.HoldPodSetback, w.now)
+	rest := func(p turns.Pauses, reason, format string, args ...any) {
 		message := fmt.Sprintf("pod %s/%s "+format, append([]any{want.Namespace, want.Name}, args...)...)
-		v.Status.HoldPodSetback = p.setback(v.Status.HoldPodSetback, reason, message, w.now)
-		again = ofNode.left(v.Status.HoldPodSetback, w.now)
+		v.Status.HoldPodSetback = p.Setback(v.Status.HoldPodSetback, reason, message, w.now)
+		again = turns.OfNode.Left(v.Status.HoldPodSetback, w.now)
 	}
 	// A refusal is retried after at most a minute, because a node that changed must be held back.
 	refused := func(what string, err error) (time.Duration, error) {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) && pod != nil {
 			return again, err
 		}
-		rest(ofMark, v1alpha1.ReasonHoldPodRefused, "cannot be %s: %v", what, err)
+		rest(turns.OfMark, v1alpha1.ReasonHoldPodRefused, "cannot be %s: %v", what, err)
 		return again, nil
 	}
 	switch {
@@ -174,14 +182,14 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 		r.held.Store(v.Name, *v.Status.HoldPod)
 	case !ownsHoldPod(v, pod):
 		if again == 0 {
-			rest(ofNode, v1alpha1.ReasonHoldPodRefused, "exists and does not belong to this gate; delete it")
+			rest(turns.OfNode, v1alpha1.ReasonHoldPodRefused, "exists and does not belong to this gate; delete it")
 		}
 	case !pod.DeletionTimestamp.IsZero():
 	case pods.Ended(pod):
-		rest(ofNode, v1alpha1.ReasonHoldPodEnded, "ended: %s %s", pod.Status.Reason, pod.Status.Message)
+		rest(turns.OfNode, v1alpha1.ReasonHoldPodEnded, "ended: %s %s", pod.Status.Reason, pod.Status.Message)
 		return again, controllers.Delete(ctx, r.Client, pod)
 	case forged(v, pod, want) != "":
-		rest(ofNode, v1alpha1.ReasonHoldPodReplaced, "was deleted: %s", forged(v, pod, want))
+		rest(turns.OfNode, v1alpha1.ReasonHoldPodReplaced, "was deleted: %s", forged(v, pod, want))
 		return again, controllers.Delete(ctx, r.Client, pod)
 	case again > 0 && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
 	case !slices.Equal(probes(pod), probes(want)):
@@ -223,7 +231,7 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
 	status, reason := corev1.ConditionFalse, string(v.Status.State)
 	switch {
-	case v.Status.Free(), !held(gate, v):
+	case v.Status.Free(), !turns.Held(gate, v):
 		status = corev1.ConditionTrue
 	case v.Status.State == v1alpha1.VerificationVerified:
 		reason = v1alpha1.ReasonNodeNotReady
@@ -280,13 +288,13 @@ func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudg
 }
 
 func (r *Gates) budget(ctx context.Context, s *snapshot) error {
-	asked := s.gate.Spec.Enforcement.HoldPod != nil && s.gate.Spec.Enforcement.HoldPod.Budget != nil
-	if _, none := r.unbudgeted.Load(s.gate.UID); none && !asked {
+	asked := s.Gate.Spec.Enforcement.HoldPod != nil && s.Gate.Spec.Enforcement.HoldPod.Budget != nil
+	if _, none := r.unbudgeted.Load(s.Gate.UID); none && !asked {
 		return nil
 	}
-	want := budgetOf(s.gate, len(s.verifications))
+	want := budgetOf(s.Gate, len(s.Verifications))
 	found, err := observe.Get[policyv1.PodDisruptionBudget](ctx, r.Live, want.Namespace, want.Name)
-	switch ours := found != nil && metav1.IsControlledBy(found, s.gate); {
+	switch ours := found != nil && metav1.IsControlledBy(found, s.Gate); {
 	case apierrors.IsForbidden(err) && !asked:
 		err = nil // A manager of named namespaces has made none elsewhere.
 	case err != nil:
@@ -301,9 +309,9 @@ func (r *Gates) budget(ctx context.Context, s *snapshot) error {
 		found.Spec = want.Spec
 		err = r.Client.Update(ctx, found)
 	}
-	r.unbudgeted.Delete(s.gate.UID)
+	r.unbudgeted.Delete(s.Gate.UID)
 	if err == nil && !asked {
-		r.unbudgeted.Store(s.gate.UID, true)
+		r.unbudgeted.Store(s.Gate.UID, true)
 	}
 	return err
 }

@@ -141,10 +141,10 @@ func TestHoldPodOfAnotherClient(t *testing.T) {
 			if c.said != "HoldPodReplaced 1" {
 				return
 			}
-			if pod, again := h.step(); pod != nil || again != ofNode.first {
+			if pod, again := h.step(); pod != nil || again != 10*time.Second {
 				t.Errorf("created again without a pause: %v, %s", pod, again)
 			}
-			h.clock.SetTime(noon.Add(ofNode.first))
+			h.clock.SetTime(noon.Add(10 * time.Second))
 			if pod, _ = h.step(); pod == nil || h.v.Status.HoldPod == nil || pod.Spec.Containers[0].Image != "bench" || h.v.Status.HoldPod.Image != "bench" {
 				t.Errorf("the gate's own pod is not created, or not recorded: %v, %v", pod, h.v.Status.HoldPod)
 			}

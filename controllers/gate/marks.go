@@ -22,145 +22,16 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
-
-// publication is the set of marks that a Node should have. The zero value is for a node without a verification: no marks.
-type publication struct {
-	condition *corev1.NodeCondition
-	// regressed is the condition for tools that repair nodes; nil if there should be none.
-	regressed *corev1.NodeCondition
-	label     string
-	taint     *corev1.Taint
-}
-
-// held reports whether a gate holds back the node of a verification while it is not verified.
-func held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
-	mode := gate.Spec.Enforcement.Mode
-	return mode != v1alpha1.EnforcementNone && (mode != v1alpha1.EnforcementChanges || !v.Status.AsFound)
-}
-
-// older reports whether a node was there before a gate.
-func older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
-	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
-}
-
-// publicationOf returns no marks for a node that is not held back whatever its state, so that nothing mistakes it for one that is. The
-// condition does not say how far a measurement is, which would need one more write.
-func publicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) publication {
-	status := v.Status
-	verified := status.State == v1alpha1.VerificationVerified
-	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !verified && !held(gate, v) {
-		return publication{}
-	}
-	p := publication{condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
-	see := "see kubectl get latencyverifications.tailgate.dev " + v.Name + " -o wide"
-	switch status.State {
-	case v1alpha1.VerificationVerified:
-		p.condition.Status, p.condition.Reason, p.condition.Message = corev1.ConditionTrue, status.Verified().Reason, see
-		if !status.Free() {
-			p.condition.Status = corev1.ConditionUnknown
-		}
-	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
-		p.condition.Reason, p.condition.Message = string(status.State), status.Verified().Reason+"; "+see
-	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
-		p.condition.Reason, p.condition.Message = string(v1alpha1.VerificationUnverified), see
-		if len(status.Changed) > 0 {
-			p.condition.Message = identity.Sentence(status.Changed) + "; " + see
-		}
-	}
-	p.regressed = &corev1.NodeCondition{Type: v1alpha1.NodeConditionRegressed, Status: corev1.ConditionFalse, Reason: "NoConfirmedFail"}
-	if status.State == v1alpha1.VerificationFailed && status.FailConfirmed {
-		p.regressed.Status, p.regressed.Reason, p.regressed.Message = corev1.ConditionTrue, "ConfirmedFail", p.condition.Message
-	}
-	enforcement := gate.Spec.Enforcement
-	if enforcement.Label != nil {
-		p.label = fmt.Sprint(status.Free())
-	}
-	// A verified node that is not ready is not tainted: it keeps its pods if it returns unchanged, and Kubernetes keeps others away.
-	if enforcement.Taint != nil && !verified {
-		p.taint = &corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: enforcement.Taint.Effect}
-	}
-	return p
-}
-
-// marks are all marks, in the order in which they are reported.
-var marks = []v1alpha1.NodeMark{v1alpha1.MarkCondition, v1alpha1.MarkLabel, v1alpha1.MarkTaint}
-
-// published reports whether a Node has the marks that it should have, as far as other programs act on them.
-func published(node *corev1.Node, p publication) bool {
-	return !slices.ContainsFunc(marks, func(m v1alpha1.NodeMark) bool { return !p.has(node, m) })
-}
-
-func (p publication) has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
-	switch mark {
-	case v1alpha1.MarkCondition:
-		return len(p.conditions(node)) == 0
-	case v1alpha1.MarkLabel:
-		return node.Labels[v1alpha1.NodeLabelVerified] == p.label
-	case v1alpha1.MarkTaint:
-	}
-	return slices.EqualFunc(node.Spec.Taints, p.taints(node), func(a, b corev1.Taint) bool { return a == b })
-}
-
-func (p publication) value(mark v1alpha1.NodeMark) string {
-	switch {
-	case mark == v1alpha1.MarkCondition && p.condition != nil:
-		return fmt.Sprintf("%s %s %s", p.condition.Status, p.condition.Reason, p.condition.Message)
-	case mark == v1alpha1.MarkLabel:
-		return p.label
-	case mark == v1alpha1.MarkTaint && p.taint != nil:
-		return string(p.taint.Effect)
-	}
-	return ""
-}
-
-// conditions returns the conditions in which a Node differs, by their types; nil is a condition that it should not have.
-func (p publication) conditions(node *corev1.Node) map[corev1.NodeConditionType]*corev1.NodeCondition {
-	wanted := map[corev1.NodeConditionType]*corev1.NodeCondition{v1alpha1.NodeConditionVerified: p.condition, v1alpha1.NodeConditionRegressed: p.regressed}
-	for kind, want := range wanted {
-		is := nodeCondition(node, kind)
-		if is == nil && want == nil || is != nil && want != nil && is.Status == want.Status && is.Reason == want.Reason && is.Message == want.Message {
-			delete(wanted, kind)
-		}
-	}
-	return wanted
-}
-
-func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &node.Status.Conditions[i]
-}
-
-// taints only adds to a Node that is held back: the kubelet may have registered it with the gate's key and another effect.
-func (p publication) taints(node *corev1.Node) []corev1.Taint {
-	var all []corev1.Taint
-	found := false
-	for _, t := range node.Spec.Taints {
-		if t.Key != v1alpha1.NodeTaintUnverified || p.holdsBack() {
-			all = append(all, t)
-		}
-		found = found || t.Key == v1alpha1.NodeTaintUnverified && p.taint != nil && t.Effect == p.taint.Effect
-	}
-	if p.taint != nil && !found {
-		all = append(all, *p.taint)
-	}
-	return all
-}
-
-func (p publication) holdsBack() bool {
-	return p.condition != nil && p.condition.Status != corev1.ConditionTrue
-}
 
 // publisher writes the marks of one Node.
 type publisher struct {
 	controllers.API
 	// marks are the marks that it may write, and p is what they should be.
 	marks []v1alpha1.NodeMark
-	p     publication
+	p     turns.Publication
 	now   metav1.Time
 	// outcomes are nil, or an error, of the marks that it tried to write.
 	outcomes map[v1alpha1.NodeMark]error
@@ -173,7 +44,7 @@ const fieldManager = client.FieldOwner("tailgate-gate")
 // have begun to hold it back. It returns a conflict; all other errors are outcomes.
 func (b *publisher) publish(ctx context.Context, node *corev1.Node) error {
 	b.outcomes = map[v1alpha1.NodeMark]error{}
-	if b.p.holdsBack() {
+	if b.p.HoldsBack() {
 		conflict := b.publishMetadata(ctx, node)
 		_, err := b.publishCondition(ctx, node, "")
 		return cmp.Or(conflict, err)
@@ -191,7 +62,7 @@ func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err err
 	case apierrors.IsConflict(err):
 		return err
 	case apierrors.IsNotFound(err):
-	case err == nil && !b.p.has(written, mark):
+	case err == nil && !b.p.Has(written, mark):
 		b.outcomes[mark] = errDropped
 	default:
 		b.outcomes[mark] = err
@@ -203,7 +74,7 @@ func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err err
 func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) error {
 	var wanted []v1alpha1.NodeMark
 	for _, mark := range []v1alpha1.NodeMark{v1alpha1.MarkLabel, v1alpha1.MarkTaint} {
-		if slices.Contains(b.marks, mark) && !b.p.has(node, mark) {
+		if slices.Contains(b.marks, mark) && !b.p.Has(node, mark) {
 			wanted = append(wanted, mark)
 		}
 	}
@@ -234,7 +105,7 @@ func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) erro
 // Because Nodes have many other writers, a write that holds a node back is repeated after a conflict.
 func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group []v1alpha1.NodeMark) (*corev1.Node, error) {
 	current, written := node, &corev1.Node{}
-	again := func(err error) bool { return b.p.holdsBack() && apierrors.IsConflict(err) }
+	again := func(err error) bool { return b.p.HoldsBack() && apierrors.IsConflict(err) }
 	err := retry.OnError(retry.DefaultBackoff, again, func() error {
 		if current == nil {
 			current = &corev1.Node{}
@@ -246,12 +117,12 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 		patch := map[string]any{"metadata": metadata}
 		for _, mark := range group {
 			if mark == v1alpha1.MarkTaint {
-				patch["spec"] = map[string]any{"taints": b.p.taints(current)}
+				patch["spec"] = map[string]any{"taints": b.p.Taints(current)}
 				continue
 			}
 			var value any
-			if b.p.label != "" {
-				value = b.p.label
+			if b.p.Label != "" {
+				value = b.p.Label
 			}
 			metadata["labels"] = map[string]any{v1alpha1.NodeLabelVerified: value}
 		}
@@ -267,7 +138,7 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 
 // publishCondition writes the conditions, only to the given version of the Node unless it is empty, and returns the Node.
 func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
-	wanted := b.p.conditions(node)
+	wanted := b.p.Conditions(node)
 	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || len(wanted) == 0 {
 		return node, nil
 	}
@@ -278,7 +149,7 @@ func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, ver
 			continue
 		}
 		since := b.now
-		if before := nodeCondition(node, kind); before != nil && before.Status == want.Status {
+		if before := turns.NodeCondition(node, kind); before != nil && before.Status == want.Status {
 			since = before.LastTransitionTime
 		}
 		// The type leaves out an empty message, and the merge would keep the one before.
@@ -310,11 +181,11 @@ const (
 )
 
 // mark writes the marks of a Node and records the refused ones. It returns when to look again, or a conflict.
-func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification, p publication) (time.Duration, error) {
+func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification, p turns.Publication) (time.Duration, error) {
 	now := r.Clock.Now()
 	b := publisher{API: r.API, p: p, now: metav1.Time{Time: now}}
-	for _, m := range marks {
-		if last := setbackOf(v, m); ofMark.left(last, now) == 0 {
+	for _, m := range turns.Marks {
+		if last := setbackOf(v, m); turns.OfMark.Left(last, now) == 0 {
 			b.marks = append(b.marks, m)
 		}
 	}
@@ -322,14 +193,14 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 	b.tell(ctx, node, v)
 	var again time.Duration
 	var setbacks []v1alpha1.MarkSetback
-	for _, m := range marks {
+	for _, m := range turns.Marks {
 		err, tried := b.outcomes[m]
 		last, what := setbackOf(v, m), strings.ToLower(string(m))
 		var next *v1alpha1.Setback
 		fails := func(reason, format string, args ...any) {
-			next = ofMark.setback(last, reason, fmt.Sprintf(format, args...), now)
+			next = turns.OfMark.Setback(last, reason, fmt.Sprintf(format, args...), now)
 		}
-		switch undone := tried && err == nil && r.contests.wrote(node.UID, m, p.value(m), now); {
+		switch undone := tried && err == nil && r.contests.wrote(node.UID, m, p.Value(m), now); {
 		case errors.Is(err, errDropped):
 			fails(v1alpha1.ReasonNodeWriteDropped, "%s of node %s: %v", what, node.Name, err)
 		case err != nil:
@@ -337,12 +208,12 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 		case undone, tried && last != nil && last.Reason == v1alpha1.ReasonNodeContested:
 			fails(v1alpha1.ReasonNodeContested, "another client, %s, repeatedly changes the %s of node %s back; configure it to leave %s alone",
 				otherManager(node, m), what, node.Name, markNames[m])
-		case !tried && last != nil && (!p.has(node, m) || last.Reason == v1alpha1.ReasonNodeContested && now.Sub(last.RetryTime.Time) < contestWindow):
+		case !tried && last != nil && (!p.Has(node, m) || last.Reason == v1alpha1.ReasonNodeContested && now.Sub(last.RetryTime.Time) < contestWindow):
 			next = last
 		}
 		if next != nil {
 			setbacks = append(setbacks, v1alpha1.MarkSetback{Mark: m, Setback: *next})
-			again = controllers.Soonest(again, cmp.Or(ofMark.left(next, now), contestWindow))
+			again = queue.Soonest(again, cmp.Or(turns.OfMark.Left(next, now), contestWindow))
 		}
 	}
 	v.Status.MarkSetbacks = setbacks
@@ -358,16 +229,16 @@ var markNames = map[v1alpha1.NodeMark]string{
 // tell logs the marks that were written to a Node, given as it was before, and says on the Node when it is held back or released.
 func (b *publisher) tell(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification) {
 	before, verified, failed := marksOf(node), v.Status.Verified(), false
-	for _, m := range marks {
+	for _, m := range turns.Marks {
 		err, tried := b.outcomes[m]
 		failed = failed || err != nil
 		if tried && err == nil {
-			log.FromContext(ctx).Info("mark written", "mark", markNames[m], "from", before.value(m), "to", b.p.value(m), "state", v.Status.State,
+			log.FromContext(ctx).Info("mark written", "mark", markNames[m], "from", before.Value(m), "to", b.p.Value(m), "state", v.Status.State,
 				"because", verified.Reason, "message", verified.Message)
 		}
 	}
-	held := before.holdsBack() || before.taint != nil
-	if held == b.p.holdsBack() || failed || len(b.outcomes) == 0 {
+	held := before.HoldsBack() || before.Taint != nil
+	if held == b.p.HoldsBack() || failed || len(b.outcomes) == 0 {
 		return
 	}
 	notice := controllers.Notice{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonNodeReleased, Action: "Release", Related: v,
@@ -379,10 +250,10 @@ func (b *publisher) tell(ctx context.Context, node *corev1.Node, v *v1alpha1.Lat
 	b.Tell(ctx, node, notice)
 }
 
-func marksOf(node *corev1.Node) publication {
-	p := publication{condition: nodeCondition(node, v1alpha1.NodeConditionVerified), label: node.Labels[v1alpha1.NodeLabelVerified]}
+func marksOf(node *corev1.Node) turns.Publication {
+	p := turns.Publication{Condition: turns.NodeCondition(node, v1alpha1.NodeConditionVerified), Label: node.Labels[v1alpha1.NodeLabelVerified]}
 	if i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified }); i >= 0 {
-		p.taint = &node.Spec.Taints[i]
+		p.Taint = &node.Spec.Taints[i]
 	}
 	return p
 }
@@ -397,13 +268,13 @@ func setbackOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha
 }
 
 // retryMarks lets the marks, and the hold pod, that must change now be tried at once.
-func retryMarks(v *v1alpha1.LatencyVerification, before, after publication, now time.Time) {
+func retryMarks(v *v1alpha1.LatencyVerification, before, after turns.Publication, now time.Time) {
 	for i := range v.Status.MarkSetbacks {
-		if s := &v.Status.MarkSetbacks[i]; before.value(s.Mark) != after.value(s.Mark) {
+		if s := &v.Status.MarkSetbacks[i]; before.Value(s.Mark) != after.Value(s.Mark) {
 			s.RetryTime = metav1.Time{Time: now}
 		}
 	}
-	if s := v.Status.HoldPodSetback; s != nil && s.Reason == v1alpha1.ReasonHoldPodRefused && before.holdsBack() != after.holdsBack() {
+	if s := v.Status.HoldPodSetback; s != nil && s.Reason == v1alpha1.ReasonHoldPodRefused && before.HoldsBack() != after.HoldsBack() {
 		s.RetryTime = metav1.Time{Time: now}
 	}
 }
@@ -479,7 +350,7 @@ func (c *contests) wrote(node types.UID, mark v1alpha1.NodeMark, value string, n
 func (c *contests) forget(node types.UID) {
 	c.Lock()
 	defer c.Unlock()
-	for _, mark := range marks {
+	for _, mark := range turns.Marks {
 		delete(c.written, contested{node, mark})
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // taintedGate asks for condition, label and taint.
@@ -83,8 +84,8 @@ func (a *nodeAPI) node(t *testing.T) *corev1.Node {
 }
 
 // lacks returns the marks that a Node does not have as it should.
-func lacks(n *corev1.Node, p publication) []v1alpha1.NodeMark {
-	return slices.DeleteFunc(slices.Clone(marks), func(m v1alpha1.NodeMark) bool { return p.has(n, m) })
+func lacks(n *corev1.Node, p turns.Publication) []v1alpha1.NodeMark {
+	return slices.DeleteFunc(slices.Clone(turns.Marks), func(m v1alpha1.NodeMark) bool { return p.Has(n, m) })
 }
 
 // Whatever the API server refuses, or drops, the other marks are written, the status says what failed, and the mark is tried again after
@@ -99,7 +100,7 @@ func TestMarksAreIndependent(t *testing.T) {
 			return nil
 		}
 	}
-	held, free := publicationOf(taintedGate(), makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))), publicationOf(taintedGate(), makeVerification("a"))
+	held, free := turns.PublicationOf(taintedGate(), makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))), turns.PublicationOf(taintedGate(), makeVerification("a"))
 	for name, c := range map[string]struct {
 		refuses func(string) error
 		drops   func(*corev1.Node)
@@ -110,14 +111,14 @@ func TestMarksAreIndependent(t *testing.T) {
 		"labels":           {containing(`"labels"`), nil, []v1alpha1.NodeMark{"Label"}, v1alpha1.ReasonNodeRefused},
 		"the status":       {containing(`"conditions"`), nil, []v1alpha1.NodeMark{"Condition"}, v1alpha1.ReasonNodeRefused},
 		"taints and label": {containing(`"taints"`, `"labels"`), nil, []v1alpha1.NodeMark{"Label", "Taint"}, v1alpha1.ReasonNodeRefused},
-		"everything":       {func(string) error { return denied }, nil, marks, v1alpha1.ReasonNodeRefused},
+		"everything":       {func(string) error { return denied }, nil, turns.Marks, v1alpha1.ReasonNodeRefused},
 		"drops the taint": {nil, func(n *corev1.Node) {
 			n.Spec.Taints = nil
 		}, []v1alpha1.NodeMark{"Taint"}, v1alpha1.ReasonNodeWriteDropped},
 		"drops the label": {nil, func(n *corev1.Node) { delete(n.Labels, v1alpha1.NodeLabelVerified) }, []v1alpha1.NodeMark{"Label"}, v1alpha1.ReasonNodeWriteDropped},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := makeNodeAPI(t, says(makeNode("a"), free))
+			api := makeNodeAPI(t, free.On(makeNode("a")))
 			api.refuses, api.drops = c.refuses, c.drops
 			clock := clocktesting.NewFakePassiveClock(noon)
 			r := &Verifications{API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
@@ -164,11 +165,11 @@ func TestMarksAreIndependent(t *testing.T) {
 // state is written at once.
 func TestContest(t *testing.T) {
 	g := taintedGate()
-	held, free := publicationOf(g, makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))), publicationOf(g, makeVerification("a"))
-	api := makeNodeAPI(t, says(makeNode("a", func(n *corev1.Node) {
+	held, free := turns.PublicationOf(g, makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))), turns.PublicationOf(g, makeVerification("a"))
+	api := makeNodeAPI(t, free.On(makeNode("a", func(n *corev1.Node) {
 		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "srcdst", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
 			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:taints":{}}}`)}, Time: at(0)}}
-	}), free))
+	})))
 	clock := clocktesting.NewFakePassiveClock(noon)
 	r := &Verifications{API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
 	v := makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))

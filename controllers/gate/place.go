@@ -3,15 +3,14 @@ package gate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 const (
@@ -21,91 +20,77 @@ const (
 	shortageFor = 5 * time.Minute
 )
 
-// shortages has the nodes that were found without room. It is only in memory: a manager that starts looks again.
+// shortages has the places that were found without room, by gate. It is only in memory: a manager
+// that starts looks again.
 type shortages struct{ found sync.Map }
 
-// shortageOf is a gate, a node and the role of the pod for which it has no room, and shortage is the reason, and until when it is known.
-type (
-	shortageOf struct{ gate, node, role string }
-	shortage   struct {
-		why   string
-		until time.Time
-	}
-)
-
-func (k *shortages) add(of shortageOf, why string, now time.Time) {
-	k.found.Store(of, shortage{why, now.Add(shortageFor)})
+type shortageOf struct {
+	gate string
+	turns.Place
 }
 
-// known fills in what is known of a gate's nodes, and returns the time until the first of that is looked at again.
-func (k *shortages) known(s *snapshot) time.Duration {
-	s.full, s.unplaced = map[string]string{}, map[string]string{}
-	var again time.Duration
-	due := s.outdated(s.fired)
+func (k *shortages) add(gate string, of turns.Place, why string, now time.Time) {
+	k.found.Store(shortageOf{gate, of}, turns.Shortage{Why: why, Until: now.Add(shortageFor)})
+}
+
+// known returns what is known of the nodes of a gate, and forgets what must be looked at again.
+func (k *shortages) known(gate string, now time.Time) map[turns.Place]turns.Shortage {
+	all := map[turns.Place]turns.Shortage{}
 	for key, value := range k.found.Range {
-		of, at := key.(shortageOf), value.(shortage)
-		isDue := slices.ContainsFunc(due, func(v *v1alpha1.LatencyVerification) bool { return v.Spec.NodeName == of.node })
-		switch {
-		case !at.until.After(s.now), at.until.After(s.now.Add(shortageFor)):
+		of, at := key.(shortageOf), value.(turns.Shortage)
+		if !at.Until.After(now) || at.Until.After(now.Add(shortageFor)) {
 			k.found.CompareAndDelete(key, value)
-			continue
-		case of.gate == s.gate.Name && of.role == v1alpha1.RoleServer:
-			s.full[of.node] = at.why
-		case of.gate == s.gate.Name && isDue:
-			s.unplaced[of.node] = at.why
-		default:
-			continue
+		} else if of.gate == gate {
+			all[of.Place] = at
 		}
-		again = controllers.Soonest(again, at.until.Sub(s.now))
 	}
-	return again
+	return all
 }
 
-// place chooses the next pairs among the nodes that have room. A node that is due by the schedule keeps its state until its pair has room.
-// A node that waits is measured with a peer without room if there is no other, because the benchmark says what it lacks.
-func (r *Gates) place(ctx context.Context, s *snapshot) choice {
+// place chooses the next pairs among the nodes that have room. A node that is due by the schedule
+// keeps its state until its pair has room. A node that waits is measured with a peer without room if
+// there is no other, because the benchmark says what it lacks.
+func (r *Gates) place(ctx context.Context, s *snapshot) turns.Choice {
 	if r.Cluster == nil {
-		return choose(s)
+		return s.Choose(nil)
 	}
-	busy, checked := maps.Clone(s.busy), map[[2]string]bool{}
+	checked := map[[2]string]bool{}
 	for round := 1; ; round++ {
-		s.busy = maps.Clone(busy)
-		again := r.shortages.known(s)
-		chosen := choose(s)
-		chosen.again = controllers.Soonest(chosen.again, again)
+		known := r.shortages.known(s.Gate.Name, s.Now)
+		chosen := s.Choose(known)
 		lacking := false
-		for i, pair := range slices.Concat(chosen.starts, chosen.due) {
-			of := [2]string{pair.verification.Spec.NodeName, pair.peer}
+		for i, pair := range slices.Concat(chosen.Starts, chosen.Due) {
+			client, server := turns.Place{Node: pair.Verification.Spec.NodeName, Role: v1alpha1.RoleClient}, turns.Place{Node: pair.Peer, Role: v1alpha1.RoleServer}
+			of := [2]string{client.Node, server.Node}
 			if checked[of] {
 				continue
 			}
 			checked[of] = true
-			why, server := r.roomless(ctx, s.gate, pair)
+			why, ofServer := r.roomless(ctx, s.Gate, pair)
+			_, isKnown := known[server]
 			switch {
 			case why == "":
-				continue
-			case server && s.full[pair.peer] == "":
-				r.shortages.add(shortageOf{s.gate.Name, pair.peer, v1alpha1.RoleServer}, why, s.now)
-			case !server && i >= len(chosen.starts):
-				r.shortages.add(shortageOf{s.gate.Name, of[0], v1alpha1.RoleClient}, why, s.now)
-			default:
-				continue
+			case ofServer && !isKnown:
+				r.shortages.add(s.Gate.Name, server, why, s.Now)
+				lacking = true
+			case !ofServer && i >= len(chosen.Starts):
+				r.shortages.add(s.Gate.Name, client, why, s.Now)
+				lacking = true
 			}
-			lacking = true
 		}
 		switch {
 		case !lacking:
 			return chosen
 		case round == maxPlacings:
-			chosen.due, chosen.again = nil, nextPlacing // Some of them have no room.
+			chosen.Due, chosen.Again = nil, nextPlacing // Some of them have no room.
 			return chosen
 		}
 	}
 }
 
 // roomless returns why the benchmark of a pair would not be accepted now, and whether that is because of the peer; empty if it would.
-func (r *Gates) roomless(ctx context.Context, gate *v1alpha1.LatencyGate, pair start) (why string, server bool) {
-	o, err := r.Cluster.Preflight(ctx, benchmarkOf(gate, pair.verification, pair.peer, pair.verification.Status.Number+1))
+func (r *Gates) roomless(ctx context.Context, gate *v1alpha1.LatencyGate, pair turns.Start) (why string, server bool) {
+	o, err := r.Cluster.Preflight(ctx, turns.Benchmark(gate, pair.Verification, pair.Peer, pair.Verification.Status.Number+1))
 	if err == nil {
 		err = r.Cluster.Room(ctx, &o)
 	}

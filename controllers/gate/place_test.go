@@ -23,6 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // On a full fleet, a scheduled turn begins only where both nodes have room, and a node that waits gets a peer with room if there is one.
@@ -61,16 +62,16 @@ func TestPlace(t *testing.T) {
 				verifications = append(verifications, v)
 			}
 			s := makeSnapshot(g, verifications...)
-			s.fired = ago(time.Minute)
+			s.Schedule.Fired = ago(time.Minute)
 			if c.waiting != "" {
-				s.fired = time.Time{}
+				s.Schedule.Fired = time.Time{}
 			}
 			reads := 0
 			api := interceptor.NewClient(nil, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 				switch list := list.(type) {
 				case *corev1.NodeList:
 					reads++
-					for _, n := range s.nodes {
+					for _, n := range s.Nodes {
 						n := *n.DeepCopy()
 						n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
 						list.Items = append(list.Items, n)
@@ -89,31 +90,28 @@ func TestPlace(t *testing.T) {
 				return nil
 			}})
 			r := &Gates{Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: tools.Registry()}}
-			var chosen choice
+			var chosen turns.Choice
 			for range 3 { // One reconcile looks at a few pairs, and the next continues.
-				s.busy = map[string]bool{}
 				chosen = r.place(t.Context(), s)
 			}
-			pairs := func(all []start) string {
+			pairs := func(all []turns.Start) string {
 				var texts []string
 				for _, p := range all {
-					texts = append(texts, fmt.Sprintf("%s-%s", p.verification.Spec.NodeName, p.peer))
+					texts = append(texts, fmt.Sprintf("%s-%s", p.Verification.Spec.NodeName, p.Peer))
 				}
 				return strings.Join(texts, " ")
 			}
-			if pairs(chosen.starts) != c.starts || pairs(chosen.due) != c.due {
-				t.Errorf("starts %q, due %q, unplaced %v, full %v", pairs(chosen.starts), pairs(chosen.due), s.unplaced, s.full)
+			if pairs(chosen.Starts) != c.starts || pairs(chosen.Due) != c.due {
+				t.Errorf("starts %q, due %q, unplaced %v", pairs(chosen.Starts), pairs(chosen.Due), chosen.Unplaced)
 			}
-			if got := slices.Sorted(maps.Keys(s.unplaced)); !slices.Equal(got, c.unplaced) || len(got) > 0 && chosen.again == 0 {
-				t.Errorf("unplaced are %v, again in %s", got, chosen.again)
+			if got := slices.Sorted(maps.Keys(chosen.Unplaced)); !slices.Equal(got, c.unplaced) || len(got) > 0 && chosen.Again == 0 {
+				t.Errorf("unplaced are %v, again in %s", got, chosen.Again)
 			}
 			before := reads
-			s.busy = map[string]bool{}
 			if r.place(t.Context(), s); len(c.unplaced) > 0 && reads != before {
 				t.Error("it reads again what it has just found")
 			}
-			if s.now = noon.Add(shortageFor); len(c.unplaced) > 0 {
-				s.busy = map[string]bool{}
+			if s.Now = noon.Add(shortageFor); len(c.unplaced) > 0 {
 				if r.place(t.Context(), s); reads == before {
 					t.Error("it does not look again")
 				}

@@ -30,6 +30,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // refusing is an API server that refuses one of the calls that it gets, and counts them.
@@ -150,7 +151,7 @@ func facts(t *testing.T, server client.Client, recorder *events.FakeRecorder) st
 		for _, found := range n.Spec.Taints {
 			taint = found.Effect
 		}
-		say("node %s: label=%s taint=%s %v", n.Name, n.Labels[v1alpha1.NodeLabelVerified], taint, marksOf(&n).value(v1alpha1.MarkCondition))
+		say("node %s: label=%s taint=%s %v", n.Name, n.Labels[v1alpha1.NodeLabelVerified], taint, marksOf(&n).Value(v1alpha1.MarkCondition))
 	}
 	for _, p := range pods.Items {
 		say("hold pod %s %s %v", p.Name, p.Labels[v1alpha1.NodeLabelVerified], probes(&p))
@@ -236,7 +237,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 	}
 	booted := func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }
 	stored := func(w *world) *v1alpha1.LatencyBenchmark {
-		w.benchmark.OwnerReferences = []metav1.OwnerReference{ownedBy(w.verification)}
+		w.benchmark.OwnerReferences = []metav1.OwnerReference{turns.OwnedBy(w.verification)}
 		digest, err := specDigest(w.benchmark.Spec)
 		if err != nil {
 			t.Fatal(err)
@@ -250,7 +251,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		w.verification.Finalizers = []string{v1alpha1.FinalizerNode}
 	}
 	// Benchmark up-a-2 failed, and a user accepts it.
-	old := benchmarkOf(makeGate(), of(), "b", 2)
+	old := turns.Benchmark(makeGate(), of(), "b", 2)
 	old.UID = "uid-2"
 	old.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "10 of 10 runs"))
 	failed := of(in(v1alpha1.VerificationFailed), annotated(v1alpha1.AnnotationAccept, "up-a-2"))
@@ -259,11 +260,11 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 	// Node a has all marks of a node that waits.
 	waits := of(unverified(v1alpha1.ReasonNewNode))
 	marked := func(n *corev1.Node) {
-		p := publicationOf(makeGate(enforced), waits)
-		n.Labels[v1alpha1.NodeLabelVerified], n.Spec.Taints = p.label, []corev1.Taint{*p.taint}
-		n.Status.Conditions = append(n.Status.Conditions, *p.condition, *p.regressed)
+		p := turns.PublicationOf(makeGate(enforced), waits)
+		n.Labels[v1alpha1.NodeLabelVerified], n.Spec.Taints = p.Label, []corev1.Taint{*p.Taint}
+		n.Status.Conditions = append(n.Status.Conditions, *p.Condition, *p.Regressed)
 	}
-	forgotten := benchmarkOf(makeGate(), of(), "b", 1)
+	forgotten := turns.Benchmark(makeGate(), of(), "b", 1)
 	forgotten.UID = "uid-forgotten"
 	idle := makeGate(enforced)
 	for name, c := range map[string]struct {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // Only a Fail that a second peer confirms is a problem of the node that a tool may repair. A node that waits, is
@@ -42,13 +43,13 @@ func TestRegressed(t *testing.T) {
 			}
 			v := w.verification.DeepCopy()
 			v.Status = next
-			p := publicationOf(w.gate, v)
-			if p.regressed.Status != c.want || (p.regressed.Message != "") != (c.want == corev1.ConditionTrue) {
-				t.Errorf("state %s: %+v", next.State, p.regressed)
+			p := turns.PublicationOf(w.gate, v)
+			if p.Regressed.Status != c.want || (p.Regressed.Message != "") != (c.want == corev1.ConditionTrue) {
+				t.Errorf("state %s: %+v", next.State, p.Regressed)
 			}
-			node := says(makeNode("a"), p)
+			node := p.On(makeNode("a"))
 			node.Status.Conditions[len(node.Status.Conditions)-1].Reason = "Other"
-			if published(node, p) {
+			if p.IsOn(node) {
 				t.Error("a condition that another client changed is not set again")
 			}
 		})

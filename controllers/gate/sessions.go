@@ -70,11 +70,11 @@ func toleranceOf(c *v1alpha1.Criteria, key string) stats.Tolerance {
 // pool sets how much sessions differ, and what the last changes did to all nodes. A change that made all nodes slower shows in no single
 // node for certain; it never changes the state of a node.
 func (s *snapshot) pool() {
-	all := make([]sessions.Node, 0, len(s.verifications))
-	for _, v := range s.verifications {
+	all := make([]sessions.Node, 0, len(s.Verifications))
+	for _, v := range s.Verifications {
 		all = append(all, sessions.OfNode(v))
 	}
-	status := &s.gate.Status
+	status := &s.Gate.Status
 	status.Spread, status.Changes = sessions.Spread(all), sessions.Changes(all)
 	if len(status.Changes) == 0 || status.Changes[0].Lower == "" {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionChangeShifted)
@@ -83,9 +83,9 @@ func (s *snapshot) pool() {
 	last := status.Changes[0]
 	c := v1alpha1.Condition(v1alpha1.ConditionChangeShifted, metav1.ConditionFalse, v1alpha1.ReasonWithinLimit, fmt.Sprintf(
 		"%s: %s of %d nodes is %s times as much as before [%s, %s]", last.Change, last.Of, last.Nodes, last.Median, last.Lower, last.Upper))
-	if sessions.Shifted(status.Changes, toleranceOf(s.gate.Spec.Template.Spec.Criteria, last.Of)) {
+	if sessions.Shifted(status.Changes, toleranceOf(s.Gate.Spec.Template.Spec.Criteria, last.Of)) {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangeShifted
 		c.Message += ", more than half of the tolerance; undo the change, or accept the results of the nodes: annotation " + v1alpha1.AnnotationAccept
 	}
-	s.gate.SetCondition(c)
+	s.Gate.SetCondition(c)
 }

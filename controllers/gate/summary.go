@@ -15,66 +15,69 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // summarize sets a gate's status. Nodes whose state has just changed are counted with the new state, and not with the one in the cache.
-func summarize(s *snapshot, chosen choice) {
+func summarize(s *snapshot, chosen turns.Choice) {
 	now := map[string]v1alpha1.VerificationState{}
-	for _, begun := range chosen.starts {
-		now[begun.verification.Spec.NodeName] = v1alpha1.VerificationMeasuring
+	for _, begun := range chosen.Starts {
+		now[begun.Verification.Spec.NodeName] = v1alpha1.VerificationMeasuring
 	}
-	for _, turn := range chosen.due {
-		now[turn.verification.Spec.NodeName] = v1alpha1.VerificationUnverified
+	for _, turn := range chosen.Due {
+		now[turn.Verification.Spec.NodeName] = v1alpha1.VerificationUnverified
 	}
-	asked := identity.KeysOf(s.gate)
-	lines := make([]v1alpha1.NodeLine, 0, len(s.verifications)+len(s.missing))
-	for _, v := range s.verifications {
+	away := int32(0)
+	lines := make([]v1alpha1.NodeLine, 0, len(s.Verifications)+len(s.Missing))
+	for _, v := range s.Verifications {
 		line := v1alpha1.NodeLine{
 			Name: v.Spec.NodeName, State: cmp.Or(now[v.Spec.NodeName], v.Status.State, v1alpha1.VerificationUnverified), Message: v.Status.Verified().Message,
 		}
-		s.doubt(&line, v, asked)
-		if reason := cmp.Or(chosen.waiting[line.Name], s.heldUp[line.Name]); reason != "" {
+		away += s.doubt(&line, v)
+		if reason := cmp.Or(chosen.Waiting[line.Name], s.heldUp[line.Name]); reason != "" {
 			line.Message = reason + "; " + line.Message
 		}
 		lines = append(lines, line)
 	}
-	for _, v := range s.leaving {
+	for _, v := range s.Leaving {
 		lines = append(lines, v1alpha1.NodeLine{
 			Name: v.Spec.NodeName, State: v.Status.State, Message: "the node is being deleted, and counts until it is gone; " + v.Status.Verified().Message,
 		})
 	}
-	for _, v := range s.retained {
+	for _, v := range s.Retained {
 		line := v1alpha1.NodeLine{Name: v.Spec.NodeName, State: cmp.Or(v.Status.State, v1alpha1.VerificationUnverified)}
 		if v.Status.Retained != nil {
 			line.Message = v.Status.Retained.Message
 		}
-		s.doubt(&line, v, asked)
+		away += s.doubt(&line, v)
 		lines = append(lines, line)
 	}
-	for _, node := range s.missing {
+	for _, node := range s.Missing {
 		lines = append(lines, v1alpha1.NodeLine{Name: node.Name, State: v1alpha1.VerificationUnverified, Message: "the node is new to the gate"})
 	}
-	status := &s.gate.Status
+	status := &s.Gate.Status
 	status.Nodes, status.NotVerified = count(lines), worst(lines)
-	status.Nodes.Unmeasurable, status.Nodes.Unplaced = int32(len(chosen.unmeasurable)), int32(len(s.unplaced))
+	status.Nodes.Unmeasurable, status.Nodes.Unplaced = int32(len(chosen.Unmeasurable)), int32(len(chosen.Unplaced))
+	status.Schedule = s.Schedule.Status
 	s.pool()
-	s.gate.SetCondition(operational(s, chosen))
-	s.gate.SetCondition(passed(s))
-	standing.Publish(&status.Conditions, s.gate.Generation, s.now, standing.OfGate(s.gate))
+	s.Gate.SetCondition(operational(s, chosen))
+	s.Gate.SetCondition(passed(s, away))
+	standing.Publish(&status.Conditions, s.Gate.Generation, s.Now, standing.OfGate(s.Gate))
 }
 
-// doubt counts a verified node that is away, or has changed and is not held back yet, as one that is not verified.
-func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification, asked identity.Keys) {
-	node := s.nodes[line.Name]
+// doubt counts a verified node that is away, or has changed and is not held back yet, as one that is
+// not verified. It returns 1 for one that is away.
+func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification) (away int32) {
+	node := s.Nodes[line.Name]
 	if line.State != v1alpha1.VerificationVerified || node == nil {
-		return
+		return 0
 	}
-	if why := identity.NotReady(node); why != "" {
-		line.State, line.Message = v1alpha1.VerificationUnverified, why
-		s.away++
-	} else if current, _ := asked.Present(&v.Status, node, s.now); ofEarlierGate(v, s.gate) || string(node.UID) != v.Status.NodeUID || len(identity.Changes(v.Status.Identity, current)) > 0 {
+	if why := identity.NotReady(identity.Subject{Node: node}); why != "" {
+		line.State, line.Message, away = v1alpha1.VerificationUnverified, why, 1
+	} else if s.Compare(v, node).Stale != "" {
 		line.State, line.Message = v1alpha1.VerificationUnverified, "the node has just changed"
 	}
+	return away
 }
 
 func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
@@ -106,17 +109,17 @@ func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	return lines
 }
 
-func operational(s *snapshot, chosen choice) metav1.Condition {
+func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
 	}
-	troubled := setbacks(slices.Concat(s.verifications, s.retained))
-	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.unmeasurable, chosen.overlong
+	troubled := setbacks(slices.Concat(s.Verifications, s.Retained))
+	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.Unmeasurable, chosen.Overlong
 	switch {
 	case s.unsettled != nil:
 		return *s.unsettled
-	case s.invalid != "":
-		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.invalid)
+	case s.Schedule.Invalid != "":
+		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.Schedule.Invalid)
 	case s.refused != "":
 		return no(v1alpha1.ReasonVerificationRefused, "%s", text.Shorten(s.refused, 1024))
 	case len(troubled) > 0:
@@ -124,26 +127,26 @@ func operational(s *snapshot, chosen choice) metav1.Condition {
 	case len(heldUp) > 0:
 		return no(v1alpha1.ReasonMeasurementHeldUp, "%d nodes: the benchmark of %s: %s", len(heldUp), heldUp[0], text.Shorten(s.heldUp[heldUp[0]], 1024))
 	case len(unmeasurable) > 0:
-		return no(v1alpha1.ReasonNodesUnmeasurable, "%d of %d nodes cannot be measured; %s: %s", len(unmeasurable), s.gate.Status.Nodes.Total, unmeasurable[0], chosen.waiting[unmeasurable[0]])
+		return no(v1alpha1.ReasonNodesUnmeasurable, "%d of %d nodes cannot be measured; %s: %s", len(unmeasurable), s.Gate.Status.Nodes.Total, unmeasurable[0], chosen.Waiting[unmeasurable[0]])
 	case len(overlong) > 0:
-		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), waitLimit, overlong[0], chosen.waiting[overlong[0]])
-	case len(s.unplaced) > 0 && (chosen.overdue > 0 || s.now.Sub(s.fired) > waitLimit):
-		first := slices.Min(slices.Collect(maps.Keys(s.unplaced)))
+		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), turns.WaitLimit, overlong[0], chosen.Waiting[overlong[0]])
+	case len(chosen.Unplaced) > 0 && (chosen.Overdue > 0 || s.Now.Sub(s.Schedule.Fired) > turns.WaitLimit):
+		first := slices.Min(slices.Collect(maps.Keys(chosen.Unplaced)))
 		return no(v1alpha1.ReasonNoRoom, "%d nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
-			len(s.unplaced), first, text.Shorten(s.unplaced[first], 1024))
-	case chosen.overdue > 0:
+			len(chosen.Unplaced), first, text.Shorten(chosen.Unplaced[first], 1024))
+	case chosen.Overdue > 0:
 		return no(v1alpha1.ReasonScheduleTooShort,
-			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.overdue)
-	case len(s.taken) > 0:
-		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.taken))
-	case s.gate.Spec.Suspend:
+			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.Overdue)
+	case len(s.Taken) > 0:
+		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.Taken))
+	case s.Gate.Spec.Suspend:
 		return no(v1alpha1.ReasonSuspended, "spec.suspend is set: the gate measures no node")
 	}
 	if missing := s.missingLabel(); missing != "" {
 		return no(v1alpha1.ReasonLabelMissing, "spec.identity.labels: no node of the gate has label %s, so that its change is not noticed; correct its name, or set it on the nodes", missing)
 	}
 	message := "the gate handles every selected node"
-	switch s.gate.Spec.Enforcement.Mode {
+	switch s.Gate.Spec.Enforcement.Mode {
 	case v1alpha1.EnforcementAll:
 	case v1alpha1.EnforcementNone:
 		message += "; it holds none back: spec.enforcement.mode is Observe"
@@ -155,10 +158,10 @@ func operational(s *snapshot, chosen choice) metav1.Condition {
 
 // missingLabel returns the first label of the identity that no node of the gate has; empty if there is none.
 func (s *snapshot) missingLabel() string {
-	for _, label := range s.gate.Spec.Identity.Labels {
+	for _, label := range s.Gate.Spec.Identity.Labels {
 		nodes, found := 0, false
-		for _, v := range s.verifications {
-			if node := s.nodes[v.Spec.NodeName]; node != nil {
+		for _, v := range s.Verifications {
+			if node := s.Nodes[v.Spec.NodeName]; node != nil {
 				nodes++
 				found = found || node.Labels[label] != "" || slices.ContainsFunc(v.Status.Absent, func(a v1alpha1.AbsentKey) bool { return a.Key == identity.Label(label) })
 			}
@@ -200,12 +203,12 @@ func takenText(taken map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-func passed(s *snapshot) metav1.Condition {
-	n := s.gate.Status.Nodes
+func passed(s *snapshot, away int32) metav1.Condition {
+	n := s.Gate.Status.Nodes
 	notVerified := n.Total - n.Verified
 	first := ""
-	if len(s.gate.Status.NotVerified) > 0 {
-		line := s.gate.Status.NotVerified[0]
+	if len(s.Gate.Status.NotVerified) > 0 {
+		line := s.Gate.Status.NotVerified[0]
 		first = fmt.Sprintf(": %s is %s", line.Name, line.State)
 		if notVerified > 1 {
 			first += fmt.Sprintf(", and %d more", notVerified-1)
@@ -214,21 +217,21 @@ func passed(s *snapshot) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, fmt.Sprintf(format, args...))
 	}
-	switch limit := s.gate.Spec.MaxUnverified; {
+	switch limit := s.Gate.Spec.MaxUnverified; {
 	case n.Failed > 0:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNodesFailed, "%d of %d nodes failed%s", n.Failed, n.Total, first)
-	case meta.IsStatusConditionTrue(s.gate.Status.Conditions, v1alpha1.ConditionChangeShifted):
-		return is(metav1.ConditionFalse, v1alpha1.ReasonChangeShifted, "%s", meta.FindStatusCondition(s.gate.Status.Conditions, v1alpha1.ConditionChangeShifted).Message)
+	case meta.IsStatusConditionTrue(s.Gate.Status.Conditions, v1alpha1.ConditionChangeShifted):
+		return is(metav1.ConditionFalse, v1alpha1.ReasonChangeShifted, "%s", meta.FindStatusCondition(s.Gate.Status.Conditions, v1alpha1.ConditionChangeShifted).Message)
 	case limit != nil && notVerified > *limit:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonTooManyUnverified, "%d of %d nodes are not verified, and maxUnverified is %d%s", notVerified, n.Total, *limit, first)
-	case notVerified > 0 && notVerified == s.away:
+	case notVerified > 0 && notVerified == away:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesNotReady, "%d of %d nodes are verified and not ready, so that their identity is unknown%s", notVerified, n.Total, first)
 	case notVerified > 0:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNotAllVerified, "%d of %d nodes are not verified%s", notVerified, n.Total, first)
-	case len(s.taken) > 0:
-		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesTaken, "%s, so this gate does not know their state", takenText(s.taken))
+	case len(s.Taken) > 0:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesTaken, "%s, so this gate does not know their state", takenText(s.Taken))
 	case n.Total == 0:
-		if _, err := metav1.LabelSelectorAsSelector(&s.gate.Spec.NodeSelector); err != nil {
+		if _, err := metav1.LabelSelectorAsSelector(&s.Gate.Spec.NodeSelector); err != nil {
 			return is(metav1.ConditionUnknown, v1alpha1.ReasonNoNodes, "spec.nodeSelector: %v; correct the selector", err)
 		}
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNoNodes, "nodeSelector selects no node; see kubectl get nodes --show-labels")

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 func TestSummarize(t *testing.T) {
@@ -18,7 +19,7 @@ func TestSummarize(t *testing.T) {
 	const waiting, measuring = v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring
 	troubled := func(reason string, holdPod bool) func(*snapshot) {
 		return func(s *snapshot) {
-			status := &s.verifications[0].Status
+			status := &s.Verifications[0].Status
 			if status.Setback = (&v1alpha1.Setback{Reason: reason, Message: "why", Count: 1}); holdPod {
 				status.Setback, status.HoldPodSetback = nil, status.Setback
 			}
@@ -37,58 +38,58 @@ func TestSummarize(t *testing.T) {
 		"one is inconclusive":                     {[]v1alpha1.VerificationState{verified, inconclusive}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Inconclusive: 1}},
 		"one failed, others wait":                 {[]v1alpha1.VerificationState{waiting, failed}, nil, "True Operational", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Failed: 1}},
 		"one that is quite new":                   {[]v1alpha1.VerificationState{verified, ""}, nil, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"as many as are allowed":                  {[]v1alpha1.VerificationState{verified, waiting}, func(s *snapshot) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"more than are allowed":                   {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *snapshot) { s.gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
-		"none is allowed, and none is unverified": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.gate.Spec.MaxUnverified = new(int32(0)) }, "True Operational", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a node without a verification":           {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.missing = []*corev1.Node{makeNode("z")} }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
-		"nodes of another gate":                   {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.taken = map[string][]string{"old": {"y", "x"}} }, "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a schedule of nonsense":                  {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.invalid = "spec.schedule: nonsense" }, "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"as many as are allowed":                  {[]v1alpha1.VerificationState{verified, waiting}, func(s *snapshot) { s.Gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"more than are allowed":                   {[]v1alpha1.VerificationState{inconclusive, waiting}, func(s *snapshot) { s.Gate.Spec.MaxUnverified = new(int32(1)) }, "True Operational", "False TooManyUnverified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Inconclusive: 1}},
+		"none is allowed, and none is unverified": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.Gate.Spec.MaxUnverified = new(int32(0)) }, "True Operational", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a node without a verification":           {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.Missing = []*corev1.Node{makeNode("z")} }, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		"nodes of another gate":                   {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.Taken = map[string][]string{"old": {"y", "x"}} }, "False NodesTaken", "Unknown NodesTaken", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a schedule of nonsense":                  {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.Schedule.Invalid = "spec.schedule: nonsense" }, "False ScheduleInvalid", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 		"a benchmark was refused":                 {[]v1alpha1.VerificationState{waiting}, troubled(v1alpha1.ReasonBenchmarkRefused, false), "False BenchmarkRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
 		"a benchmark made no progress":            {[]v1alpha1.VerificationState{measuring}, troubled(v1alpha1.ReasonNoProgress, false), "False NoProgress", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Measuring: 1}},
 		"a hold pod does not stay":                {[]v1alpha1.VerificationState{verified}, troubled(v1alpha1.ReasonHoldPodEnded, true), "False HoldPodEnded", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 		"one is retained and not verified": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
-			s.retained = []*v1alpha1.LatencyVerification{makeVerification("z", in(failed))}
+			s.Retained = []*v1alpha1.LatencyVerification{makeVerification("z", in(failed))}
 		}, "True Operational", "False NodesFailed", v1alpha1.NodeCounts{Total: 2, Verified: 1, Failed: 1}},
 		"a mark is refused": {[]v1alpha1.VerificationState{waiting, waiting}, func(s *snapshot) {
-			s.gate.Spec.Suspend = true
+			s.Gate.Spec.Suspend = true
 			troubled(v1alpha1.ReasonBenchmarkRefused, false)(s)
-			s.verifications[1].Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"}}}
+			s.Verifications[1].Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"}}}
 		}, "False NodeRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
 		"a mark of a retained node is refused": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
 			z := makeVerification("z")
 			z.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkLabel, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
-			s.retained = []*v1alpha1.LatencyVerification{z}
+			s.Retained = []*v1alpha1.LatencyVerification{z}
 		}, "False NodeContested", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
 		"a verified node is away": {[]v1alpha1.VerificationState{verified, verified}, func(s *snapshot) {
-			*s = *makeSnapshot(s.gate, s.verifications...)
-			s.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionUnknown
+			*s = *makeSnapshot(s.Gate, s.Verifications...)
+			s.Nodes["n0"].Status.Conditions[0].Status = corev1.ConditionUnknown
 		}, "True Operational", "Unknown NodesNotReady", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
 		"one is away, one waits": {[]v1alpha1.VerificationState{verified, waiting}, func(s *snapshot) {
-			*s = *makeSnapshot(s.gate, s.verifications...)
-			s.nodes["n0"].Status.Conditions[0].Status = corev1.ConditionFalse
+			*s = *makeSnapshot(s.Gate, s.Verifications...)
+			s.Nodes["n0"].Status.Conditions[0].Status = corev1.ConditionFalse
 		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
 		"a verified node has changed, and its state cannot be written": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
-			*s = *makeSnapshot(s.gate, s.verifications...)
-			s.nodes["n0"].Status.NodeInfo.KernelVersion = "6.2.0"
+			*s = *makeSnapshot(s.Gate, s.Verifications...)
+			s.Nodes["n0"].Status.NodeInfo.KernelVersion = "6.2.0"
 		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 1, Unverified: 1}},
 		"no node has a label of the identity": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
-			s.gate.Spec.Identity.Labels = []string{"onload", "onlaod"}
-			*s = *makeSnapshot(s.gate, s.verifications...)
+			s.Gate.Spec.Identity.Labels = []string{"onload", "onlaod"}
+			*s = *makeSnapshot(s.Gate, s.Verifications...)
 		}, "False LabelMissing", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
-		"a suspended gate": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.gate.Spec.Suspend = true }, "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
+		"a suspended gate": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) { s.Gate.Spec.Suspend = true }, "False Suspended", "True AllVerified", v1alpha1.NodeCounts{Total: 1, Verified: 1}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &snapshot{gate: makeGate()}
+			s := &snapshot{Snapshot: &turns.Snapshot{Gate: makeGate()}}
 			for i, state := range c.states {
-				s.verifications = append(s.verifications, makeVerification(fmt.Sprintf("n%d", i), in(state)))
+				s.Verifications = append(s.Verifications, makeVerification(fmt.Sprintf("n%d", i), in(state)))
 			}
 			if c.change != nil {
 				c.change(s)
 			}
-			summarize(s, choice{})
+			summarize(s, turns.Choice{})
 			message := func(conditionType string) string {
-				c := meta.FindStatusCondition(s.gate.Status.Conditions, conditionType)
+				c := meta.FindStatusCondition(s.Gate.Status.Conditions, conditionType)
 				return fmt.Sprintf("%s %s", c.Status, c.Reason)
 			}
 			if got := message(v1alpha1.ConditionOperational); got != c.operational {
@@ -97,7 +98,7 @@ func TestSummarize(t *testing.T) {
 			if got := message(v1alpha1.ConditionPassed); got != c.passed {
 				t.Errorf("Passed is %s, want %s", got, c.passed)
 			}
-			if diff := cmp.Diff(c.counts, s.gate.Status.Nodes); diff != "" {
+			if diff := cmp.Diff(c.counts, s.Gate.Status.Nodes); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -106,15 +107,15 @@ func TestSummarize(t *testing.T) {
 
 func TestSummarizeWhatJustHappened(t *testing.T) {
 	a, b, c := makeVerification("a", unverified(v1alpha1.ReasonNewNode)), makeVerification("b"), makeVerification("c", unverified(v1alpha1.ReasonNewNode))
-	s := &snapshot{gate: makeGate()}
-	s.verifications = []*v1alpha1.LatencyVerification{a, b, c}
-	summarize(s, choice{starts: []start{{a, "d", true}}, due: []start{{verification: b}}, waiting: map[string]string{"c": "others are measured first"}})
+	s := &snapshot{Snapshot: &turns.Snapshot{Gate: makeGate()}}
+	s.Verifications = []*v1alpha1.LatencyVerification{a, b, c}
+	summarize(s, turns.Choice{Starts: []turns.Start{{Verification: a, Peer: "d", PeerVerified: true}}, Due: []turns.Start{{Verification: b}}, Waiting: map[string]string{"c": "others are measured first"}})
 	want := []v1alpha1.NodeLine{
 		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because"},
 		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules pass"},
 		{Name: "c", State: v1alpha1.VerificationUnverified, Message: "others are measured first; because"},
 	}
-	if diff := cmp.Diff(want, s.gate.Status.NotVerified); diff != "" {
+	if diff := cmp.Diff(want, s.Gate.Status.NotVerified); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // All changes of the status of a LatencyVerification, except for its hold pod, are in this file, and pure: next is for the steps
@@ -85,7 +86,6 @@ const (
 var (
 	measuringOnly  = []v1alpha1.VerificationState{v1alpha1.VerificationMeasuring}
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
-	concluded      = []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
 	// tries are the fields that are cleared when a verification ends or begins.
 	tries = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback}
 )
@@ -99,7 +99,7 @@ var transitions = []transition{
 	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused, fieldAsFound})},
 	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
 	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
-	{event: eventDue, when: "the schedule requests it", from: concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged})},
+	{event: eventDue, when: "the schedule requests it", from: turns.Concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged})},
 	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring, counts: fieldBenchmark},
 	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, counts: fieldSetback},
 	{event: eventHeldUp, when: "the benchmark was not accepted, made no progress, or failed because of the cluster", from: measuringOnly, to: v1alpha1.VerificationUnverified,
@@ -139,7 +139,7 @@ func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVeri
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionVerified, Status: cmp.Or(verified[t.to], metav1.ConditionUnknown), ObservedGeneration: v.Generation,
-		LastTransitionTime: metav1.Time{Time: now}, Reason: s.reason, Message: text.Shorten(s.message, maxMessage),
+		LastTransitionTime: metav1.Time{Time: now}, Reason: s.reason, Message: text.Shorten(s.message, turns.MaxMessage),
 	})
 	status.ObservedGeneration = v.Generation
 	standing.Publish(&status.Conditions, v.Generation, now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
@@ -179,7 +179,7 @@ func (s step) count(status *v1alpha1.LatencyVerificationStatus, f statusField, n
 	case fieldChanged:
 		status.Changed, status.AsFound = s.changed, status.AsFound && len(s.changed) == 0
 	case fieldSetback:
-		status.Setback = ofNode.setback(status.Setback, s.reason, s.message, now)
+		status.Setback = turns.OfNode.Setback(status.Setback, s.reason, s.message, now)
 		if b := status.Benchmark; b != nil {
 			if status.Setback.StartTime == nil {
 				status.Setback.StartTime = &b.StartTime
@@ -212,12 +212,13 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	if s.event == eventNotAccepted {
 		status.AcceptRefused = &v1alpha1.AcceptRefusal{
 			Benchmark: text.Shorten(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
-			Message:   text.Shorten(s.message, maxMessage), RefusalTime: metav1.Time{Time: w.now},
+			Message:   text.Shorten(s.message, turns.MaxMessage), RefusalTime: metav1.Time{Time: w.now},
 		}
 	}
 	if w.node != nil && !s.event.begins() {
 		// Keys may have been added to the gate, or removed, and values that were unknown are known now.
-		status.Identity, status.Absent = w.present()
+		is := w.compare()
+		status.Identity, status.Absent = is.Values, is.Absent
 		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 	}
 	if s.event.transition() == nil {
@@ -241,15 +242,16 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status, err := s.apply(w.verification, status, w.now)
 	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.event != eventFailed && status.FailConfirmed || s.event == eventFailed && w.verification.Status.SuspectPeer != "")
 	if s.event.begins() {
-		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && older(w.node, w.gate)
+		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
 		if status.NodeUID != string(w.node.UID) {
 			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
 		}
 		status.NodeUID, status.SystemUUID = string(w.node.UID), cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 		if s.event == eventReplaced {
-			status.GateUID, status.Identity = string(w.gate.UID), identity.KeysOf(w.gate).Of(w.node)
+			status.GateUID, status.Identity = string(w.gate.UID), identity.KeysOf(w.gate).Of(w.subject())
 		} else {
-			status.Identity, status.Absent = w.present()
+			is := w.compare()
+			status.Identity, status.Absent = is.Values, is.Absent
 		}
 	}
 	w.conclude(&status)
@@ -262,17 +264,12 @@ func (w *world) conclude(status *v1alpha1.LatencyVerificationStatus) {
 	standing.Publish(&status.Conditions, w.verification.Generation, w.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: *status}))
 }
 
-// present returns the identity of the node that counts now, and the keys that it does not report.
-func (w *world) present() (map[string]string, []v1alpha1.AbsentKey) {
-	return identity.KeysOf(w.gate).Present(&w.verification.Status, w.node, w.now)
-}
-
 // confirm makes condition Verified of a verified node Unknown while the node is not ready, and True again when it is.
 func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
 	if status.State != v1alpha1.VerificationVerified || w.node == nil {
 		return
 	}
-	why := identity.NotReady(w.node)
+	why := identity.NotReady(w.subject())
 	c := metav1.Condition{Type: v1alpha1.ConditionVerified, ObservedGeneration: w.verification.Generation, LastTransitionTime: metav1.Time{Time: w.now}}
 	switch {
 	case why == "" == status.Free():
@@ -305,42 +302,13 @@ func (w *world) setDeletable(status *v1alpha1.LatencyVerificationStatus) {
 }
 
 const (
-	// maxMessage is the maximum length of a message in a status, and maxName of a benchmark's name.
-	maxMessage, maxName = 1024, 253
+	// maxName is the maximum length of a benchmark's name.
+	maxName = 253
 	// maxRetained is the maximum length of a message of a retention.
 	maxRetained = 512
 	// maxSetbackPeers is the maximum number of peers in a setback.
 	maxSetbackPeers = 8
 )
-
-// pauses are the pause after the first failure, which doubles with each failure, and the longest one.
-type pauses struct{ first, longest time.Duration }
-
-var (
-	// ofNode is for measurements and hold pods, and ofMark for what holds a node back.
-	ofNode = pauses{10 * time.Second, 10 * time.Minute}
-	ofMark = pauses{time.Second, time.Minute}
-)
-
-// setback returns the setback after one more failure. For what holds a node back, another reason begins again.
-func (p pauses) setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
-	next := &v1alpha1.Setback{}
-	if last != nil && (p != ofMark || last.Reason == reason) {
-		next = last.DeepCopy()
-	}
-	rest := min(p.first<<min(next.Count, 10), p.longest)
-	next.Count++
-	next.Reason, next.Message, next.RetryTime = reason, text.Shorten(message, maxMessage), metav1.Time{Time: now.Add(rest)}
-	return next
-}
-
-// left returns the time until a retry. A retry time beyond the longest pause shows that the clock was set back, and is ignored.
-func (p pauses) left(last *v1alpha1.Setback, now time.Time) time.Duration {
-	if last == nil || last.RetryTime.Sub(now) > p.longest {
-		return 0
-	}
-	return max(last.RetryTime.Sub(now), 0)
-}
 
 // dismissed returns the status of a node whose gate was deleted; the accepted results are kept for a while.
 func (w *world) dismissed(after time.Duration) (v1alpha1.LatencyVerificationStatus, error) {
@@ -413,6 +381,21 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 	}
 	status.History = status.History[:min(len(status.History), int(w.gate.Spec.HistoryLimit))]
 	return nil
+}
+
+// specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
+func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
+	spec.Priority = 0
+	return result.Digest(spec)
+}
+
+func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
+	spec, err := specDigest(b.Spec)
+	if err != nil {
+		return v1alpha1.ResultPin{}, err
+	}
+	stored, err := result.Digest(b.Status.Stored)
+	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
 }
 
 func ratio(verdict *v1alpha1.Verdict) string {

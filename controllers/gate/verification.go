@@ -29,7 +29,9 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // Results returns the rounds of a benchmark in the metrics that criteria compare, and the boot ID of its client.
@@ -106,20 +108,20 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if v.Status.NodeUID != old.Status.NodeUID || world.node == nil {
 		r.contests.forget(types.UID(old.Status.NodeUID))
 	}
-	retryMarks(v, publicationOf(world.gate, old), publicationOf(world.gate, v), world.now)
+	retryMarks(v, turns.PublicationOf(world.gate, old), turns.PublicationOf(world.gate, v), world.now)
 	err = r.report(ctx, old, v, s)
 	r.Refusals.set(v.Name, err)
 	if err != nil {
 		return controllers.Written(0, cmp.Or(r.holdAnyway(ctx, world, v, err), err))
 	}
 	holdAgain, err := r.enforce(ctx, world, v)
-	return controllers.Written(controllers.Soonest(s.again, holdAgain), err)
+	return controllers.Written(queue.Soonest(s.again, holdAgain), err)
 }
 
 // holdAnyway marks a node that must be held back although its state could not be written: the next reconcile comes to the same state.
 func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, cause error) error {
-	p := publicationOf(w.gate, v)
-	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) || !p.holdsBack() {
+	p := turns.PublicationOf(w.gate, v)
+	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) || !p.HoldsBack() {
 		return cause
 	}
 	if publishes, err := r.publishes(ctx, w, p); err != nil || !publishes {
@@ -142,7 +144,7 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 		return nil, nil, fmt.Errorf("listing gates: %w", err)
 	}
 	gates := list.Items
-	w.owner, w.gate = ownerOf(w.node, gates), gateOf(v, gates)
+	w.owner, w.gate = turns.Owner(w.node, gates), gateOf(v, gates)
 	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() || !v.DeletionTimestamp.IsZero() && !w.keepsFail() {
 		return w, gates, nil
 	}
@@ -217,19 +219,13 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 			return fmt.Errorf("listing peers: %w", err)
 		}
 	}
-	own, standing := map[string]bool{}, statesOf(verifications.Items)
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
 			w.others = append(w.others, sessions.OfNode(v))
 		}
-		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == w.gate.Name && v.Status.Retained == nil
 	}
-	current := w.verification.Status.Benchmark.Peer
-	isPeer := peerMatcher(w.gate)
-	w.otherPeer = slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
-		return n.Name != current && n.Name != w.node.Name && isPeer(&n, own[n.Name]) && standing[n.Name] != v1alpha1.VerificationFailed
-	})
+	w.otherPeer = turns.OtherPeer(w.gate, w.node.Name, w.verification.Status.Benchmark.Peer, nodes.Items, verifications.Items)
 	return nil
 }
 
@@ -373,7 +369,7 @@ func sameNode(a, b *corev1.Node) bool {
 	conditions := func(n *corev1.Node) [3][3]string {
 		var all [3][3]string
 		for i, kind := range []corev1.NodeConditionType{corev1.NodeReady, v1alpha1.NodeConditionVerified, v1alpha1.NodeConditionRegressed} {
-			if c := nodeCondition(n, kind); c != nil {
+			if c := turns.NodeCondition(n, kind); c != nil {
 				all[i] = [3]string{string(c.Status), c.Reason, c.Message}
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
 const (
@@ -77,7 +78,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 		again = time.Millisecond
 	}
 	if len(w.blocked) > 0 {
-		again = controllers.Soonest(again, lookAgain)
+		again = queue.Soonest(again, lookAgain)
 	}
 	return again, nil
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
 // Reconciler reconciles LatencyMatrices.
@@ -88,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controllers.Written(0, err)
 	}
 	expires, err := r.expire(ctx, m)
-	return controllers.Written(controllers.Soonest(again, expires), err)
+	return controllers.Written(queue.Soonest(again, expires), err)
 }
 
 // expire deletes a finished matrix after its TTL, unless it is another's baseline.

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
 // steps are the steps that decide chose. Pairs are identified by their numbers in the plan, from 1.
@@ -75,7 +75,7 @@ func decide(w *world) steps {
 	s.update = w.outdated
 	for _, missing := range w.matrix.Status.MissingNodes {
 		if !missing.Gone {
-			s.again = controllers.Soonest(s.again, missing.StartTime.Add(goneAfter).Sub(w.now))
+			s.again = queue.Soonest(s.again, missing.StartTime.Add(goneAfter).Sub(w.now))
 		}
 	}
 	if w.matrix.Spec.Suspend {
@@ -90,7 +90,7 @@ func decide(w *world) steps {
 			continue
 		}
 		if wait := since.Add(postponeAfter).Sub(w.now); wait > 0 {
-			s.again = controllers.Soonest(s.again, wait)
+			s.again = queue.Soonest(s.again, wait)
 			continue
 		}
 		s.postpone = append(s.postpone, number)

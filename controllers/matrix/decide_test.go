@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
@@ -217,12 +216,4 @@ func BenchmarkHundredNodes(b *testing.B) {
 			w.judge()
 		}
 	})
-}
-
-func TestSoonest(t *testing.T) {
-	for want, waits := range map[time.Duration][2]time.Duration{0: {0, 0}, 1: {1, 0}, 2: {0, 2}, 3: {3, 4}, 5: {6, 5}} {
-		if got := controllers.Soonest(waits[0], waits[1]); got != want {
-			t.Errorf("soonest of %v is %s, want %s", waits, got, want)
-		}
-	}
 }

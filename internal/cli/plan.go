@@ -21,13 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	gatecontroller "github.com/tailgate-dev/tailgate/controllers/gate"
 	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 func newPlan(c *cluster) *cobra.Command {
@@ -176,7 +176,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 			return Planned{}, err
 		}
 	}
-	out := gatecontroller.Foresee(of, nodes.Items, others.Items, known.Items, time.Now())
+	out := turns.Foresee(of, nodes.Items, others.Items, known.Items, time.Now())
 	b := out.Benchmark
 	if b == nil {
 		b = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: of.Spec.Namespace, Name: of.Name}, Spec: of.Spec.Template.Spec}

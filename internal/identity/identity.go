@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -47,7 +48,16 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 	return all
 }
 
-func (k Keys) Of(node *corev1.Node) map[string]string {
+// Recorded returns the identity keys of a status, for a reader that does not have the gate.
+func Recorded(s *v1alpha1.LatencyVerificationStatus) Keys {
+	return slices.Collect(maps.Keys(s.Identity))
+}
+
+// Subject is what is known of a node: a key whose source is not the Node adds a field.
+type Subject struct{ *corev1.Node }
+
+// Of returns the identity of a node as it reports it.
+func (k Keys) Of(node Subject) map[string]string {
 	all := make(map[string]string, len(k))
 	for _, key := range k {
 		all[key] = value(key, node)
@@ -55,7 +65,7 @@ func (k Keys) Of(node *corev1.Node) map[string]string {
 	return all
 }
 
-func value(key string, node *corev1.Node) string {
+func value(key string, node Subject) string {
 	info := node.Status.NodeInfo
 	switch v1alpha1.IdentityKey(key) {
 	case v1alpha1.IdentityBootID:
@@ -108,26 +118,61 @@ func absenceLimit(key string) time.Duration {
 	return AbsenceLimit
 }
 
-// Present returns the identity that counts: the values that the node reports and, until their limit, the recorded ones that it does not
-// report, whose keys are absent.
-func (k Keys) Present(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) (values map[string]string, absent []v1alpha1.AbsentKey) {
-	values = k.Of(node)
-	for key, is := range values {
+// Comparison is a node as it is now, compared with the node that its verification is about.
+type Comparison struct {
+	// Stale is the reason why the verification does not apply to the node; empty if it does.
+	Stale string
+	// Values is the identity that counts now: what the node reports and, until their limit, the
+	// recorded values of the keys that it does not report, which are Absent.
+	Values map[string]string
+	Absent []v1alpha1.AbsentKey
+	// Changes are the differences from the recorded identity. Seen are these and the keys whose absence
+	// the operator has yet to record: one who only reads counts them, because it may not run.
+	Changes, Seen []v1alpha1.IdentityChange
+}
+
+// Compare answers whether a verification applies to a node as it is now; gate is the UID of the gate.
+func (k Keys) Compare(v *v1alpha1.LatencyVerification, gate types.UID, node Subject, now time.Time) Comparison {
+	s := &v.Status
+	c := k.present(s, node, now)
+	switch {
+	case s.State == "":
+		c.Stale = v1alpha1.ReasonNewNode
+	case s.NodeUID != string(node.UID):
+		c.Stale = v1alpha1.ReasonNodeReplaced
+	case s.GateUID != "" && s.GateUID != string(gate):
+		c.Stale = v1alpha1.ReasonGateReplaced
+	case len(c.Changes) > 0:
+		c.Stale = v1alpha1.ReasonIdentityChanged
+	}
+	return c
+}
+
+func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now time.Time) Comparison {
+	c := Comparison{Values: k.Of(node)}
+	seen := maps.Clone(c.Values)
+	for key, is := range seen {
 		was, recorded := s.Identity[key]
 		if reported(key, is) || !recorded || !reported(key, was) {
 			continue
 		}
-		a := v1alpha1.AbsentKey{Key: key, StartTime: metav1.Time{Time: now}, EndTime: metav1.Time{Time: now.Add(absenceLimit(key))}}
+		limit := absenceLimit(key)
+		a := v1alpha1.AbsentKey{Key: key, StartTime: metav1.Time{Time: now}, EndTime: metav1.Time{Time: now.Add(limit)}}
+		i := slices.IndexFunc(s.Absent, func(b v1alpha1.AbsentKey) bool { return b.Key == key })
 		// An end that is further away than the limit was recorded before a clock was set back.
-		if i := slices.IndexFunc(s.Absent, func(b v1alpha1.AbsentKey) bool { return b.Key == key }); i >= 0 && s.Absent[i].EndTime.Sub(now) <= absenceLimit(key) {
+		if i >= 0 && s.Absent[i].EndTime.Sub(now) <= limit {
 			a = s.Absent[i]
 		}
-		if now.Before(a.EndTime.Time) {
-			values[key], absent = was, append(absent, a)
+		if !now.Before(a.EndTime.Time) {
+			continue
+		}
+		if c.Values[key], c.Absent = was, append(c.Absent, a); i >= 0 {
+			seen[key] = was
 		}
 	}
-	slices.SortFunc(absent, func(a, b v1alpha1.AbsentKey) int { return cmp.Compare(a.Key, b.Key) })
-	return values, absent
+	slices.SortFunc(c.Absent, func(a, b v1alpha1.AbsentKey) int { return cmp.Compare(a.Key, b.Key) })
+	c.Changes, c.Seen = Changes(s.Identity, c.Values), Changes(s.Identity, seen)
+	return c
 }
 
 // FilledIn reports whether a change only completes a recorded identity. A label that was added is a change, because a user can add it.
@@ -136,7 +181,7 @@ func FilledIn(c v1alpha1.IdentityChange) bool {
 }
 
 // NotReady returns why the identity of a node is unknown now; empty if it is ready. A node that is away may return as another one.
-func NotReady(node *corev1.Node) string {
+func NotReady(node Subject) string {
 	for _, c := range node.Status.Conditions {
 		if c.Type != corev1.NodeReady {
 			continue
@@ -159,17 +204,6 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	}
 	slices.SortFunc(all, func(a, b v1alpha1.IdentityChange) int { return cmp.Compare(a.Key, b.Key) })
 	return all
-}
-
-// Since returns the changes of a node since the identity in a status, which says which absent values are kept.
-func Since(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) []v1alpha1.IdentityChange {
-	current := Keys(slices.Collect(maps.Keys(s.Identity))).Of(node)
-	for _, a := range s.Absent {
-		if is, ok := current[a.Key]; ok && !reported(a.Key, is) && now.Before(a.EndTime.Time) {
-			current[a.Key] = s.Identity[a.Key]
-		}
-	}
-	return Changes(s.Identity, current)
 }
 
 const maxNamed = 3

@@ -15,7 +15,7 @@ import (
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // A difference in any key that a gate can count is a change, and nothing else is.
-func TestSince(t *testing.T) {
+func TestCompare(t *testing.T) {
 	gate := &v1alpha1.LatencyGate{}
 	gate.Spec.Identity = v1alpha1.GateIdentity{
 		Keys: []v1alpha1.IdentityKey{
@@ -42,7 +42,7 @@ func TestSince(t *testing.T) {
 		"Devices/amd.com/vf":     func(n *corev1.Node) { n.Status.Allocatable["amd.com/vf"] = resource.MustParse("7") },
 		"Devices/amd.com/onload": func(n *corev1.Node) { delete(n.Status.Allocatable, "amd.com/onload") },
 	}
-	recorded := KeysOf(gate).Of(makeNode())
+	recorded := KeysOf(gate).Of(Subject{makeNode()})
 	if len(recorded) != len(changes) {
 		t.Errorf("%d keys are recorded, and %d are changed here", len(recorded), len(changes))
 	}
@@ -51,7 +51,7 @@ func TestSince(t *testing.T) {
 			n := makeNode()
 			change(n)
 			var got []string
-			for _, c := range Since(&v1alpha1.LatencyVerificationStatus{Identity: recorded}, n, noon) {
+			for _, c := range seen(&v1alpha1.LatencyVerificationStatus{Identity: recorded}, n, noon) {
 				got = append(got, c.Key)
 			}
 			if diff := cmp.Diff([]string{key}, got); diff != "" {
@@ -61,8 +61,34 @@ func TestSince(t *testing.T) {
 	}
 	other := makeNode()
 	other.Labels["zone"], other.Status.Allocatable["cpu"] = "b", resource.MustParse("4")
-	if got := Since(&v1alpha1.LatencyVerificationStatus{Identity: recorded}, other, noon); got != nil {
+	if got := seen(&v1alpha1.LatencyVerificationStatus{Identity: recorded}, other, noon); got != nil {
 		t.Errorf("what no key names is a change: %v", got)
+	}
+}
+
+// seen returns the changes that one who only reads a status counts.
+func seen(s *v1alpha1.LatencyVerificationStatus, node *corev1.Node, now time.Time) []v1alpha1.IdentityChange {
+	return Recorded(s).Compare(&v1alpha1.LatencyVerification{Status: *s}, "", Subject{node}, now).Seen
+}
+
+// A verification does not apply to another node, for another gate, or after a change, in this order.
+func TestStale(t *testing.T) {
+	gate := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{UID: "gate"}, Spec: v1alpha1.LatencyGateSpec{Identity: v1alpha1.GateIdentity{Keys: []v1alpha1.IdentityKey{v1alpha1.IdentityKernel}}}}
+	as := func(state v1alpha1.VerificationState, node, of, kernel string) v1alpha1.LatencyVerificationStatus {
+		return v1alpha1.LatencyVerificationStatus{State: state, NodeUID: node, GateUID: of, Identity: map[string]string{"Kernel": kernel}}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node"}}
+	node.Status.NodeInfo.KernelVersion = "6.1.0"
+	for want, s := range map[string]v1alpha1.LatencyVerificationStatus{
+		"":                             as(v1alpha1.VerificationVerified, "node", "gate", "6.1.0"),
+		v1alpha1.ReasonNewNode:         as("", "other", "other", "other"),
+		v1alpha1.ReasonNodeReplaced:    as(v1alpha1.VerificationVerified, "other", "other", "other"),
+		v1alpha1.ReasonGateReplaced:    as(v1alpha1.VerificationVerified, "node", "other", "other"),
+		v1alpha1.ReasonIdentityChanged: as(v1alpha1.VerificationFailed, "node", "gate", "other"),
+	} {
+		if got := KeysOf(gate).Compare(&v1alpha1.LatencyVerification{Status: s}, gate.UID, Subject{node}, noon).Stale; got != want {
+			t.Errorf("stale because %q, want %q", got, want)
+		}
 	}
 }
 
@@ -105,7 +131,8 @@ func TestPresent(t *testing.T) {
 			if c.since != 1 {
 				s.Absent = []v1alpha1.AbsentKey{{Key: c.key, StartTime: at(c.since), EndTime: at(c.since + absenceLimit(c.key))}}
 			}
-			values, absent := Keys{c.key}.Present(s, n, noon)
+			is := Keys{c.key}.Compare(&v1alpha1.LatencyVerification{Status: *s}, "", Subject{n}, noon)
+			values, absent := is.Values, is.Absent
 			if values[c.key] != c.want {
 				t.Errorf("%q counts, want %q", values[c.key], c.want)
 			}
@@ -114,13 +141,13 @@ func TestPresent(t *testing.T) {
 			}
 			// A reader of the verdict keeps the value only if the status says so.
 			s.Absent = absent
-			if changed := len(Since(s, n, noon)) > 0; changed != (c.want != c.was) {
+			if changed := len(seen(s, n, noon)) > 0; changed != (c.want != c.was) {
 				t.Errorf("noted: changed %t", changed)
 			}
-			if s.Absent = nil; len(absent) == 1 && len(Since(s, n, noon)) == 0 {
+			if s.Absent = nil; len(absent) == 1 && len(seen(s, n, noon)) == 0 {
 				t.Error("an absence that the operator has not noted is no change for readers")
 			}
-			if s.Absent = absent; len(absent) == 1 && len(Since(s, n, noon.Add(absenceLimit(c.key)))) == 0 {
+			if s.Absent = absent; len(absent) == 1 && len(seen(s, n, noon.Add(absenceLimit(c.key)))) == 0 {
 				t.Error("an absence that has ended is no change for readers")
 			}
 		})
@@ -156,11 +183,11 @@ func TestNotReady(t *testing.T) {
 		corev1.ConditionUnknown: "the node is not ready (Unknown), so that its identity is unknown",
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeDiskPressure}, {Type: corev1.NodeReady, Status: status}}}}
-		if got := NotReady(n); got != want {
+		if got := NotReady(Subject{n}); got != want {
 			t.Errorf("%s: %q", status, got)
 		}
 	}
-	if NotReady(&corev1.Node{}) == "" {
+	if NotReady(Subject{&corev1.Node{}}) == "" {
 		t.Error("a node whose kubelet has reported nothing is ready")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -39,17 +40,25 @@ func Of(ctx context.Context, api client.Reader, o client.Object) (Standing, erro
 // OfNode returns the standing of a LatencyVerification, given its current Node. The status applies only to the Node that it
 // names: a Node that was replaced or has changed since is not verified, whether or not an operator runs.
 func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
+	return ofNode(v, types.UID(v.Status.GateUID), node)
+}
+
+func ofNode(v *v1alpha1.LatencyVerification, gate types.UID, node *corev1.Node) Standing {
 	if v.Status.State == "" || v.Status.OfDeletedGate() {
 		return OfVerification(v)
 	}
-	if v.Status.NodeUID != string(node.UID) {
-		return Standing{Open: true, Reason: v1alpha1.ReasonNodeReplaced, Message: "the Node was deleted and created again since; " + unseen}
-	}
-	if v.Status.State == v1alpha1.VerificationVerified {
-		if changes := identity.Since(&v.Status, node, time.Now()); len(changes) > 0 {
-			return Standing{Open: true, Reason: v1alpha1.ReasonIdentityChanged, Message: identity.Sentence(changes) + "; " + unseen}
-		}
-		if why := identity.NotReady(node); why != "" {
+	subject := identity.Subject{Node: node}
+	is := identity.Recorded(&v.Status).Compare(v, gate, subject, time.Now())
+	switch {
+	case is.Stale == v1alpha1.ReasonNodeReplaced:
+		return Standing{Open: true, Reason: is.Stale, Message: "the Node was deleted and created again since; " + unseen}
+	case is.Stale == v1alpha1.ReasonGateReplaced:
+		return Standing{Open: true, Reason: is.Stale, Message: "the gate was deleted and created again since; " + unseen}
+	case v.Status.State != v1alpha1.VerificationVerified:
+	case len(is.Seen) > 0:
+		return Standing{Open: true, Reason: v1alpha1.ReasonIdentityChanged, Message: identity.Sentence(is.Seen) + "; " + unseen}
+	default:
+		if why := identity.NotReady(subject); why != "" {
 			return Standing{Open: true, Reason: v1alpha1.ReasonNodeNotReady, Message: why}
 		}
 	}
@@ -101,7 +110,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	}
 	var changed []changedNode
 	look := func(node *corev1.Node, v *v1alpha1.LatencyVerification) {
-		if s := OfNode(v, node); s.Outcome != v1alpha1.VerdictPass {
+		if s := ofNode(v, g.UID, node); s.Outcome != v1alpha1.VerdictPass {
 			changed = append(changed, changedNode{node.Name, s})
 		}
 	}
@@ -109,7 +118,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 		node := o.(*corev1.Node)
 		switch v, ok := known[node.Name]; {
 		case !node.DeletionTimestamp.IsZero():
-		case !ok, v.Status.GateUID != "" && v.Status.GateUID != string(g.UID):
+		case !ok:
 			changed = append(changed, changedNode{node.Name, Standing{Reason: v1alpha1.ReasonNewNode, Message: "the node is new to the gate; " + unseen}})
 		default:
 			look(node, v)

@@ -38,7 +38,7 @@ func makeVerified(gate, node string, changes ...func(*v1alpha1.LatencyVerificati
 		Spec:       v1alpha1.LatencyVerificationSpec{GateName: gate, NodeName: node},
 		Status: v1alpha1.LatencyVerificationStatus{
 			State: v1alpha1.VerificationVerified, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: v1alpha1.ReasonPassed, Message: "all 2 rules pass"}}, NodeUID: "uid-" + node,
-			Identity: identity.Keys{"BootID", "Kernel", "Label/role"}.Of(makeNode(node)),
+			Identity: identity.Keys{"BootID", "Kernel", "Label/role"}.Of(identity.Subject{Node: makeNode(node)}),
 		},
 	}
 	for _, change := range changes {
@@ -137,7 +137,7 @@ func TestOfGateNow(t *testing.T) {
 		"away":                                   {[]client.Object{makeNode("a", away(corev1.ConditionUnknown)), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
 		"registered, and never ready":            {[]client.Object{makeNode("a", func(n *corev1.Node) { n.Status.Conditions = nil }), makeVerified("up", "a")}, v1alpha1.ReasonNodeNotReady, "reported nothing"},
 		"away, and not selected":                 {[]client.Object{makeNode("a", unlabelled, away(corev1.ConditionUnknown)), makeVerified("up", "a", absent(time.Minute))}, v1alpha1.ReasonNodeNotReady, "identity is unknown"},
-		"verified for an earlier gate":           {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status.GateUID = "earlier" })}, v1alpha1.ReasonNewNode, "a: NewNode"},
+		"verified for an earlier gate":           {[]client.Object{makeNode("a"), makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status.GateUID = "earlier" })}, v1alpha1.ReasonGateReplaced, "a: GateReplaced, the gate was deleted and created again"},
 		"a record of a gate that was deleted":    {[]client.Object{makeNode("a"), makeVerified("up", "a", record(v1alpha1.ReasonGateDeleted))}, v1alpha1.ReasonPassed, "a: Passed"},
 		"a record of a node that does not exist": {objects: []client.Object{makeVerified("up", "a", record(v1alpha1.ReasonNodeDeleted))}},
 		"failed, deleted and registered again without its label": {[]client.Object{makeNode("a", unlabelled), makeVerified("up", "a", record(v1alpha1.ReasonNodeDeleted), func(v *v1alpha1.LatencyVerification) {

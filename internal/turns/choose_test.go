@@ -1,4 +1,4 @@
-package gate
+package turns
 
 import (
 	"fmt"
@@ -15,39 +15,12 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// makeSnapshot returns a snapshot with the nodes of the verifications, each with the marks that it should have.
-func makeSnapshot(g *v1alpha1.LatencyGate, verifications ...*v1alpha1.LatencyVerification) *snapshot {
-	l := &snapshot{
-		now: noon, gate: g, pods: podsOf(g), verifications: verifications, nodes: map[string]*corev1.Node{},
-		states: map[string]v1alpha1.VerificationState{}, busy: map[string]bool{},
-	}
-	for _, v := range verifications {
-		name := v.Spec.NodeName
-		l.nodes[name], l.states[name] = says(makeNode(name), publicationOf(g, v)), v.Status.State
-	}
-	return l
-}
-
-// says returns a node with the marks of a publication.
-func says(node *corev1.Node, p publication) *corev1.Node {
-	node.Spec.Taints = p.taints(node)
-	if p.label != "" {
-		node.Labels[v1alpha1.NodeLabelVerified] = p.label
-	}
-	for _, c := range []*corev1.NodeCondition{p.condition, p.regressed} {
-		if c != nil {
-			node.Status.Conditions = append(node.Status.Conditions, *c)
-		}
-	}
-	return node
-}
-
 // started returns the starts as node-peer, with a + if the peer is verified.
-func started(c choice) []string {
+func started(c Choice) []string {
 	var all []string
-	for _, s := range c.starts {
-		text := s.verification.Spec.NodeName + "-" + s.peer
-		if s.peerVerified {
+	for _, s := range c.Starts {
+		text := s.Verification.Spec.NodeName + "-" + s.Peer
+		if s.PeerVerified {
 			text += "+"
 		}
 		all = append(all, text)
@@ -55,20 +28,13 @@ func started(c choice) []string {
 	return all
 }
 
-func waitingSince(d time.Duration) func(*v1alpha1.LatencyVerification) {
-	return func(v *v1alpha1.LatencyVerification) {
-		unverified(v1alpha1.ReasonNewNode)(v)
-		v.Status.LastTransitionTime, v.Status.Accepted, v.Status.Reference = at(d), nil, nil
-	}
-}
-
 func TestChooseStarts(t *testing.T) {
 	waits, verified := waitingSince(time.Minute), in(v1alpha1.VerificationVerified)
 	parallel := func(n int32) func(*v1alpha1.LatencyGate) {
 		return func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(n)) }
 	}
-	node := func(name string, change func(*corev1.Node)) func(*snapshot) {
-		return func(l *snapshot) { change(l.nodes[name]) }
+	node := func(name string, change func(*corev1.Node)) func(*Snapshot) {
+		return func(l *Snapshot) { change(l.Nodes[name]) }
 	}
 	accepted := func(peer string) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) {
@@ -108,7 +74,7 @@ func TestChooseStarts(t *testing.T) {
 	cases := map[string]struct {
 		gate   func(*v1alpha1.LatencyGate)
 		nodes  nodes
-		change func(*snapshot)
+		change func(*Snapshot)
 		want   []string
 		// waiting is why node a waits, as a part of it.
 		waiting string
@@ -123,14 +89,14 @@ func TestChooseStarts(t *testing.T) {
 		"failed ones are not":                                        {nil, nodes{"a": {waits}, "b": {in(v1alpha1.VerificationFailed)}}, nil, nil, "no other node"},
 		"nor is the node itself":                                     {nil, nodes{"a": {waits}}, nil, nil, "no other node"},
 		"not the peer with which it failed":                          {nil, nodes{"a": {waits, func(v *verification) { v.Status.SuspectPeer = "b" }}, "b": {waitingSince(time.Second)}, "c": {waitingSince(time.Second)}}, nil, []string{"a-c"}, ""},
-		"not a node that is being measured":                          {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *snapshot) { l.busy["b"] = true }, []string{"a-c+"}, ""},
+		"not a node that is being measured":                          {nil, nodes{"a": {waits}, "b": {verified}, "c": {verified}}, func(l *Snapshot) { l.Busy["b"] = true }, []string{"a-c+"}, ""},
 		"not a node that is not ready":                               {nil, nodes{"a": {waits}, "b": {verified}}, node("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "no other node"},
 		"the node that waited longest":                               {nil, nodes{"a": {waits}, "b": {waitingSince(time.Hour)}, "c": {verified}}, nil, []string{"b-c+"}, "others are measured first"},
 		"as many as there are slots":                                 {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, nil, []string{"a-b", "c-d"}, ""},
 		"never one node twice":                                       {parallel(4), nodes{"a": {waits}, "b": {waits}, "c": {verified}}, nil, []string{"a-c+"}, ""},
-		"those that are measured count":                              {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *snapshot) { l.measuring = 1; l.busy["c"], l.busy["d"] = true, true }, []string{"a-b"}, ""},
-		"no slot is free":                                            {nil, nodes{"a": {waits}, "b": {verified}}, func(l *snapshot) { l.measuring = 1 }, nil, "others are measured first"},
-		"the peer of another node waits":                             {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *snapshot) { l.measuring = 1; l.busy["a"] = true }, nil, "others are measured first"},
+		"those that are measured count":                              {parallel(2), nodes{"a": {waits}, "b": {waits}, "c": {waits}, "d": {waits}}, func(l *Snapshot) { l.Measuring = 1; l.Busy["c"], l.Busy["d"] = true, true }, []string{"a-b"}, ""},
+		"no slot is free":                                            {nil, nodes{"a": {waits}, "b": {verified}}, func(l *Snapshot) { l.Measuring = 1 }, nil, "others are measured first"},
+		"the peer of another node waits":                             {parallel(2), nodes{"a": {waits}, "b": {verified}}, func(l *Snapshot) { l.Measuring = 1; l.Busy["a"] = true }, nil, "others are measured first"},
 		"a node that rests":                                          {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {verified}}, nil, nil, "the next try is at 12:00:01: NoProgress: why"},
 		"others while a node rests":                                  {nil, nodes{"a": {waits, rests(noon.Add(time.Second))}, "b": {waitingSince(time.Second)}, "c": {verified}}, nil, []string{"b-c+"}, "next try"},
 		"a node that has rested":                                     {nil, nodes{"a": {waits, rests(noon)}, "b": {verified}}, nil, []string{"a-b+"}, ""},
@@ -164,8 +130,8 @@ func TestChooseStarts(t *testing.T) {
 		"peers of another kind": {func(g *v1alpha1.LatencyGate) {
 			g.Spec.Template.Spec.Placement.Server.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "reference"}}
 		},
-			nodes{"a": {waits}, "b": {verified}}, func(l *snapshot) {
-				l.nodes["z"] = makeNode("z", func(n *corev1.Node) { n.Labels["role"] = "reference" })
+			nodes{"a": {waits}, "b": {verified}}, func(l *Snapshot) {
+				l.Nodes["z"] = makeNode("z", func(n *corev1.Node) { n.Labels["role"] = "reference" })
 			}, []string{"a-z"}, ""},
 		"peers by name": {func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Placement.Server.NodeNames = []string{"c", "d"} },
 			nodes{"a": {waits}, "b": {verified}, "c": {verified}}, nil, []string{"a-c+"}, ""},
@@ -182,11 +148,11 @@ func TestChooseStarts(t *testing.T) {
 			if c.change != nil {
 				c.change(l)
 			}
-			got := choose(l)
+			got := l.Choose(nil)
 			if diff := cmp.Diff(c.want, started(got)); diff != "" {
 				t.Error(diff)
 			}
-			if why := got.waiting["a"]; c.waiting == "" && why != "" || !strings.Contains(why, c.waiting) {
+			if why := got.Waiting["a"]; c.waiting == "" && why != "" || !strings.Contains(why, c.waiting) {
 				t.Errorf("node a waits because %q, want %q", why, c.waiting)
 			}
 		})
@@ -201,49 +167,49 @@ func TestChooseDue(t *testing.T) {
 	cases := map[string]struct {
 		parallel      int32
 		verifications []*v1alpha1.LatencyVerification
-		change        func(*snapshot)
+		change        func(*Snapshot)
 		want          []string
 	}{
 		"measured before and after":  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(time.Hour)), makeVerification("b", measuredAt(3*time.Hour))}, nil, []string{"b"}},
 		"longest ago first":          {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour))}, nil, []string{"b"}},
 		"as many as there are slots": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour)), makeVerification("d")}, nil, []string{"c", "a"}},
 		"as many as have a peer":     {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c", measuredAt(5*time.Hour))}, nil, []string{"c"}},
-		"its only peer is cordoned": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) {
-			l.nodes["b"].Spec.Unschedulable = true
+		"its only peer is cordoned": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) {
+			l.Nodes["b"].Spec.Unschedulable = true
 		}, nil},
-		"its only peer is in use": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) {
-			l.measuring, l.busy["b"] = 1, true
+		"its only peer is in use": {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) {
+			l.Measuring, l.Busy["b"] = 1, true
 		}, nil},
 		"its only peer failed":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", in(v1alpha1.VerificationFailed))}, nil, nil},
 		"it is the only node":                              {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour))}, nil, nil},
 		"the only peer with which it did not fail is gone": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), func(v *v1alpha1.LatencyVerification) { v.Status.SuspectPeer = "b" }), makeVerification("b")}, nil, nil},
-		"the window has ended":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.closed = true }, nil},
+		"the window has ended":                             {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) { l.Schedule.Closed = true }, nil},
 		"not while others wait":                            {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", waitingSince(0))}, nil, nil},
-		"not while one is being measured":                  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.measuring = 1 }, nil},
-		"not while another is about to be": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c")}, func(l *snapshot) {
-			l.nodes["b"].Status.Conditions = l.nodes["b"].Status.Conditions[:1]
+		"not while one is being measured":                  {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) { l.Measuring = 1 }, nil},
+		"not while another is about to be": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c")}, func(l *Snapshot) {
+			l.Nodes["b"].Status.Conditions = l.Nodes["b"].Status.Conditions[:1]
 		}, nil},
 		"failed ones too": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), in(v1alpha1.VerificationFailed)), makeVerification("b")}, nil, []string{"a"}},
 		"one that was never measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", in(v1alpha1.VerificationInconclusive), func(v *v1alpha1.LatencyVerification) {
 			v.Status.LastMeasurementTime, v.Status.LastTransitionTime = nil, at(3*time.Hour)
 		}), makeVerification("b")}, nil, []string{"a"}},
-		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
+		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) { l.Nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
 		"one that was measured in the future": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-365*24*time.Hour)), makeVerification("b")}, nil, []string{"a"}},
 		"clocks that differ a little":         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-time.Second)), makeVerification("b")}, nil, nil},
-		"no schedule":                         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(30*24*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.fired = time.Time{} }, nil},
-		"a suspended gate":                    {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *snapshot) { l.gate.Spec.Suspend = true }, nil},
+		"no schedule":                         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(30*24*time.Hour)), makeVerification("b")}, func(l *Snapshot) { l.Schedule.Fired = time.Time{} }, nil},
+		"a suspended gate":                    {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) { l.Gate.Spec.Suspend = true }, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(c.parallel)) })
 			l := makeSnapshot(g, c.verifications...)
-			l.fired = ago(2 * time.Hour)
+			l.Schedule.Fired = ago(2 * time.Hour)
 			if c.change != nil {
 				c.change(l)
 			}
 			var got []string
-			for _, turn := range choose(l).due {
-				v := turn.verification
+			for _, turn := range l.Choose(nil).Due {
+				v := turn.Verification
 				got = append(got, v.Spec.NodeName)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -284,10 +250,10 @@ func TestChooseKeepsNodesApart(t *testing.T) {
 					}
 					all = append(all, v)
 				}
-				got := choose(makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(slots)) }), all...))
+				got := makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(slots)) }), all...).Choose(nil)
 				seen := map[string]bool{}
-				for _, s := range got.starts {
-					for _, name := range []string{s.verification.Spec.NodeName, s.peer} {
+				for _, s := range got.Starts {
+					for _, name := range []string{s.Verification.Spec.NodeName, s.Peer} {
 						if seen[name] {
 							t.Fatalf("%d nodes, %d verified, %d slots: %s twice in %v", size, verified, slots, name, started(got))
 						}
@@ -295,7 +261,7 @@ func TestChooseKeepsNodesApart(t *testing.T) {
 					}
 				}
 				waiting := size - verified
-				if want := min(int(slots), waiting); waiting > 0 && size > 1 && (len(got.starts) == 0 || len(got.starts) > want) {
+				if want := min(int(slots), waiting); waiting > 0 && size > 1 && (len(got.Starts) == 0 || len(got.Starts) > want) {
 					t.Fatalf("%d nodes, %d verified, %d slots: %v", size, verified, slots, started(got))
 				}
 			}
@@ -316,8 +282,7 @@ func BenchmarkChoose(b *testing.B) {
 			}
 			l := makeSnapshot(makeGate(), all...)
 			for b.Loop() {
-				clear(l.busy)
-				if got := choose(l); waiting != (len(got.starts) == 1) {
+				if got := l.Choose(nil); waiting != (len(got.Starts) == 1) {
 					b.Fatal(started(got))
 				}
 			}
@@ -384,7 +349,7 @@ func TestPeersInAnyOrder(t *testing.T) {
 			all = append(all, makeVerification(name, waitingSince(time.Minute)))
 		}
 		slices.Reverse(all)
-		got := fmt.Sprint(started(choose(makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(2)) }), all...))))
+		got := fmt.Sprint(started(makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(2)) }), all...).Choose(nil)))
 		if want == "" {
 			want = got
 		}
@@ -396,14 +361,14 @@ func TestPeersInAnyOrder(t *testing.T) {
 
 // A node that cannot be measured, or that waits too long, is counted; one that waits for a component is not, at first.
 func TestChooseSaysWhatNodesWaitFor(t *testing.T) {
-	tainted := func(key string) func(*snapshot) {
-		return func(l *snapshot) {
-			l.nodes["a"].Spec.Taints = append(l.nodes["a"].Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
+	tainted := func(key string) func(*Snapshot) {
+		return func(l *Snapshot) {
+			l.Nodes["a"].Spec.Taints = append(l.Nodes["a"].Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
 		}
 	}
 	for name, c := range map[string]struct {
 		since                  time.Duration
-		change                 func(*snapshot)
+		change                 func(*Snapshot)
 		waiting                string
 		unmeasurable, overlong bool
 	}{
@@ -412,24 +377,24 @@ func TestChooseSaysWhatNodesWaitFor(t *testing.T) {
 		"a taint of Cilium":                  {time.Minute, tainted("node.cilium.io/agent-not-ready"), "tainted with node.cilium.io/agent-not-ready: Cilium starts its agent on the node", false, false},
 		"a taint of Cilium for an hour":      {time.Hour, tainted("node.cilium.io/agent-not-ready"), "Cilium starts its agent", false, true},
 		"a taint of the autoscaler":          {time.Minute, tainted("ToBeDeletedByClusterAutoscaler"), "about to delete the node", false, false},
-		"a cordon":                           {time.Minute, func(l *snapshot) { l.nodes["a"].Spec.Unschedulable = true }, "cordoned: who cordoned", false, false},
-		"a reboot":                           {time.Minute, func(l *snapshot) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, "not ready", false, false},
-		"a node that does not come back":     {time.Hour, func(l *snapshot) { l.nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown }, "not ready", false, true},
-		"no other node":                      {time.Minute, func(l *snapshot) { delete(l.nodes, "b") }, "there is no other node to measure it with", true, false},
-		"the other node reboots":             {time.Minute, func(l *snapshot) { l.nodes["b"].Status.Conditions[0].Status = corev1.ConditionFalse }, "usable now; b: the node is not ready", false, false},
-		"the other node failed":              {time.Minute, func(l *snapshot) { l.states["b"] = v1alpha1.VerificationFailed }, "there is no other node to measure it with", true, false},
-		"the other node is in use":           {time.Hour, func(l *snapshot) { l.busy["b"] = true }, "is in use", false, false},
-		"it failed with the other node":      {time.Minute, func(l *snapshot) { l.verifications[0].Status.SuspectPeer = "b" }, "it has failed with the only other node", true, false},
-		"its turn":                           {time.Hour, func(l *snapshot) { l.measuring = 1 }, "others are measured first", false, false},
-		"a suspended gate":                   {time.Hour, func(l *snapshot) { l.gate.Spec.Suspend = true }, "suspended", false, false},
-		"a mark that another program undoes": {time.Hour, func(l *snapshot) { l.nodes["a"].Status.Conditions = l.nodes["a"].Status.Conditions[:1] }, "being marked", false, true},
+		"a cordon":                           {time.Minute, func(l *Snapshot) { l.Nodes["a"].Spec.Unschedulable = true }, "cordoned: who cordoned", false, false},
+		"a reboot":                           {time.Minute, func(l *Snapshot) { l.Nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, "not ready", false, false},
+		"a node that does not come back":     {time.Hour, func(l *Snapshot) { l.Nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown }, "not ready", false, true},
+		"no other node":                      {time.Minute, func(l *Snapshot) { delete(l.Nodes, "b") }, "there is no other node to measure it with", true, false},
+		"the other node reboots":             {time.Minute, func(l *Snapshot) { l.Nodes["b"].Status.Conditions[0].Status = corev1.ConditionFalse }, "usable now; b: the node is not ready", false, false},
+		"the other node failed":              {time.Minute, func(l *Snapshot) { l.States["b"] = v1alpha1.VerificationFailed }, "there is no other node to measure it with", true, false},
+		"the other node is in use":           {time.Hour, func(l *Snapshot) { l.Busy["b"] = true }, "is in use", false, false},
+		"it failed with the other node":      {time.Minute, func(l *Snapshot) { l.Verifications[0].Status.SuspectPeer = "b" }, "it has failed with the only other node", true, false},
+		"its turn":                           {time.Hour, func(l *Snapshot) { l.Measuring = 1 }, "others are measured first", false, false},
+		"a suspended gate":                   {time.Hour, func(l *Snapshot) { l.Gate.Spec.Suspend = true }, "suspended", false, false},
+		"a mark that another program undoes": {time.Hour, func(l *Snapshot) { l.Nodes["a"].Status.Conditions = l.Nodes["a"].Status.Conditions[:1] }, "being marked", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := makeSnapshot(makeGate(), makeVerification("a", waitingSince(c.since)), makeVerification("b"))
 			c.change(l)
-			got := choose(l)
-			if !strings.Contains(got.waiting["a"], c.waiting) || (len(got.unmeasurable) > 0) != c.unmeasurable || (len(got.overlong) > 0) != c.overlong || len(got.starts) > 0 {
-				t.Errorf("waits because %q, unmeasurable %v, too long %v, started %v", got.waiting["a"], got.unmeasurable, got.overlong, started(got))
+			got := l.Choose(nil)
+			if !strings.Contains(got.Waiting["a"], c.waiting) || (len(got.Unmeasurable) > 0) != c.unmeasurable || (len(got.Overlong) > 0) != c.overlong || len(got.Starts) > 0 {
+				t.Errorf("waits because %q, unmeasurable %v, too long %v, started %v", got.Waiting["a"], got.Unmeasurable, got.Overlong, started(got))
 			}
 		})
 	}
@@ -444,17 +409,17 @@ func TestScheduleTooShort(t *testing.T) {
 		}))
 	}
 	l := makeSnapshot(makeGate(), all...)
-	l.fired, l.firedBefore = noon, ago(5*time.Minute)
-	if got := choose(l); got.overdue != 18 || len(got.due) != 1 || got.due[0].verification.Spec.NodeName != "n19" {
-		t.Errorf("%d are overdue, and due are %v", got.overdue, got.due)
+	l.Schedule.Fired, l.Schedule.Before = noon, ago(5*time.Minute)
+	if got := l.Choose(nil); got.Overdue != 18 || len(got.Due) != 1 || got.Due[0].Verification.Spec.NodeName != "n19" {
+		t.Errorf("%d are overdue, and due are %v", got.Overdue, got.Due)
 	}
 	l = makeSnapshot(makeGate(), all...)
-	l.fired, l.closed = ago(7*time.Minute), true
-	if got := choose(l); got.overdue != 18 || len(got.due) > 0 {
-		t.Errorf("after the window, %d are overdue, and due are %v", got.overdue, got.due)
+	l.Schedule.Fired, l.Schedule.Closed = ago(7*time.Minute), true
+	if got := l.Choose(nil); got.Overdue != 18 || len(got.Due) > 0 {
+		t.Errorf("after the window, %d are overdue, and due are %v", got.Overdue, got.Due)
 	}
-	l.fired, l.closed = ago(200*time.Minute), false
-	if got := choose(l); got.overdue != 0 || len(got.due) > 0 {
-		t.Errorf("%d are overdue, and due are %v", got.overdue, got.due)
+	l.Schedule.Fired, l.Schedule.Closed = ago(200*time.Minute), false
+	if got := l.Choose(nil); got.Overdue != 0 || len(got.Due) > 0 {
+		t.Errorf("%d are overdue, and due are %v", got.Overdue, got.Due)
 	}
 }

@@ -1,4 +1,4 @@
-package gate
+package turns
 
 import (
 	"errors"
@@ -9,45 +9,69 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
-// maxSkew is how far a time may be in the future before it is ignored: a node measured at an unknown time is measured again.
+// maxSkew is how far a time may be in the future before it is ignored: a node measured at an unknown
+// time is measured again.
 const maxSkew = time.Minute
 
-// consultSchedule determines when the schedule was last due, whether its window is open, and when to look again.
-func (s *snapshot) consultSchedule() {
-	g, now := s.gate, s.now
+// Schedule is when a gate's schedule was due, and is due next.
+type Schedule struct {
+	// Status is since when it counts; nil if there is none that does.
+	Status *v1alpha1.ScheduleStatus
+	// Invalid is the error in the schedule; empty if there is none.
+	Invalid string
+	// Fired is when it was last due, and Before when it was due before that; zero if it was not, since
+	// the gate has it. Closed is true when the window of Fired has ended.
+	Fired, Before time.Time
+	Closed        bool
+	// Next is the time until it is next due, or its window ends; zero for never.
+	Next time.Duration
+}
+
+// Consult returns when the schedule of a gate was last due, whether its window is open, and when to
+// look again.
+func Consult(g *v1alpha1.LatencyGate, now time.Time) Schedule {
 	schedule, zone, err := scheduleOf(g.Spec)
+	var s Schedule
 	if err == nil && schedule != nil {
 		next := schedule.Next(now.In(zone))
 		if next.IsZero() {
 			err = fmt.Errorf("spec.schedule: %q never occurs", g.Spec.Schedule)
 		}
-		s.nextFire = next.Sub(now)
+		s.Next = next.Sub(now)
 	}
 	if err != nil {
-		s.invalid, s.nextFire = err.Error(), 0
+		s.Invalid, s.Next = err.Error(), 0
 	}
 	if err != nil || schedule == nil || g.Spec.Suspend {
-		g.Status.Schedule = nil
-		return
+		return s
 	}
-	g.Status.Schedule = since(g, now)
-	begin := g.Status.Schedule.StartTime.Truncate(time.Second)
+	s.Status = since(g, now)
+	begin := s.Status.StartTime.Truncate(time.Second)
 	fired := lastFired(schedule, now.In(zone))
 	if fired.Before(begin) {
-		return
+		return s
 	}
-	s.fired = fired
+	s.Fired = fired
 	if before := lastFired(schedule, fired.Add(-time.Second)); !before.Before(begin) {
-		s.firedBefore = before
+		s.Before = before
 	}
 	if window := g.Spec.ScheduleWindow.Duration; window > 0 {
 		left := fired.Add(window).Sub(now)
-		s.closed = left <= 0
-		s.nextFire = controllers.Soonest(s.nextFire, max(0, left))
+		s.Closed = left <= 0
+		s.Next = queue.Soonest(s.Next, max(0, left))
 	}
+	return s
+}
+
+// missed is the last time by which all nodes should have been measured.
+func (s Schedule) missed() time.Time {
+	if s.Closed {
+		return s.Fired
+	}
+	return s.Before
 }
 
 // since returns from when the schedule counts: since the operator first saw it, or since the end of spec.suspend.

@@ -1,11 +1,13 @@
-package gate
+package turns
 
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -49,7 +51,7 @@ func TestBenchmarkOf(t *testing.T) {
 			}
 			g.Spec.Template.Spec.Placement.Server.CPUs = 4
 			before := g.DeepCopy()
-			b := benchmarkOf(g, v, c.peer, 4)
+			b := Benchmark(g, v, c.peer, 4)
 			if first := len(v.Status.Reference) == 0 && g.Spec.Template.Spec.Criteria.BaselineAccepted() != nil; (b.Spec.Rounds == 12) != first {
 				t.Errorf("%d rounds", b.Spec.Rounds)
 			}
@@ -77,16 +79,16 @@ func TestRoundsOfSession(t *testing.T) {
 	for _, c := range []struct{ rounds, most, wantRounds, wantMost int32 }{{4, 4, 8, 8}, {6, 20, 12, 20}, {6, 0, 12, 0}, {10, 10, 12, 12}, {30, 30, 30, 30}} {
 		g, v := makeGate(), makeVerification("a")
 		g.Spec.Template.Spec.Rounds, g.Spec.Template.Spec.MaxRounds = c.rounds, c.most
-		if b := benchmarkOf(g, v, "b", 4); b.Spec.Rounds != c.rounds || b.Spec.MaxRounds != c.most {
+		if b := Benchmark(g, v, "b", 4); b.Spec.Rounds != c.rounds || b.Spec.MaxRounds != c.most {
 			t.Errorf("with a reference: %d to %d rounds", b.Spec.Rounds, b.Spec.MaxRounds)
 		}
 		warm := g.DeepCopy()
 		warm.Status.Spread = []v1alpha1.SessionSpread{{WarmUp: "2.1%"}}
-		if b := benchmarkOf(warm, v, "b", 4); b.Spec.Rounds != max(c.rounds, min(c.rounds+6, 24)) || b.Spec.MaxRounds != 0 && b.Spec.MaxRounds < b.Spec.Rounds {
+		if b := Benchmark(warm, v, "b", 4); b.Spec.Rounds != max(c.rounds, min(c.rounds+6, 24)) || b.Spec.MaxRounds != 0 && b.Spec.MaxRounds < b.Spec.Rounds {
 			t.Errorf("with a warm-up: %d to %d rounds", b.Spec.Rounds, b.Spec.MaxRounds)
 		}
 		v.Status.Accepted, v.Status.Reference = nil, nil
-		if b := benchmarkOf(g, v, "b", 4); b.Spec.Rounds != c.wantRounds || b.Spec.MaxRounds != c.wantMost {
+		if b := Benchmark(g, v, "b", 4); b.Spec.Rounds != c.wantRounds || b.Spec.MaxRounds != c.wantMost {
 			t.Errorf("%d to %d rounds without a reference: %d to %d", c.rounds, c.most, b.Spec.Rounds, b.Spec.MaxRounds)
 		}
 	}
@@ -99,58 +101,37 @@ func TestNames(t *testing.T) {
 		number     int64
 	}{{"up", "a", 1}, {long, long, 1}, {"up", long + "." + long, 99999}, {"up", "ip-10-0-1-2.eu-central-1.compute.internal", 123}} {
 		name := benchmarkName(c.gate, c.node, c.number)
-		if len(name) > maxBenchmarkName || strings.Contains(name, ".") || strings.Contains(name, "--") || numberOf(name) != c.number {
+		if len(name) > maxBenchmarkName || strings.Contains(name, ".") || strings.Contains(name, "--") || NumberOf(name) != c.number {
 			t.Errorf("%s, %s, %d: %s", c.gate, c.node, c.number, name)
 		}
 	}
 	if a, b := benchmarkName(long, "a", 1), benchmarkName(long, "b", 1); a == b {
 		t.Errorf("both are %s", a)
 	}
-	seen := map[string]bool{}
-	for _, c := range [][2]string{{"up", "a.b"}, {"up", "a-b"}, {"a", "b-c"}, {"a-b", "c"}, {long, long}, {long, long + ".x"}} {
-		name := holdPodName(c[0], c[1])
-		if len(name) > maxPodName || strings.Contains(name, ".") || seen[name] {
-			t.Errorf("%v: %s", c, name)
-		}
-		seen[name] = true
-	}
 	if got := benchmarkName("up", "node-a", 7); got != "up-node-a-7" {
 		t.Errorf("got %s", got)
 	}
 	for name, want := range map[string]int64{"x": 0, "": 0, "up-a": 0, "up-a-12": 12} {
-		if got := numberOf(name); got != want {
+		if got := NumberOf(name); got != want {
 			t.Errorf("%q has number %d", name, got)
 		}
 	}
-	if a, b := v1alpha1.VerificationName("up", strings.Repeat("n", 300)), v1alpha1.VerificationName("up", strings.Repeat("n", 301)); len(a) != 253 || a == b {
-		t.Errorf("%s and %s", a, b)
-	}
-	if got := v1alpha1.VerificationName("up", "node-a.example"); got != "up.node-a.example" {
-		t.Errorf("got %s", got)
-	}
 }
 
-func TestSpecDigest(t *testing.T) {
-	digest := func(change func(*v1alpha1.LatencyBenchmarkSpec)) string {
-		spec := benchmarkOf(makeGate(), makeVerification("a"), "b", 4).Spec
-		change(&spec)
-		got, err := specDigest(spec)
-		if err != nil {
-			t.Fatal(err)
+// A benchmark that follows an abandoned one has the age of that in the queue, up to a limit.
+func TestPriority(t *testing.T) {
+	for name, c := range map[string]struct {
+		template int32
+		waited   time.Duration
+		want     int32
+	}{
+		"at most": {900, 200 * time.Minute, 1000}, "a template's own": {-5, 0, -5}, "both": {-5, time.Hour, 55}, "years": {0, 9 * 365 * 24 * time.Hour, 1000}, "a clock that was set back": {7, -time.Hour, 7},
+	} {
+		if got := priority(c.template, &v1alpha1.Setback{StartTime: at(0), RetryTime: metav1.NewTime(noon.Add(c.waited))}); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
-		return got
 	}
-	made := digest(func(*v1alpha1.LatencyBenchmarkSpec) {})
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Priority = 5 }); got != made {
-		t.Error("a priority changes nothing that is measured")
-	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Suspend = true }); got == made {
-		t.Error("a benchmark that was suspended goes unseen")
-	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].Max.Text = "1s" }); got == made {
-		t.Error("a rule that was loosened goes unseen")
-	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Accepted.GateName = "slow" }); got == made {
-		t.Error("another baseline goes unseen")
+	if priority(3, nil) != 3 || priority(3, &v1alpha1.Setback{RetryTime: *at(0)}) != 3 {
+		t.Error("a node without an abandoned benchmark has the priority of the template")
 	}
 }

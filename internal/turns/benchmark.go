@@ -1,9 +1,9 @@
-package gate
+package turns
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
@@ -24,24 +23,28 @@ const (
 	keyNode = "node"
 )
 
-// objectName returns the name of an object of a node in the gate's namespace. It has no dots, which would lead to unexpected host
+// ObjectName returns the name of an object of a node in the gate's namespace. It has no dots, which would lead to unexpected host
 // names of pods. Two nodes may have the same name before the suffix.
-func objectName(gate, node, suffix string, limit int) string {
+func ObjectName(gate, node, suffix string, limit int) string {
 	name := v1alpha1.Shortened(gate+"-"+node, limit-len(suffix))
 	return strings.ReplaceAll(name, ".", "-") + suffix
 }
 
-// The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c of gate a-b.
-func holdPodName(gate, node string) string {
-	sum := sha256.Sum256([]byte(v1alpha1.VerificationName(gate, node)))
-	return objectName(gate, node, fmt.Sprintf("-%x-hold", sum[:4]), maxPodName)
-}
-
 func benchmarkName(gate, node string, number int64) string {
-	return objectName(gate, node, fmt.Sprintf("-%d", number), maxBenchmarkName)
+	return ObjectName(gate, node, fmt.Sprintf("-%d", number), maxBenchmarkName)
 }
 
-func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
+// NumberOf returns the number at the end of a benchmark's name; 0 if there is none.
+func NumberOf(name string) int64 {
+	number, err := strconv.ParseInt(name[strings.LastIndex(name, "-")+1:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+// LabelsOf returns the labels of the objects of a node.
+func LabelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
 		v1alpha1.LabelGate:      v.Spec.GateName,
@@ -49,13 +52,14 @@ func labelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-func ownedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
+// OwnedBy returns the owner of the objects of a node.
+func OwnedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
-// benchmarkOf returns the benchmark that measures a node with a peer. The first session of a reference has twice as many rounds: it limits
+// Benchmark returns the benchmark that measures a node with a peer. The first session of a reference has twice as many rounds: it limits
 // what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
-func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
+func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := *gate.Spec.Template.Spec.DeepCopy()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
@@ -76,7 +80,7 @@ func benchmarkOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, pe
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: gate.Spec.Template.Metadata.ObjectMeta(metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: benchmarkName(gate.Name, v.Spec.NodeName, number),
-			Labels: labelsOf(v), OwnerReferences: []metav1.OwnerReference{ownedBy(v)},
+			Labels: LabelsOf(v), OwnerReferences: []metav1.OwnerReference{OwnedBy(v)},
 		}),
 		Spec: spec,
 	}
@@ -100,12 +104,14 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 	if pods == nil {
 		pods = &v1alpha1.PodSettings{}
 	}
-	own := corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}
-	if !slices.Contains(pods.Tolerations, own) {
-		pods.Tolerations = append(pods.Tolerations, own)
+	if !slices.Contains(pods.Tolerations, ofGate) {
+		pods.Tolerations = append(pods.Tolerations, ofGate)
 	}
 	return pods
 }
+
+// ofGate tolerates the gate's own taint.
+var ofGate = corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}
 
 // rulesOf leaves out the rules that compare with an accepted result while there is none; it returns nil if no rule remains.
 func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
@@ -126,19 +132,4 @@ func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResul
 		return nil
 	}
 	return c
-}
-
-// specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
-func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
-	spec.Priority = 0
-	return result.Digest(spec)
-}
-
-func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
-	spec, err := specDigest(b.Spec)
-	if err != nil {
-		return v1alpha1.ResultPin{}, err
-	}
-	stored, err := result.Digest(b.Status.Stored)
-	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
 }

@@ -1,4 +1,4 @@
-package gate
+package turns
 
 import (
 	"testing"
@@ -91,24 +91,22 @@ func TestConsult(t *testing.T) {
 		"a window that has ended":   {gate(known(99*time.Hour), window(9*time.Hour)), ago(9 * time.Hour), ago(33 * time.Hour), true, 15 * time.Hour, 99 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &snapshot{now: noon, gate: c.gate}
-			s.consultSchedule()
-			l := s
-			if s.invalid != "" || !l.fired.Equal(c.fired) || !l.firedBefore.Equal(c.before) || l.closed != c.closed || s.nextFire != c.next {
-				t.Errorf("%q: fired %s and %s, closed %v, again in %s", s.invalid, l.fired, l.firedBefore, l.closed, s.nextFire)
+			s := Consult(c.gate, noon)
+			if s.Invalid != "" || !s.Fired.Equal(c.fired) || !s.Before.Equal(c.before) || s.Closed != c.closed || s.Next != c.next {
+				t.Errorf("%q: fired %s and %s, closed %v, again in %s", s.Invalid, s.Fired, s.Before, s.Closed, s.Next)
 			}
-			if got := c.gate.Status.Schedule; got == nil || !got.StartTime.Time.Equal(ago(c.since)) || got.Schedule != c.gate.Spec.Schedule || got.TimeZone != c.gate.Spec.TimeZone {
+			if got := s.Status; got == nil || !got.StartTime.Time.Equal(ago(c.since)) || got.Schedule != c.gate.Spec.Schedule || got.TimeZone != c.gate.Spec.TimeZone {
 				t.Errorf("the schedule is %+v", got)
 			}
 		})
 	}
 	suspended := gate(known(99*time.Hour), func(g *v1alpha1.LatencyGate) { g.Spec.Suspend = true })
-	s := &snapshot{now: noon, gate: suspended}
-	if s.consultSchedule(); !s.fired.IsZero() || suspended.Status.Schedule != nil {
-		t.Errorf("a suspended gate has fired at %s: %+v", s.fired, suspended.Status.Schedule)
+	s := Consult(suspended, noon)
+	if !s.Fired.IsZero() || s.Status != nil {
+		t.Errorf("a suspended gate has fired at %s: %+v", s.Fired, s.Status)
 	}
-	suspended.Spec.Suspend = false
-	if s.consultSchedule(); !s.fired.IsZero() {
-		t.Errorf("a gate that was resumed catches up: %s", s.fired)
+	suspended.Spec.Suspend, suspended.Status.Schedule = false, s.Status
+	if s = Consult(suspended, noon); !s.Fired.IsZero() {
+		t.Errorf("a gate that was resumed catches up: %s", s.Fired)
 	}
 }

@@ -1,0 +1,75 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/text"
+)
+
+// suppliersFor is how long the Modules and DaemonSets that were read count, because a gate may be reconciled twice a second.
+const suppliersFor = 10 * time.Second
+
+type suppliers struct {
+	mu   sync.Mutex
+	read time.Time
+	all  []preflight.Supplier
+}
+
+// observeSettling records why the gate could never verify its nodes, and returns when to look again.
+func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {
+	if preflight.HeldBy(s.Gate) != nil || preflight.MeasuresCordoned(s.Gate) {
+		all, err := r.suppliers.get(ctx, r.Live, s.Now)
+		if err != nil {
+			return 0, err
+		}
+		nodes := append([]*corev1.Node{}, s.Missing...)
+		for _, v := range s.Verifications {
+			nodes = append(nodes, s.Nodes[v.Spec.NodeName])
+		}
+		if reason, message := preflight.Unsettled(s.Gate, nodes, all); reason != "" {
+			s.cannotSettle(reason, message)
+			return suppliersFor, nil
+		}
+	}
+	s.observeIntroduction()
+	return 0, nil
+}
+
+func (s *snapshot) observeIntroduction() {
+	if !s.Introduced() {
+		return
+	}
+	if why := s.Foresee().Never; why != "" {
+		s.cannotSettle(v1alpha1.ReasonCannotSettle, fmt.Sprintf(
+			"none of the %d nodes can be measured, so that the gate does not hold them back; %s", len(s.Missing), text.Shorten(why, 1024)))
+	}
+}
+
+func (s *snapshot) cannotSettle(reason, message string) {
+	s.unsettled = new(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message))
+}
+
+// get reads the suppliers, unless that was a moment ago. A kind that does not exist, or that the manager may not list, has none.
+func (c *suppliers) get(ctx context.Context, live client.Reader, now time.Time) ([]preflight.Supplier, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if age := now.Sub(c.read); age >= 0 && age < suppliersFor {
+		return c.all, nil
+	}
+	all, _, err := observe.Suppliers(ctx, live)
+	if err != nil {
+		return nil, err
+	}
+	c.read, c.all = now, all
+	return all, nil
+}

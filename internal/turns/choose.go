@@ -1,0 +1,401 @@
+package turns
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+)
+
+// Start is a node that is measured with a peer.
+type Start struct {
+	Verification *v1alpha1.LatencyVerification
+	Peer         string
+	PeerVerified bool
+}
+
+// Choice is what a gate does now.
+type Choice struct {
+	// Starts are the benchmarks to create now.
+	Starts []Start
+	// Due are the nodes that are due by the schedule, with the peers that have room for them: they
+	// become unverified now. Unplaced are the due nodes without room for their own pod or a peer's.
+	Due      []Start
+	Unplaced map[string]string
+	// Waiting is the reason why an unverified node is not measured yet, by the name of the node.
+	Waiting map[string]string
+	// Unmeasurable are those that only a user can make measurable, and Overlong those that have waited
+	// for longer than WaitLimit.
+	Unmeasurable, Overlong []string
+	// Overdue is the number of nodes that were not measured between the last two times of the
+	// schedule, or in its window.
+	Overdue int
+	// Again is the time until a node may be measured that rests, or had no room; zero if there is none.
+	Again time.Duration
+}
+
+// Place is a node and the role of the pod for which it has no room, and Shortage the reason, and
+// until when that is known.
+type (
+	Place    struct{ Node, Role string }
+	Shortage struct {
+		Why   string
+		Until time.Time
+	}
+)
+
+// WaitLimit is how long a node may wait for anything but its turn, such as a reboot, before condition
+// Operational says so.
+const WaitLimit = 30 * time.Minute
+
+// Concluded are the states of nodes that the schedule may measure again.
+var Concluded = []v1alpha1.VerificationState{
+	v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
+}
+
+// obstacle is the reason why a node cannot be measured, or be the peer of another; without a message
+// there is none.
+type obstacle struct {
+	message string
+	// lasting is true if only a user can remove it, and turn if it ends when others have been measured.
+	lasting, turn bool
+}
+
+// chooser is a choice that is being made.
+type chooser struct {
+	*Snapshot
+	peers
+	Choice
+}
+
+// Choose gives the free slots to the nodes that have waited longest, each with a peer. Nodes that are
+// due by the schedule get only the slots that no other node waits for. It is deterministic.
+func (s *Snapshot) Choose(shortages map[Place]Shortage) Choice {
+	c := chooser{Snapshot: s, peers: findPeers(s), Choice: Choice{Waiting: map[string]string{}, Unplaced: map[string]string{}}}
+	outdated := s.outdated(s.Schedule.Fired)
+	for of, shortage := range shortages {
+		isDue := func(v *v1alpha1.LatencyVerification) bool { return v.Spec.NodeName == of.Node }
+		switch {
+		case of.Role == v1alpha1.RoleServer:
+			c.full[of.Node] = shortage.Why
+		case slices.ContainsFunc(outdated, isDue):
+			c.Unplaced[of.Node] = shortage.Why
+		default:
+			continue
+		}
+		c.Again = queue.Soonest(c.Again, shortage.Until.Sub(s.Now))
+	}
+	free := s.Gate.Spec.Parallel(len(s.Verifications)) - s.Measuring
+	turning := c.start(free)
+	if left := free - len(c.Starts) - turning; left > 0 && !s.Gate.Spec.Suspend && !s.Schedule.Closed {
+		c.turn(outdated, left)
+	}
+	c.Overdue = len(s.outdated(s.Schedule.missed()))
+	return c.Choice
+}
+
+// start gives the free slots to the unverified nodes. It returns how many nodes have a slot, and must
+// only be held back before they are measured.
+func (c *chooser) start(free int) (turning int) {
+	var waiting []*v1alpha1.LatencyVerification
+	for _, v := range c.Verifications {
+		if v.Status.State == v1alpha1.VerificationUnverified {
+			waiting = append(waiting, v)
+		}
+	}
+	slices.SortFunc(waiting, inOrder)
+	for _, v := range waiting {
+		name := v.Spec.NodeName
+		if why := c.unfit(v); why.message != "" {
+			c.wait(v, why)
+			// A node that went down in its turn may not return, and does not keep the others from theirs.
+			node := c.Nodes[name]
+			if v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue && node != nil && preflight.NodeReady(*node) {
+				turning++
+			}
+			continue
+		}
+		last := v.Status.Setback
+		rest := OfNode.Left(last, c.Now)
+		switch {
+		case c.Gate.Spec.Suspend:
+			c.Waiting[name] = "the gate is suspended"
+		case rest > 0:
+			c.Waiting[name] = fmt.Sprintf("the next try is at %s: %s: %s", last.RetryTime.UTC().Format(time.TimeOnly), last.Reason, last.Message)
+			c.Again = queue.Soonest(c.Again, rest)
+		case len(c.Starts) >= free || c.busy[name]:
+			c.Waiting[name] = "others are measured first"
+		default:
+			if peer, verified, ok := c.peerOf(v); ok {
+				c.Starts = append(c.Starts, c.take(v, peer, verified))
+			} else {
+				c.wait(v, c.withoutPeer(v))
+			}
+		}
+	}
+	return turning
+}
+
+func (c *chooser) take(v *v1alpha1.LatencyVerification, peer string, verified bool) Start {
+	c.busy[v.Spec.NodeName], c.busy[peer] = true, true
+	return Start{v, peer, verified}
+}
+
+func (c *chooser) wait(v *v1alpha1.LatencyVerification, why obstacle) {
+	c.Waiting[v.Spec.NodeName] = why.message
+	since := v.Status.LastTransitionTime
+	switch {
+	case why.turn:
+	case why.lasting:
+		c.Unmeasurable = append(c.Unmeasurable, v.Spec.NodeName)
+	case since != nil && c.Now.Sub(since.Time) > WaitLimit:
+		c.Overlong = append(c.Overlong, v.Spec.NodeName)
+	case since != nil:
+		c.Again = queue.Soonest(c.Again, since.Add(WaitLimit).Sub(c.Now)+time.Second)
+	}
+}
+
+// turn gives at most most slots to the nodes that are due, each with a peer that has room.
+func (c *chooser) turn(outdated []*v1alpha1.LatencyVerification, most int) {
+	for _, v := range outdated {
+		name := v.Spec.NodeName
+		if len(c.Due) == most {
+			return
+		}
+		if len(v.Status.MarkSetbacks) > 0 || c.Unplaced[name] != "" {
+			continue // It could not be held back for its turn, or not be measured.
+		}
+		peer, verified, ok := c.peerOf(v)
+		switch {
+		case c.busy[name], !ok:
+		case c.full[peer] != "":
+			c.Unplaced[name] = c.full[peer] // There is no peer with room.
+		default:
+			c.Due = append(c.Due, c.take(v, peer, verified))
+		}
+	}
+}
+
+func inOrder(a, b *v1alpha1.LatencyVerification) int {
+	if a.Status.LastTransitionTime != nil && b.Status.LastTransitionTime != nil {
+		if order := a.Status.LastTransitionTime.Compare(b.Status.LastTransitionTime.Time); order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName)
+}
+
+// unfit returns why an unverified node cannot be measured, independent of other nodes.
+func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
+	node := s.Nodes[v.Spec.NodeName]
+	if node == nil {
+		return obstacle{message: "the node has just changed"}
+	}
+	is, marked := s.Compare(v, node), PublicationOf(s.Gate, v).IsOn(node)
+	switch {
+	case is.Stale != "":
+		return obstacle{message: "the node has just changed"}
+	case len(is.Absent) > 0:
+		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept",
+			is.Absent[0].Key, is.Absent[0].EndTime.UTC().Format(time.TimeOnly))}
+	case !marked && len(v.Status.MarkSetbacks) > 0:
+		return obstacle{message: "it cannot be marked as not verified: " + v.Status.MarkSetbacks[0].Message}
+	case !marked:
+		return obstacle{message: "it is being marked as not verified"}
+	}
+	return s.unusable(node, v1alpha1.RoleClient)
+}
+
+// unusable returns why the benchmark's pod with a role could not run on a node.
+func (s *Snapshot) unusable(node *corev1.Node, role string) obstacle {
+	switch {
+	case !preflight.NodeReady(*node):
+		return obstacle{message: "the node is not ready"}
+	case !node.DeletionTimestamp.IsZero():
+		return obstacle{message: "the node is being deleted"}
+	}
+	template, tolerations := &s.Gate.Spec.Template.Spec, []corev1.Toleration{ofGate}
+	if template.Pods != nil {
+		tolerations = append(tolerations, template.Pods.Tolerations...)
+	}
+	tolerations = append(tolerations, template.Placement.Of(role).Tolerations...)
+	taint := preflight.UntoleratedTaint(node, tolerations)
+	if taint == nil {
+		return obstacle{}
+	}
+	why := "the node is " + preflight.Untolerated(node, tolerations)
+	switch passing := preflight.Passing(taint.Key); {
+	case passing != "":
+		return obstacle{message: why + ": " + passing}
+	case taint.Key == controlPlane:
+		return obstacle{message: why + ": exclude control planes in spec.nodeSelector, or tolerate the taint in spec.template.spec.pods.tolerations", lasting: true}
+	}
+	return obstacle{message: why + "; remove the taint, or tolerate it in spec.template.spec.pods.tolerations", lasting: true}
+}
+
+const controlPlane = "node-role.kubernetes.io/control-plane"
+
+// withoutPeer returns why there is no peer for a node. Only a user can change that, unless a peer is
+// busy or becomes usable by itself.
+func (p peers) withoutPeer(v *v1alpha1.LatencyVerification) obstacle {
+	others := slices.DeleteFunc(slices.Concat(p.verified, p.others), func(name string) bool { return name == v.Spec.NodeName })
+	switch {
+	case slices.ContainsFunc(others, func(name string) bool { return p.busy[name] }):
+		return obstacle{message: "every other node with which it can be measured is in use", turn: true}
+	case len(others) > 0:
+		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true}
+	}
+	if i := slices.IndexFunc(p.passing, func(n v1alpha1.NodeLine) bool { return n.Name != v.Spec.NodeName }); i >= 0 {
+		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].Name, p.passing[i].Message)}
+	}
+	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true}
+}
+
+// outdated returns the nodes that could be measured and were last measured before a time of the
+// schedule, the longest ago first.
+func (s *Snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
+	if fired.IsZero() {
+		return nil
+	}
+	var all []*v1alpha1.LatencyVerification
+	for _, v := range s.Verifications {
+		node, last := s.Nodes[v.Spec.NodeName], lastMeasured(v)
+		if !slices.Contains(Concluded, v.Status.State) || node == nil || s.unusable(node, v1alpha1.RoleClient).message != "" {
+			continue
+		}
+		if last.Before(fired) || last.After(s.Now.Add(maxSkew)) {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int {
+		return cmp.Or(lastMeasured(a).Compare(lastMeasured(b)), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
+	})
+	return all
+}
+
+// lastMeasured returns the time from which the schedule counts.
+func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
+	return ptr.Deref(cmp.Or(v.Status.LastMeasurementTime, v.Status.LastTransitionTime), metav1.Time{}).Time
+}
+
+// peers holds the nodes with which others can be measured, each list in the order of names.
+type peers struct {
+	verified, others []string
+	// busy are the nodes that are measured, and their peers, also those that were chosen.
+	busy map[string]bool
+	// full are nodes without room for a peer, with the reasons. They come last.
+	full map[string]string
+	// passing are nodes that cannot be peers now because of something that passes by itself.
+	passing []v1alpha1.NodeLine
+}
+
+// findPeers returns the nodes that the template selects, that can run its pod, and that have not
+// failed.
+func findPeers(s *Snapshot) peers {
+	p := peers{busy: map[string]bool{}, full: map[string]string{}}
+	maps.Copy(p.busy, s.Busy)
+	own := map[string]bool{}
+	for _, v := range s.Verifications {
+		own[v.Spec.NodeName] = true
+	}
+	isPeer := peerMatcher(s.Gate)
+	for name, node := range s.Nodes {
+		if !isPeer(node, own[name]) || s.States[name] == v1alpha1.VerificationFailed {
+			continue
+		}
+		if why := s.unusable(node, v1alpha1.RoleServer); why.message != "" {
+			if !why.lasting && node.DeletionTimestamp.IsZero() {
+				p.passing = append(p.passing, v1alpha1.NodeLine{Name: name, Message: why.message})
+			}
+			continue
+		}
+		if s.States[name] == v1alpha1.VerificationVerified {
+			p.verified = append(p.verified, name)
+		} else {
+			p.others = append(p.others, name)
+		}
+	}
+	slices.Sort(p.verified)
+	slices.Sort(p.others)
+	slices.SortFunc(p.passing, func(a, b v1alpha1.NodeLine) int { return cmp.Compare(a.Name, b.Name) })
+	return p
+}
+
+// OtherPeer reports whether a node could be measured with another peer than a given one.
+func OtherPeer(g *v1alpha1.LatencyGate, node, current string, nodes []corev1.Node, verifications []v1alpha1.LatencyVerification) bool {
+	own, states, isPeer := map[string]bool{}, statesOf(verifications), peerMatcher(g)
+	for i := range verifications {
+		v := &verifications[i]
+		own[v.Spec.NodeName] = own[v.Spec.NodeName] || v.Spec.GateName == g.Name && v.Status.Retained == nil
+	}
+	return slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		return n.Name != current && n.Name != node && isPeer(&n, own[n.Name]) && states[n.Name] != v1alpha1.VerificationFailed
+	})
+}
+
+// peerMatcher returns which nodes can be peers by the template. own is true for the gate's nodes,
+// which are the peers if it selects none.
+func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) bool {
+	server := gate.Spec.Template.Spec.Placement.Server
+	if server == nil || server.Any() {
+		return func(_ *corev1.Node, own bool) bool { return own }
+	}
+	matches, _ := server.Matcher() // An invalid selector matches no node.
+	return func(node *corev1.Node, _ bool) bool { return matches(node) }
+}
+
+// peerOf chooses the peer of a node. Peers without room come last, before them those with which a
+// measurement made no progress. Of the others, verified peers come first, and among these those of
+// the reference, because a pair of nodes differs from another; otherwise the next node by name, with
+// the first after the last. A node is not its own peer, and a peer with which it failed is not used
+// again.
+func (p peers) peerOf(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
+	var failed []string
+	if v.Status.Setback != nil {
+		failed = v.Status.Setback.Peers
+	}
+	full := slices.Collect(maps.Keys(p.full))
+	for _, avoided := range [][]string{slices.Concat(full, failed), full, nil} {
+		if name, verified, ok = p.without(v, avoided); ok {
+			break
+		}
+	}
+	return name, verified, ok
+}
+
+func (p peers) without(v *v1alpha1.LatencyVerification, avoided []string) (name string, verified, ok bool) {
+	usual := sessions.Peers(v.Status.Reference)
+	if v.Status.Accepted != nil {
+		usual = append(usual, v.Status.Accepted.Peer)
+	}
+	fits := func(name string) bool {
+		return name != v.Spec.NodeName && name != v.Status.SuspectPeer && !p.busy[name] && !slices.Contains(avoided, name)
+	}
+	for _, list := range []struct {
+		names    []string
+		verified bool
+	}{{p.verified, true}, {p.others, false}} {
+		for _, name := range usual {
+			if _, found := slices.BinarySearch(list.names, name); found && fits(name) {
+				return name, list.verified, true
+			}
+		}
+		begin, _ := slices.BinarySearch(list.names, v.Spec.NodeName)
+		for i := range list.names {
+			if next := list.names[(begin+i)%len(list.names)]; fits(next) {
+				return next, list.verified, true
+			}
+		}
+	}
+	return "", false, false
+}

@@ -1,0 +1,157 @@
+// Package turns decides which nodes a LatencyGate measures next, with which peers and when, and
+// which nodes it holds back. It is pure: its input is what was observed, which it does not change.
+// The controller of the gates acts on its answers; `kubectl tailgate plan` shows them in advance.
+//
+//	New       the nodes of a gate, among all nodes, gates and verifications of the cluster
+//	Consult   when the schedule was due, and is due next
+//	Choose    the benchmarks to create now, and why the other nodes wait
+//	Benchmark the benchmark that measures a node with a peer
+//	Foresee   all measurements that would follow, if each passed
+package turns
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/queue"
+)
+
+// Snapshot is a gate and the nodes of the cluster as they were observed.
+type Snapshot struct {
+	Now  time.Time
+	Gate *v1alpha1.LatencyGate
+	// Nodes are the nodes of the cluster by name, and States those that belong to any gate.
+	Nodes  map[string]*corev1.Node
+	States map[string]v1alpha1.VerificationState
+	// Verifications are those of the gate's own nodes, in any order.
+	Verifications []*v1alpha1.LatencyVerification
+	// Missing are the nodes of the gate without a verification, and Retained the verifications of
+	// nodes that the gate lost.
+	Missing  []*corev1.Node
+	Retained []*v1alpha1.LatencyVerification
+	// Leaving are the nodes that failed and are being deleted. Other nodes that are being deleted are
+	// not the gate's any more.
+	Leaving []*v1alpha1.LatencyVerification
+	// Taken are the nodes that the gate selects but that belong to an older gate, by that gate's name.
+	Taken map[string][]string
+	// Busy are the nodes that any gate measures now, and their peers, and Measuring is the number of
+	// the gate's own.
+	Busy      map[string]bool
+	Measuring int
+	Schedule  Schedule
+}
+
+// New returns the snapshot of a gate. It has all gates, nodes and verifications of the cluster, and
+// the verifications of the nodes that are being measured.
+func New(g *v1alpha1.LatencyGate, gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications, measuring []v1alpha1.LatencyVerification,
+	now time.Time) *Snapshot {
+	s := &Snapshot{
+		Now: now, Gate: g, Nodes: map[string]*corev1.Node{}, States: statesOf(verifications), Taken: map[string][]string{}, Busy: map[string]bool{},
+		Schedule: Consult(g, now),
+	}
+	for i := range measuring {
+		v := &measuring[i]
+		s.Busy[v.Spec.NodeName] = true
+		if v.Status.Benchmark != nil {
+			s.Busy[v.Status.Benchmark.Peer] = true
+		}
+		if v.Spec.GateName == g.Name {
+			s.Measuring++
+		}
+	}
+	own := map[string]*v1alpha1.LatencyVerification{}
+	for i := range verifications {
+		if v := &verifications[i]; v.Spec.GateName == g.Name {
+			own[v.Spec.NodeName] = v
+		}
+	}
+	for i := range nodes {
+		node := &nodes[i]
+		s.Nodes[node.Name] = node
+		v := own[node.Name]
+		switch {
+		case !node.DeletionTimestamp.IsZero():
+			// The deletion of a node that failed does not remove the cause.
+			if v != nil && v.Status.State == v1alpha1.VerificationFailed {
+				s.Leaving = append(s.Leaving, v)
+			}
+			delete(own, node.Name)
+		case !selects(g, node):
+		default:
+			if owner := Owner(node, gates); owner != nil && owner.Name != g.Name {
+				s.Taken[owner.Name] = append(s.Taken[owner.Name], node.Name)
+			} else if v != nil {
+				s.Verifications = append(s.Verifications, v)
+				delete(own, node.Name)
+			} else {
+				s.Missing = append(s.Missing, node)
+			}
+		}
+	}
+	for _, v := range own {
+		// A Node of a record that registers again counts at once.
+		if s.Nodes[v.Spec.NodeName] != nil && !v.Status.OfDeletedGate() {
+			s.Retained = append(s.Retained, v)
+		}
+	}
+	slices.SortFunc(s.Missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return s
+}
+
+// Fresh reports whether the gate has no verification yet.
+func (s *Snapshot) Fresh() bool { return len(s.Verifications)+len(s.Retained)+len(s.Leaving) == 0 }
+
+// Introduced reports whether the gate is fresh, and all its nodes were there before it. If such a
+// gate can measure none of them, it does not hold them back: it would take them out of service for
+// nothing. Nodes that join later are held back.
+func (s *Snapshot) Introduced() bool {
+	joined := func(n *corev1.Node) bool { return !Older(n, s.Gate) }
+	return len(s.Missing) > 0 && s.Fresh() && !slices.ContainsFunc(s.Missing, joined)
+}
+
+// Compare compares a verification of the gate with its node as it is now.
+func (s *Snapshot) Compare(v *v1alpha1.LatencyVerification, node *corev1.Node) identity.Comparison {
+	return identity.KeysOf(s.Gate).Compare(v, s.Gate.UID, identity.Subject{Node: node}, s.Now)
+}
+
+// selects reports whether a gate's selector selects a node. An invalid selector selects no node.
+func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.NodeSelector)
+	return err == nil && selector.Matches(labels.Set(node.Labels))
+}
+
+// Owner returns the gate that owns a node: the oldest gate that selects it and is not being deleted;
+// nil if there is none.
+func Owner(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
+	var owner *v1alpha1.LatencyGate
+	for i := range gates {
+		g := &gates[i]
+		if node != nil && g.DeletionTimestamp.IsZero() && selects(g, node) && (owner == nil || queue.CompareAge(g, owner) < 0) {
+			owner = g
+		}
+	}
+	return owner
+}
+
+// statesOf returns the states of nodes. One that passes from one gate to another is verified only if
+// all its verifications are.
+func statesOf(all []v1alpha1.LatencyVerification) map[string]v1alpha1.VerificationState {
+	states := map[string]v1alpha1.VerificationState{}
+	for i := range all {
+		v := &all[i]
+		if v.Status.Record() {
+			continue
+		}
+		if known, ok := states[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
+			states[v.Spec.NodeName] = v.Status.State
+		}
+	}
+	return states
+}
