@@ -124,7 +124,9 @@ func TestLoss(t *testing.T) {
 			lossAfter, duration time.Duration
 		}{{"0", time.Second, 8 * time.Second}, {"100", 2 * time.Second, 3 * time.Second}} {
 			t.Run(spin+" at rate "+c.rate, func(t *testing.T) {
-				quietly(t, func(t *testing.T, _ int) error { return loss(t, spin, c.rate, c.lossAfter, c.duration) })
+				if err := loss(t, spin, c.rate, c.lossAfter, c.duration); err != nil {
+					t.Fatal(err)
+				}
 			})
 		}
 	}
