@@ -3,6 +3,7 @@ package capture
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -139,3 +140,10 @@ func cut(source, target netip.Addr, id uint32, part []byte, offset int, more boo
 
 // putSequence replaces the sequence number in a packet of TCP over IPv4.
 func putSequence(b []byte, sequence uint32) { binary.BigEndian.PutUint32(b[ipv4Header+4:], sequence) }
+
+// plain returns a segment without options, as with net.ipv4.tcp_timestamps=0.
+func plain(segment []byte) []byte {
+	b := append(slices.Clone(segment[:tcpHeader]), segment[tcpHeader+12:]...)
+	b[12] = 5 << 4
+	return b
+}

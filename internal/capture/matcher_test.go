@@ -569,3 +569,50 @@ func BenchmarkMatcher(b *testing.B) {
 		b.Errorf("%v: %+v after %d", err, r, b.N)
 	}
 }
+
+// Without the server's SYN, nobody knows where its replies begin: they are not matched with requests. Headers without options are.
+func TestHandshakesAndHeaders(t *testing.T) {
+	const size = 64
+	for name, c := range map[string]struct {
+		captured, options bool
+		matched           int64
+	}{
+		"with timestamps":                    {true, true, 3},
+		"without options":                    {true, false, 3},
+		"the server's SYN was not captured":  {false, true, 0},
+		"nor was it, and there is no option": {false, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPipe(between(v1alpha1.ProtocolTCP, size))
+			put := func(at int64, out bool, flags uint8, sequence uint32, payload []byte) {
+				source, target, from, to := p.Client, p.Server, p.clientPort, p.serverPort
+				if out {
+					source, target, from, to = target, source, to, from
+				}
+				segment := tcp(from, to, sequence, flags, payload)
+				if !c.options {
+					segment = plain(segment)
+				}
+				p.put(at, out, ip(source, target, ipTCP, segment))
+			}
+			put(0, false, tcpSYN, p.startIn, nil)
+			if c.captured {
+				put(1, true, tcpSYN|tcpACK, p.startOut, nil)
+			}
+			for n := range 3 {
+				at, position := int64(100*n), uint32(1+n*size)
+				put(at+10, false, tcpACK, p.startIn+position, message(n, size))
+				put(at+20, true, tcpACK, p.startOut+position, message(n, size))
+			}
+			got, err := p.finish()
+			if got.Matched != c.matched || (err == nil) != (c.matched > 0) {
+				t.Errorf("matched %d, want %d: %v, %+v", got.Matched, c.matched, err, got)
+			}
+			for _, ns := range p.samples {
+				if ns != 10 {
+					t.Errorf("the server had a message for %d ns", ns)
+				}
+			}
+		})
+	}
+}

@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 	}{
 		"UDP over IPv4":                      {b: udp4, want: wantUDP},
 		"TCP over IPv4":                      {b: tcp4, want: wantTCP},
+		"TCP without timestamps":             {b: ip(clientAddr, serverAddr, ipTCP, plain(segment)), want: wantTCP},
 		"UDP over IPv6":                      {b: udp6, want: wantUDP6},
 		"padding of the link is not payload": {b: append(bytes.Clone(udp4), 0, 0, 0, 0, 0, 0, 0, 0), want: wantUDP},
 		"only the beginning of the payload was kept": {

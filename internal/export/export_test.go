@@ -387,7 +387,16 @@ func TestReadRefusesWhatDoesNotFit(t *testing.T) {
 			delete(all, "runs/sweep-r1/server.json.gz")
 		}, want: "does not list runs/sweep-r1/server.json.gz"},
 		"a benchmark of another name": {change: func(all map[string]string) { all[benchmarkFile] = other[benchmarkFile] }, want: "contains perf/other"},
-		"no benchmark":                {change: func(all map[string]string) { delete(all, benchmarkFile) }, want: "does not list benchmark.json"},
+		"a benchmark of another name, which claims the same UID": {change: func(all map[string]string) {
+			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"name": "sweep"`, `"name": "swept"`, 1)
+		}, want: "contains perf/swept"},
+		"a benchmark of another namespace": {change: func(all map[string]string) {
+			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"namespace": "perf"`, `"namespace": "prod"`, 1)
+		}, want: "contains prod/sweep"},
+		"a benchmark of the same name that was created again": {change: func(all map[string]string) {
+			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"uid": "uid-of-sweep"`, `"uid": "uid-of-another"`, 1)
+		}, want: "contains perf/sweep"},
+		"no benchmark": {change: func(all map[string]string) { delete(all, benchmarkFile) }, want: "does not list benchmark.json"},
 		"too many rounds": {change: func(all map[string]string) {
 			all[benchmarkFile] = strings.Replace(all[benchmarkFile], `"rounds": 2`, `"rounds": 2000000000`, 1)
 		}, want: "spec.rounds"},

@@ -292,6 +292,8 @@ func TestChecks(t *testing.T) {
 			"an older kernel, a quota, and nothing counted": {all(throttled("200000 100000", -1), counted(nil)), isUnknown, "200000 µs in each 100000 µs"},
 			"an older kernel, hardly waited": {counted(map[string]int64{"cgroup.pressure-us": 20_000, "tool.run-delay-ns": 90_000_000, "cpu.busy-ns": 9_910_000_000, "tool.cpu-ns": 9_900_000_000}), isProved,
 				"no quota in the visible cgroups; the tool waited 80ms of 10s for a CPU on which nothing else ran"},
+			"an older kernel, waited for exactly the largest part": {counted(map[string]int64{"cgroup.pressure-us": 100_000}), isProved,
+				"no quota in the visible cgroups; the tool waited 100ms of 10s for a CPU"},
 			"an older kernel, waited": {counted(map[string]int64{"cgroup.pressure-us": 101_000}), isUnknown,
 				"no quota in the visible cgroups; the tool waited 101ms of 10s for a CPU, more than 1/100"},
 			"an older kernel, the main thread waited":              {counted(map[string]int64{"cgroup.pressure-us": 0, "tool.run-delay-ns": 4e9}), isUnknown, "no quota in the visible cgroups; the tool waited 4s of 10s for a CPU, more than 1/100"},

@@ -2,6 +2,7 @@ package rounds
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -132,5 +134,109 @@ func TestImageChanged(t *testing.T) {
 	v.prove(spec, run("x-r2", "b@sha256:1", "b@sha256:2"))
 	if !strings.Contains(v.Unequal, "the same image") {
 		t.Errorf("unequal: %q", v.Unequal)
+	}
+}
+
+// The first incomplete capture and the first reduced result are reported; complete ones cause no warning.
+func TestReportsOfRuns(t *testing.T) {
+	whole, second := result.Captured{Cell: "tcp-64", Own: &tool.Own{}}, result.Captured{Cell: "tcp-64", Own: &tool.Own{}, Incomplete: "3 packets were dropped"}
+	later := second
+	later.Incomplete = "later"
+	for name, c := range map[string]struct {
+		captures   []result.Captured
+		reduced    []string
+		incomplete string
+		less       bool
+	}{
+		"nothing was captured":           {},
+		"complete captures":              {captures: []result.Captured{whole, whole}},
+		"a complete and two others":      {captures: []result.Captured{whole, second, later}, incomplete: "3 packets were dropped"},
+		"complete captures, and reduced": {captures: []result.Captured{whole}, reduced: []string{"intervals"}, less: true},
+	} {
+		run := stored(result.Cell{Own: &tool.Own{}}, c.captures...)
+		run.Server.Reduced = c.reduced
+		got, err := Of(spec, run, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(got.Incomplete, c.incomplete) || (got.Incomplete != "") != (c.incomplete != "") || (got.Reduced != "") != c.less || got.Frequency != "" || got.ToolWarnings() != "" {
+			t.Errorf("%s: %q, %q, %q, %q", name, got.Incomplete, got.Reduced, got.Frequency, got.ToolWarnings())
+		}
+	}
+}
+
+// A round has percentiles only of messages: without any, it has none, and lost ones are slower than all others.
+func TestPercentilesOfRounds(t *testing.T) {
+	r := result.NewRecorder()
+	r.RecordN(1000, 4)
+	four, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := result.NewRecorder().Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		histogram result.Histogram
+		lost      int64
+		p50       stats.Observation
+	}{
+		"samples":               {four, 0, stats.Exact(1000)},
+		"samples and as many":   {four, 5, stats.Within(0, stats.Infinite, stats.Infinite)},
+		"no message at all":     {none, 0, stats.Observation{}},
+		"all messages are lost": {none, 2, stats.Within(0, stats.Infinite, stats.Infinite)},
+	} {
+		got, err := Of(spec, stored(result.Cell{Histogram: c.histogram, Lost: c.lost}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p50 := got.Variants[0].Cells[0].Measured.Each[0].Samples.Percentiles[0].Observed; p50.Value != c.p50.Value {
+			t.Errorf("%s: p50 %+v, want %+v", name, p50, c.p50)
+		}
+	}
+}
+
+// The sum over rounds has every part of each, and says that gaps were seen only if all rounds saw them.
+func TestAttributionOfRounds(t *testing.T) {
+	one := tool.Attribution{Beyond: 1, Examined: 2, Client: 3, Server: 4, Both: 5, Neither: 6, Undetermined: 7, ClientSeesGaps: true, ServerSeesGaps: true}
+	blind := one
+	blind.ClientSeesGaps, blind.ServerSeesGaps = false, false
+	r := Rounds{Each: []Round{{Attribution: &one}, {}, {Attribution: &one}}}
+	if got, want := r.Attribution(), (&tool.Attribution{Beyond: 2, Examined: 4, Client: 6, Server: 8, Both: 10, Neither: 12, Undetermined: 14, ClientSeesGaps: true, ServerSeesGaps: true}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	r.Each = append(r.Each, Round{Attribution: &blind})
+	if got := r.Attribution(); got.ClientSeesGaps || got.ServerSeesGaps {
+		t.Errorf("%+v", got)
+	}
+	for _, none := range [][]Round{nil, {{}}, {{Attribution: &tool.Attribution{Beyond: 3}}}} {
+		if got := (&Rounds{Each: none}).Attribution(); got != nil {
+			t.Errorf("%+v of rounds that examined nothing", got)
+		}
+	}
+}
+
+// A collection that is merged has the samples of all rounds; another has none.
+func TestMerged(t *testing.T) {
+	r := result.NewRecorder()
+	r.RecordN(1000, 4)
+	four, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Collection{New(spec), NewUnmerged(spec)} {
+		for range 3 {
+			if err := c.Add(stored(result.Cell{Histogram: four})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := int64(0)
+		if c.Merges {
+			want = 12
+		}
+		if got := c.Variants[0].Cells[0].Measured.Merged().Count; got != want || len(c.Variants[0].Cells[0].Measured.Found()) != 3 {
+			t.Errorf("%d merged samples, want %d", got, want)
+		}
 	}
 }

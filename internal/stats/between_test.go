@@ -69,3 +69,22 @@ func TestBetween(t *testing.T) {
 		})
 	}
 }
+
+// Bounds around 0 or around no number have no logarithm: they stay as they are, so that no verdict compares with NaN.
+func TestWidenWithoutALogarithm(t *testing.T) {
+	for _, b := range []Bounds{{}, {Lower: 0, Upper: 5}, {Estimate: math.Inf(1), Lower: 1, Upper: math.Inf(1)}} {
+		for _, by := range [][2]float64{{2, 0.1}, {1, 0.1}, {2, 0}, {1, 0}} {
+			if got := b.Widen(by[0], by[1]); got != b {
+				t.Errorf("%+v becomes %+v", b, got)
+			}
+		}
+	}
+	nan := Bounds{Estimate: math.NaN(), Lower: 1, Upper: 2}
+	if got := nan.Widen(2, 0.1); got.Lower != 1 || got.Upper != 2 {
+		t.Errorf("%+v", got)
+	}
+	one := Bounds{Estimate: 1, Lower: 1, Upper: 1}
+	if got := one.Widen(1, 0.1); !(got.Lower < 1 && got.Upper > 1) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -102,3 +102,48 @@ func TestWarmUpIsLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// An interval that ends exactly on the limit is within it, and not beyond it: a Fail needs more than the limit.
+func TestIntervalsThatEndOnTheLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule           v1alpha1.Rule
+		lower, upper   float64
+		within, beyond bool
+	}{
+		"ends on maxIncrease":   {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "50%"}}, 1, 1.5, true, false},
+		"begins on maxIncrease": {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "50%"}}, 1.5, 2, false, false},
+		"only maxIncrease":      {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "50%"}}, 1.5, 1.5, true, false},
+		"beyond maxIncrease":    {v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "50%"}}, 1.75, 2, false, true},
+		"begins on maxDecrease": {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: v1alpha1.Limit{Text: "50%"}}, 0.5, 1, true, false},
+		"ends on maxDecrease":   {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: v1alpha1.Limit{Text: "50%"}}, 0.25, 0.5, false, false},
+		"only maxDecrease":      {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: v1alpha1.Limit{Text: "50%"}}, 0.5, 0.5, true, false},
+		"beyond maxDecrease":    {v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: v1alpha1.Limit{Text: "50%"}}, 0.125, 0.25, false, true},
+	} {
+		parsed, err := parseRule(c.rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &evidence{rule: parsed}
+		if e.scaledLimit() != 1.5 && e.scaledLimit() != 0.5 {
+			t.Fatalf("the limit is %v, and no interval of this test ends on it", e.scaledLimit())
+		}
+		if within, beyond := e.clear(stats.Bounds{Lower: c.lower, Upper: c.upper}); within != c.within || beyond != c.beyond {
+			t.Errorf("%s: within %t, beyond %t", name, within, beyond)
+		}
+		// Rounding leaves it open whether a limit at the edge of what is known was reached, unless all is known exactly.
+		e.bounds = stats.Bounds{Lowest: c.lower, Highest: c.upper}
+		if open := c.lower < c.upper && c.lower <= e.scaledLimit() && e.scaledLimit() <= c.upper; e.tooCoarse() != open {
+			t.Errorf("%s: too coarse %t", name, e.tooCoarse())
+		}
+	}
+}
+
+// No number of rounds shows that more than a half of them is beyond a limit if exactly a half is.
+func TestAHalfOfTheRoundsBeyond(t *testing.T) {
+	for surely, known := range map[int]bool{5: false, 4: false, 6: true} {
+		e := &evidence{tally: stats.Tally{All: 10, Surely: surely}}
+		if needs := e.needsForLevel(false); (needs == needs && needs > 0) != known { //nolint:staticcheck // NaN differs from itself.
+			t.Errorf("%d of 10 surely beyond: %v rounds", surely, needs)
+		}
+	}
+}

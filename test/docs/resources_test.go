@@ -63,12 +63,24 @@ func TestResourceNames(t *testing.T) {
 // another project may have the same, and kubectl then takes the group that comes first.
 func TestCommandsNameTheResource(t *testing.T) {
 	short := regexp.MustCompile(`kubectl (?:-n \S+ )?(?:delete|wait|annotate|patch|label) (?:-\S+ )*(?:(?:lb|lbench|lmatrix|lgate|lver)\b|latency(?:benchmark|matri|gate|verification)[a-z]*(?:[^.a-z]|$))`)
+	for command, is := range map[string]bool{
+		"kubectl delete lver up.a": true, "kubectl -n perf wait --for=condition=Succeeded latencybenchmark/x": true, "kubectl annotate latencyverification up.a": true,
+		"kubectl patch lgate up --type=merge": true, "kubectl label latencymatrices mesh": true, "kubectl delete latencygate": true,
+		"kubectl delete latencyverifications.tailgate.dev up.a": false, "kubectl -n perf wait --for=condition=Succeeded latencybenchmarks.tailgate.dev/x": false,
+		"kubectl get lver": false, "kubectl delete pod latencybenchmark": false,
+	} {
+		if short.MatchString(command) != is {
+			t.Errorf("%q is a command with a short name: %t", command, !is)
+		}
+	}
+	read := 0
 	for _, dir := range []string{"README.md", "docs", "config", "controllers", "hack", "internal", "test/cmd", ".github"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry os.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			content, err := os.ReadFile(path)
+			read += strings.Count(string(content), "kubectl ")
 			for _, command := range short.FindAllString(string(content), -1) {
 				t.Errorf("%s: %s", path, command)
 			}
@@ -77,5 +89,8 @@ func TestCommandsNameTheResource(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+	if read < 100 {
+		t.Errorf("only %d commands were looked at", read)
 	}
 }

@@ -463,3 +463,30 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// An outlier is explained by a gap of exactly half of its excess over the median, at one end or at both together.
+func TestExplained(t *testing.T) {
+	const p50, excess = 1000, 100
+	for name, c := range map[string]struct {
+		client, server int64
+		where          tool.Where
+	}{
+		"the client, by exactly a half":        {50, 0, tool.WhereClient},
+		"the client, by less":                  {49, 0, tool.WhereNeither},
+		"the server, by exactly a half":        {0, 50, tool.WhereServer},
+		"the server, by less":                  {0, 49, tool.WhereNeither},
+		"both, by exactly a half":              {30, 20, tool.WhereBoth},
+		"both, by less":                        {30, 19, tool.WhereNeither},
+		"the client, as much as the server":    {60, 60, tool.WhereClient},
+		"the server, more than the client":     {60, 61, tool.WhereServer},
+		"gaps longer than the excess are cut":  {500, 400, tool.WhereClient},
+		"a gap that is negative explains none": {-1, 50, ""},
+	} {
+		for _, where := range []tool.Where{tool.WhereClient, tool.WhereServer, tool.WhereBoth, tool.WhereNeither, tool.WhereUndetermined} {
+			o := tool.Outlier{RTTNs: p50 + excess, ClientGapNs: c.client, ServerGapNs: new(c.server), Where: where}
+			if got := explained(o, p50); got != (where == c.where) {
+				t.Errorf("%s: explained by %s: %t", name, where, got)
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -378,6 +379,16 @@ func BenchmarkParse(b *testing.B) {
 		}
 		if _, err := r.Histogram(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// The sum of the samples stays a time: a file that would make it negative is refused at the sample that does.
+func TestSamplesOfCenturies(t *testing.T) {
+	for elapsed, fails := range map[int64]bool{math.MaxInt64 - 20_000: false, math.MaxInt64 - 19_999: true, math.MaxInt64: true, 0: false} {
+		w := &window{elapsed: elapsed, record: func(int64, int64) {}}
+		if err := w.addLine(1, []byte("10000")); (err != nil) != fails || w.elapsed < elapsed {
+			t.Errorf("after %d ns: %v, then %d ns", elapsed, err, w.elapsed)
 		}
 	}
 }
