@@ -225,12 +225,12 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	if !o.gates {
 		return nil
 	}
-	gates := &gate.Gates{API: api, Cluster: cluster, Refusals: &gate.Refusals{}}
+	gates := &gate.Gates{API: api, Cluster: cluster, Memory: &gate.Memory{}}
 	if err := gates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}
 	verifications := &gate.Verifications{
-		API: api, Refusals: gates.Refusals, Results: reconciler.Results, Activity: reconciler.Activity,
+		API: api, Memory: gates.Memory, Results: reconciler.Results, Activity: reconciler.Activity,
 		Image: o.settings.BenchImage, PullPolicy: o.settings.PullPolicy, ServiceAccount: o.settings.ServiceAccount,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {

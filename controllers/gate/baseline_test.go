@@ -33,7 +33,7 @@ func TestBaselineTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "up-a-3", UID: "uid-3"}}
 			c.change(b)
-			r := &Verifications{API: controllers.API{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(b).Build()}}
+			r := &Verifications{Memory: &Memory{}, API: controllers.API{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(b).Build()}}
 			got, err := r.baselineTrouble(t.Context(), makeWorld())
 			if err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("%q, %v, want %q", got, err, c.want)

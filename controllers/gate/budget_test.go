@@ -24,7 +24,7 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).Build()
-	r := &Gates{API: controllers.API{Client: api, Live: api}}
+	r := &Gates{Memory: &Memory{}, API: controllers.API{Client: api, Live: api}}
 	gate := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "gate"}, Spec: v1alpha1.LatencyGateSpec{Namespace: "gates"}}
 	key := client.ObjectKey{Namespace: "gates", Name: "tailgate-hold-g"}
 	// step reconciles the gate with a number of nodes, and returns the minimum and how unhealthy pods are evicted.

@@ -1,10 +1,13 @@
-// Package gate reconciles LatencyGate and LatencyVerification, each in five verbs: get, observe, decide, apply, report.
+// Package gate reconciles LatencyGate and LatencyVerification.
 //
 // There is a LatencyVerification for each node of a gate, which alone holds the state of that node. Two reconcilers share
 // the work:
 //
-//	Verifications  one node: detects its changes, marks it, and concludes from its benchmark; decide is pure
-//	Gates          one gate: determines its nodes, and which node is measured next with which peer; choose is pure
+//	Verifications  one node: observe, decide, next (the transition table), report, enforce: marks and hold pod
+//	Gates          one gate: observe, place (turns.Choose, among the pairs with room), start, summarize, report
+//
+// The decisions are pure: decide and the table in this package, and whose turn it is in internal/turns.
+// What a node shows is written by marks.go, hold.go and enforce.go, and by nothing else.
 //
 // The states of a node:
 //
@@ -25,7 +28,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,13 +58,8 @@ type Gates struct {
 	controllers.API
 	// Cluster reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
 	Cluster *observe.Cluster
-	// Refusals are those that the controller of the verifications met.
-	Refusals *Refusals
-
-	suppliers suppliers
-	shortages shortages
-	// unbudgeted has the UIDs of the gates that have no PodDisruptionBudget, and ask for none.
-	unbudgeted sync.Map
+	// Memory is shared with the controller of the verifications.
+	Memory *Memory
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
@@ -111,7 +108,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
 	startErr := r.start(ctx, all, chosen)
 	budgetErr := r.budget(ctx, all)
-	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Refusals.first(all.Verifications))
+	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Memory.firstRefusal(all.Verifications))
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
 		return controllers.Written(0, err)
@@ -154,26 +151,6 @@ func refusal(all ...error) string {
 	for _, err := range all {
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			return err.Error()
-		}
-	}
-	return ""
-}
-
-// Refusals has the last refusal of each verification's status, in memory because it cannot be stored in the verification.
-type Refusals struct{ byName sync.Map }
-
-func (r *Refusals) set(name string, err error) {
-	if text := refusal(err); text != "" {
-		r.byName.Store(name, text)
-	} else {
-		r.byName.Delete(name)
-	}
-}
-
-func (r *Refusals) first(verifications []*v1alpha1.LatencyVerification) string {
-	for _, v := range verifications {
-		if text, ok := r.byName.Load(v.Name); ok {
-			return text.(string)
 		}
 	}
 	return ""
@@ -231,7 +208,7 @@ func due(schedule string) step {
 }
 
 func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s step) error {
-	status, err := s.apply(v, v.Status, r.Clock.Now())
+	status, err := s.apply(nil, v, v.Status, r.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("LatencyVerification %s: %w", v.Name, err)
 	}
@@ -254,13 +231,11 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 		// It has changed since it was chosen.
 		return conflict(v)
 	}
-	number := v.Status.Number + 1
-	b := turns.Benchmark(g, v, begin.Peer, number)
+	b := turns.Benchmark(g, v, begin.Peer, v.Status.Number+1)
 	switch err := r.Client.Create(controllers.With(ctx, "node", v.Spec.NodeName), b); {
 	case apierrors.IsAlreadyExists(err):
 		// Another client created it, or a manager that died before it could record it: the number is taken.
-		v.Status.Number = number
-		return cmp.Or(r.Client.Status().Update(ctx, v), conflict(v))
+		return cmp.Or(r.take(ctx, v, step{event: eventNameTaken}), conflict(v))
 	case err != nil: // The node keeps its state, and its place in the queue.
 		return r.take(ctx, v, step{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: fmt.Sprintf(
 			"LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err)})
@@ -270,7 +245,6 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 	if err != nil {
 		return err
 	}
-	v.Status.Number = number
 	err = r.take(ctx, v, step{
 		event: eventStarted, reason: v1alpha1.ReasonMeasuring,
 		message: fmt.Sprintf("LatencyBenchmark %s measures it with %s; %s", b.Name, begin.Peer, v.Status.Verified().Message),

@@ -122,8 +122,8 @@ func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerific
 			return again, err
 		}
 	}
-	r.contests.forget(types.UID(v.Status.NodeUID))
-	r.held.Delete(v.Name)
+	r.Memory.contests.forget(types.UID(v.Status.NodeUID))
+	r.Memory.held.Delete(v.Name)
 	return 0, patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 }
 

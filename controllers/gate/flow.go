@@ -58,6 +58,8 @@ type step struct {
 	// suspect is the peer with which the node failed, for eventOtherPeer, and benchmark the one that was created, for eventStarted.
 	suspect   string
 	benchmark *v1alpha1.VerificationBenchmark
+	// retained is why the verification is kept, for eventDismissed.
+	retained *v1alpha1.Retention
 	// again is when to look again if nothing happens; zero: only when something does.
 	again time.Duration
 }

@@ -550,7 +550,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a node that is due by the schedule is not verified any more", func(t *testing.T) {
 		v := makeVerification("a")
-		got, err := due("@daily").apply(v, v.Status, noon)
+		got, err := due("@daily").apply(nil, v, v.Status, noon)
 		if err != nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.LastTransitionTime.Time.Equal(noon) || got.Accepted == nil {
 			t.Errorf("%+v", got)
 		}

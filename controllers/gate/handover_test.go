@@ -63,7 +63,7 @@ func TestMarksAfterAGate(t *testing.T) {
 				builder = builder.WithObjects(c.other)
 			}
 			node := makeNode("a", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(noon) })
-			p, err := (&Verifications{API: controllers.API{Live: builder.Build()}}).afterwards(t.Context(), makeVerification("a"), node, []v1alpha1.LatencyGate{c.gate})
+			p, err := (&Verifications{Memory: &Memory{}, API: controllers.API{Live: builder.Build()}}).afterwards(t.Context(), makeVerification("a"), node, []v1alpha1.LatencyGate{c.gate})
 			if err != nil {
 				t.Fatal(err)
 			}

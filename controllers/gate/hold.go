@@ -132,6 +132,52 @@ func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
 // holdSettled is how long a hold pod must run before the setback of earlier hold pods that ended is cleared.
 const holdSettled = 10 * time.Minute
 
+// holdAction is what to do with the hold pod of a node.
+type holdAction string
+
+const (
+	holdNothing holdAction = ""
+	holdCreate  holdAction = "created"
+	// holdDelete deletes a pod that must not stay. holdReplace deletes one whose probe is for another
+	// state: it is created again when it is gone. holdShow sets the condition to the state.
+	holdDelete  holdAction = "removed"
+	holdReplace holdAction = "deleted"
+	holdShow    holdAction = "changed"
+)
+
+// holdStep is an action, and the setback to record, if it has a reason.
+type holdStep struct {
+	do              holdAction
+	reason, message string
+}
+
+// decideHold chooses the step for a hold pod, nil if there is none, that should be as want. It is
+// pure.
+func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) holdStep {
+	rests := turns.OfNode.Left(v.Status.HoldPodSetback, w.now) > 0
+	switch {
+	case pod == nil && (rests || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.
+		return holdStep{}
+	case pod == nil:
+		return holdStep{do: holdCreate}
+	case !ownsHoldPod(v, pod) && rests:
+		return holdStep{}
+	case !ownsHoldPod(v, pod):
+		return holdStep{reason: v1alpha1.ReasonHoldPodRefused, message: "exists and does not belong to this gate; delete it"}
+	case !pod.DeletionTimestamp.IsZero():
+		return holdStep{}
+	case pods.Ended(pod):
+		return holdStep{holdDelete, v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("ended: %s %s", pod.Status.Reason, pod.Status.Message)}
+	case forged(v, pod, want) != "":
+		return holdStep{holdDelete, v1alpha1.ReasonHoldPodReplaced, "was deleted: " + forged(v, pod, want)}
+	case rests && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
+		return holdStep{}
+	case !slices.Equal(probes(pod), probes(want)):
+		return holdStep{do: holdReplace}
+	}
+	return holdStep{do: holdShow}
+}
+
 // hold creates the hold pod of a node, or removes it, and sets its condition to whether the node is verified. An error with the
 // pod is recorded in the verification's status, and retried after a pause. It returns when to look again.
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
@@ -146,69 +192,62 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	if err != nil {
 		return 0, err
 	}
-	if made, ok := r.held.Load(v.Name); ok && pod != nil && made.(v1alpha1.HoldPod).UID == string(pod.UID) {
+	if made, ok := r.Memory.held.Load(v.Name); ok && pod != nil && made.(v1alpha1.HoldPod).UID == string(pod.UID) {
 		v.Status.HoldPod = new(made.(v1alpha1.HoldPod))
 	}
 	if !asked {
 		if ownsHoldPod(v, pod) {
 			err = controllers.Delete(ctx, r.Client, pod)
 		}
-		r.held.Delete(v.Name)
+		r.Memory.held.Delete(v.Name)
 		v.Status.HoldPod, v.Status.HoldPodSetback = nil, nil
 		return 0, err
 	}
-	again := turns.OfNode.Left(v.Status.HoldPodSetback, w.now)
-	rest := func(p turns.Pauses, reason, format string, args ...any) {
-		message := fmt.Sprintf("pod %s/%s "+format, append([]any{want.Namespace, want.Name}, args...)...)
+	rest := func(p turns.Pauses, reason, message string) {
+		message = fmt.Sprintf("pod %s/%s %s", want.Namespace, want.Name, message)
 		v.Status.HoldPodSetback = p.Setback(v.Status.HoldPodSetback, reason, message, w.now)
-		again = turns.OfNode.Left(v.Status.HoldPodSetback, w.now)
 	}
-	// A refusal is retried after at most a minute, because a node that changed must be held back.
-	refused := func(what string, err error) (time.Duration, error) {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) && pod != nil {
-			return again, err
-		}
-		rest(turns.OfMark, v1alpha1.ReasonHoldPodRefused, "cannot be %s: %v", what, err)
-		return again, nil
+	s := decideHold(w, v, pod, want)
+	if s.reason != "" {
+		rest(turns.OfNode, s.reason, s.message)
 	}
+	err = r.applyHold(ctx, w, v, s.do, pod, want)
 	switch {
-	case pod == nil && (again > 0 || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.
-	case pod == nil:
+	case err == nil && s.do == holdShow:
+		return settle(pod, v, w.now), nil
+	case err == nil:
+	case s.do == holdDelete, apierrors.IsConflict(err), apierrors.IsNotFound(err) && pod != nil:
+		return turns.OfNode.Left(v.Status.HoldPodSetback, w.now), err
+	default:
+		// A refusal is retried after at most a minute, because a node that changed must be held back.
+		rest(turns.OfMark, v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("cannot be %s: %v", s.do, err))
+	}
+	return turns.OfNode.Left(v.Status.HoldPodSetback, w.now), nil
+}
+
+func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, do holdAction, pod, want *corev1.Pod) error {
+	switch do {
+	case holdNothing:
+	case holdCreate:
 		// Its condition is set when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
-			return refused("created", err)
+			return err
 		}
 		v.Status.HoldPod = &v1alpha1.HoldPod{UID: string(want.UID), Image: want.Spec.Containers[0].Image}
-		r.held.Store(v.Name, *v.Status.HoldPod)
-	case !ownsHoldPod(v, pod):
-		if again == 0 {
-			rest(turns.OfNode, v1alpha1.ReasonHoldPodRefused, "exists and does not belong to this gate; delete it")
-		}
-	case !pod.DeletionTimestamp.IsZero():
-	case pods.Ended(pod):
-		rest(turns.OfNode, v1alpha1.ReasonHoldPodEnded, "ended: %s %s", pod.Status.Reason, pod.Status.Message)
-		return again, controllers.Delete(ctx, r.Client, pod)
-	case forged(v, pod, want) != "":
-		rest(turns.OfNode, v1alpha1.ReasonHoldPodReplaced, "was deleted: %s", forged(v, pod, want))
-		return again, controllers.Delete(ctx, r.Client, pod)
-	case again > 0 && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
-	case !slices.Equal(probes(pod), probes(want)):
-		// Its probe is for another state; the pod is created again when it is gone. If it cannot be deleted, its condition holds the
-		// node back.
+		r.Memory.held.Store(v.Name, *v.Status.HoldPod)
+	case holdDelete:
+		return controllers.Delete(ctx, r.Client, pod)
+	case holdReplace:
+		// If it cannot be deleted, its condition holds the node back.
 		var err error
 		if !v.Status.Free() {
 			err = r.holdCondition(ctx, pod, w.gate, v)
 		}
-		if err = cmp.Or(controllers.Delete(ctx, r.Client, pod), err); err != nil {
-			return refused("deleted", err)
-		}
-	default:
-		if err := r.holdCondition(ctx, pod, w.gate, v); err != nil {
-			return refused("changed", err)
-		}
-		return settle(pod, v, w.now), nil
+		return cmp.Or(controllers.Delete(ctx, r.Client, pod), err)
+	case holdShow:
+		return r.holdCondition(ctx, pod, w.gate, v)
 	}
-	return again, nil
+	return nil
 }
 
 // settle clears the setback of earlier hold pods, at once if they were refused. It returns when to look again.
@@ -289,7 +328,7 @@ func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudg
 
 func (r *Gates) budget(ctx context.Context, s *snapshot) error {
 	asked := s.Gate.Spec.Enforcement.HoldPod != nil && s.Gate.Spec.Enforcement.HoldPod.Budget != nil
-	if _, none := r.unbudgeted.Load(s.Gate.UID); none && !asked {
+	if _, none := r.Memory.unbudgeted.Load(s.Gate.UID); none && !asked {
 		return nil
 	}
 	want := budgetOf(s.Gate, len(s.Verifications))
@@ -309,9 +348,9 @@ func (r *Gates) budget(ctx context.Context, s *snapshot) error {
 		found.Spec = want.Spec
 		err = r.Client.Update(ctx, found)
 	}
-	r.unbudgeted.Delete(s.Gate.UID)
+	r.Memory.unbudgeted.Delete(s.Gate.UID)
 	if err == nil && !asked {
-		r.unbudgeted.Store(s.Gate.UID, true)
+		r.Memory.unbudgeted.Store(s.Gate.UID, true)
 	}
 	return err
 }

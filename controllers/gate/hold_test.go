@@ -77,7 +77,7 @@ func hold(t *testing.T, changes ...func(*holding)) *holding {
 // manager returns the manager, which is another one after restart.
 func (h *holding) manager() *Verifications {
 	if h.verifications == nil {
-		h.verifications = &Verifications{API: controllers.API{Clock: h.clock}, Image: "bench"}
+		h.verifications = &Verifications{Memory: &Memory{}, API: controllers.API{Clock: h.clock}, Image: "bench"}
 	}
 	h.verifications.Client, h.verifications.Live = h.api, h.api
 	return h.verifications

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -200,7 +199,7 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 		fails := func(reason, format string, args ...any) {
 			next = turns.OfMark.Setback(last, reason, fmt.Sprintf(format, args...), now)
 		}
-		switch undone := tried && err == nil && r.contests.wrote(node.UID, m, p.Value(m), now); {
+		switch undone := tried && err == nil && r.Memory.contests.wrote(node.UID, m, p.Value(m), now); {
 		case errors.Is(err, errDropped):
 			fails(v1alpha1.ReasonNodeWriteDropped, "%s of node %s: %v", what, node.Name, err)
 		case err != nil:
@@ -310,47 +309,4 @@ func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
 		}
 	}
 	return "which the managed fields do not name"
-}
-
-// contests counts how often other clients change marks back. It is only in memory: a manager that starts counts from zero.
-type contests struct {
-	sync.Mutex
-	written map[contested]*contest
-}
-
-// contested is a mark of a Node, and contest what was last written there, and when that was found changed.
-type (
-	contested struct {
-		node types.UID
-		mark v1alpha1.NodeMark
-	}
-	contest struct {
-		value  string
-		undone []time.Time
-	}
-)
-
-// wrote notes that a value was written to a mark. It reports whether other clients have changed this value back too often.
-func (c *contests) wrote(node types.UID, mark v1alpha1.NodeMark, value string, now time.Time) bool {
-	c.Lock()
-	defer c.Unlock()
-	if c.written == nil {
-		c.written = map[contested]*contest{}
-	}
-	key := contested{node, mark}
-	before := c.written[key]
-	if before == nil || before.value != value {
-		c.written[key] = &contest{value: value}
-		return false
-	}
-	before.undone = append(slices.DeleteFunc(before.undone, func(t time.Time) bool { return now.Sub(t) >= contestWindow || t.After(now) }), now)
-	return len(before.undone) >= contestLimit
-}
-
-func (c *contests) forget(node types.UID) {
-	c.Lock()
-	defer c.Unlock()
-	for _, mark := range turns.Marks {
-		delete(c.written, contested{node, mark})
-	}
 }

@@ -121,7 +121,7 @@ func TestMarksAreIndependent(t *testing.T) {
 			api := makeNodeAPI(t, free.On(makeNode("a")))
 			api.refuses, api.drops = c.refuses, c.drops
 			clock := clocktesting.NewFakePassiveClock(noon)
-			r := &Verifications{API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
+			r := &Verifications{Memory: &Memory{}, API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
 			v := makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))
 			for try, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 				again, err := r.mark(t.Context(), api.node(t), v, held)
@@ -171,7 +171,7 @@ func TestContest(t *testing.T) {
 			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:taints":{}}}`)}, Time: at(0)}}
 	})))
 	clock := clocktesting.NewFakePassiveClock(noon)
-	r := &Verifications{API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
+	r := &Verifications{Memory: &Memory{}, API: controllers.API{Client: api, Live: api, Clock: clock, Recorder: events.NewFakeRecorder(100)}}
 	v := makeVerification("a", unverified(v1alpha1.ReasonIdentityChanged))
 	writes := 0
 	api.refuses = func(string) error { writes++; return nil }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -20,33 +19,6 @@ const (
 	shortageFor = 5 * time.Minute
 )
 
-// shortages has the places that were found without room, by gate. It is only in memory: a manager
-// that starts looks again.
-type shortages struct{ found sync.Map }
-
-type shortageOf struct {
-	gate string
-	turns.Place
-}
-
-func (k *shortages) add(gate string, of turns.Place, why string, now time.Time) {
-	k.found.Store(shortageOf{gate, of}, turns.Shortage{Why: why, Until: now.Add(shortageFor)})
-}
-
-// known returns what is known of the nodes of a gate, and forgets what must be looked at again.
-func (k *shortages) known(gate string, now time.Time) map[turns.Place]turns.Shortage {
-	all := map[turns.Place]turns.Shortage{}
-	for key, value := range k.found.Range {
-		of, at := key.(shortageOf), value.(turns.Shortage)
-		if !at.Until.After(now) || at.Until.After(now.Add(shortageFor)) {
-			k.found.CompareAndDelete(key, value)
-		} else if of.gate == gate {
-			all[of.Place] = at
-		}
-	}
-	return all
-}
-
 // place chooses the next pairs among the nodes that have room. A node that is due by the schedule
 // keeps its state until its pair has room. A node that waits is measured with a peer without room if
 // there is no other, because the benchmark says what it lacks.
@@ -56,7 +28,7 @@ func (r *Gates) place(ctx context.Context, s *snapshot) turns.Choice {
 	}
 	checked := map[[2]string]bool{}
 	for round := 1; ; round++ {
-		known := r.shortages.known(s.Gate.Name, s.Now)
+		known := r.Memory.knownShortages(s.Gate.Name, s.Now)
 		chosen := s.Choose(known)
 		lacking := false
 		for i, pair := range slices.Concat(chosen.Starts, chosen.Due) {
@@ -71,10 +43,10 @@ func (r *Gates) place(ctx context.Context, s *snapshot) turns.Choice {
 			switch {
 			case why == "":
 			case ofServer && !isKnown:
-				r.shortages.add(s.Gate.Name, server, why, s.Now)
+				r.Memory.addShortage(s.Gate.Name, server, why, s.Now)
 				lacking = true
 			case !ofServer && i >= len(chosen.Starts):
-				r.shortages.add(s.Gate.Name, client, why, s.Now)
+				r.Memory.addShortage(s.Gate.Name, client, why, s.Now)
 				lacking = true
 			}
 		}

@@ -89,7 +89,7 @@ func TestPlace(t *testing.T) {
 				}
 				return nil
 			}})
-			r := &Gates{Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: tools.Registry()}}
+			r := &Gates{Memory: &Memory{}, Cluster: &observe.Cluster{Cache: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Tools: tools.Registry()}}
 			var chosen turns.Choice
 			for range 3 { // One reconcile looks at a few pairs, and the next continues.
 				chosen = r.place(t.Context(), s)

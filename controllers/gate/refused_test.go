@@ -304,8 +304,8 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 				recorder := events.NewFakeRecorder(1000)
 				clock := clocktesting.NewFakePassiveClock(noon)
 				access := controllers.API{Client: api.client(), Live: api.client(), Clock: clock, Recorder: recorder}
-				nodes := &Verifications{API: access, Results: rounds{api}, Image: "bench", Refusals: &Refusals{}}
-				gates := &Gates{API: access, Refusals: nodes.Refusals}
+				nodes := &Verifications{API: access, Results: rounds{api}, Image: "bench", Memory: &Memory{}}
+				gates := &Gates{API: access, Memory: nodes.Memory}
 				for range 50 {
 					api.written = false
 					var again ctrl.Result

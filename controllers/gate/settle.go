@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,19 +15,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// suppliersFor is how long the Modules and DaemonSets that were read count, because a gate may be reconciled twice a second.
+// suppliersFor is how long the Modules and DaemonSets that were read count, because a gate may be
+// reconciled twice a second.
 const suppliersFor = 10 * time.Second
-
-type suppliers struct {
-	mu   sync.Mutex
-	read time.Time
-	all  []preflight.Supplier
-}
 
 // observeSettling records why the gate could never verify its nodes, and returns when to look again.
 func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {
 	if preflight.HeldBy(s.Gate) != nil || preflight.MeasuresCordoned(s.Gate) {
-		all, err := r.suppliers.get(ctx, r.Live, s.Now)
+		all, err := r.Memory.suppliers.get(ctx, r.Live, s.Now)
 		if err != nil {
 			return 0, err
 		}

@@ -18,8 +18,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// All changes of the status of a LatencyVerification, except for its hold pod, are in this file, and pure: next is for the steps
-// that decide chose, and apply for those of the gate. The table transitions lists the fields that an event changes.
+// All changes of the status of a LatencyVerification are in this file, and pure, except for the
+// fields markSetbacks, holdPod and holdPodSetback, which say what was published: next is for the
+// steps that decide chose, and apply for those of the gate. The table transitions lists every field
+// that an event changes; next also changes those of observed, whatever the event is.
 
 type nodeEvent string
 
@@ -31,8 +33,6 @@ const (
 	eventGone nodeEvent = "Gone"
 	// eventReleased: the gate has not selected the node for spec.releaseAfter.
 	eventReleased nodeEvent = "Released"
-	// eventNotAccepted: a user named a result that cannot be accepted.
-	eventNotAccepted nodeEvent = "NotAccepted"
 )
 
 // The events of the table transitions.
@@ -53,6 +53,10 @@ const (
 	eventFailed    nodeEvent = "Failed"
 	eventUndecided nodeEvent = "Undecided"
 	eventAccepted  nodeEvent = "AcceptedByHand"
+	// eventNotAccepted: a user named a result that cannot be accepted.
+	eventNotAccepted nodeEvent = "NotAccepted"
+	// eventNameTaken: another object has the name of the benchmark.
+	eventNameTaken nodeEvent = "NameTaken"
 )
 
 type transition struct {
@@ -63,14 +67,31 @@ type transition struct {
 	from []v1alpha1.VerificationState
 	// to is the state after the event; empty: unchanged.
 	to v1alpha1.VerificationState
-	// resets are the fields that the event clears, and counts is the field that it increments or sets.
-	resets []statusField
-	counts statusField
+	// clears are the fields that the event clears, and does are its other effects, in this order.
+	clears []statusField
+	does   []effect
+}
+
+// effect is what an event does to fields of the status.
+type effect struct {
+	sets  []statusField
+	apply func(c *change) error
+}
+
+// change is a status that an event changes.
+type change struct {
+	step
+	now time.Time
+	// world is nil for the events of the gates' reconciler.
+	world *world
+	// before is the status before the event, and status the one after it.
+	before *v1alpha1.LatencyVerificationStatus
+	status *v1alpha1.LatencyVerificationStatus
 }
 
 type statusField string
 
-// The fields.
+// The fields that events clear.
 const (
 	fieldBenchmark     statusField = "benchmark"
 	fieldDiscarded     statusField = "discarded"
@@ -79,6 +100,7 @@ const (
 	fieldChanged       statusField = "changed"
 	fieldAcceptRefused statusField = "acceptRefused"
 	fieldAsFound       statusField = "asFound"
+	fieldFailConfirmed statusField = "failConfirmed"
 	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, and markSetbacks, which is about the Node.
 	fieldAll statusField = "all but number, retained, markSetbacks"
 )
@@ -86,51 +108,152 @@ const (
 var (
 	measuringOnly  = []v1alpha1.VerificationState{v1alpha1.VerificationMeasuring}
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
-	// tries are the fields that are cleared when a verification ends or begins.
-	tries = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback}
+	// tries are the fields that are cleared when a verification ends, and confirmed these when one begins.
+	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback}
+	confirmed = slices.Concat(tries, []statusField{fieldFailConfirmed})
+	forgotten = slices.Concat(confirmed, []statusField{fieldChanged, fieldAcceptRefused})
 )
 
 // transitions are all transitions; docs/gates.md shows this table.
 var transitions = []transition{
 	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
-		resets: slices.Concat(tries, []statusField{fieldAcceptRefused}), counts: fieldChanged},
-	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified, resets: []statusField{fieldAll}},
-	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused, fieldAsFound})},
-	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused, fieldAsFound})},
-	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
-	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
-	{event: eventDue, when: "the schedule requests it", from: turns.Concluded, to: v1alpha1.VerificationUnverified, resets: slices.Concat(tries, []statusField{fieldChanged})},
-	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring, counts: fieldBenchmark},
-	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, counts: fieldSetback},
+		clears: slices.Concat(confirmed, []statusField{fieldAcceptRefused}), does: []effect{noteChanges, begin}},
+	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified,
+		clears: []statusField{fieldAll}, does: []effect{begin}},
+	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified,
+		clears: slices.Concat(forgotten, []statusField{fieldAsFound}), does: []effect{begin}},
+	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, clears: slices.Concat(forgotten, []statusField{fieldAsFound})},
+	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{retain}},
+	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{begin}},
+	{event: eventDue, when: "the schedule requests it", from: turns.Concluded, to: v1alpha1.VerificationUnverified,
+		clears: slices.Concat(confirmed, []statusField{fieldChanged})},
+	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring,
+		does: []effect{setBenchmark, takeNumber}},
+	{event: eventNameTaken, when: "another object has the name of the benchmark", from: unverifiedOnly, does: []effect{takeNumber}},
+	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, does: []effect{countSetback}},
 	{event: eventHeldUp, when: "the benchmark was not accepted, made no progress, or failed because of the cluster", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []statusField{fieldBenchmark}, counts: fieldSetback},
+		clears: []statusField{fieldBenchmark}, does: []effect{countSetback}},
 	{event: eventDiscarded, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []statusField{fieldBenchmark}, counts: fieldDiscarded},
+		clears: []statusField{fieldBenchmark}, does: []effect{countDiscarded}},
 	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		resets: []statusField{fieldBenchmark, fieldSetback}, counts: fieldSuspectPeer},
-	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified, resets: slices.Concat(tries, []statusField{fieldChanged})},
-	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, resets: tries},
-	{event: eventUndecided, when: "nothing can be concluded", from: measuringOnly, to: v1alpha1.VerificationInconclusive, resets: tries},
-	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified,
-		resets: slices.Concat(tries, []statusField{fieldChanged, fieldAcceptRefused})},
+		clears: []statusField{fieldBenchmark, fieldSetback}, does: []effect{record, suspectPeer}},
+	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified,
+		clears: slices.Concat(confirmed, []statusField{fieldChanged}), does: []effect{record, acceptPass}},
+	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, clears: tries, does: []effect{record, confirmFail}},
+	{event: eventUndecided, when: "nothing can be concluded", from: measuringOnly, to: v1alpha1.VerificationInconclusive, clears: confirmed, does: []effect{record}},
+	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified, clears: forgotten, does: []effect{acceptByHand}},
+	{event: eventNotAccepted, when: "a user named a result that cannot be accepted", does: []effect{refuseAccept}},
 }
 
+// The effects.
+var (
+	setBenchmark = effect{[]statusField{fieldBenchmark}, func(c *change) error {
+		c.status.Benchmark = c.benchmark
+		return nil
+	}}
+	takeNumber = effect{[]statusField{"number"}, func(c *change) error {
+		c.status.Number++
+		return nil
+	}}
+	countDiscarded = effect{[]statusField{fieldDiscarded}, func(c *change) error {
+		c.status.Discarded++
+		return nil
+	}}
+	suspectPeer = effect{[]statusField{fieldSuspectPeer}, func(c *change) error {
+		c.status.SuspectPeer = c.suspect
+		return nil
+	}}
+	confirmFail = effect{[]statusField{fieldFailConfirmed}, func(c *change) error {
+		c.status.FailConfirmed = c.before.SuspectPeer != ""
+		return nil
+	}}
+	retain = effect{[]statusField{"retained"}, func(c *change) error {
+		c.status.Retained = c.retained
+		return nil
+	}}
+	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound}, func(c *change) error {
+		c.status.Changed, c.status.AsFound = c.changed, c.status.AsFound && len(c.changed) == 0
+		return nil
+	}}
+	countSetback = effect{[]statusField{fieldSetback}, func(c *change) error {
+		next := turns.OfNode.Setback(c.status.Setback, c.reason, c.message, c.now)
+		if b := c.before.Benchmark; b != nil {
+			if next.StartTime == nil {
+				next.StartTime = &b.StartTime
+			}
+			peers := slices.DeleteFunc(slices.Clone(next.Peers), func(p string) bool { return p == b.Peer })
+			peers = slices.Insert(peers, 0, b.Peer)
+			next.Peers = peers[:min(len(peers), maxSetbackPeers)]
+		}
+		c.status.Setback = next
+		return nil
+	}}
+	refuseAccept = effect{[]statusField{fieldAcceptRefused}, func(c *change) error {
+		c.status.AcceptRefused = &v1alpha1.AcceptRefusal{
+			Benchmark: text.Shorten(c.world.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
+			Message:   text.Shorten(c.message, turns.MaxMessage), RefusalTime: metav1.Time{Time: c.now},
+		}
+		return nil
+	}}
+	// begin begins a verification of the node as it is now.
+	begin = effect{[]statusField{fieldAsFound, "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
+		w, status := c.world, c.status
+		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
+		if c.before.NodeUID != string(w.node.UID) {
+			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
+		}
+		status.NodeUID, status.GateUID = string(w.node.UID), string(w.gate.UID)
+		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
+		if is := w.compare(); c.event == eventReplaced {
+			status.Identity = identity.KeysOf(w.gate).Of(w.subject())
+		} else {
+			status.Identity, status.Absent = is.Values, is.Absent
+		}
+		return nil
+	}}
+	acceptPass = effect{[]statusField{"accepted", "reference"}, func(c *change) error {
+		c.status.Accepted = c.world.accepted(c.status.History[0], v1alpha1.AcceptedByPass)
+		c.world.extend(c.status)
+		return nil
+	}}
+	acceptByHand = effect{[]statusField{"accepted", "reference", "recent"}, func(c *change) error {
+		c.status.Accepted = c.world.accepted(*acceptable(c.world.verification), v1alpha1.AcceptedByHand)
+		// A user decides that the latency is right: nothing before counts.
+		c.status.Reference, c.status.Recent = nil, nil
+		c.world.remember(c.status, c.status.Accepted.Peer)
+		c.world.extend(c.status)
+		return nil
+	}}
+	// record notes a result; a benchmark without an outcome has none.
+	record = effect{[]statusField{"lastMeasurementTime", "recent", "evidence", "history"}, func(c *change) error {
+		if c.outcome == "" {
+			return nil
+		}
+		return c.world.record(c.status, c.before.Benchmark, c.step)
+	}}
+)
+
 // apply returns the status after the event of a step. It returns an error if the event cannot happen in the state.
-func (s step) apply(v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (
+func (s step) apply(w *world, v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (
 	v1alpha1.LatencyVerificationStatus, error,
 ) {
 	t := s.event.transition()
 	if t == nil || t.from != nil && !slices.Contains(t.from, status.State) {
 		return status, fmt.Errorf("event %s cannot happen to a node in state %s", s.event, status.State)
 	}
-	s.count(&status, t.counts, now)
-	for _, f := range t.resets {
+	c := &change{step: s, now: now, world: w, before: status.DeepCopy(), status: &status}
+	for _, f := range t.clears {
 		f.reset(&status)
+	}
+	for _, e := range t.does {
+		if err := e.apply(c); err != nil {
+			return *c.before, err
+		}
 	}
 	if t.to == "" {
 		return status, nil
 	}
-	if status.State != t.to || status.LastTransitionTime == nil {
+	if c.before.State != t.to || status.LastTransitionTime == nil {
 		status.LastTransitionTime = &metav1.Time{Time: now}
 	}
 	status.State = t.to
@@ -162,32 +285,10 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 		status.AcceptRefused = nil
 	case fieldAsFound:
 		status.AsFound = false
+	case fieldFailConfirmed:
+		status.FailConfirmed = false
 	case fieldAll:
 		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks}
-	}
-}
-
-func (s step) count(status *v1alpha1.LatencyVerificationStatus, f statusField, now time.Time) {
-	switch f {
-	case fieldAcceptRefused, fieldAsFound, fieldAll: // No event counts them.
-	case fieldBenchmark:
-		status.Benchmark = s.benchmark
-	case fieldDiscarded:
-		status.Discarded++
-	case fieldSuspectPeer:
-		status.SuspectPeer = s.suspect
-	case fieldChanged:
-		status.Changed, status.AsFound = s.changed, status.AsFound && len(s.changed) == 0
-	case fieldSetback:
-		status.Setback = turns.OfNode.Setback(status.Setback, s.reason, s.message, now)
-		if b := status.Benchmark; b != nil {
-			if status.Setback.StartTime == nil {
-				status.Setback.StartTime = &b.StartTime
-			}
-			peers := slices.DeleteFunc(slices.Clone(status.Setback.Peers), func(p string) bool { return p == b.Peer })
-			peers = slices.Insert(peers, 0, b.Peer)
-			status.Setback.Peers = peers[:min(len(peers), maxSetbackPeers)]
-		}
 	}
 }
 
@@ -205,54 +306,26 @@ func (e nodeEvent) begins() bool {
 	return e == eventChanged || e == eventReplaced || e == eventReturned || e == eventAdopted
 }
 
-func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
-	status := *w.verification.Status.DeepCopy()
+// observed are the fields that follow what was observed of the node, whatever the event is.
+var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "identity", "absent", "systemUUID"}, func(c *change) error {
+	w, status := c.world, c.status
 	status.BaselineTrouble, status.Retained, status.GateUID = w.baselineTrouble, w.retention(), string(w.gate.UID)
-	w.setDeletable(&status)
-	if s.event == eventNotAccepted {
-		status.AcceptRefused = &v1alpha1.AcceptRefusal{
-			Benchmark: text.Shorten(w.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
-			Message:   text.Shorten(s.message, turns.MaxMessage), RefusalTime: metav1.Time{Time: w.now},
-		}
-	}
-	if w.node != nil && !s.event.begins() {
+	if w.node != nil && !c.event.begins() {
 		// Keys may have been added to the gate, or removed, and values that were unknown are known now.
 		is := w.compare()
 		status.Identity, status.Absent = is.Values, is.Absent
 		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 	}
-	if s.event.transition() == nil {
-		w.conclude(&status)
-		return status, nil
-	}
-	if err := w.record(&status, s); err != nil {
-		return status, err
-	}
-	if s.event == eventPassed {
-		status.Accepted = w.accepted(status.History[0], v1alpha1.AcceptedByPass)
-		w.extend(&status)
-	}
-	if s.event == eventAccepted {
-		status.Accepted = w.accepted(*acceptable(w.verification), v1alpha1.AcceptedByHand)
-		// A user decides that the latency is right: nothing before counts.
-		status.Reference, status.Recent = nil, nil
-		w.remember(&status, status.Accepted.Peer)
-		w.extend(&status)
-	}
-	status, err := s.apply(w.verification, status, w.now)
-	status.FailConfirmed = status.State == v1alpha1.VerificationFailed && (s.event != eventFailed && status.FailConfirmed || s.event == eventFailed && w.verification.Status.SuspectPeer != "")
-	if s.event.begins() {
-		status.AsFound = status.AsFound || s.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
-		if status.NodeUID != string(w.node.UID) {
-			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
-		}
-		status.NodeUID, status.SystemUUID = string(w.node.UID), cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
-		if s.event == eventReplaced {
-			status.GateUID, status.Identity = string(w.gate.UID), identity.KeysOf(w.gate).Of(w.subject())
-		} else {
-			is := w.compare()
-			status.Identity, status.Absent = is.Values, is.Absent
-		}
+	return nil
+}}
+
+// next returns the status after a step: what was observed, the effects of the event, and conditions that agree with both.
+func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
+	status := *w.verification.Status.DeepCopy()
+	w.setDeletable(&status)
+	err := observed.apply(&change{step: s, now: w.now, world: w, before: &w.verification.Status, status: &status})
+	if err == nil && s.event.transition() != nil {
+		status, err = s.apply(w, w.verification, status, w.now)
 	}
 	w.conclude(&status)
 	return status, err
@@ -314,10 +387,9 @@ const (
 func (w *world) dismissed(after time.Duration) (v1alpha1.LatencyVerificationStatus, error) {
 	v := w.verification
 	s := step{event: eventDismissed, reason: v1alpha1.ReasonGateDeleted, message: fmt.Sprintf("LatencyGate %s was deleted", v.Spec.GateName)}
-	status, err := s.apply(v, *v.Status.DeepCopy(), w.now)
-	status.Retained = w.retained(v1alpha1.ReasonGateDeleted, after,
+	s.retained = w.retained(v1alpha1.ReasonGateDeleted, after,
 		"LatencyGate %s was deleted; the accepted results are kept for a gate of this name until %s; to forget them: kubectl delete latencyverifications.tailgate.dev %s", v.Spec.GateName)
-	return status, err
+	return s.apply(w, v, *v.Status.DeepCopy(), w.now)
 }
 
 // retained returns a retention since the gate lost the node. The message has an argument, the end, and the verification's name.
@@ -357,10 +429,7 @@ func (w *world) accepted(result v1alpha1.VerificationResult, by v1alpha1.Accepte
 	}
 }
 
-func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error {
-	if s.outcome == "" || status.Benchmark == nil {
-		return nil
-	}
+func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.VerificationBenchmark, s step) error {
 	digest, err := result.Digest(status.Identity)
 	if err != nil {
 		return err
@@ -370,11 +439,11 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, s step) error
 		return err
 	}
 	status.LastMeasurementTime = &metav1.Time{Time: w.now}
-	w.remember(status, status.Benchmark.Peer)
+	w.remember(status, of.Peer)
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
-		Benchmark: status.Benchmark.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
-		Peer: status.Benchmark.Peer, IdentitySHA256: digest, ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
+		Benchmark: of.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
+		Peer: of.Peer, IdentitySHA256: digest, ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
 	})
 	if s := w.benchmark.Status.Summary; s != nil {
 		status.History[0].P50, status.History[0].P99 = s.P50, s.P99

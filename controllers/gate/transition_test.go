@@ -3,12 +3,14 @@ package gate
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,29 +39,40 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 	})
 }
 
+// fieldsOf returns the fields of a status, by their names in JSON.
+func fieldsOf(s v1alpha1.LatencyVerificationStatus) map[statusField]any {
+	all, of := map[statusField]any{}, reflect.ValueOf(s)
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Type().Field(i).Tag.Get("json"), ",")
+		all[statusField(name)] = of.Field(i).Interface()
+	}
+	return all
+}
+
 // Each event happens in the states that the table allows, leads to the state in the table, and changes only those other fields
 // that the table lists.
 func TestTransitions(t *testing.T) {
-	values := func(s v1alpha1.LatencyVerificationStatus) map[statusField]any {
-		return map[statusField]any{
-			fieldBenchmark: s.Benchmark, fieldDiscarded: s.Discarded, fieldSuspectPeer: s.SuspectPeer, fieldSetback: s.Setback,
-			fieldChanged: s.Changed, fieldAcceptRefused: s.AcceptRefused, "holdPodSetback": s.HoldPodSetback, "accepted": s.Accepted,
-			"reference": s.Reference, "recent": s.Recent, "history": s.History, "retained": s.Retained, "number": s.Number, "markSetbacks": s.MarkSetbacks,
-		}
-	}
-	empty, seen := values(v1alpha1.LatencyVerificationStatus{}), map[nodeEvent]bool{}
+	empty, seen := fieldsOf(v1alpha1.LatencyVerificationStatus{}), map[nodeEvent]bool{}
 	for _, tr := range transitions {
 		if seen[tr.event] {
 			t.Errorf("%s is in the table twice", tr.event)
 		}
 		seen[tr.event] = true
 		for _, state := range allStates {
+			w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), func(w *world) {
+				w.node.UID, w.node.Status.NodeInfo = "uid-new", corev1.NodeSystemInfo{BootID: "boot-2", SystemUUID: "uuid-2"}
+			})
 			before := full(state)
+			before.Annotations[v1alpha1.AnnotationAccept] = "up-a-3"
+			before.Status.SystemUUID, before.Status.FailConfirmed, before.Status.BaselineTrouble = "uuid-1", true, "why"
+			before.Status.HoldPod, before.Status.Absent = &v1alpha1.HoldPod{UID: "uid-hold"}, []v1alpha1.AbsentKey{{Key: "Kernel"}}
+			before.Status.AsFound, before.Status.GateUID, before.Status.Evidence = true, "uid-earlier", []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver}}
+			w.verification = before
 			s := step{
 				event: tr.event, reason: "Because", message: "it happened", suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}},
-				benchmark: &v1alpha1.VerificationBenchmark{Name: "up-a-5", Peer: "e"},
+				benchmark: &v1alpha1.VerificationBenchmark{Name: "up-a-5", Peer: "e"}, outcome: v1alpha1.VerdictPass, retained: &v1alpha1.Retention{Reason: v1alpha1.ReasonGateDeleted},
 			}
-			got, err := s.apply(before, *before.Status.DeepCopy(), noon)
+			got, err := s.apply(w, before, *before.Status.DeepCopy(), noon)
 			if allowed := tr.from == nil || slices.Contains(tr.from, state); (err == nil) != allowed {
 				t.Errorf("%s in state %s: error %v", tr.event, state, err)
 			}
@@ -72,14 +85,16 @@ func TestTransitions(t *testing.T) {
 			if to := tr.to; to != "" && got.State != to || to == "" && got.State != state {
 				t.Errorf("%s leads from %s to %s", tr.event, state, got.State)
 			}
-			after := values(got)
-			for name, was := range values(before.Status) {
-				switch everything := slices.Contains(tr.resets, fieldAll) && !slices.Contains([]statusField{"number", "retained", "markSetbacks"}, name); {
-				case name == tr.counts:
-					if cmp.Equal(was, after[name]) || cmp.Equal(empty[name], after[name]) {
-						t.Errorf("%s leaves %s as it was, or clears it: %v", tr.event, name, after[name])
+			after, sets, everything := fieldsOf(got), setsOf(tr), slices.Contains(tr.clears, fieldAll)
+			for name, was := range fieldsOf(before.Status) {
+				kept := slices.Contains([]statusField{"number", "retained", "markSetbacks"}, name)
+				switch {
+				case tr.to != "" && slices.Contains([]statusField{"state", "conditions", "lastTransitionTime", "observedGeneration"}, name):
+				case slices.Contains(sets, name):
+					if cmp.Equal(was, after[name]) && name != fieldFailConfirmed && name != fieldAsFound {
+						t.Errorf("%s leaves %s as it was: %v", tr.event, name, after[name])
 					}
-				case slices.Contains(tr.resets, name) || everything:
+				case slices.Contains(tr.clears, name) || everything && !kept:
 					if diff := cmp.Diff(empty[name], after[name]); diff != "" {
 						t.Errorf("%s does not clear %s:\n%s", tr.event, name, diff)
 					}
@@ -93,10 +108,49 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
+// A reconcile changes nothing but what the event and what was observed change, and the conditions.
+func TestNextChangesWhatTheTableSays(t *testing.T) {
+	for _, change := range []func(*world){
+		func(*world) {}, booted, away, notSelected, measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), measured(metav1.ConditionFalse, v1alpha1.ReasonFail),
+		measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), annotated(v1alpha1.AnnotationAccept, "nothing"), annotated(v1alpha1.AnnotationVerify, ""),
+		func(w *world) { w.node.UID = "uid-new" }, func(w *world) { w.gate.UID = "uid-new" }, func(w *world) { w.node = nil },
+	} {
+		w := makeWorld(change)
+		s := decide(w)
+		status, err := w.next(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		may := slices.Concat(observed.sets, []statusField{"state", "conditions", "lastTransitionTime", "observedGeneration"})
+		if tr := s.event.transition(); tr != nil {
+			may = slices.Concat(may, tr.clears, setsOf(*tr))
+		}
+		after := fieldsOf(status)
+		for name, was := range fieldsOf(w.verification.Status) {
+			if !slices.Contains(may, name) && !cmp.Equal(was, after[name]) {
+				t.Errorf("%s changes %s", s.event, name)
+			}
+		}
+	}
+}
+
+func setsOf(tr transition) []statusField {
+	var all []statusField
+	for _, e := range tr.does {
+		for _, name := range e.sets {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
 // Condition Verified follows the state, and its transition time changes with its status alone.
 func TestConditionVerified(t *testing.T) {
 	v := full(v1alpha1.VerificationUnverified)
 	v.Status.Conditions = nil
+	w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), annotated(v1alpha1.AnnotationAccept, "up-a-3"))
 	for i, c := range []struct {
 		event  nodeEvent
 		status metav1.ConditionStatus
@@ -115,7 +169,7 @@ func TestConditionVerified(t *testing.T) {
 	} {
 		now := func(step int) metav1.Time { return metav1.Time{Time: noon.Add(time.Duration(step) * time.Minute)} }
 		reason := fmt.Sprintf("Reason%d", i)
-		status, err := step{event: c.event, reason: reason, message: "why"}.apply(v, v.Status, now(i).Time)
+		status, err := step{event: c.event, reason: reason, message: "why"}.apply(w, v, v.Status, now(i).Time)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +223,7 @@ func TestDocumentedTransitions(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
-	want := "| state | event | new state | clears | counts or sets |\n|---|---|---|---|---|\n"
+	want := "| state | event | new state | clears | sets |\n|---|---|---|---|---|\n"
 	for _, tr := range transitions {
 		from := "any"
 		if tr.from != nil {
@@ -179,7 +233,7 @@ func TestDocumentedTransitions(t *testing.T) {
 		if tr.to != "" {
 			to = state(tr.to)
 		}
-		want += strings.ReplaceAll(fmt.Sprintf("| %s | %s | %s | %s | %s |\n", from, tr.when, to, names(tr.resets...), names(tr.counts)), "|  |", "| |")
+		want += strings.ReplaceAll(fmt.Sprintf("| %s | %s | %s | %s | %s |\n", from, tr.when, to, names(tr.clears...), names(setsOf(tr)...)), "|  |", "| |")
 	}
 	want = strings.ReplaceAll(want, "|  |", "| |")
 	docs.CheckTable(t, filepath.Join("..", ".."), "gates.md", "controllers/gate", want)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,12 +49,8 @@ type Verifications struct {
 	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
 	ServiceAccount string
 
-	// Refusals tells the controller of the gates which statuses cannot be written.
-	Refusals *Refusals
-
-	contests contests
-	// held are the hold pods that this manager created, by verification, if the status could not be written after that.
-	held sync.Map
+	// Memory is shared with the controller of the gates.
+	Memory *Memory
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch
@@ -106,11 +101,11 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	if v.Status.NodeUID != old.Status.NodeUID || world.node == nil {
-		r.contests.forget(types.UID(old.Status.NodeUID))
+		r.Memory.contests.forget(types.UID(old.Status.NodeUID))
 	}
 	retryMarks(v, turns.PublicationOf(world.gate, old), turns.PublicationOf(world.gate, v), world.now)
 	err = r.report(ctx, old, v, s)
-	r.Refusals.set(v.Name, err)
+	r.Memory.setRefusal(v.Name, err)
 	if err != nil {
 		return controllers.Written(0, cmp.Or(r.holdAnyway(ctx, world, v, err), err))
 	}

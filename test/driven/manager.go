@@ -96,9 +96,9 @@ func (c *Cluster) Start(fault Fault) (*Manager, error) {
 		Settings: c.Settings, Activity: metrics.NewActivity(m.Metrics),
 	}
 	m.Metrics.MustRegister(metrics.NewCollector(m.caches, mgr.elected))
-	gates := &gate.Gates{API: api, Cluster: cluster, Refusals: &gate.Refusals{}}
+	gates := &gate.Gates{API: api, Cluster: cluster, Memory: &gate.Memory{}}
 	verifications := &gate.Verifications{
-		API: api, Refusals: gates.Refusals, Results: reconciler.Results, Activity: reconciler.Activity,
+		API: api, Memory: gates.Memory, Results: reconciler.Results, Activity: reconciler.Activity,
 		Image: c.Settings.BenchImage, PullPolicy: c.Settings.PullPolicy,
 	}
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{

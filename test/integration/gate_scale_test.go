@@ -230,9 +230,9 @@ func (w *World) countWrites(ctx SpecContext, results gate.Results) *tally {
 	Expect(err).NotTo(HaveOccurred())
 	counted := &tally{Client: mgr.GetClient(), writes: map[string]int{}}
 	api := controllers.API{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}
-	refusals := &gate.Refusals{}
-	Expect((&gate.Gates{API: api, Refusals: refusals}).SetupWithManager(mgr)).To(Succeed())
-	Expect((&gate.Verifications{API: api, Refusals: refusals, Results: results}).SetupWithManager(mgr)).To(Succeed())
+	memory := &gate.Memory{}
+	Expect((&gate.Gates{API: api, Memory: memory}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&gate.Verifications{API: api, Memory: memory, Results: results}).SetupWithManager(mgr)).To(Succeed())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {

@@ -234,10 +234,10 @@ func (w *World) Start(dies ...death) *Manager {
 	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
 	Expect((&matrix.Reconciler{API: api, Cluster: cluster, Namespaces: w.Settings.Namespaces}).SetupWithManager(mgr)).To(Succeed())
-	refusals := &gate.Refusals{}
-	Expect((&gate.Gates{API: api, Cluster: cluster, Refusals: refusals}).SetupWithManager(mgr)).To(Succeed())
+	memory := &gate.Memory{}
+	Expect((&gate.Gates{API: api, Cluster: cluster, Memory: memory}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
-		API: api, Refusals: refusals, Results: reconciler.Results, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
+		API: api, Memory: memory, Results: reconciler.Results, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())

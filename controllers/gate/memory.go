@@ -1,0 +1,124 @@
+package gate
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/turns"
+)
+
+// Memory is all that the two controllers keep outside the statuses. Nothing of it decides whether a
+// node is verified. A manager that starts has none of it, which costs only what the fields say.
+type Memory struct {
+	// contests are the marks that were written, and when others changed them back. A status would have
+	// to be written with each mark; after a restart a contest is noticed a minute later.
+	contests contests
+	// held are the hold pods that a manager created, by verification, if the status could not be
+	// written after that. After a restart such a pod is deleted and created again.
+	held sync.Map
+	// refusals are the last refusals of the verifications' statuses, by their names: what cannot be
+	// stored. After a restart the gate says them when the API server refuses again.
+	refusals sync.Map
+	// suppliers are the Modules and DaemonSets of the cluster, for a few seconds. They are read again.
+	suppliers suppliers
+	// shortages are the places without room, for shortageFor, because the gate does not see the pods
+	// of others. After a restart it looks again.
+	shortages sync.Map
+	// unbudgeted are the UIDs of the gates that have no PodDisruptionBudget, and ask for none. After a
+	// restart one read per gate shows it.
+	unbudgeted sync.Map
+}
+
+func (m *Memory) setRefusal(name string, err error) {
+	if text := refusal(err); text != "" {
+		m.refusals.Store(name, text)
+	} else {
+		m.refusals.Delete(name)
+	}
+}
+
+func (m *Memory) firstRefusal(verifications []*v1alpha1.LatencyVerification) string {
+	for _, v := range verifications {
+		if text, ok := m.refusals.Load(v.Name); ok {
+			return text.(string)
+		}
+	}
+	return ""
+}
+
+type shortageOf struct {
+	gate string
+	turns.Place
+}
+
+func (m *Memory) addShortage(gate string, of turns.Place, why string, now time.Time) {
+	m.shortages.Store(shortageOf{gate, of}, turns.Shortage{Why: why, Until: now.Add(shortageFor)})
+}
+
+// knownShortages returns those of the nodes of a gate, and forgets what must be looked at again.
+func (m *Memory) knownShortages(gate string, now time.Time) map[turns.Place]turns.Shortage {
+	all := map[turns.Place]turns.Shortage{}
+	for key, value := range m.shortages.Range {
+		of, at := key.(shortageOf), value.(turns.Shortage)
+		if !at.Until.After(now) || at.Until.After(now.Add(shortageFor)) {
+			m.shortages.CompareAndDelete(key, value)
+		} else if of.gate == gate {
+			all[of.Place] = at
+		}
+	}
+	return all
+}
+
+type suppliers struct {
+	mu   sync.Mutex
+	read time.Time
+	all  []preflight.Supplier
+}
+
+// contests counts how often other clients change marks back.
+type contests struct {
+	sync.Mutex
+	written map[contested]*contest
+}
+
+// contested is a mark of a Node, and contest what was last written there, and when that was found changed.
+type (
+	contested struct {
+		node types.UID
+		mark v1alpha1.NodeMark
+	}
+	contest struct {
+		value  string
+		undone []time.Time
+	}
+)
+
+// wrote notes that a value was written to a mark. It reports whether other clients have changed this value back too often.
+func (c *contests) wrote(node types.UID, mark v1alpha1.NodeMark, value string, now time.Time) bool {
+	c.Lock()
+	defer c.Unlock()
+	if c.written == nil {
+		c.written = map[contested]*contest{}
+	}
+	key := contested{node, mark}
+	before := c.written[key]
+	if before == nil || before.value != value {
+		c.written[key] = &contest{value: value}
+		return false
+	}
+	before.undone = append(slices.DeleteFunc(before.undone, func(t time.Time) bool { return now.Sub(t) >= contestWindow || t.After(now) }), now)
+	return len(before.undone) >= contestLimit
+}
+
+func (c *contests) forget(node types.UID) {
+	c.Lock()
+	defer c.Unlock()
+	for _, mark := range turns.Marks {
+		delete(c.written, contested{node, mark})
+	}
+}
