@@ -37,6 +37,8 @@ type Cluster struct {
 	Outage bool
 	// LateCache lets managers see changes only when they have nothing else to do.
 	LateCache bool
+	// Uncollected keeps the objects that the garbage collector would delete.
+	Uncollected bool
 	// Asked, while it is set, is called with each request of managers to the API server, except watches.
 	Asked func(verb string, o runtime.Object)
 	// Actors are stand-ins of a spec. Each does at most one thing when it is called, and returns whether it did and when to call it
@@ -146,7 +148,7 @@ func (c *Cluster) step() (acted bool, next time.Time) {
 		of.reconcile(first, first.next)
 		return true, now
 	}
-	if c.deliver() || c.Store.collectGarbage() {
+	if c.deliver() || !c.Uncollected && c.Store.collectGarbage() {
 		return true, now
 	}
 	for _, act := range append([]func(time.Time) (bool, time.Time){c.Kubelet.act}, c.Actors...) {

@@ -380,6 +380,13 @@ func (s *Store) create(o client.Object, how writing) error {
 	if pod, ok := next.(*corev1.Pod); ok {
 		pod.Status.Phase = corev1.PodPending
 	}
+	if secret, ok := next.(*corev1.Secret); ok && secret.Data == nil {
+		secret.Data = map[string][]byte{}
+		for key, text := range secret.StringData {
+			secret.Data[key] = []byte(text)
+		}
+		secret.StringData = nil
+	}
 	made, err := s.sent(next, kind, true)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Package faults is the table of how a benchmark reacts to failures: twelve faults in six states. Each cell holds the
-// expectation of its spec. The specs of test/integration and test/e2e take their expectations from here, each suite fails if
-// it has no spec for one of its cells, and the table in docs/faults.md is printed from here.
+// expectation of its spec. The specs of test/driven, test/integration and test/e2e take their expectations from here, each suite
+// fails if it has no spec for one of its cells, and the table in docs/faults.md is printed from here.
 package faults
 
 import (
@@ -60,6 +60,8 @@ type Suite string
 
 // The suites.
 const (
+	// Driven is a world in which the test drives the reconcilers, and the time.
+	Driven Suite = "D"
 	// Integration has a real API server, and simulates the kubelets.
 	Integration Suite = "I"
 	// E2E kills the processes of the local cluster.
@@ -118,18 +120,18 @@ var table = []struct {
 	suite    Suite
 	outcomes [6]Outcome // in the order of States
 }{
-	{Manager, Integration, [6]Outcome{once, once, once, once, once, kept}},
+	{Manager, Driven, [6]Outcome{once, once, once, once, once, kept}},
 	{Agent, E2E, [6]Outcome{noPod, noProcess, again(v1alpha1.OutcomeAgentFailed), again(v1alpha1.OutcomeAgentFailed), again(v1alpha1.OutcomeAgentFailed), noPod}},
 	{Tool, E2E, [6]Outcome{noPod, noProcess, noProcess, again(v1alpha1.OutcomeToolFailed), toolEnded, noPod}},
-	{Pod, Integration, [6]Outcome{noPod, again(v1alpha1.OutcomePodLost), again(v1alpha1.OutcomePodLost), again(v1alpha1.OutcomePodLost), again(v1alpha1.OutcomePodLost), noPod}},
+	{Pod, Driven, [6]Outcome{noPod, again(v1alpha1.OutcomePodLost), again(v1alpha1.OutcomePodLost), again(v1alpha1.OutcomePodLost), again(v1alpha1.OutcomePodLost), noPod}},
 	{Kubelet, E2E, [6]Outcome{once, restarted, restarted, once, once, kept}},
 	{Containerd, E2E, [6]Outcome{once, once, once, once, once, kept}},
 	{APIServer, Integration, [6]Outcome{once, once, once, once, once, kept}},
 	{Etcd, Integration, [6]Outcome{once, once, once, once, once, kept}},
-	{Node, Integration, [6]Outcome{once, again(v1alpha1.OutcomeNodeLost), again(v1alpha1.OutcomeNodeLost), again(v1alpha1.OutcomeNodeLost), again(v1alpha1.OutcomeAgentFailed), kept}},
+	{Node, Driven, [6]Outcome{once, again(v1alpha1.OutcomeNodeLost), again(v1alpha1.OutcomeNodeLost), again(v1alpha1.OutcomeNodeLost), again(v1alpha1.OutcomeAgentFailed), kept}},
 	{Cable, E2E, [6]Outcome{once, once, once, once, once, kept}},
 	{DevicePlugin, E2E, [6]Outcome{once, rejected, rejected, once, once, kept}},
-	{Store, Integration, [6]Outcome{once, once, once, once, again(v1alpha1.OutcomeStoreRefused), {Verdict: v1alpha1.ReasonResultsMissing}}},
+	{Store, Driven, [6]Outcome{once, once, once, once, again(v1alpha1.OutcomeStoreRefused), {Verdict: v1alpha1.ReasonResultsMissing}}},
 }
 
 // Ends reports whether the reason for which an attempt ended is the one in the table, or one of two.

@@ -107,12 +107,6 @@ func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
 	return b
 }
 
-// AgainstVariant makes a variant the baseline.
-func (b *BenchmarkBuilder) AgainstVariant(name string) *BenchmarkBuilder {
-	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Variant: name}
-	return b
-}
-
 // AgainstGate makes the result that a gate has accepted for the client's node the baseline.
 func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
 	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: name}}
@@ -128,19 +122,6 @@ func (b *BenchmarkBuilder) Free() *BenchmarkBuilder {
 // Suspended creates the benchmark suspended.
 func (b *BenchmarkBuilder) Suspended() *BenchmarkBuilder {
 	b.Spec.Suspend = true
-	return b
-}
-
-// TTL sets the number of seconds after which the finished benchmark is deleted.
-func (b *BenchmarkBuilder) TTL(seconds int32) *BenchmarkBuilder {
-	b.Spec.TTLSecondsAfterFinished = &seconds
-	return b
-}
-
-// Series sets the label of a series, and the number of its benchmarks that are kept.
-func (b *BenchmarkBuilder) Series(name string, limit int32) *BenchmarkBuilder {
-	b.Labels = map[string]string{v1alpha1.LabelSeries: name}
-	b.Spec.HistoryLimit = limit
 	return b
 }
 

@@ -10,8 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,28 +114,6 @@ func (t *trial) othersGoOn(ctx SpecContext) {
 type inject func(ctx SpecContext, t *trial, state faults.State) (heal func())
 
 var injections = map[faults.Fault]inject{
-	faults.Manager: func(ctx SpecContext, t *trial, state faults.State) func() {
-		t.manager.client.dead.Store(true)
-		t.manager.Stop()
-		t.goOn(ctx, state)
-		return func() { t.Start() }
-	},
-	faults.Pod: func(ctx SpecContext, t *trial, state faults.State) func() {
-		victim, role := t.server, v1alpha1.RoleServer
-		if state == faults.Measuring || state == faults.HandingOver {
-			victim, role = t.client, v1alpha1.RoleClient
-		}
-		t.Clock.Stop()
-		Expect(k8s.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
-		for _, p := range []*corev1.Pod{t.server, t.client} {
-			if p != nil {
-				t.Kubelet.Gone(ctx, p)
-			}
-		}
-		ExpectSucceeded(ctx, t.x, "^Unknown Retrying: .*PodLost.*the "+role+"'s pod")
-		t.othersGoOn(ctx)
-		return func() { t.Advance(ctx, 6*time.Second, t.x) }
-	},
 	faults.APIServer: func(ctx SpecContext, t *trial, state faults.State) func() {
 		heal := t.FailAPI(apiServerAnswers)
 		t.goOn(ctx, state)
@@ -148,78 +124,6 @@ var injections = map[faults.Fault]inject{
 		t.goOn(ctx, state)
 		return heal
 	},
-	faults.Node:  cutOff,
-	faults.Store: refuseStore,
-}
-
-// cutOff disconnects the server's node: its kubelet reports nothing, and removes no pod.
-func cutOff(ctx SpecContext, t *trial, state faults.State) func() {
-	GinkgoHelper()
-	ready := func(status corev1.ConditionStatus) {
-		GinkgoHelper()
-		t.ChangeNodeStatus(ctx, t.B, func(n *corev1.Node) {
-			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = status, metav1.Time{Time: t.Clock.Now()}
-		})
-	}
-	ready(corev1.ConditionUnknown)
-	if state == faults.Judging {
-		t.goOn(ctx, state)
-		t.othersGoOn(ctx)
-		return func() { ready(corev1.ConditionTrue) }
-	}
-	// The time for which a node may be unready counts from the moment when the manager has seen it.
-	Eventually(func() *metav1.MicroTime { return Get(ctx, t.x).Status.Active.NotReadyTime }).ShouldNot(BeNil())
-	t.Advance(ctx, 61*time.Second, t.x)
-	ExpectSucceeded(ctx, t.x, "^Unknown Ending")
-	if t.client != nil {
-		t.Kubelet.Gone(ctx, t.client)
-	}
-	t.othersGoOn(ctx)
-	return func() {
-		ready(corev1.ConditionTrue)
-		t.Kubelet.Gone(ctx, t.server)
-		t.Advance(ctx, 6*time.Second, t.x)
-	}
-}
-
-// refuseStore makes the API server reject ConfigMaps, by a quota. If all of them are stored already, it deletes one.
-func refuseStore(ctx SpecContext, t *trial, state faults.State) func() {
-	GinkgoHelper()
-	if state == faults.Judging {
-		stored := configMaps(ctx, t.x)[0]
-		Expect(k8s.Delete(ctx, &stored)).To(Succeed())
-		ExpectPassed(ctx, t.x, "^Unknown "+faults.Find(faults.Store, state).Verdict)
-		t.goOn(ctx, state)
-		t.othersGoOn(ctx)
-		return func() {
-			stored.ResourceVersion, stored.UID = "", ""
-			Expect(k8s.Create(ctx, &stored)).To(Succeed())
-		}
-	}
-	t.othersGoOn(ctx)
-	none := corev1.ResourceList{"count/configmaps": resource.MustParse("0")}
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "no-config-maps"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
-	}
-	Expect(k8s.Create(ctx, quota)).To(Succeed())
-	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
-	Expect(k8s.Status().Update(ctx, quota)).To(Succeed())
-	t.goOn(ctx, state)
-	heal := func() { Expect(k8s.Delete(ctx, quota)).To(Succeed()) }
-	if state == faults.Claimed || state == faults.ServerUp {
-		return heal
-	}
-	ExpectSucceeded(ctx, t.x, "^Unknown StoreRefused: .*quota")
-	if state != faults.HandingOver {
-		return heal
-	}
-	t.Advance(ctx, 61*time.Second, t.x)
-	ExpectSucceeded(ctx, t.x, "^Unknown (Ending|Retrying): .*StoreRefused")
-	t.Kubelet.Gone(ctx, t.server, t.client)
-	return func() {
-		heal()
-		t.Advance(ctx, 6*time.Second, t.x)
-	}
 }
 
 var _ = Describe("The fault table:", func() {

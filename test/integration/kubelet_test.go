@@ -136,13 +136,6 @@ func (k *Kubelet) Agents(change func(*result.Document)) {
 	k.agents = change
 }
 
-// Threads gives the nodes two threads per core, and sets the option full-pcpus-only of their CPU managers.
-func (k *Kubelet) Threads(fullPCPUsOnly bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.threads, k.wholeCores = true, fullPCPUsOnly
-}
-
 // rejects reports whether the CPU manager cannot allocate as many CPUs as a pod requests.
 func (k *Kubelet) rejects(pod *corev1.Pod) bool {
 	k.mu.Lock()
@@ -234,17 +227,6 @@ func (k *Kubelet) Pending(ctx context.Context, pod *corev1.Pod, reason, message 
 	pod.Status.Phase = corev1.PodPending
 	k.setContainer(pod, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
 	Expect(k8s.Status().Update(ctx, pod)).To(Succeed())
-}
-
-// Warn emits an event about a pod.
-func (k *Kubelet) Warn(ctx context.Context, pod *corev1.Pod, reason, message string) {
-	GinkgoHelper()
-	Expect(k8s.Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: k.namespace, GenerateName: pod.Name + "."},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Type:           corev1.EventTypeWarning, Reason: reason, Message: message,
-		FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
-	})).To(Succeed())
 }
 
 // NetworkStatus annotates a pod as Multus does, with the default network first.

@@ -1,4 +1,4 @@
-package integration
+package driven
 
 import (
 	"context"
@@ -61,21 +61,18 @@ var _ = Describe("An attempt", func() {
 	DescribeTable("whose result is not whole does not count, and is repeated:",
 		func(ctx SpecContext, reason string, change func(string) string) {
 			server, peer := start(ctx, 1)
-			w.Clock.Stop()
 			spoil(ctx, server, peer, change)
 			if reason == v1alpha1.OutcomeResultMissing {
-				// The manager has recorded when the pods ended, so that the clock may be put forward.
 				ExpectSucceeded(ctx, b, "^Unknown Running: the result cannot be read yet")
 				By("waiting, because a kubelet may find the log again")
 				w.Patiently(ctx, b, func() any { return Get(ctx, b).Status.Active }, HaveField("Outcome", BeNil()))
-				w.Advance(ctx, 61*time.Second, b)
 			}
 			w.Kubelet.Gone(ctx, server, peer)
 			ExpectSucceeded(ctx, b, "^Unknown Retrying: .*"+reason+".*attempt 1 of 3")
 			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 " + reason}))
 			Expect(configMaps(ctx, b)).To(BeEmpty())
 
-			w.Advance(ctx, 6*time.Second, b)
+			w.Pass(6 * time.Second)
 			w.Kubelet.Measure(ctx, "x-r1", 2)
 			ExpectSucceeded(ctx, b, "^True Complete")
 			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 " + reason, "x-r1 a2 Measured"}))
@@ -92,12 +89,11 @@ var _ = Describe("An attempt", func() {
 	It("that never succeeds is repeated as often as the operator allows, and no more", func(ctx SpecContext) {
 		for attempt := int32(1); attempt <= 3; attempt++ {
 			server, peer := start(ctx, attempt)
-			w.Clock.Stop()
 			spoil(ctx, server, peer, flip)
 			w.Kubelet.Gone(ctx, server, peer)
 			if attempt < 3 {
 				ExpectSucceeded(ctx, b, "^Unknown Retrying")
-				w.Advance(ctx, time.Duration(attempt)*5*time.Second+time.Second, b)
+				w.Pass(time.Duration(attempt)*5*time.Second + time.Second)
 			}
 		}
 		ExpectSucceeded(ctx, b, "^False Failed: run x-r1 failed .ResultCorrupt. at attempt 3")
@@ -119,7 +115,7 @@ var _ = Describe("An attempt", func() {
 		w.Kubelet.Succeed(ctx, stray)
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Gone(ctx, server, peer)
-		Eventually(func() []string { return attempts(ctx, b) }).Should(Equal([]string{"x-r1 a1 ResultCorrupt"}))
+		eventually(func() []string { return attempts(ctx, b) }).Should(Equal([]string{"x-r1 a1 ResultCorrupt"}))
 	})
 
 	It("that lacks the tool is not repeated", func(ctx SpecContext) {
@@ -134,12 +130,11 @@ var _ = Describe("An attempt", func() {
 		func(ctx SpecContext, role string) {
 			server, peer := start(ctx, 1)
 			ExpectSucceeded(ctx, b, "^Unknown Running")
-			w.Clock.Stop()
 			victim := map[string]*corev1.Pod{v1alpha1.RoleServer: server, v1alpha1.RoleClient: peer}[role]
 			Expect(k8s.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
 			w.Kubelet.Gone(ctx, server, peer)
 			ExpectSucceeded(ctx, b, "^Unknown Retrying: .*PodLost.*the "+role+"'s pod")
-			w.Advance(ctx, 6*time.Second, b)
+			w.Pass(6 * time.Second)
 			w.Kubelet.Measure(ctx, "x-r1", 2)
 			ExpectSucceeded(ctx, b, "^True Complete")
 			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 PodLost", "x-r1 a2 Measured"}))
@@ -154,14 +149,13 @@ var _ = Describe("An attempt", func() {
 		node := &corev1.Node{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: w.B}, node)).To(Succeed())
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown
-		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
+		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.Clock.Now().Add(-time.Hour))
 		Expect(k8s.Status().Update(ctx, node)).To(Succeed())
 		// The time counts from the moment when the operator sees the condition, whatever the node's clock says.
-		Eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadyTime }).ShouldNot(BeNil())
-		w.Clock.Stop()
-		w.Advance(ctx, 30*time.Second, b)
+		eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadyTime }).ShouldNot(BeNil())
+		w.Pass(30 * time.Second)
 		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))
-		w.Advance(ctx, 40*time.Second, b)
+		w.Pass(40 * time.Second)
 		ExpectSucceeded(ctx, b, "^Unknown Ending: .*"+server.Name+".*"+w.B+" is not ready")
 		Expect(Get(ctx, b).Status.Active.Outcome.Reason).To(Equal(v1alpha1.OutcomeNodeLost))
 	})
@@ -170,19 +164,18 @@ var _ = Describe("An attempt", func() {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Pending(ctx, server, "ImagePullBackOff", `Back-off pulling image "bench:test"`)
 		ExpectSucceeded(ctx, b, "^Unknown ImagePullFailed: .*server.*bench:test.*--bench-image")
-		w.Advance(ctx, 121*time.Second, b)
+		w.Pass(121 * time.Second)
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, b, "^False Failed: .*ImagePullFailed")
 		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ImagePullFailed"}))
 	})
 
 	It("whose network cannot be set up says what only an event tells", func(ctx SpecContext) {
-		w.Clock.Stop()
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
 		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): already allocated`)
 		ExpectSucceeded(ctx, b, "^Unknown Starting")
-		w.Advance(ctx, 4*time.Second, b)
+		w.Pass(4 * time.Second)
 		ExpectSucceeded(ctx, b, "^Unknown NetworkFailed: .*already allocated")
 	})
 
@@ -190,8 +183,7 @@ var _ = Describe("An attempt", func() {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.Pending(ctx, server, "ContainerCreating", "")
 		w.Kubelet.Warn(ctx, server, "FailedCreatePodSandBox", `plugin type="multus" failed (add): VF pci addr is required`)
-		w.Clock.Stop()
-		w.Advance(ctx, 4*time.Second, b)
+		w.Pass(4 * time.Second)
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, b, "^Unknown Retrying: .*DeviceMissing.*VF pci addr is required")
 	})
@@ -199,7 +191,7 @@ var _ = Describe("An attempt", func() {
 	It("that the scheduler cannot place says why", func(ctx SpecContext) {
 		server := &corev1.Pod{}
 		key := client.ObjectKey{Namespace: w.Namespace, Name: "x-r1-a1-server"}
-		Eventually(func() error { return k8s.Get(ctx, key, server) }).Should(Succeed())
+		eventually(func() error { return k8s.Get(ctx, key, server) }).Should(Succeed())
 		server.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/2 nodes are available: 1 Insufficient cpu.",
 		}}
@@ -225,8 +217,8 @@ var _ = Describe("A name that is taken", func() {
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
 		ExpectSucceeded(ctx, b, "^Unknown Retrying: run x-r1 is tried again under other names: pod x-r1-a1-server exists")
 		Expect(Get(ctx, b).Status.Active).To(BeNil())
-		w.Kubelet.Auto(ctx)
-		w.Advance(ctx, 6*time.Second, b)
+		w.Kubelet.Auto()
+		w.Pass(6 * time.Second)
 		ExpectSucceeded(ctx, b, "^True Complete")
 		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
 		Expect(w.Kubelet.Created()).To(ContainElement(MatchRegexp("^x-r1-a2-server-[a-z0-9]{10}$")))

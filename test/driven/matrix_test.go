@@ -1,0 +1,567 @@
+package driven
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+)
+
+// groupLabel selects several nodes of a spec. Its value is the spec's namespace.
+const groupLabel = "test.tailgate.dev/group"
+
+// MatrixBuilder builds a LatencyMatrix.
+type MatrixBuilder struct{ v1alpha1.LatencyMatrix }
+
+// AllPairs returns a matrix that measures all nodes of the spec's group with each other. The TTL and suspension of the benchmark
+// move to the matrix.
+func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
+	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
+		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
+		Nodes:    v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: b.Namespace}}},
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec},
+		Suspend:  b.Spec.Suspend, TTLSecondsAfterFinished: b.Spec.TTLSecondsAfterFinished,
+	}}}
+	m.Spec.Template.Spec.Suspend, m.Spec.Template.Spec.TTLSecondsAfterFinished = false, nil
+	return m
+}
+
+// Star returns a matrix that measures all nodes of the spec's group with one server.
+func (b *BenchmarkBuilder) Star(server string) *MatrixBuilder {
+	m := b.AllPairs(1)
+	m.Spec.Topology, m.Spec.Server = v1alpha1.TopologyStar, &v1alpha1.NodeSelection{NodeName: server}
+	return m
+}
+
+// Against makes another matrix the baseline.
+func (m *MatrixBuilder) Against(name string) *MatrixBuilder {
+	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: name}}
+	return m
+}
+
+// Group adds nodes that are measured with each other.
+func (w *World) Group(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		n := MakeNode(w.Namespace + "-" + name)
+		n.Labels[groupLabel] = w.Namespace
+		n.Status.Allocatable[vf] = resource.MustParse("4")
+		w.AddNode(ctx, n)
+	}
+}
+
+// children returns the benchmarks of the pairs, by name.
+func children(ctx context.Context, b *v1alpha1.LatencyMatrix) map[string]v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	list := &v1alpha1.LatencyBenchmarkList{}
+	Expect(k8s.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels{v1alpha1.LabelMatrix: b.Name})).To(Succeed())
+	all := map[string]v1alpha1.LatencyBenchmark{}
+	for _, child := range list.Items {
+		all[child.Name] = child
+	}
+	return all
+}
+
+// CreateMatrix creates a matrix.
+func (w *World) CreateMatrix(ctx context.Context, m *MatrixBuilder) *v1alpha1.LatencyMatrix {
+	GinkgoHelper()
+	created := m.DeepCopy()
+	Expect(k8s.Create(ctx, created)).To(Succeed())
+	return created
+}
+
+// child waits for the benchmark of a pair.
+func child(ctx context.Context, b *v1alpha1.LatencyMatrix, number int32) *v1alpha1.LatencyBenchmark {
+	GinkgoHelper()
+	c := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.PairName(number)}}
+	eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(c), c) }).Should(Succeed())
+	return c
+}
+
+// remove deletes a benchmark and the objects that it owns, as the garbage collector does.
+func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
+	GinkgoHelper()
+	Expect(k8s.Delete(ctx, b)).To(Succeed())
+	for _, cm := range configMaps(ctx, b) {
+		Expect(k8s.Delete(ctx, &cm)).To(Succeed())
+	}
+	for _, pod := range podsLeft(ctx, b) {
+		Expect(client.IgnoreNotFound(k8s.Delete(ctx, &pod, client.GracePeriodSeconds(0)))).To(Succeed())
+	}
+}
+
+// toldOf returns the events about a benchmark, as "type reason: note".
+func toldOf(ctx context.Context, b client.Object) ([]string, error) {
+	list := &eventsv1.EventList{}
+	err := k8s.List(ctx, list, client.InNamespace(b.GetNamespace()))
+	var all []string
+	for _, e := range list.Items {
+		if e.Regarding.UID == b.GetUID() {
+			all = append(all, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
+		}
+	}
+	return all, err
+}
+
+// pairsOf lists the pairs of a plan as "client>server", without the namespace in the names.
+func (w *World) pairsOf(all map[string]v1alpha1.LatencyBenchmark) map[string]string {
+	pairs := map[string]string{}
+	for name, c := range all {
+		p := c.Spec.Placement
+		pairs[name] = strings.ReplaceAll(p.Client.NodeName+">"+p.Server.NodeName, w.Namespace+"-", "")
+	}
+	return pairs
+}
+
+// ExpectApart checks the history of the pods: never two pairs on one node, never more pairs at once than allowed, and on each node
+// in the order of the plan.
+func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParallel int) {
+	GinkgoHelper()
+	present, last := map[string]int{}, map[string]string{}
+	for _, e := range w.Kubelet.History() {
+		if e.Gone {
+			if present[e.Benchmark]--; present[e.Benchmark] == 0 {
+				delete(present, e.Benchmark)
+			}
+			continue
+		}
+		present[e.Benchmark]++
+		Expect(len(present)).To(BeNumerically("<=", maxParallel))
+		used := map[string]string{}
+		for name := range present {
+			placement := all[name].Spec.Placement
+			for _, node := range []string{placement.Client.NodeName, placement.Server.NodeName} {
+				Expect(used).NotTo(HaveKey(node), "%s and %s were on %s at once", name, used[node], node)
+				used[node] = name
+			}
+		}
+		placement := all[e.Benchmark].Spec.Placement
+		for _, node := range []string{placement.Client.NodeName, placement.Server.NodeName} {
+			Expect(e.Benchmark >= last[node]).To(BeTrue(), "%s was on %s after %s", e.Benchmark, node, last[node])
+			last[node] = e.Benchmark
+		}
+	}
+}
+
+// ExpectMeasured waits, for many runs, until condition Succeeded matches a regular expression.
+func ExpectMeasured(ctx context.Context, b client.Object, pattern string) {
+	GinkgoHelper()
+	eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
+}
+
+// allPairsOfFour is the plan for four nodes, two pairs at once.
+var allPairsOfFour = map[string]string{"x-p1": "1>4", "x-p2": "2>3", "x-p3": "4>2", "x-p4": "3>1", "x-p5": "3>4", "x-p6": "1>2"}
+
+var _ = Describe("A matrix", func() {
+	var w *World
+	BeforeEach(func(ctx SpecContext) {
+		w = NewWorld(ctx)
+		w.Group(ctx, "1", "2", "3", "4")
+	})
+
+	It("measures each pair by a benchmark of its own, and never two on one node", func(ctx SpecContext) {
+		w.Kubelet.Auto()
+		w.Kubelet.Agents(slower("x-p4-"))
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).AllPairs(2))
+		ExpectAccepted(ctx, b, "^True Accepted: 4 nodes: 6 pairs, in 3 slots of at most 2 at once$")
+		ExpectSucceeded(ctx, b, `^Unknown Running: \d of 6 pairs done; measuring x-p`)
+		By("a node that comes later, which does not change the plan")
+		w.Group(ctx, "5")
+		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the slowest is x-p4$")
+
+		all := children(ctx, b)
+		Expect(w.pairsOf(all)).To(Equal(allPairsOfFour))
+		w.ExpectApart(all, 2)
+		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2 * 2))
+		for _, c := range all {
+			owner := metav1.GetControllerOf(&c)
+			Expect(owner.UID).To(Equal(b.UID))
+			Expect(owner.BlockOwnerDeletion).To(HaveValue(BeTrue()))
+			Expect(c.Status.Results[0].Rounds).To(BeEquivalentTo(2))
+			Expect(configMaps(ctx, &c)).To(HaveLen(2))
+		}
+
+		By("what the status says")
+		status := Get(ctx, b).Status
+		Expect(*status.Progress).To(Equal(v1alpha1.Progress{Runs: "12/12", Done: 12, Total: 12}))
+		Expect(status.StartTime).NotTo(BeNil())
+		Expect(status.CompletionTime).NotTo(BeNil())
+		Expect(status.ObservedGeneration).To(BeEquivalentTo(1))
+		Expect(status.Nodes).To(HaveExactElements(HaveSuffix("-1"), HaveSuffix("-2"), HaveSuffix("-3"), HaveSuffix("-4")))
+		Expect(status.Counts).To(Equal(v1alpha1.PairCounts{Total: 6, Complete: 6}))
+		Expect(status.Slots).To(BeEquivalentTo(3))
+		Expect(status.Running).To(BeEmpty())
+		Expect(status.Slowest).To(HaveLen(6))
+		slowest := status.Slowest[0]
+		Expect(slowest.Benchmark).To(Equal("x-p4"))
+		Expect(slowest.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.Namespace + "-3", ServerNode: w.Namespace + "-1"}))
+		Expect(slowest.LatencyType).To(BeEquivalentTo(v1alpha1.LatencyHalfRTT))
+		Expect(*slowest.Percentile(v1alpha1.P99)).To(BeNumerically("~", 10_990, 10))
+		Expect(status.Cells).To(HaveLen(1))
+		line := status.Cells[0]
+		Expect([]any{line.Variant, line.Cell, line.Pairs, line.P99.MaxBenchmark}).To(Equal([]any{"default", "tcp-64", int32(6), "x-p4"}))
+		Expect(*line.P99.MedianNanoseconds).To(BeNumerically("~", 5990, 10))
+		Expect(*line.P50.MaxNanoseconds).To(BeNumerically("~", 10_500, 10))
+		Expect(status.Summary.Cell).To(Equal("tcp-64, slowest of 6 pairs"))
+		Expect(status.Summary.P99).To(Equal("10.99µs"))
+
+		By("what the events tell")
+		eventually(toldOf).WithArguments(ctx, b).Should(ConsistOf(
+			HavePrefix("Normal Accepted: 4 nodes"), HavePrefix("Normal Complete: 6 of 6"),
+			HavePrefix("Normal PairMeasured: measured x-p1, client on "+w.Namespace+"-1, server on "+w.Namespace+"-4"),
+			HavePrefix("Normal PairMeasured: measured x-p2, "), HavePrefix("Normal PairMeasured: measured x-p3, "),
+			HavePrefix("Normal PairMeasured: measured x-p4, "), HavePrefix("Normal PairMeasured: measured x-p5, "),
+			HavePrefix("Normal PairMeasured: measured x-p6, "),
+		))
+
+		By("nothing more being written")
+		w.Settle()
+		written := Get(ctx, b).Status
+		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
+	})
+
+	It("of topology Star has one server, which is not a client", func(ctx SpecContext) {
+		w.Kubelet.Auto()
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-2"))
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3 pairs measured")
+		Expect(condition(ctx, b, v1alpha1.ConditionAccepted)).To(Equal(
+			"True Accepted: clients on 3 nodes, server on " + w.Namespace + "-2: 3 pairs, in 3 slots of at most 1 at once"))
+		Expect(w.pairsOf(children(ctx, b))).To(Equal(map[string]string{"x-p1": "1>2", "x-p2": "3>2", "x-p3": "4>2"}))
+		w.ExpectApart(children(ctx, b), 1)
+	})
+
+	It("says what it waits for, and is looked at again when the cluster changes", func(ctx SpecContext) {
+		w.Start()
+		builder := MakeBenchmark(w.Namespace, "x").MaxRounds(6).Rule(undecided).AllPairs(0)
+		builder.Spec.Nodes.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: "later-" + w.Namespace}}
+		b := w.CreateMatrix(ctx, builder)
+		ExpectAccepted(ctx, b, "^False NoMatchingNode: spec.nodes.*later-")
+		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.nodes")
+		ExpectPassed(ctx, b, "^Unknown NotJudged")
+		label := func(name string) {
+			node := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+			node.Labels[groupLabel] = "later-" + w.Namespace
+			Expect(k8s.Update(ctx, node)).To(Succeed())
+		}
+		label(w.A)
+		ExpectAccepted(ctx, b, "^False SameNode: spec.nodes: only node "+w.A)
+		label(w.B)
+		ExpectAccepted(ctx, b, "^True Accepted: 2 nodes: 1 pairs, in 1 slots of at most 1 at once")
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 1 of 1")
+	})
+
+	DescribeTable("is measured once, whenever its manager dies:",
+		func(ctx SpecContext, at func(Write) bool) {
+			w.Kubelet.Auto()
+			first := w.Start(dies(at))
+			b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
+			eventually(first.Dead).Should(BeTrue())
+			first.Stop()
+			w.Start()
+			ExpectMeasured(ctx, b, "^True Complete: 6 of 6")
+			Expect(w.pairsOf(children(ctx, b))).To(Equal(allPairsOfFour))
+			for _, pair := range children(ctx, b) {
+				// The manager may die between the creation of another pair's pod and the record of it.
+				ended := slices.DeleteFunc(attempts(ctx, &pair), func(a string) bool { return strings.HasSuffix(a, v1alpha1.OutcomeNameTaken) })
+				Expect(ended).To(HaveExactElements(HaveSuffix(" "+v1alpha1.OutcomeMeasured)), pair.Name)
+			}
+			w.ExpectApart(children(ctx, b), 2)
+			eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Normal Complete")))
+			Expect(toldOf(ctx, b)).NotTo(ContainElement(HavePrefix("Warning")))
+		},
+		Entry("before it accepts", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Nodes) > 0 })),
+		Entry("before it claims", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Running) > 0 })),
+		Entry("having claimed, before there is a benchmark", createsChild("x-p1")),
+		Entry("having made one of two", createsChild("x-p2")),
+		Entry("having made them, without saying so", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Running) > 0 && s.Running[0].UID != "" })),
+		Entry("when one is finished, before it says so", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return s.Counts.Done() >= 1 })),
+		Entry("before it says that all is done", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return s.Counts.Done() == 6 })),
+	)
+
+	It("measures a pair again if a user deletes its benchmark, even when everything was measured", func(ctx SpecContext) {
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		By("while it is measured")
+		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
+		eventually(func() []v1alpha1.RunningPair { return Get(ctx, b).Status.Running }).Should(ConsistOf(HaveField("UID", Not(BeEmpty()))))
+		first := child(ctx, b, 1)
+		remove(ctx, first)
+		w.Kubelet.Gone(ctx, server)
+		eventually(toldOf).WithArguments(ctx, b).Should(ContainElement("Warning PairDeleted: x-p1 was deleted before all runs were measured; its results are lost, and it is measured again"))
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
+		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
+		Expect(child(ctx, b, 1).UID).NotTo(Equal(first.UID))
+
+		By("when all are measured")
+		w.Kubelet.Agents(slower("x-p2-"))
+		remove(ctx, child(ctx, b, 2))
+		ExpectSucceeded(ctx, b, "^Unknown .*: 2 of 3 pairs done")
+		Expect(Get(ctx, b).Status.CompletionTime).To(BeNil())
+		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3 pairs measured; the slowest is x-p2")
+		eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Warning PairDeleted: the benchmarks of finished pairs were deleted (1)")))
+	})
+
+	It("fails when a pair does, after all others were measured", func(ctx SpecContext) {
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
+		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolMissing, "no such program")
+		w.Kubelet.Gone(ctx, server)
+		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
+		ExpectSucceeded(ctx, b, "^Unknown .*: 2 of 3 pairs done")
+		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
+		ExpectSucceeded(ctx, b, "^False Failed: 1 of 3 pairs failed, first x-p1: run x-p1-r1 failed .ToolMissing.*no such program")
+		status := Get(ctx, b).Status
+		Expect(status.Counts).To(Equal(v1alpha1.PairCounts{Total: 3, Complete: 2, Failed: 1}))
+		Expect(status.Slowest).To(HaveLen(2))
+		Expect(status.CompletionTime).NotTo(BeNil())
+		eventually(toldOf).WithArguments(ctx, b).Should(ContainElements(HavePrefix("Warning PairFailed: x-p1 failed: run x-p1-r1"), HavePrefix("Warning Failed: 1 of 3")))
+
+		By("the failed one's being deleted, to measure it again")
+		remove(ctx, child(ctx, b, 1))
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
+	})
+
+	It("does not wait for a node that has long been away, but for that alone", func(ctx SpecContext) {
+		w.Start()
+		ready := func(name string, status corev1.ConditionStatus) {
+			GinkgoHelper()
+			node := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: w.Namespace + "-" + name}, node)).To(Succeed())
+			node.Status.Conditions[0].Status = status
+			Expect(k8s.Status().Update(ctx, node)).To(Succeed())
+		}
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).Star(w.Namespace+"-1"))
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		server := w.Kubelet.Pod(ctx, "x-p1-r2", 1, v1alpha1.RoleServer)
+		ready("2", corev1.ConditionFalse)
+		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolFailed, "once")
+		w.Kubelet.Gone(ctx, server)
+		ExpectSucceeded(ctx, child(ctx, b, 1), "^Unknown Retrying")
+		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: 0 of 3 pairs done; x-p1: .*-2.*")
+
+		first := child(ctx, b, 1)
+		// The first time of a condition is that of the machine. The next write of the benchmark moves it to the time of the world.
+		w.Pass(12 * time.Second)
+		wake := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"any":"change"}}}`))
+		Expect(k8s.Patch(ctx, b.DeepCopy(), wake)).To(Succeed())
+		By("for a while")
+		consistently(func() types.UID { return child(ctx, b, 1).UID }, 9*time.Minute).Should(Equal(first.UID))
+		By("and not forever")
+		eventually(isGone(ctx, first)).Should(BeTrue())
+		for _, run := range []string{"x-p2-r1", "x-p2-r2", "x-p3-r1", "x-p3-r2"} {
+			w.Kubelet.Measure(ctx, run, 1)
+		}
+		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: 2 of 3 pairs done; x-p1: ")
+		eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Warning PairPostponed: x-p1 is measured after the others, from its first round: ")))
+		By("the node's return")
+		ready("2", corev1.ConditionTrue)
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		w.Kubelet.Measure(ctx, "x-p1-r2", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
+	})
+
+	It("measures first on nodes that no other benchmark uses", func(ctx SpecContext) {
+		w.Start()
+		other := w.Create(ctx, MakeBenchmark(w.Namespace, "other").On(w.Namespace+"-2", w.B))
+		server := w.Kubelet.Pod(ctx, "other-r1", 1, v1alpha1.RoleServer)
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
+		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
+		ExpectSucceeded(ctx, b, "^Unknown Queued: 2 of 3 pairs done; queued x-p1")
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "other-r1", 1, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		w.Kubelet.Succeed(ctx, server)
+		w.Kubelet.Succeed(ctx, peer)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, other, "^True Complete")
+		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
+		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
+	})
+
+	It("leaves only its owned objects when it is deleted", func(ctx SpecContext) {
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
+		child(ctx, b, 1)
+		child(ctx, b, 2)
+		w.Uncollected = true
+		Expect(k8s.Delete(ctx, b)).To(Succeed())
+		changed := child(ctx, b, 1)
+		before := changed.DeepCopy()
+		changed.Spec.Priority++
+		Expect(k8s.Patch(ctx, changed, client.MergeFrom(before))).To(Succeed(), "which wakes the controller of matrices")
+		w.Patiently(ctx, child(ctx, b, 2), func() any { return values(children(ctx, b)) }, HaveLen(2))
+		for _, c := range children(ctx, b) {
+			Expect(metav1.GetControllerOf(&c).UID).To(Equal(b.UID))
+			Expect(c.Finalizers).To(BeEmpty())
+		}
+
+		By("one of its name, which waits until they are gone")
+		again := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
+		ExpectSucceeded(ctx, again, "^Unknown Queued: 0 of 6 pairs done; LatencyBenchmark x-p1 still exists")
+		remove(ctx, child(ctx, b, 1))
+		eventually(func() bool { return metav1.IsControlledBy(child(ctx, again, 1), again) }).Should(BeTrue())
+	})
+
+	It("names the owner of the name that a pair needs", func(ctx SpecContext) {
+		other := w.Create(ctx, MakeBenchmark(w.Namespace, "x-p1").On(w.A, w.B))
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		ExpectSucceeded(ctx, b, "^Unknown NameTaken: 0 of 3 pairs done; LatencyBenchmark x-p1 exists and does not belong to this matrix; delete it")
+		Expect(Get(ctx, other).OwnerReferences).To(BeEmpty())
+		remove(ctx, other)
+		eventually(func() bool { return metav1.IsControlledBy(child(ctx, b, 1), b) }).Should(BeTrue())
+	})
+
+	It("reports why the benchmark of a pair cannot be created", func(ctx SpecContext) {
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-1"))
+		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
+		lift := exceeded[*v1alpha1.LatencyBenchmark](w, "few")
+		w.Kubelet.Run(ctx, server)
+		peer := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleClient)
+		w.Kubelet.Run(ctx, peer)
+		w.Kubelet.Succeed(ctx, server)
+		w.Kubelet.Succeed(ctx, peer)
+		w.Kubelet.Gone(ctx, server, peer)
+		ExpectSucceeded(ctx, b, "^Unknown BenchmarkRefused: 1 of 3 pairs done; the API server refuses LatencyBenchmark x-p2: .*exceeded quota: few")
+		lift()
+		child(ctx, b, 2)
+	})
+
+	It("passes gate and priority on, and passes when every pair does", func(ctx SpecContext) {
+		w.Kubelet.Auto()
+		w.Kubelet.Agents(slower("x-p2-"))
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(7).Rule(under("6us")).Star(w.Namespace+"-1"))
+		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")
+		By("a pair that fails, before all are measured")
+		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(
+			HavePrefix("False Fail: 1 of 3 pairs pass, 1 failed, 1 not judged yet; x-p2: p90 of default/tcp-64"))
+		ExpectMeasured(ctx, b, "^True Complete")
+		ExpectPassed(ctx, b, "^False Fail: 2 of 3 pairs pass, 1 failed; x-p2: p90")
+		verdict := Get(ctx, b).Status.Verdict
+		Expect(verdict.Outcome).To(Equal(v1alpha1.VerdictFail))
+		Expect(verdict.Comparisons).To(BeEquivalentTo(3))
+		Expect(verdict.Rules).To(HaveLen(1))
+		Expect([]int32{verdict.Rules[0].Passed, verdict.Rules[0].Failed, verdict.Rules[0].Inconclusive}).To(Equal([]int32{2, 1, 0}))
+		created := len(w.Kubelet.Created())
+
+		By("an edit of the rules, and of the priority")
+		edit := func(change func(*v1alpha1.LatencyBenchmarkSpec)) {
+			GinkgoHelper()
+			Edit(ctx, b, func(m *v1alpha1.LatencyMatrix) { change(&m.Spec.Template.Spec) })
+		}
+		edit(func(s *v1alpha1.LatencyBenchmarkSpec) {
+			s.Criteria.Rules, s.Priority = []v1alpha1.Rule{under("20us")}, 7
+		})
+		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
+		current := Get(ctx, b)
+		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
+		for _, c := range children(ctx, b) {
+			Expect(c.Spec.Criteria.Rules[0]).To(Equal(under("20us")))
+			Expect(c.Spec.Priority).To(BeEquivalentTo(7))
+		}
+
+		By("a user's edit of one pair")
+		setCriteria(ctx, child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		eventually(func() *v1alpha1.Criteria { return child(ctx, b, 1).Spec.Criteria }).ShouldNot(BeNil())
+		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
+
+		By("the gate's removal")
+		edit(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(BeEmpty())
+		eventually(func() *v1alpha1.Criteria { return child(ctx, b, 3).Spec.Criteria }).Should(BeNil())
+		Expect(w.Kubelet.Created()).To(HaveLen(created), "nothing was measured again")
+		eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ContainElements("Warning Fail", "Normal Pass"))
+	})
+
+	It("compares each pair with the same nodes of the baseline", func(ctx SpecContext) {
+		w.Kubelet.Auto()
+		w.Start()
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).Rule(within("10%")).Star(w.Namespace+"-1").Against("before"))
+		ExpectMeasured(ctx, b, "^True Complete")
+		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 0 of 3 pairs pass, 3 inconclusive; after-p1: .*LatencyBenchmark before-p0, does not exist")
+
+		refs := func() map[string]string {
+			all := map[string]string{}
+			for name, c := range children(ctx, b) {
+				all[name] = c.Spec.Criteria.Baseline.BenchmarkRef.Name
+			}
+			return all
+		}
+		By("a baseline of fewer clients, whose numbers are others")
+		builder := MakeBenchmark(w.Namespace, "before").Rounds(6).Star(w.Namespace + "-1")
+		builder.Spec.Nodes.NodeSelector.MatchLabels[nodeLabel] = w.Namespace + "-3"
+		before := w.CreateMatrix(ctx, builder)
+		ExpectSucceeded(ctx, before, "^True Complete: 1 of 1")
+		eventually(refs).Should(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before-p1", "after-p3": "before-p0"}))
+		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 1 of 3 pairs pass, 2 inconclusive")
+		By("one of all of them")
+		Expect(k8s.Delete(ctx, before)).To(Succeed())
+		remove(ctx, child(ctx, before, 1))
+		before = w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).Star(w.Namespace+"-1"))
+		ExpectMeasured(ctx, before, "^True Complete: 3 of 3")
+		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
+	})
+
+	It("gives pairs that run at once addresses of their own", func(ctx SpecContext) {
+		installMultus()
+		w.Start()
+		builder := MakeBenchmark(w.Namespace, "x").AllPairs(2)
+		builder.Spec.Template.Spec.Network = v1alpha1.Network{
+			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30"}}},
+		}
+		b := w.CreateMatrix(ctx, builder)
+		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.template.spec.network.vf.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")
+		Edit(ctx, b, func(m *v1alpha1.LatencyMatrix) { m.Spec.Template.Spec.Network.IPAM().Range = "192.168.40.0/29" })
+		ExpectAccepted(ctx, b, "^True")
+		Expect(child(ctx, b, 1).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.1"))
+		Expect(child(ctx, b, 2).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.3"))
+	})
+})
+
+// createsChild returns a condition: the write creates the benchmark of a pair.
+func createsChild(name string) func(Write) bool {
+	return func(w Write) bool {
+		b, ok := Is[*v1alpha1.LatencyBenchmark](w, "create")
+		return ok && b.Name == name
+	}
+}
+
+// notesMatrix returns a condition: the write is one of a matrix's status for which something is true.
+func notesMatrix(what func(v1alpha1.LatencyMatrixStatus) bool) func(Write) bool {
+	return func(w Write) bool {
+		m, ok := Is[*v1alpha1.LatencyMatrix](w, "status")
+		return ok && what(m.Status)
+	}
+}
+
+func values(all map[string]v1alpha1.LatencyBenchmark) []v1alpha1.LatencyBenchmark {
+	var list []v1alpha1.LatencyBenchmark
+	for _, b := range all {
+		list = append(list, b)
+	}
+	return list
+}
