@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
@@ -23,7 +26,7 @@ type bounded struct {
 	MaxProperties        *int
 	Properties           map[string]*bounded
 	Items                *bounded
-	AdditionalProperties any
+	AdditionalProperties json.RawMessage
 }
 
 // beyond returns where a value is longer than its schema allows, and notes the texts and lists that are as long as they may be.
@@ -47,8 +50,15 @@ func (s *bounded) beyond(path string, value any, full map[string]bool) (all []st
 	case map[string]any:
 		check("properties", s.MaxProperties, len(v))
 		for key, item := range v {
-			if property := s.Properties[key]; property != nil {
-				all = append(all, property.beyond(path+"."+key, item, full)...)
+			property, name := s.Properties[key], path+"."+key
+			if property == nil && strings.HasPrefix(string(s.AdditionalProperties), "{") {
+				property, name = &bounded{}, path+"{}"
+				if err := json.Unmarshal(s.AdditionalProperties, property); err != nil {
+					return append(all, err.Error())
+				}
+			}
+			if property != nil {
+				all = append(all, property.beyond(name, item, full)...)
 			}
 		}
 	}
@@ -133,6 +143,14 @@ func TestStatusWithinTheBoundsOfTheCRD(t *testing.T) {
 				w.verification.Status = next(w, step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: long})
 			}
 			return w.verification.Status
+		},
+		"a session whose text is one byte too long": func() v1alpha1.LatencyVerificationStatus {
+			w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
+			w.verification.Status.Reference = nil
+			rounds := slices.Repeat([]stats.Observation{stats.Within(49e12, 50e12, 51e12)}, 12)
+			rounds[11] = stats.Within(50e12-1e11, 50e12, 50e12+1e11)
+			w.measured = sessions.Measured{p99: rounds}
+			return next(w, step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed})
 		},
 	} {
 		encoded, err := json.Marshal(status())

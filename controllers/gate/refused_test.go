@@ -235,6 +235,9 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 	annotated := func(key, value string) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) { v.Annotations[key] = value }
 	}
+	gone := func(v *v1alpha1.LatencyVerification) {
+		v.Status.Retained = &v1alpha1.Retention{StartTime: *at(2 * time.Hour), EndTime: *at(time.Hour), Reason: v1alpha1.ReasonNodeDeleted}
+	}
 	booted := func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }
 	stored := func(w *world) *v1alpha1.LatencyBenchmark {
 		w.benchmark.OwnerReferences = []metav1.OwnerReference{turns.OwnedBy(w.verification)}
@@ -281,10 +284,11 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 			objects: []client.Object{makeGate(enforced), makeNode("a"), failed, old},
 			want:    []string{"Verified AcceptedByHand", "accepted=up-a-2", "sessions=1+1", "annotations=[]"},
 		},
-		"a measurement that a user requests": {objects: []client.Object{makeGate(enforced), makeNode("a"), of(annotated(v1alpha1.AnnotationVerify, "now"))}, want: []string{"Unverified VerifyRequested", "annotations=[]"}},
-		"a benchmark that nobody needs":      {objects: []client.Object{makeGate(enforced), makeNode("a"), of(), forgotten}, want: []string{"Verified Passed", "benchmarks=[]"}},
-		"a gate that is deleted":             {objects: []client.Object{makeGate(deletedGate), makeNode("a"), of(), forgotten}, want: []string{"retained=GateDeleted", "finalizers=[]", "benchmarks=[]"}},
-		"a Node that is deleted":             {objects: []client.Object{makeGate(enforced), of()}, want: []string{"retained=NodeDeleted"}},
+		"a measurement that a user requests":   {objects: []client.Object{makeGate(enforced), makeNode("a"), of(annotated(v1alpha1.AnnotationVerify, "now"))}, want: []string{"Unverified VerifyRequested", "annotations=[]"}},
+		"a benchmark that nobody needs":        {objects: []client.Object{makeGate(enforced), makeNode("a"), of(), forgotten}, want: []string{"Verified Passed", "benchmarks=[]"}},
+		"a gate that is deleted":               {objects: []client.Object{makeGate(deletedGate), makeNode("a"), of(), forgotten}, want: []string{"retained=GateDeleted", "finalizers=[]", "benchmarks=[]"}},
+		"a Node that is deleted":               {objects: []client.Object{makeGate(enforced), of()}, want: []string{"retained=NodeDeleted"}},
+		"a Node that was gone for long enough": {objects: []client.Object{makeGate(enforced), of(gone)}, want: []string{"verifications=[]"}},
 		"a node that is not selected any more": {
 			objects: []client.Object{makeGate(enforced), makeNode("a", func(n *corev1.Node) { n.Labels = nil }), of()}, want: []string{"retained=NotSelected"},
 		},

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,8 @@ func samples() []string {
 	var files []string
 	for _, pattern := range []string{"*.yaml", "experiments/*.yaml"} {
 		found, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", pattern))
-		if err != nil {
-			panic(err) // of a wrong pattern only
+		if err != nil || len(found) == 0 {
+			panic(fmt.Sprintf("no samples %s: %v", pattern, err)) // Without it, there would be no specs.
 		}
 		for _, file := range found {
 			if filepath.Base(file) != "kustomization.yaml" {
