@@ -181,6 +181,18 @@ func (c *Cluster) deliver() bool {
 // mostSteps bounds what can happen at one time: more of it never ends.
 const mostSteps = 200_000
 
+// Jump sets the clock, as a user or NTP does. Timers go on: what was due in a minute is due in a minute.
+func (c *Cluster) Jump(by time.Duration) {
+	c.Clock.SetTime(c.Clock.Now().Add(by))
+	for _, m := range c.managers {
+		for _, d := range m.controllers {
+			for r := range d.due {
+				d.due[r] = d.due[r].Add(by)
+			}
+		}
+	}
+}
+
 // Settle lets everything happen that is due now.
 func (c *Cluster) Settle() { c.Pass(0) }
 

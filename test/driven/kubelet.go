@@ -186,7 +186,7 @@ func (k *Kubelet) turn(pod *corev1.Pod, all []corev1.Pod, now time.Time) (done b
 		if !ok {
 			return false, again, nil
 		}
-		if now.Before(ends) {
+		if now.Before(ends) && !now.Before(ends.Add(-runTime)) { // Otherwise the clock was set back.
 			return false, ends, nil
 		}
 		return true, again, k.succeed(pod)
@@ -196,6 +196,16 @@ func (k *Kubelet) turn(pod *corev1.Pod, all []corev1.Pod, now time.Time) (done b
 
 // endOf returns when an agent has its result: a second after both pods of its attempt run.
 func (k *Kubelet) endOf(pod *corev1.Pod, all []corev1.Pod) (time.Time, bool) {
+	runsSince := func(p *corev1.Pod) time.Time {
+		if all := p.Status.ContainerStatuses; p.Status.Phase == corev1.PodRunning && len(all) > 0 && all[0].State.Running != nil {
+			return all[0].State.Running.StartedAt.Time
+		}
+		return time.Time{}
+	}
+	own := runsSince(pod)
+	if own.IsZero() {
+		return own, false
+	}
 	for i := range all {
 		peer := &all[i]
 		if peer.UID == pod.UID || peer.Labels[v1alpha1.LabelRun] != pod.Labels[v1alpha1.LabelRun] || peer.Labels[v1alpha1.LabelAttempt] != pod.Labels[v1alpha1.LabelAttempt] {
@@ -204,12 +214,11 @@ func (k *Kubelet) endOf(pod *corev1.Pod, all []corev1.Pod) (time.Time, bool) {
 		if peer.Status.Phase == corev1.PodSucceeded {
 			return time.Time{}, true
 		}
-		if state := peer.Status.ContainerStatuses; peer.Status.Phase == corev1.PodRunning && len(state) > 0 && state[0].State.Running != nil {
-			latest := state[0].State.Running.StartedAt.Time
-			if own := pod.Status.ContainerStatuses[0].State.Running.StartedAt.Time; own.After(latest) {
-				latest = own
+		if since := runsSince(peer); !since.IsZero() {
+			if own.After(since) {
+				since = own
 			}
-			return latest.Add(runTime), true
+			return since.Add(runTime), true
 		}
 	}
 	return time.Time{}, false

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -378,7 +379,7 @@ func (s *Store) create(o client.Object, how writing) error {
 		clearStatus(next)
 	}
 	if pod, ok := next.(*corev1.Pod); ok {
-		pod.Status.Phase = corev1.PodPending
+		s.completePod(pod)
 	}
 	if secret, ok := next.(*corev1.Secret); ok && secret.Data == nil {
 		secret.Data = map[string][]byte{}
@@ -395,6 +396,26 @@ func (s *Store) create(o client.Object, how writing) error {
 		return err
 	}
 	return s.keep(kind, nil, made, o, how, "")
+}
+
+// completePod sets what the scheduler looks at: requests are equal to limits, and the priority is that of the class.
+func (s *Store) completePod(pod *corev1.Pod) {
+	pod.Status.Phase = corev1.PodPending
+	for i := range pod.Spec.Containers {
+		r := &pod.Spec.Containers[i].Resources
+		for name, quantity := range r.Limits {
+			if _, ok := r.Requests[name]; !ok {
+				if r.Requests == nil {
+					r.Requests = corev1.ResourceList{}
+				}
+				r.Requests[name] = quantity
+			}
+		}
+	}
+	class := &schedulingv1.PriorityClass{}
+	if name := pod.Spec.PriorityClassName; name != "" && s.Get(context.Background(), types.NamespacedName{Name: name}, class) == nil {
+		pod.Spec.Priority, pod.Spec.PreemptionPolicy = &class.Value, class.PreemptionPolicy
+	}
 }
 
 func clearStatus(o client.Object) {

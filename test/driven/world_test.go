@@ -114,6 +114,20 @@ func Edit[T client.Object](ctx context.Context, o T, change func(T)) {
 	Expect(k8s.Update(ctx, current)).To(Succeed())
 }
 
+// Wake makes the controllers reconcile an object: it changes an annotation that only the watch notices.
+func Wake(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	current := o.DeepCopyObject().(client.Object)
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), current)).To(Succeed())
+	annotations := current.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations["test.tailgate.dev/woken"] = fmt.Sprint(present.turns)
+	current.SetAnnotations(annotations)
+	Expect(k8s.Update(ctx, current)).To(Succeed())
+}
+
 // Patiently checks that a condition holds however long the controllers wait: longer than any of their timers.
 func (w *World) Patiently(_ context.Context, _ client.Object, actual func() any, matcher gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
@@ -255,23 +269,25 @@ func (w *World) SamplesFrom(from func(b *v1alpha1.LatencyBenchmark) int64) {
 	})
 }
 
-// AtEachWrite repeats a spec in a new world with an effect at the first write of a manager, then at the second, and so on, until there
-// are no more writes. After an effect that ends the manager, another one starts at once.
-func AtEachWrite(effect Effect, spec func(fault Fault)) {
+// AtEachWrite repeats a spec in a new world with an effect at the first write of a manager that matches, then at the second, and so on,
+// until there are no more. It returns how many there are.
+func AtEachWrite(effect Effect, match func(Write) bool, spec func(fault Fault)) (writes int) {
 	GinkgoHelper()
 	for n := 1; ; n++ {
-		hit := false
+		seen := 0
 		By(fmt.Sprintf("%s at write %d", effect, n))
 		spec(func(w Write) Effect {
-			if w.N != n {
+			if !match(w) {
 				return Nothing
 			}
-			hit = true
+			if seen++; seen != n {
+				return Nothing
+			}
 			present.note("--- %s: %s %T %s", effect, w.Verb, w.Object, w.Object.GetName())
 			return effect
 		})
-		if !hit {
-			return
+		if seen < n {
+			return n - 1
 		}
 	}
 }

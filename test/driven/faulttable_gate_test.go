@@ -1,14 +1,11 @@
-package integration
+package driven
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -22,10 +19,10 @@ var _ = Describe("A node of a gate that is upgraded while it is measured after a
 			w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels[gateLabel] = w.Namespace })
 			w.ChangeNodeStatus(ctx, w.A, identified)
 			first, second, third := w.Benchmark(w.A, 1), w.Benchmark(w.A, 2), w.Benchmark(w.A, 3)
-			w.Kubelet.Auto(ctx, first.Name, third.Name)
-			var armed atomic.Bool
+			w.Kubelet.Auto(first.Name, third.Name)
+			armed := false
 			judges := notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Verdict != nil })
-			manager := w.Start(func(verb string, o client.Object) bool { return armed.Load() && judges(verb, o) })
+			manager := w.Start(dies(func(write Write) bool { return armed && judges(write) }))
 			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
 			w.Expect(ctx, w.A, isVerified)
 			letIn := w.LetIn(ctx, w.A)
@@ -36,13 +33,13 @@ var _ = Describe("A node of a gate that is upgraded while it is measured after a
 				w.Create(ctx, MakeBenchmark(w.Namespace, "ahead").On(w.A, w.B))
 				w.Kubelet.Pod(ctx, "ahead-r1", 1, v1alpha1.RoleServer)
 				w.Upgrade(ctx, w.A, "6.2.0")
-				Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(second), second) }).Should(Succeed())
+				eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(second), second) }).Should(Succeed())
 				ExpectSucceeded(ctx, second, "^Unknown Queued")
 			case faults.Judging:
-				armed.Store(true)
-				w.Kubelet.Auto(ctx, second.Name)
+				armed = true
+				w.Kubelet.Auto(second.Name)
 				w.Upgrade(ctx, w.A, "6.2.0")
-				Eventually(manager.client.dead.Load).Should(BeTrue())
+				eventually(manager.Dead).Should(BeTrue())
 				manager.Stop()
 			default:
 				w.Upgrade(ctx, w.A, "6.2.0")
@@ -51,20 +48,18 @@ var _ = Describe("A node of a gate that is upgraded while it is measured after a
 			w.Upgrade(ctx, w.A, "6.3.0")
 			switch state {
 			case faults.Waiting:
-				w.Kubelet.Auto(ctx, "ahead")
+				w.Kubelet.Auto("ahead")
 			case faults.Judging:
 				w.Start()
 			}
 
-			By("the removal of the benchmark of the old node, whose pods the garbage collector would delete")
-			Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
-			Eventually(func() string {
-				w.collectGarbage(ctx, second)
-				return w.Accepted(ctx, w.A)
-			}).Should(Equal("-3 since -1"))
+			By("the removal of the benchmark of the old node")
+			eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
+			w.Kubelet.Auto(second.Name)
+			eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
 			w.Expect(ctx, w.A, isVerified)
 			Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
-			Eventually(accepted).Should(Equal([]string{first.Name, third.Name}))
+			eventually(accepted).Should(Equal([]string{first.Name, third.Name}))
 			Expect(letIn()).To(HaveLen(2), "the condition, then label and taint, once")
 		})
 	}
@@ -93,17 +88,13 @@ func (w *World) everAccepted(ctx context.Context, node string) func() []string {
 	GinkgoHelper()
 	current := w.Verification(ctx, node)
 	names := []string{current.Status.Accepted.Benchmark}
-	var mu sync.Mutex
-	follow(ctx, &v1alpha1.LatencyVerificationList{}, func(_ watch.EventType, o client.Object) {
-		mu.Lock()
-		defer mu.Unlock()
-		if a := o.(*v1alpha1.LatencyVerification).Status.Accepted; a != nil && a.Benchmark != names[len(names)-1] {
+	follow(w, func(_, after *v1alpha1.LatencyVerification) {
+		if after == nil || after.Name != current.Name || after.Status.Accepted == nil {
+			return
+		}
+		if a := after.Status.Accepted; a.Benchmark != names[len(names)-1] {
 			names = append(names, a.Benchmark)
 		}
-	}, client.MatchingFields{"metadata.name": current.Name})
-	return func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return names
-	}
+	})
+	return func() []string { return names }
 }

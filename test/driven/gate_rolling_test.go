@@ -1,4 +1,4 @@
-package integration
+package driven
 
 import (
 	"fmt"
@@ -37,24 +37,24 @@ var _ = Describe("A rolling upgrade", func() {
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.MaxParallel, s.MaxUnverified = new(intstr.FromInt32(5)), new(int32(1))
 		}))
-		began := time.Now()
+		began := w.Clock.Now()
 		line := func(format string, args ...any) {
 			AddReportEntry(fmt.Sprintf("%5.1fs  %s", time.Since(began).Seconds(), fmt.Sprintf(format, args...)))
 		}
 		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }
-		Eventually(passed).WithTimeout(10 * time.Minute).Should(HavePrefix("True AllVerified"))
+		eventually(passed).WithTimeout(10 * time.Minute).Should(HavePrefix("True AllVerified"))
 		line("%s", passed())
 
 		upgraded := 0
 		for _, node := range nodes {
 			// As long as the gate has not seen that the last node passed, another one would be one too many.
-			Eventually(passed).Should(HavePrefix("True AllVerified"))
+			eventually(passed).Should(HavePrefix("True AllVerified"))
 			w.Upgrade(ctx, node, "6.2.0")
 			line("upgraded %s", node)
 			upgraded++
 			// The tool waits for the node, and stops when the gate has failed.
-			Eventually(func() string { return w.Says(ctx, node) }).Should(HaveSuffix(heldBack))
-			Eventually(func() string {
+			eventually(func() string { return w.Says(ctx, node) }).Should(HaveSuffix(heldBack))
+			eventually(func() string {
 				if strings.HasPrefix(passed(), "False") {
 					return "stop"
 				}

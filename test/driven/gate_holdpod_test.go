@@ -1,7 +1,6 @@
-package integration
+package driven
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,21 +33,21 @@ var _ = Describe("A gate", func() {
 			return fmt.Sprintf("%s %s", budget.Spec.MinAvailable, *budget.Spec.UnhealthyPodEvictionPolicy)
 		}
 		By("one of three nodes may be drained")
-		Eventually(least).Should(Equal("2 AlwaysAllow"))
+		eventually(least).Should(Equal("2 AlwaysAllow"))
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(func(g Gomega) {
+		eventually(func(g Gomega) {
 			held := &corev1.PodList{}
 			g.Expect(k8s.List(ctx, held, client.InNamespace(w.Namespace), client.MatchingLabelsSelector{Selector: selector})).To(Succeed())
 			g.Expect(held.Items).To(HaveLen(3))
 		}).Should(Succeed())
 		By("a node leaves")
 		w.ChangeNode(ctx, w.Namespace+"-c", func(n *corev1.Node) { delete(n.Labels, gateLabel) })
-		Eventually(least).Should(Equal("1 AlwaysAllow"))
+		eventually(least).Should(Equal("1 AlwaysAllow"))
 
 		change := func(budget *v1alpha1.GateBudget) {
 			GinkgoHelper()
-			Eventually(func() error {
+			eventually(func() error {
 				if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
 					return err
 				}
@@ -58,16 +57,16 @@ var _ = Describe("A gate", func() {
 		}
 		By("the option is taken back")
 		change(nil)
-		Eventually(least).Should(Equal("NotFound"))
+		eventually(least).Should(Equal("NotFound"))
 		By("another owner has a budget of this name")
 		other := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 		other.Spec.MinAvailable, other.Spec.UnhealthyPodEvictionPolicy = new(intstr.FromInt32(7)), new(policyv1.IfHealthyBudget)
 		Expect(k8s.Create(ctx, other)).To(Succeed())
 		change(&v1alpha1.GateBudget{MaxUnavailable: 2})
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(ContainSubstring("exists and does not belong to this gate; delete it"))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(ContainSubstring("exists and does not belong to this gate; delete it"))
 		Expect(least()).To(Equal("7 IfHealthyBudget"))
 		Expect(k8s.Delete(ctx, other)).To(Succeed())
-		Eventually(least).WithTimeout(time.Minute).Should(Equal("0 AlwaysAllow"))
+		eventually(least).WithTimeout(time.Minute).Should(Equal("0 AlwaysAllow"))
 	})
 
 	It("runs hold pods that are Ready only on verified nodes", func(ctx SpecContext) {
@@ -99,12 +98,12 @@ var _ = Describe("A gate", func() {
 			GinkgoHelper()
 			Edit(ctx, g, func(g *v1alpha1.LatencyGate) { what(&g.Spec) })
 		}
-		Eventually(says).Should(Equal("False Unverified"))
+		eventually(says).Should(Equal("False Unverified"))
 		pod := holdPod()
 		Expect(pod.Spec.NodeName).To(Equal(w.A))
 		Expect(pod.Spec.ReadinessGates).To(Equal([]corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}}))
 		change(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = false })
-		Eventually(says).Should(Equal("True Verified"))
+		eventually(says).Should(Equal("True Verified"))
 		probe := func() []string {
 			current := holdPod()
 			if current == nil {
@@ -115,45 +114,39 @@ var _ = Describe("A gate", func() {
 		Expect(probe()).To(Equal([]string{"verified", "BootID=boot-1 of " + w.A, "Kernel=6.1.0"}), "it compares what the container sees with what was verified")
 		By("an upgrade")
 		w.Upgrade(ctx, w.A, "6.2.0")
-		Eventually(probe).Should(Equal([]string{"verified", "BootID=boot of 6.2.0 of " + w.A, "Kernel=6.2.0"}))
-		Eventually(says).Should(Equal("True Verified"))
+		eventually(probe).Should(Equal([]string{"verified", "BootID=boot of 6.2.0 of " + w.A, "Kernel=6.2.0"}))
+		eventually(says).Should(Equal("True Verified"))
 		By("a pod that is rejected, as under DiskPressure, again and again: each rest is twice as long")
 		ends := func() types.UID {
 			GinkgoHelper()
 			var uid types.UID
-			Eventually(func() error {
-				pod := holdPod()
-				if pod == nil || !pod.DeletionTimestamp.IsZero() {
-					return errors.New("there is none")
-				}
-				uid = pod.UID
-				pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "the node had DiskPressure"
-				return k8s.Status().Update(ctx, pod)
-			}).Should(Succeed())
+			eventually(holdPod).Should(And(Not(BeNil()), HaveField("DeletionTimestamp", BeNil())))
+			pod := holdPod()
+			uid = pod.UID
+			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "the node had DiskPressure"
+			Expect(k8s.Status().Update(ctx, pod)).To(Succeed())
 			return uid
 		}
-		w.Clock.Stop()
 		for count := int32(1); count <= 3; count++ {
 			ends()
-			Eventually(func() string {
+			eventually(func() string {
 				if s := w.Verification(ctx, w.A).Status.HoldPodSetback; s != nil {
 					return fmt.Sprintf("%s %d", s.Reason, s.Count)
 				}
 				return ""
 			}).Should(Equal(fmt.Sprintf("HoldPodEnded %d", count)))
-			Eventually(holdPod).Should(BeNil())
+			eventually(holdPod).Should(BeNil())
 			// Times in a status have a resolution of a second.
 			rest := 10 * time.Second << (count - 1)
-			w.Look(ctx, w.A, rest-2*time.Second)
-			Expect(holdPod()).To(BeNil())
-			w.Pass(ctx, w.A, 2*time.Second)
-			Eventually(says).Should(Equal("True Verified"))
+			consistently(holdPod, rest-2*time.Second).Should(BeNil())
+			w.Pass(2 * time.Second)
+			eventually(says).Should(Equal("True Verified"))
 		}
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(MatchRegexp("^False HoldPodEnded: 1 nodes: pod .* ended: Evicted the node had DiskPressure"))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(MatchRegexp("^False HoldPodEnded: 1 nodes: pod .* ended: Evicted the node had DiskPressure"))
 		Expect(w.Says(ctx, w.A)).To(Equal(isVerified))
 		By("a gate that does not ask for it any more")
 		change(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement = v1alpha1.Enforcement{} })
-		Eventually(says).Should(ContainSubstring("not found"))
+		eventually(says).Should(ContainSubstring("not found"))
 		w.Expect(ctx, w.A, "Verified Passed: True - -")
 	})
 })

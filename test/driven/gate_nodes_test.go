@@ -1,4 +1,4 @@
-package integration
+package driven
 
 import (
 	"fmt"
@@ -25,13 +25,9 @@ var _ = Describe("A gate", func() {
 		uid := w.Verification(ctx, w.A).UID
 		w.SlowNode(w.A)
 		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
-		Eventually(func() v1alpha1.VerificationState { return w.Verification(ctx, w.A).Status.State }).Should(Equal(v1alpha1.VerificationUnverified))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 1 nodes are verified"))
-		w.Clock.ahead.Add(int64(61 * time.Minute))
-		w.Annotate(ctx, w.A, "test.tailgate.dev/woken", "")
-		Eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).Should(BeEmpty())
-		w.Clock.ahead.Store(0)
-		// No garbage collector deletes the benchmark here. The benchmark of the new node is still another one.
+		eventually(func() v1alpha1.VerificationState { return w.Verification(ctx, w.A).Status.State }).Should(Equal(v1alpha1.VerificationUnverified))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 1 nodes are verified"))
+		eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).WithTimeout(61 * time.Minute).Should(BeEmpty())
 		w.AddGateNode(ctx, w.A)
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(w.Verification(ctx, w.A).UID).NotTo(Equal(uid))
@@ -50,9 +46,9 @@ var _ = Describe("A gate", func() {
 			w.AddGateNode(ctx, w.A)
 			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = machine })
 			w.Start()
-			Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal(accepted))
+			eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal(accepted))
 			w.Expect(ctx, w.A, isVerified)
-			Eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf(benchmarks))
+			eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf(benchmarks))
 		},
 		Entry("of another machine, without the results of the other", "uuid-2", "-2 since -2", "-2"),
 		Entry("of the same machine, with its results", "uuid-1", "-2 since -1", "-1", "-2"),
@@ -68,9 +64,9 @@ var _ = Describe("A gate", func() {
 		Expect(k8s.Delete(ctx, g)).To(Succeed())
 		w.Expect(ctx, w.A, ": - - -")
 		for _, name := range []string{w.B, w.Namespace + "-c"} {
-			Eventually(func() string { return w.Says(ctx, name) }).Should(HaveSuffix(": - - -"))
+			eventually(func() string { return w.Says(ctx, name) }).Should(HaveSuffix(": - - -"))
 		}
-		Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)) }).Should(BeTrue())
+		eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)) }).Should(BeTrue())
 	})
 
 	It("retains a node that loses its label, with its baselines, and continues when the label returns", func(ctx SpecContext) {
@@ -96,20 +92,18 @@ var _ = Describe("A gate", func() {
 		By("a verified node, which stays as it is")
 		letIn := w.LetIn(ctx, w.A)
 		label("")
-		Eventually(retained).Should(Equal(v1alpha1.ReasonNotSelected))
+		eventually(retained).Should(Equal(v1alpha1.ReasonNotSelected))
 		Expect(w.Says(ctx, w.A)).To(Equal(isVerified))
 		By("an upgrade meanwhile, to a kernel that is slow")
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
 		w.Expect(ctx, w.A, "Unverified IdentityChanged"+heldBack)
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2"))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2"))
 		for range 5 {
-			w.Look(ctx, w.A, 11*time.Minute)
+			w.Pass(11 * time.Minute)
 			Expect(w.Says(ctx, w.A)).To(Equal("Unverified IdentityChanged" + heldBack))
 		}
 		Expect(w.Verification(ctx, w.A).UID).To(Equal(uid))
-		// Creation times of pods are those of the API server's clock.
-		w.Clock.ahead.Store(0)
 		By("the label, which comes back: the comparison has its baseline")
 		label(w.Namespace)
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
@@ -124,15 +118,12 @@ var _ = Describe("A gate", func() {
 			label(w.Namespace)
 		}
 		label("")
-		Eventually(retained).Should(Equal(v1alpha1.ReasonNotSelected))
-		w.Look(ctx, w.A, 50*time.Minute)
+		eventually(retained).Should(Equal(v1alpha1.ReasonNotSelected))
+		w.Pass(50 * time.Minute)
 		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + heldBack))
 		Expect(letIn()).To(BeEmpty())
 		By("the end of the retention, which begins when the manager sees the last of the changes")
-		Eventually(func() string {
-			w.Pass(ctx, w.A, 11*time.Minute)
-			return w.Says(ctx, w.A)
-		}).Should(Equal(": - - -"))
+		eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(12 * time.Minute).Should(Equal(": - - -"))
 	})
 
 	It("holds back a node whose LatencyVerification is deleted, and releases one that it does not select", func(ctx SpecContext) {
@@ -144,12 +135,12 @@ var _ = Describe("A gate", func() {
 		letIn := w.LetIn(ctx, w.A)
 		old := w.Verification(ctx, w.A)
 		Expect(k8s.Delete(ctx, old)).To(Succeed())
-		Eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).ShouldNot(BeElementOf(types.UID(""), old.UID))
+		eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).ShouldNot(BeElementOf(types.UID(""), old.UID))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(letIn()).To(BeEmpty())
 		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"), "it had no accepted result, and began again")
 		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, gateLabel) })
-		Eventually(func() *v1alpha1.Retention { return w.Verification(ctx, w.A).Status.Retained }).ShouldNot(BeNil())
+		eventually(func() *v1alpha1.Retention { return w.Verification(ctx, w.A).Status.Retained }).ShouldNot(BeNil())
 		Expect(k8s.Delete(ctx, w.Verification(ctx, w.A))).To(Succeed())
 		w.Expect(ctx, w.A, ": - - -")
 	})
@@ -164,39 +155,39 @@ var _ = Describe("A gate", func() {
 			older := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
 			w.Expect(ctx, w.A, map[bool]string{true: "Failed Fail" + heldBack, false: isVerified}[slow])
 			// Creation times have a resolution of a second.
-			time.Sleep(time.Second)
+			w.Pass(time.Second)
 			younger := MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 			younger.Name = w.Namespace + "-younger"
 			g := w.Gate(ctx, younger)
-			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False NodesTaken"))
+			eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False NodesTaken"))
 			letIn := w.LetIn(ctx, w.A)
 			replace(ctx, w, older)
 			heir := &v1alpha1.LatencyVerification{}
-			Eventually(func() (v1alpha1.VerificationState, error) {
+			eventually(func() (v1alpha1.VerificationState, error) {
 				err := k8s.Get(ctx, types.NamespacedName{Name: v1alpha1.VerificationName(younger.Name, w.A)}, heir)
 				return heir.Status.State, err
 			}).Should(Equal(v1alpha1.VerificationUnverified))
-			Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+			eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
 			// This is longer than the older gate retains the node.
 			for range 8 {
-				w.Look(ctx, w.A, 10*time.Minute)
+				w.Pass(10 * time.Minute)
 				Expect(w.Says(ctx, w.A)).To(HaveSuffix(heldBack))
 			}
 			Expect(letIn()).To(BeEmpty())
 		},
 		Entry("of a failed node, when it is deleted", true, func(ctx SpecContext, _ *World, older *v1alpha1.LatencyGate) {
 			Expect(k8s.Delete(ctx, older)).To(Succeed())
-			Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(older), older)) }).Should(BeTrue())
+			eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(older), older)) }).Should(BeTrue())
 		}),
 		Entry("of a verified node, when it is deleted", false, func(ctx SpecContext, _ *World, older *v1alpha1.LatencyGate) {
 			Expect(k8s.Delete(ctx, older)).To(Succeed())
-			Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(older), older)) }).Should(BeTrue())
+			eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(older), older)) }).Should(BeTrue())
 		}),
 		Entry("of a failed node, when its selector is edited", true, func(ctx SpecContext, w *World, older *v1alpha1.LatencyGate) {
 			Edit(ctx, older, func(older *v1alpha1.LatencyGate) {
 				older.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"test.tailgate.dev/none": ""}}
 			})
-			Eventually(func() string {
+			eventually(func() string {
 				if r := w.Verification(ctx, w.A).Status.Retained; r != nil {
 					return r.Reason
 				}
@@ -216,13 +207,13 @@ var _ = Describe("A gate", func() {
 				NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: w.Namespace}}}}
 			s.Suspend = true
 		}))
-		Eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
+		eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
 		// Creation times have a resolution of a second.
-		time.Sleep(time.Second)
+		w.Pass(time.Second)
 		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 		younger.Name = w.Namespace + "-younger"
 		g := w.Gate(ctx, younger)
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix(
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix(
 			fmt.Sprintf("False NodesTaken: LatencyGate %s has %s;", older.Name, w.A)))
 		nodes := func(name string) []string {
 			list := &v1alpha1.LatencyVerificationList{}
@@ -233,11 +224,11 @@ var _ = Describe("A gate", func() {
 			}
 			return all
 		}
-		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.B, c))
+		eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.B, c))
 		Expect(nodes(older.Name)).To(ConsistOf(w.A))
 		Expect(k8s.Delete(ctx, older)).To(Succeed())
-		Eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.A, w.B, c))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
-		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack), "what is on the node is the younger's now")
+		eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.A, w.B, c))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
+		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack), "what is on the node is the younger's now")
 	})
 })

@@ -1,7 +1,8 @@
-package integration
+package driven
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -22,11 +25,11 @@ var _ = Describe("A gate", func() {
 		zone, err := time.LoadLocation("Asia/Kolkata")
 		Expect(err).NotTo(HaveOccurred())
 		// Half a day from now, because this spec puts the clock forward by hours, which must not make the schedule due.
-		daily := fmt.Sprintf("0 %d * * *", time.Now().Add(12*time.Hour).In(zone).Hour())
+		daily := fmt.Sprintf("0 %d * * *", w.Clock.Now().Add(12*time.Hour).In(zone).Hour())
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule, s.TimeZone = daily, zone.String() }))
 		measuredAt := func(node string, when time.Time) {
 			GinkgoHelper()
-			Eventually(func() error {
+			eventually(func() error {
 				v := w.Verification(ctx, node)
 				v.Status.LastMeasurementTime = &metav1.Time{Time: when}
 				return k8s.Status().Update(ctx, v)
@@ -38,17 +41,17 @@ var _ = Describe("A gate", func() {
 		w.Stays(ctx, w.B, isVerified)
 		Expect(w.Accepted(ctx, w.A) + w.Accepted(ctx, w.B)).To(Equal("-1 since -1-1 since -1"))
 		By("yesterday's results, and a schedule that is older than they are")
-		Eventually(func() error {
+		eventually(func() error {
 			if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
 				return err
 			}
-			g.Status.Schedule.StartTime = metav1.Time{Time: time.Now().Add(-72 * time.Hour)}
+			g.Status.Schedule.StartTime = metav1.Time{Time: w.Clock.Now().Add(-72 * time.Hour)}
 			return k8s.Status().Update(ctx, g)
 		}).Should(Succeed())
 		for _, node := range []string{w.A, w.B} {
-			measuredAt(node, time.Now().Add(-25*time.Hour))
+			measuredAt(node, w.Clock.Now().Add(-25*time.Hour))
 		}
-		Eventually(func() int {
+		eventually(func() int {
 			both := 0
 			for _, node := range []string{w.A, w.B} {
 				if !strings.HasPrefix(w.Says(ctx, node), "Verified") {
@@ -60,19 +63,19 @@ var _ = Describe("A gate", func() {
 			return both
 		}).Should(Equal(1))
 		for _, node := range []string{w.A, w.B} {
-			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-2 since -1"))
+			eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-2 since -1"))
 			w.Expect(ctx, node, isVerified)
 		}
 		By("a result of a clock that had jumped")
-		measuredAt(w.A, time.Now().Add(365*24*time.Hour))
-		Eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
+		measuredAt(w.A, w.Clock.Now().Add(365*24*time.Hour))
+		eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
 		w.Expect(ctx, w.A, isVerified)
 	})
 
 	It("holds no full node for its schedule, and measures when pods end or only placeholders are in the way", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		daily := fmt.Sprintf("0 %d * * *", time.Now().Add(12*time.Hour).UTC().Hour())
+		daily := fmt.Sprintf("0 %d * * *", w.Clock.Now().Add(12*time.Hour).UTC().Hour())
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = daily }))
 		nodes := []string{w.A, w.B}
 		for _, node := range nodes {
@@ -100,17 +103,17 @@ var _ = Describe("A gate", func() {
 		}
 		yesterday := func() {
 			GinkgoHelper()
-			Eventually(func() error {
+			eventually(func() error {
 				if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
 					return err
 				}
-				g.Status.Schedule.StartTime = metav1.Time{Time: time.Now().Add(-72 * time.Hour)}
+				g.Status.Schedule.StartTime = metav1.Time{Time: w.Clock.Now().Add(-72 * time.Hour)}
 				return k8s.Status().Update(ctx, g)
 			}).Should(Succeed())
 			for _, node := range nodes {
-				Eventually(func() error {
+				eventually(func() error {
 					v := w.Verification(ctx, node)
-					v.Status.LastMeasurementTime = &metav1.Time{Time: time.Now().Add(-25 * time.Hour)}
+					v.Status.LastMeasurementTime = &metav1.Time{Time: w.Clock.Now().Add(-25 * time.Hour)}
 					return k8s.Status().Update(ctx, v)
 				}).Should(Succeed())
 			}
@@ -121,8 +124,8 @@ var _ = Describe("A gate", func() {
 		}
 		free := fill("app", "")
 		yesterday()
-		Eventually(unplaced).Should(BeEquivalentTo(2))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
+		eventually(unplaced).Should(BeEquivalentTo(2))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
 			HavePrefix("False NoRoom: 2 nodes are due by the schedule, keep their state"), ContainSubstring("/app-")))
 		for _, node := range nodes {
 			w.Stays(ctx, node, isVerified)
@@ -131,22 +134,24 @@ var _ = Describe("A gate", func() {
 
 		By("the pods end")
 		free()
-		w.Clock.ahead.Add(int64(6 * time.Minute))
-		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels["look"] = "again" })
 		for _, node := range nodes {
-			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-2 since -1"))
+			eventually(func() string { return w.Accepted(ctx, node) }).WithTimeout(6 * time.Minute).Should(Equal("-2 since -1"))
 			w.Expect(ctx, node, isVerified)
 		}
-		Eventually(unplaced).Should(BeZero())
+		eventually(unplaced).Should(BeZero())
 
 		By("placeholders fill the nodes")
-		for _, o := range objectsOf(readSample("reserve.yaml", "tailgate-placeholder", w.Namespace, "namespace: gates", "namespace: "+w.Namespace)) {
-			create(ctx, o)
+		sample, err := os.ReadFile("../../config/samples/gates/reserve.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		for document := range strings.SplitSeq(strings.ReplaceAll(string(sample), "namespace: gates", "namespace: "+w.Namespace), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(document), &o.Object)).To(Succeed())
+			Expect(k8s.Create(ctx, o)).To(Succeed())
 		}
-		free = fill("placeholder", w.Namespace)
+		free = fill("placeholder", "tailgate-placeholder")
 		yesterday()
 		for _, node := range nodes {
-			Eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-3 since -1"))
+			eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-3 since -1"))
 		}
 		Expect(unplaced()).To(BeZero())
 		free()
