@@ -5,9 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,37 +14,6 @@ import (
 )
 
 const vf = "amd.com/sf_vf"
-
-// multus returns the CRD of NetworkAttachmentDefinition with the fields that the tests use.
-func multus() *apiextensionsv1.CustomResourceDefinition {
-	preserve := true
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "network-attachment-definitions." + foreign.GroupVersionKind.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: foreign.GroupVersionKind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: "network-attachment-definitions", Singular: "network-attachment-definition", Kind: foreign.GroupVersionKind.Kind,
-			},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: foreign.GroupVersionKind.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{
-					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
-				},
-			}},
-		},
-	}
-}
-
-func installMultus() {
-	GinkgoHelper()
-	installKinds(nil, multus())
-}
-
-func removeMultus(ctx context.Context) {
-	GinkgoHelper()
-	Expect(client.IgnoreNotFound(k8s.Delete(ctx, multus()))).To(Succeed())
-	eventuallyNoKind(ctx, k8s, multus())
-}
 
 // createNetwork creates a NetworkAttachmentDefinition, of a device if resourceName is not empty. It retries while the kind is
 // new, and also if a slow API server created the object but did not answer in time.

@@ -86,7 +86,7 @@ func (o *sriovOperator) complete(ctx context.Context) error {
 var _ = Describe("sriov-network-operator, simulated,", func() {
 	DescribeTable("ends its drain under the admission policies, and the gate measures the node:", func(ctx SpecContext, taint bool) {
 		installTools()
-		installNodeKind(foreign.SriovNetworkNodeStateKind)
+		installNodeKinds()
 		w := NewGateWorld(ctx)
 		idle := map[string]string{foreign.AnnotationCurrentState: foreign.SriovIdle, foreign.AnnotationDesiredState: foreign.SriovIdle}
 		for _, name := range []string{w.A, w.B} {
@@ -220,11 +220,7 @@ func (o *moduleOperator) reconcile(ctx context.Context) error {
 // newModuleOperator creates a Module for the nodes of a world, and runs the operator until the spec ends.
 func newModuleOperator(ctx SpecContext, w *World) *moduleOperator {
 	GinkgoHelper()
-	crd := multus()
-	crd.Name, crd.Spec.Group = "modules."+foreign.ModuleKind.Group, foreign.ModuleKind.Group
-	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "modules", Singular: "module", Kind: foreign.ModuleKind.Kind}
-	crd.Spec.Versions[0].Name = foreign.ModuleKind.Version
-	installKinds(nil, crd)
+	installKinds(nil, anyFields(foreign.ModuleKind, "modules", apiextensionsv1.NamespaceScoped))
 	module := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": map[string]any{gateLabel: w.Namespace}}}}
 	module.SetGroupVersionKind(foreign.ModuleKind)
 	module.SetNamespace(w.Namespace)

@@ -203,13 +203,9 @@ var _ = Describe("A pod that the API server refuses", func() {
 	})
 })
 
-var _ = Describe("A network that the API server refuses", Serial, func() {
-	BeforeEach(func(ctx SpecContext) {
-		installMultus()
-		DeferCleanup(removeMultus)
-	})
-
+var _ = Describe("A network that the API server refuses", func() {
 	It("gives the nodes back, and says why", func(ctx SpecContext) {
+		installMultus()
 		w := NewWorld(ctx)
 		for _, name := range []string{w.A, w.B} {
 			node := &corev1.Node{}

@@ -51,26 +51,14 @@ func sriovBenchmarks() []string {
 	return files
 }
 
-// installNodeKind installs a kind with one object per node, with any fields, until the spec ends.
-func installNodeKind(kind schema.GroupVersionKind) {
+// installNodeKinds installs the kinds with one object per node.
+func installNodeKinds() {
 	GinkgoHelper()
-	crd := multus()
-	plural := strings.ToLower(kind.Kind) + "s"
-	if kind == foreign.NodeResourceTopologyKind {
-		plural = "noderesourcetopologies"
-	}
-	crd.Name = plural + "." + kind.Group
-	crd.Spec.Group, crd.Spec.Scope = kind.Group, apiextensionsv1.ClusterScoped
-	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind.Kind), Kind: kind.Kind}
-	crd.Spec.Versions[0].Name = kind.Version
-	crd.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, as far as anybody here looks at it"}
-	installKinds(nil, crd)
-	DeferCleanup(func(ctx SpecContext) {
-		removeKind(ctx, k8s, crd)
-	})
+	installKinds(nil, anyFields(foreign.NodeResourceTopologyKind, "noderesourcetopologies", apiextensionsv1.ClusterScoped),
+		anyFields(foreign.SriovNetworkNodeStateKind, "sriovnetworknodestates", apiextensionsv1.ClusterScoped))
 }
 
-// createNodeObject creates the object of a kind for a node. It retries like createNetwork.
+// createNodeObject creates the object of a kind for a node, until the spec ends. It retries like createNetwork.
 func createNodeObject(ctx context.Context, kind schema.GroupVersionKind, node string, annotations map[string]string, fields map[string]any) {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{Object: fields}
@@ -78,6 +66,7 @@ func createNodeObject(ctx context.Context, kind schema.GroupVersionKind, node st
 	object.SetName(node)
 	object.SetAnnotations(annotations)
 	Eventually(func() error { return client.IgnoreAlreadyExists(k8s.Create(ctx, object)) }).Should(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, object))).To(Succeed()) })
 }
 
 // numaNode returns a zone of a NodeResourceTopology with whole CPUs, and one device of each of some resources.
@@ -148,8 +137,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 			}
 
 			By("making nodes, of which the first has too few CPUs beside its NIC")
-			installNodeKind(foreign.NodeResourceTopologyKind)
-			installNodeKind(foreign.SriovNetworkNodeStateKind)
+			installNodeKinds()
 			var devices []corev1.ResourceName
 			for name := range sriovResources(values) {
 				if name != plan.DefaultOnloadResource { // its device plugin reports no NUMA node

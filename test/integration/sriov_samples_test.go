@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -160,7 +159,6 @@ func sriovNetworks(values helmValues) map[string]*unstructured.Unstructured {
 
 var _ = Describe("The samples for SR-IOV", Ordered, func() {
 	var (
-		crds      []*apiextensionsv1.CustomResourceDefinition
 		namespace string // for objects without a namespace
 		values    helmValues
 		// vfDevices holds the device IDs of the VFs of each supported PF, by the PF's device ID.
@@ -168,7 +166,7 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		crds = installKinds([]string{filepath.Join("testdata", "crds")})
+		installKinds([]string{filepath.Join("testdata", "crds")})
 		namespace = newNamespace(ctx)
 		for _, object := range sriovManifests("*.yaml", "") {
 			if n := object.GetNamespace(); n != "" {
@@ -189,12 +187,6 @@ var _ = Describe("The samples for SR-IOV", Ordered, func() {
 				Expect(vendor).To(Equal("1924"))
 				vfDevices[pf] = vf
 			}
-		}
-	})
-
-	AfterAll(func(ctx SpecContext) {
-		for _, crd := range crds {
-			removeKind(ctx, k8s, crd)
 		}
 	})
 

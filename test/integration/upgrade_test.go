@@ -1,15 +1,19 @@
 package integration
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -136,3 +140,13 @@ var _ = Describe("An upgrade", func() {
 		}
 	})
 })
+
+// removeKind deletes a CustomResourceDefinition, and returns when it is gone.
+func removeKind(ctx context.Context, api client.Client, crd *apiextensionsv1.CustomResourceDefinition) {
+	GinkgoHelper()
+	Expect(api.Delete(ctx, crd)).To(Succeed())
+	// The API server's controller of this lists the objects of the kind. While the cache of the kind is not ready ("storage is
+	// (re)initializing"), it tries again after longer and longer times, and at each resync, every five minutes.
+	Eventually(func() bool { return apierrors.IsNotFound(api.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).
+		WithTimeout(12*time.Minute).Should(BeTrue(), func() string { return fmt.Sprintf("%s: %+v", crd.Name, crd.Status.Conditions) })
+}
