@@ -298,12 +298,17 @@ type SessionSpread struct {
 	WarmUp string `json:"warmUp,omitempty"`
 }
 
-// FleetChange is the difference between the sessions before and after a change, over the nodes that had it.
+// FleetChange is the difference between the last accepted session before a change and the first session
+// after it, over the nodes that had it.
 type FleetChange struct {
-	// change is what changed.
-	// +kubebuilder:validation:MaxLength=160
-	Change string `json:"change"`
-	// of is the compared value that became worst: VARIANT/CELL/METRIC.
+	// changed are the keys of the identity that changed, apart from the boot: all nodes that had these
+	// changes had this one.
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Changed []IdentityChange `json:"changed"`
+	// of is the compared value that became worst in parts of its tolerance: VARIANT/CELL/METRIC.
 	// +kubebuilder:validation:MaxLength=160
 	Of string `json:"of"`
 	// nodes is the number of nodes that were measured with the same peer before and after the change.

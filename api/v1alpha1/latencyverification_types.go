@@ -191,10 +191,15 @@ type MeasuredSession struct {
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
-	// change is what changed since the session before, apart from the boot; absent if nothing did.
+	// identity is the identity of the node without BootID. A value of more than 128 bytes ends in its
+	// digest.
 	// +optional
-	// +kubebuilder:validation:MaxLength=160
-	Change string `json:"change,omitempty"`
+	// +kubebuilder:validation:MaxProperties=64
+	Identity map[string]string `json:"identity,omitempty"`
+	// accepted says whether its result was accepted. A later session with the same peer shows what has
+	// changed since the last one that was.
+	// +optional
+	Accepted bool `json:"accepted,omitempty"`
 	// levels are the medians of the first 6 rounds, by VARIANT/CELL/METRIC, in ns of the round trip, or bit/s.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32

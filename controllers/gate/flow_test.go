@@ -422,7 +422,7 @@ func TestAccept(t *testing.T) {
 			if diff := cmp.Diff(want, got.Accepted); diff != "" {
 				t.Error(diff)
 			}
-			if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-3" || got.Reference[0].BootID != "boot-1" || len(got.Recent) != 1 {
+			if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-3" || got.Reference[0].BootID != "boot-1" || len(got.Recent) != 1 || !got.Recent[0].Accepted {
 				t.Errorf("no new epoch: %+v, %+v", got.Reference, got.Recent)
 			}
 		})
@@ -514,7 +514,7 @@ func TestNext(t *testing.T) {
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
 		}
-		if len(got.Reference) != 3 || got.Reference[2].Rounds[p99] != "1005 1005 1005 1005 1005 1005" || got.Recent[2].Change != `Kernel was "6.0.0" and is "6.1.0"` || got.Recent[2].Levels[p99] != 1005 {
+		if len(got.Reference) != 3 || got.Reference[2].Rounds[p99] != "1005 1005 1005 1005 1005 1005" || got.Recent[2].Identity[string(v1alpha1.IdentityKernel)] != "6.1.0" || !got.Recent[2].Accepted || got.Recent[2].Levels[p99] != 1005 {
 			t.Errorf("%+v, %+v", got.Reference, got.Recent)
 		}
 		if got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
@@ -532,7 +532,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a fail accepts nothing", func(t *testing.T) {
 		_, got := step(t, measured(metav1.ConditionFalse, v1alpha1.ReasonFail))
-		if got.Accepted.Benchmark != "up-a-3" || len(got.Reference) != 2 || len(got.Recent) != 3 || got.History[0].Outcome != v1alpha1.VerdictFail {
+		if got.Accepted.Benchmark != "up-a-3" || len(got.Reference) != 2 || len(got.Recent) != 3 || got.Recent[2].Accepted || got.History[0].Outcome != v1alpha1.VerdictFail {
 			t.Errorf("%+v", got)
 		}
 	})

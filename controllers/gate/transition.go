@@ -220,7 +220,7 @@ var (
 		c.status.Accepted = c.world.accepted(*acceptable(c.world.verification), v1alpha1.AcceptedByHand)
 		// A user decides that the latency is right: nothing before counts.
 		c.status.Reference, c.status.Recent = nil, nil
-		c.world.remember(c.status, c.status.Accepted.Peer)
+		c.world.remember(c.status, c.status.Accepted.Peer, true)
 		c.world.extend(c.status)
 		return nil
 	}}
@@ -439,7 +439,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.
 		return err
 	}
 	status.LastMeasurementTime = &metav1.Time{Time: w.now}
-	w.remember(status, of.Peer)
+	w.remember(status, of.Peer, s.event == eventPassed)
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: of.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,

@@ -206,6 +206,30 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	return all
 }
 
+// maxKept is the length from which on a kept value ends in its digest.
+const maxKept = 128
+
+// Kept returns an identity for a session that is compared later: without the boot, and with a digest in
+// each long value, so that different values stay different.
+func Kept(all map[string]string) map[string]string {
+	kept := make(map[string]string, len(all))
+	for key, value := range all {
+		if key != string(v1alpha1.IdentityBootID) {
+			kept[key] = strings.ToValidUTF8(v1alpha1.Shortened(value, maxKept), "")
+		}
+	}
+	return kept
+}
+
+// Key returns changes as one text, which only the same changes have; empty without any.
+func Key(all []v1alpha1.IdentityChange) string {
+	var key strings.Builder
+	for _, c := range all {
+		fmt.Fprintf(&key, "%q=%q→%q;", c.Key, c.From, c.To)
+	}
+	return key.String()
+}
+
 const maxNamed = 3
 
 // Sentence names the first of the changes, and how many more there are.

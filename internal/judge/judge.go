@@ -82,8 +82,26 @@ func metricsOf(criteria v1alpha1.Criteria) []v1alpha1.Metric {
 // Measured returns the rounds of a benchmark that rules with maxIncrease or maxDecrease compare.
 func Measured(criteria v1alpha1.Criteria, candidate Results) sessions.Measured {
 	all := sessions.Measured{}
-	verdict.Compared(criteria, Cells(candidate, metricsOf(criteria)...), func(c verdict.Cell, m v1alpha1.Metric, rounds []stats.Observation) {
-		all[sessions.Key(c.Variant, c.Name, m)] = rounds
+	verdict.Compared(criteria, Cells(candidate, metricsOf(criteria)...), func(c verdict.Cell, m v1alpha1.Metric, _ stats.Tolerance) {
+		if rounds, _ := c.Observations(m); len(rounds) > 0 {
+			all[sessions.Key(c.Variant, c.Name, m)] = rounds
+		}
+	})
+	return all
+}
+
+// Tolerances returns the smallest tolerance of the rules that compare a value, by the key of the value.
+func Tolerances(spec v1alpha1.LatencyBenchmarkSpec) sessions.Tolerances {
+	all := sessions.Tolerances{}
+	if spec.Criteria == nil {
+		return all
+	}
+	planned := Cells(Results{Collection: rounds.NewUnmerged(spec)})
+	verdict.Compared(*spec.Criteria, planned, func(c verdict.Cell, m v1alpha1.Metric, t stats.Tolerance) {
+		key := sessions.Key(c.Variant, c.Name, m)
+		if smallest, known := all[key]; !known || t < smallest {
+			all[key] = t
+		}
 	})
 	return all
 }

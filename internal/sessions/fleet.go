@@ -48,26 +48,63 @@ const (
 	eachSide stats.OneIn = 40
 )
 
-// difference is the natural logarithm of the ratio of the levels of two successive sessions, divided by the root of two.
+// Tolerances are the smallest tolerances of the rules that compare a value, by its key. Without one, no rule
+// compares it now.
+type Tolerances map[string]stats.Tolerance
+
+// difference is the natural logarithm of the ratio of the levels of two sessions of a node with one peer.
 type difference struct {
-	time   time.Time
-	change string
-	value  float64
+	time time.Time
+	// changed is what differs between the identities of the two, apart from the boot.
+	changed []v1alpha1.IdentityChange
+	value   float64
 }
 
-// differences returns the differences between the successive sessions of a node with one peer, on different boots or after a change.
-func differences(recent []v1alpha1.MeasuredSession, key string) []difference {
-	var all []difference
-	last := map[string]int64{}
+func between(before, after v1alpha1.MeasuredSession, key string) difference {
+	value := math.Log(float64(after.Levels[key]) / float64(before.Levels[key]))
+	return difference{after.Time.Time, identity.Changes(before.Identity, after.Identity), value}
+}
+
+// successive returns the differences between each two successive sessions, on different boots or with a
+// change, divided by the root of two. They show how much boots differ.
+func successive(recent []v1alpha1.MeasuredSession, key string) (all []difference) {
+	last := map[string]v1alpha1.MeasuredSession{}
 	for _, s := range recent {
-		level := s.Levels[key]
-		if level <= 0 {
+		before, found := last[s.Peer]
+		if s.Levels[key] <= 0 || found && sameBoot(before, s) {
 			continue
 		}
-		if before := last[s.Peer]; before > 0 {
-			all = append(all, difference{s.Time.Time, s.Change, math.Log(float64(level)/float64(before)) / math.Sqrt2})
+		if found {
+			d := between(before, s, key)
+			d.value /= math.Sqrt2
+			all = append(all, d)
 		}
-		last[s.Peer] = level
+		last[s.Peer] = s
+	}
+	return all
+}
+
+// sinceAccepted returns, for each change, the difference between the first session after it and the last
+// accepted one before it. A boot after a Fail is not another change, a second one does not count twice, and
+// changes that were undone do not count any more.
+func sinceAccepted(recent []v1alpha1.MeasuredSession, key string) (all []difference) {
+	accepted := map[string]v1alpha1.MeasuredSession{}
+	for _, s := range recent {
+		if s.Levels[key] <= 0 {
+			continue
+		}
+		if before, found := accepted[s.Peer]; found {
+			d := between(before, s, key)
+			switch change := identity.Key(d.changed); {
+			case change == "":
+				all = slices.DeleteFunc(all, func(d difference) bool { return d.time.After(before.Time.Time) })
+			case !slices.ContainsFunc(all, func(d difference) bool { return identity.Key(d.changed) == change }):
+				all = append(all, d)
+			}
+		}
+		if s.Accepted {
+			accepted[s.Peer] = s
+		}
 	}
 	return all
 }
@@ -100,29 +137,30 @@ func Spread(nodes []Node) []v1alpha1.SessionSpread {
 // counts only until there are enough others, so that a change that moves some nodes does not widen its own intervals.
 func spread(nodes []Node, key string) v1alpha1.SessionSpread {
 	type wave struct{ class, change string }
-	waves, latest := map[wave][]difference{}, difference{}
+	waves, latest, latestTime := map[wave][]difference{}, "", time.Time{}
 	out := v1alpha1.SessionSpread{Of: key}
 	earlier := 0
 	for _, n := range nodes {
-		found := differences(n.Recent, key)
+		found := successive(n.Recent, key)
 		if len(found) > 0 {
 			out.Nodes++
 		}
 		for _, d := range found {
-			waves[wave{n.Class, d.change}] = append(waves[wave{n.Class, d.change}], d)
-			if d.time.After(latest.time) {
-				latest = d
+			w := wave{n.Class, identity.Key(d.changed)}
+			waves[w] = append(waves[w], d)
+			if d.time.After(latestTime) {
+				latest, latestTime = w.change, d.time
 			}
 		}
 	}
 	for w, all := range waves {
-		if w.change != latest.change {
+		if w.change != latest {
 			earlier += len(all)
 		}
 	}
 	var pooled []difference
 	for w, all := range waves {
-		if latest.change != "" && w.change == latest.change && earlier >= enough {
+		if latest != "" && w.change == latest && earlier >= enough {
 			continue
 		}
 		if len(all) >= FewestNodes && w.change != "" {
@@ -164,52 +202,55 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// Changes returns what the last changes did to the nodes, newest first: for each, the compared value whose lower bound is highest.
-func Changes(nodes []Node) []v1alpha1.FleetChange {
+// Changes returns what the last changes did to the nodes, newest first: for each, the compared value whose
+// lower bound exceeds half of its tolerance most.
+func Changes(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	type of struct{ change, key string }
-	ratios, last := map[of][]float64{}, map[string]time.Time{}
-	keys := keysOf(nodes)
+	ratios, last := map[of][]float64{}, map[string]difference{}
+	keys := slices.DeleteFunc(keysOf(nodes), func(key string) bool { _, compared := tolerances[key]; return !compared })
 	for _, n := range nodes {
 		for _, key := range keys {
-			for _, d := range differences(n.Recent, key) {
-				if d.change == "" {
-					continue
-				}
-				ratios[of{d.change, key}] = append(ratios[of{d.change, key}], d.value*math.Sqrt2)
-				if d.time.After(last[d.change]) {
-					last[d.change] = d.time
+			for _, d := range sinceAccepted(n.Recent, key) {
+				change := identity.Key(d.changed)
+				ratios[of{change, key}] = append(ratios[of{change, key}], d.value)
+				if d.time.After(last[change].time) || last[change].changed == nil {
+					last[change] = d
 				}
 			}
 		}
 	}
-	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return cmp.Or(last[b].Compare(last[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return cmp.Or(last[b].time.Compare(last[a].time), cmp.Compare(a, b)) })
 	var all []v1alpha1.FleetChange
 	for _, change := range names[:min(len(names), 5)] {
-		worst, worstBound := v1alpha1.FleetChange{}, math.Inf(-1)
+		worst, worstExcess := v1alpha1.FleetChange{}, math.Inf(-1)
 		for _, key := range keys {
 			values := ratios[of{change, key}]
 			if len(values) == 0 {
 				continue
 			}
 			mid := median(values)
-			c := v1alpha1.FleetChange{Change: change, Of: key, Nodes: int32(len(values)), Median: ratio(mid)}
+			c := v1alpha1.FleetChange{Changed: last[change].changed, Of: key, Nodes: int32(len(values)), Median: ratio(mid)}
 			bound, other := mid, mid
 			if len(values) >= fewestChanged {
 				k := outside(len(values))
 				bound, other = values[k], values[len(values)-1-k]
 				c.Lower, c.Upper = ratio(bound), ratio(other)
 			}
+			excess := bound - math.Log(1+half(tolerances[key]))
 			if lowerIsWorse(key) {
-				bound = -other
+				excess = math.Log(1-half(tolerances[key])) - other
 			}
-			if worst.Of == "" || bound > worstBound {
-				worst, worstBound = c, bound
+			if worst.Of == "" || excess > worstExcess {
+				worst, worstExcess = c, excess
 			}
 		}
 		all = append(all, worst)
 	}
 	return all
 }
+
+// half returns half of a tolerance, as a share.
+func half(t stats.Tolerance) float64 { return (t.Above().Float64() - 1) / 2 }
 
 // outside returns how many of n values may lie beyond a bound of their median, 6 values or more. The exact distribution of thousands of
 // values takes seconds; beyond 60, the normal distribution with one value less is on the safe side.
@@ -222,18 +263,26 @@ func outside(n int) int {
 
 func ratio(logarithm float64) string { return strconv.FormatFloat(math.Exp(logarithm), 'f', 4, 64) }
 
-// Shifted reports whether the latest change made the nodes slower by more than half of a tolerance.
-func Shifted(changes []v1alpha1.FleetChange, t stats.Tolerance) bool {
-	if len(changes) == 0 || changes[0].Lower == "" {
+// Bounded returns the newest change of enough nodes to bound what it did; nil if there is none. A node that
+// had another history, and therefore another change, does not hide that of all the others.
+func Bounded(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
+	if i := slices.IndexFunc(changes, func(c v1alpha1.FleetChange) bool { return c.Lower != "" }); i >= 0 {
+		return &changes[i]
+	}
+	return nil
+}
+
+// Shifted reports whether a change made the nodes slower by more than half of a tolerance.
+func Shifted(c *v1alpha1.FleetChange, t stats.Tolerance) bool {
+	if c == nil {
 		return false
 	}
-	half := (t.Above().Float64() - 1) / 2
-	if lowerIsWorse(changes[0].Of) {
-		upper, err := strconv.ParseFloat(changes[0].Upper, 64)
-		return err == nil && upper < 1-half
+	if lowerIsWorse(c.Of) {
+		upper, err := strconv.ParseFloat(c.Upper, 64)
+		return err == nil && upper < 1-half(t)
 	}
-	lower, err := strconv.ParseFloat(changes[0].Lower, 64)
-	return err == nil && lower > 1+half
+	lower, err := strconv.ParseFloat(c.Lower, 64)
+	return err == nil && lower > 1+half(t)
 }
 
 func lowerIsWorse(key string) bool {

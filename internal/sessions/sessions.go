@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -124,15 +125,19 @@ func Peers(reference []v1alpha1.ReferenceSession) []string {
 	return peers
 }
 
-// Remember adds the levels of a measurement, whatever its outcome was, unless the boot was measured with the same peer before.
+// Remember adds the levels of a measurement, whatever its outcome was. Another look at a boot is added
+// only if it was the first to be accepted: later sessions are compared with it.
 func Remember(recent []v1alpha1.MeasuredSession, s v1alpha1.MeasuredSession) []v1alpha1.MeasuredSession {
-	if slices.ContainsFunc(recent, func(r v1alpha1.MeasuredSession) bool {
-		return r.Peer == s.Peer && r.BootID == s.BootID && s.Change == ""
-	}) {
+	if slices.ContainsFunc(recent, func(r v1alpha1.MeasuredSession) bool { return sameBoot(r, s) && (r.Accepted || !s.Accepted) }) {
 		return recent
 	}
 	recent = append(slices.Clone(recent), s)
 	return recent[max(0, len(recent)-maxRecent):]
+}
+
+// sameBoot reports whether two sessions are looks at one boot, in which nothing changed, with one peer.
+func sameBoot(a, b v1alpha1.MeasuredSession) bool {
+	return a.Peer == b.Peer && a.BootID == b.BootID && len(identity.Changes(a.Identity, b.Identity)) == 0
 }
 
 // format returns rounds for a status. Longer text than a status takes is cut at a round.
@@ -241,12 +246,13 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 	if r.SameBoot() {
 		b.Share = 0
 	}
-	for _, d := range differences(r.recent, key) {
+	for _, d := range successive(r.recent, key) {
 		// What a change did to the node is no difference between boots, and a Fail after it would excuse the next one. What all nodes share
 		// belongs to the change; the rest is the node's own.
-		shared, known := 0.0, d.change == ""
+		change := identity.Key(d.changed)
+		shared, known := 0.0, change == ""
 		for _, c := range r.changes {
-			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && d.change == c.Change && c.Of == key && c.Nodes >= FewestNodes {
+			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && change == identity.Key(c.Changed) && c.Of == key && c.Nodes >= FewestNodes {
 				shared, known = math.Log(median)/math.Sqrt2, true
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -69,19 +70,26 @@ func TestExtend(t *testing.T) {
 
 func TestRemember(t *testing.T) {
 	var recent []v1alpha1.MeasuredSession
-	add := func(boot, peer, change string, level int64) {
-		recent = Remember(recent, v1alpha1.MeasuredSession{BootID: boot, Peer: peer, Change: change, Levels: map[string]int64{series: level}})
+	add := func(boot, peer, is string, level int64) {
+		recent = Remember(recent, v1alpha1.MeasuredSession{BootID: boot, Peer: peer, Identity: kernel(is), Levels: map[string]int64{series: level}})
 	}
-	add("1", "b", "", 1000)
-	add("1", "b", "", 2000) // another measurement of this boot
-	add("2", "c", "", 5000) // another peer
-	add("2", "b", "", 1000)
-	add("2", "b", "kubelet", 1100)
-	if got := differences(recent, series); len(got) != 2 || got[0].value != 0 || got[1].change != "kubelet" {
+	add("1", "b", "1", 1000)
+	add("1", "b", "1", 2000) // another measurement of this boot
+	add("2", "c", "1", 5000) // another peer
+	add("2", "b", "1", 1000)
+	add("2", "b", "2", 1100)
+	if got := successive(recent, series); len(got) != 2 || got[0].value != 0 || identity.Key(got[1].changed) != `"Kernel"="1"→"2";` {
 		t.Errorf("%+v", got)
 	}
+	accepted := v1alpha1.MeasuredSession{BootID: "2", Peer: "b", Identity: kernel("2"), Accepted: true, Levels: map[string]int64{series: 1050}}
+	for range 2 {
+		// Another look at a boot is kept once if it was accepted, and is no other boot.
+		if recent = Remember(recent, accepted); len(recent) != 5 || len(successive(recent, series)) != 2 {
+			t.Errorf("%+v", recent)
+		}
+	}
 	for i := range 20 {
-		add(fmt.Sprint("later ", i), "b", "", 1000)
+		add(fmt.Sprint("later ", i), "b", "2", 1000)
 	}
 	if len(recent) != 9 || recent[8].BootID != "later 19" {
 		t.Errorf("%d sessions: %+v", len(recent), recent)
@@ -148,10 +156,10 @@ func TestReference(t *testing.T) {
 	few := gate.DeepCopy()
 	few.Spread[0].Differences = 3
 	changed := gate.DeepCopy()
-	changed.Changes = []v1alpha1.FleetChange{{Change: "kernel", Of: series, Nodes: 20, Median: "1.1000"}}
+	changed.Changes = []v1alpha1.FleetChange{{Changed: []v1alpha1.IdentityChange{{Key: "Kernel", From: "1", To: "2"}}, Of: series, Nodes: 20, Median: "1.1000"}}
 	recent := []v1alpha1.MeasuredSession{
-		{Peer: "b", BootID: "1", Levels: map[string]int64{series: 1000}},
-		{Peer: "b", BootID: "2", Change: "kernel", Levels: map[string]int64{series: 1100}},
+		{Peer: "b", BootID: "1", Identity: kernel("1"), Levels: map[string]int64{series: 1000}},
+		{Peer: "b", BootID: "2", Identity: kernel("2"), Levels: map[string]int64{series: 1100}},
 	}
 	for name, c := range map[string]struct {
 		sessions    []v1alpha1.ReferenceSession
@@ -188,19 +196,19 @@ func TestReference(t *testing.T) {
 			}
 		})
 	}
-	own := func(change string, g *v1alpha1.LatencyGateStatus) []float64 {
+	own := func(is string, g *v1alpha1.LatencyGateStatus) []float64 {
 		later := slices.Clone(recent)
-		later[1].Change = change
+		later[1].Identity = kernel(is)
 		_, b := For(&v1alpha1.LatencyVerificationStatus{Reference: reference, Recent: later}, g, "6", "b").Of(series)
 		return b.Own
 	}
-	if boot := own("", gate); len(boot) != 1 || boot[0] < 0.067 {
+	if boot := own("1", gate); len(boot) != 1 || boot[0] < 0.067 {
 		t.Errorf("of two boots: %v", boot)
 	}
-	if shared := own("kernel", changed); len(shared) != 1 || shared[0] < -1e-4 || shared[0] > 1e-4 {
+	if shared := own("2", changed); len(shared) != 1 || shared[0] < -1e-4 || shared[0] > 1e-4 {
 		t.Errorf("of a change that all nodes had: %v", shared)
 	}
-	if excuse := own("kernel", gate); len(excuse) > 0 {
+	if excuse := own("2", gate); len(excuse) > 0 {
 		t.Errorf("what a change did to the node alone would excuse the next Fail: %v", excuse)
 	}
 }
@@ -217,7 +225,7 @@ func TestSize(t *testing.T) {
 		for u := range 10 {
 			id, now := fmt.Sprintf("3f0e6c1a-7f3b-4f0e-9d57-%012d", u), metav1.NewTime(time.Unix(int64(u), 0))
 			n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Benchmark: "fast-nodes-node-0001-10", Time: now, BootID: id, Peer: fmt.Sprint("node-", u/5)}, m, &v1alpha1.LatencyGateStatus{})
-			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: now, BootID: id, Peer: "node-0001", Change: fmt.Sprintf("Kernel was %d", u), Levels: m.Levels()})
+			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: now, BootID: id, Peer: "node-0001", Identity: identityOf(u), Accepted: true, Levels: m.Levels()})
 		}
 		of := slices.Repeat([]Node{n}, nodes)
 		text := func(v any) int {
@@ -227,7 +235,11 @@ func TestSize(t *testing.T) {
 			}
 			return len(out)
 		}
-		return text(of[0].Reference) + text(of[0].Recent), text(Spread(of)) + text(Changes(of))
+		tolerances := Tolerances{}
+		for key := range m {
+			tolerances[key] = 5000
+		}
+		return text(of[0].Reference) + text(of[0].Recent), text(Spread(of)) + text(Changes(of, tolerances))
 	}
 	for _, c := range []struct {
 		compared, nodes           int
@@ -244,6 +256,13 @@ func TestSize(t *testing.T) {
 		if verification > c.verification || gate > c.gate || c.nodes*verification > c.total {
 			t.Errorf("%d compared values of %d nodes: %d and %d bytes", c.compared, c.nodes, verification, gate)
 		}
+	}
+}
+
+// identityOf returns the identity of a node at an upgrade.
+func identityOf(upgrade int) map[string]string {
+	return map[string]string{
+		"Kernel": fmt.Sprintf("6.1.%d-generic", upgrade), "ContainerRuntime": "containerd://1.7.13", "OSImage": "Some Linux 12 (stable)", "Devices/vendor.example/vf": "8",
 	}
 }
 

@@ -121,7 +121,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 		status := v1alpha1.LatencyGateStatus{}
 		found := false
 		publish := func() {
-			status.Spread, status.Changes = Spread(nodes), Changes(nodes)
+			status.Spread, status.Changes = Spread(nodes), Changes(nodes, Tolerances{series: stats.Tolerance(math.Round(p.tolerance * 1e5))})
 			found = WarmUp(&status) != ""
 			for i := range status.Spread {
 				if p.leftIn {
@@ -138,7 +138,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 		}
 		for u := range upgrades + 1 {
 			t, now := &out[u], metav1.NewTime(time.Unix(int64(u)*1e6, 0))
-			boot, change := fmt.Sprint(u), fmt.Sprint("kernel ", u)
+			boot := fmt.Sprint(u)
 			for i := range nodes {
 				n := &nodes[i]
 				n.Class = p.class(i)
@@ -178,11 +178,9 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 				if outcome == v1alpha1.VerdictPass {
 					n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Time: now, BootID: boot, Peer: "peer"}, m, &status)
 				}
-				session := v1alpha1.MeasuredSession{Time: now, BootID: boot, Peer: "peer", Levels: m.Levels()}
-				if u > 0 {
-					session.Change = change
-				}
-				n.Recent = Remember(n.Recent, session)
+				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{
+					Time: now, BootID: boot, Peer: "peer", Identity: kernel(boot), Accepted: outcome == v1alpha1.VerdictPass, Levels: m.Levels(),
+				})
 				if (i+1)%max(1, p.nodes/10) == 0 {
 					publish()
 				}
@@ -194,10 +192,10 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 			if found {
 				t.warm++
 			}
-			if Shifted(status.Changes, stats.Tolerance(math.Round(p.tolerance*1e5))) {
+			if Shifted(Bounded(status.Changes), stats.Tolerance(math.Round(p.tolerance*1e5))) {
 				t.shifted++
 			}
-			if Shifted(status.Changes, 0) {
+			if Shifted(Bounded(status.Changes), 0) {
 				t.seen++
 			}
 		}

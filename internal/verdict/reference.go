@@ -88,16 +88,17 @@ func (c Comparison) sessions() string {
 	return fmt.Sprintf(" of %d boots, which differ by SD %.1f %% (%s)", max(c.between.Sessions, 1), 100*sigma, source)
 }
 
-// Compared returns the rounds of the candidate for each comparison of a rule with maxIncrease or maxDecrease, with its cell and metric.
-func Compared(criteria v1alpha1.Criteria, cells []Cell, each func(c Cell, m v1alpha1.Metric, rounds []stats.Observation)) {
+// Compared calls each for the comparisons of rules with maxIncrease or maxDecrease in percent: a cell, a
+// metric, and the tolerance.
+func Compared(criteria v1alpha1.Criteria, cells []Cell, each func(Cell, v1alpha1.Metric, stats.Tolerance)) {
 	for _, r := range criteria.Rules {
 		parsed, err := parseRule(r)
 		if err != nil || parsed.kind != byRatio {
 			continue
 		}
 		for _, c := range cells {
-			if rounds, _ := c.Observations(r.Metric); parsed.selects(c, "") && len(rounds) > 0 {
-				each(c, r.Metric, rounds)
+			if parsed.selects(c, "") {
+				each(c, r.Metric, parsed.tolerance)
 			}
 		}
 	}

@@ -40,6 +40,7 @@ func Gate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 			},
 			Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.LatencyBenchmarkSpec{
 				Tool: v1alpha1.ToolPinger, Rounds: 10,
+				Workload:  v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}},
 				Placement: v1alpha1.Placement{Client: &v1alpha1.EndpointPlacement{}, Server: &v1alpha1.EndpointPlacement{}},
 				Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "vf"}}}},
 				Criteria: &v1alpha1.Criteria{
@@ -95,8 +96,8 @@ func Verification(node string, changes ...func(*v1alpha1.LatencyVerification)) *
 				{Benchmark: "up-" + node + "-3", Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Rounds: map[string]v1alpha1.SessionRounds{P99: "1000 1010 990 1000 1010 990"}},
 			},
 			Recent: []v1alpha1.MeasuredSession{
-				{Time: *At(9 * time.Hour), BootID: "boot-0", Peer: "b", Levels: map[string]int64{P99: 1000}},
-				{Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Change: "Kernel was \"6.0.0\" and is \"6.1.0\"", Levels: map[string]int64{P99: 1000}},
+				{Time: *At(9 * time.Hour), BootID: "boot-0", Peer: "b", Identity: withKernel(current, "6.0.0"), Accepted: true, Levels: map[string]int64{P99: 1000}},
+				{Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Identity: identity.Kept(current), Accepted: true, Levels: map[string]int64{P99: 1000}},
 			},
 			History: []v1alpha1.VerificationResult{
 				{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, CompletionTime: *At(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: MustDigest(current)},
@@ -142,4 +143,11 @@ func WaitingSince(d time.Duration) func(*v1alpha1.LatencyVerification) {
 		Unverified(v1alpha1.ReasonNewNode)(v)
 		v.Status.LastTransitionTime, v.Status.Accepted, v.Status.Reference = At(d), nil, nil
 	}
+}
+
+// withKernel returns what a session keeps of an identity, with another kernel.
+func withKernel(all map[string]string, kernel string) map[string]string {
+	kept := identity.Kept(all)
+	kept[string(v1alpha1.IdentityKernel)] = kernel
+	return kept
 }

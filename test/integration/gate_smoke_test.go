@@ -142,7 +142,10 @@ var _ = Describe("A gate at an API server", func() {
 		Expect(status.Verified().Message).To(ContainSubstring("its reference is one boot"))
 		Expect(second.Status.Verdict.Rules[1].Message).To(ContainSubstring("of 1 boots, which differ by SD"))
 		Expect(status.Reference).To(HaveLen(2))
-		Expect(status.Recent[1].Change).To(Equal(`Kernel was "6.1.0" and is "6.2.0"`))
+		for i, kernel := range []string{"6.1.0", "6.2.0"} {
+			Expect(status.Recent[i].Identity).To(And(HaveKeyWithValue("Kernel", kernel), Not(HaveKey("BootID"))))
+			Expect(status.Recent[i].Accepted).To(BeTrue())
+		}
 		Eventually(func() int32 {
 			current := &v1alpha1.LatencyGate{}
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(g), current)).To(Succeed())
