@@ -21,14 +21,8 @@ type CellResult struct {
 	Variant string `json:"variant"`
 	// name is protocol, size and rate, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
 	// +kubebuilder:validation:MaxLength=63
-	Name string `json:"name"`
-	// protocol is TCP, UDP or Multicast.
-	Protocol Protocol `json:"protocol"`
-	// messageSizeBytes is the payload of each message, in bytes.
-	MessageSizeBytes int32 `json:"messageSizeBytes"`
-	// ratePerSecond is the number of messages that were sent each second; absent for ping-pong and streams.
-	// +optional
-	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+	Name    string `json:"name"`
+	Traffic `json:",inline"`
 	// latencyType is RTT, HalfRTT or InToOut, which is the time from the arrival of a request at the server's interface to the
 	// departure of the response. Absent for streams.
 	// +optional

@@ -148,7 +148,7 @@ func run(ctx context.Context, t *testing.T, role string, driver tool.Driver, cha
 	a := &Agent{
 		Task: plan.Task{
 			Run: "x-r1", Attempt: 2, Role: role, Tool: v1alpha1.ToolSockperf,
-			Cells:    []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, {Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
+			Cells:    []tool.Cell{{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}, {Name: "tcp-1", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}}},
 			Deadline: time.Minute,
 		},
 		Node: "node-" + role, PodIP: "127.0.0.1", Key: "key",

@@ -154,7 +154,7 @@ func server(t *testing.T, command string, args ...string) *endpoint {
 	t.Helper()
 	return &endpoint{
 		Agent: &Agent{
-			Task: plan.Task{Run: "x-r1", Attempt: 1, Role: v1alpha1.RoleServer, Cells: []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP}}},
+			Task: plan.Task{Run: "x-r1", Attempt: 1, Role: v1alpha1.RoleServer, Cells: []tool.Cell{{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP}}}},
 			Key:  "secret", Scratch: t.TempDir(), Log: io.Discard,
 		},
 		driver:       fakeTool{server: asTool(command, args...)},

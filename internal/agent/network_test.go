@@ -120,7 +120,7 @@ func hostAgent(args []string) error {
 	a := &Agent{
 		Task: plan.Task{
 			Run: "x-r1", Attempt: 1, Role: role, Tool: v1alpha1.ToolSockperf, Interface: iface,
-			Cells:    []tool.Cell{{Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
+			Cells:    []tool.Cell{{Name: "tcp-1", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}}},
 			Deadline: limit, ServerAddress: server,
 		},
 		Key: "key", Scratch: dir, Log: os.Stdout, Root: "/", TerminationLog: filepath.Join(dir, "termination-log"),

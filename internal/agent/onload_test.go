@@ -327,7 +327,7 @@ func withPinger(role string, accelerate func(role string, task *plan.Task)) func
 		a.Tools, a.Task.Tool = tool.NewRegistry(pinger.New()), v1alpha1.ToolPinger
 		a.Task.Cells = nil
 		for _, p := range []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
-			a.Task.Cells = append(a.Task.Cells, tool.Cell{Name: string(p), Protocol: p, MessageSize: 64, Duration: time.Second})
+			a.Task.Cells = append(a.Task.Cells, tool.Cell{Name: string(p), Traffic: v1alpha1.Traffic{Protocol: p, MessageSize: 64}, Duration: time.Second})
 		}
 		a.Task.Deadline = 2 * time.Minute
 		accelerate(role, &a.Task)

@@ -151,7 +151,7 @@ func agentProcess(role, dir string) error {
 	a := &Agent{
 		Task: plan.Task{
 			Run: "x-r1", Attempt: 1, Role: role, Tool: v1alpha1.ToolSockperf,
-			Cells:    []tool.Cell{{Name: "tcp-1", Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}},
+			Cells:    []tool.Cell{{Name: "tcp-1", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}}},
 			Deadline: 5 * time.Minute, ServerAddress: "127.0.0.1",
 		},
 		PodIP: "127.0.0.1", Key: "key", Scratch: dir, Log: os.Stdout, Root: "/",

@@ -51,7 +51,7 @@ func storedRun(t *testing.T, run string, change func(*result.Evidence)) (*corev1
 		t.Fatal(err)
 	}
 	cell := func(name string, size int32) result.Cell {
-		return result.Cell{Cell: tool.Cell{Name: name, Protocol: v1alpha1.ProtocolTCP, MessageSize: size}, ToolVersion: "1", Histogram: h}
+		return result.Cell{Cell: tool.Cell{Name: name, Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: size}}, ToolVersion: "1", Histogram: h}
 	}
 	document := func(role string, cells ...result.Cell) result.Document {
 		d := result.Document{Version: result.Version, Run: run, Variant: "default", Attempt: 1, Role: role,
@@ -171,7 +171,7 @@ func (s *apiServer) addMesh() {
 			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyMatrix", Name: "mesh", UID: "of-mesh"}}
 			b.Status.Pair = &v1alpha1.Pair{ClientNode: "node-" + name[5:6], ServerNode: "node-" + name[7:8]}
 			if name == "mesh-a-b" {
-				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, LatencyType: "HalfRTT", Rounds: 1, Samples: 1_000, Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 4_250}}}}
+				b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP}, LatencyType: "HalfRTT", Rounds: 1, Samples: 1_000, Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 4_250}}}}
 			}
 		})
 	}

@@ -222,7 +222,7 @@ func (i *importer) addSfnt(r *imported.Result, v *imported.Variant, in io.Reader
 }
 
 func (i *importer) cell(r *imported.Result) (result.Cell, error) {
-	c := tool.Cell{Protocol: v1alpha1.Protocol(i.protocol), MessageSize: i.size, RatePerSecond: i.rate}
+	c := tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.Protocol(i.protocol), MessageSize: i.size, RatePerSecond: i.rate}}
 	d, err := all.Registry().Get(v1alpha1.Tool(i.tool))
 	switch {
 	case err != nil:

@@ -180,12 +180,12 @@ func captures(s Side) bool {
 	})
 }
 
-// ofUnknownSize returns the captured cell of the baseline that has the protocol and the rate of a captured cell, if the message size of
-// one of them was not published, and notes it. It returns nil if there is none.
+// ofUnknownSize returns the captured cell of the baseline that has the traffic of a captured cell, if the message size of one of them
+// was not published, and notes it. It returns nil if there is none.
 func (c *Comparison) ofUnknownSize(before []verdict.Cell, a verdict.Cell) *verdict.Cell {
 	captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
 	for _, b := range before {
-		if captured(a) && captured(b) && a.Protocol == b.Protocol && a.RatePerSecond == b.RatePerSecond && (a.MessageSize == 0) != (b.MessageSize == 0) {
+		if captured(a) && captured(b) && a.OfSize(0) == b.OfSize(0) && (a.MessageSize == 0) != (b.MessageSize == 0) {
 			c.Notes = append(c.Notes, fmt.Sprintf("%s is compared with %s, whose message size was not published", a.Name, b.Name))
 			return &b
 		}

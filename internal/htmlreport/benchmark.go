@@ -198,7 +198,7 @@ func tablesOf(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []tab
 	for _, rows := range report.ByInterval(results) {
 		all = append(all, latenciesOf(b, rows))
 	}
-	streams := slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil || !summary.Streams(r) })
+	streams := slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil || !r.Stream })
 	if len(streams) > 0 {
 		all = append(all, bandwidthsOf(slices.Concat(report.ByCell(streams)...)))
 	}

@@ -84,31 +84,18 @@ func (r Result) spec() v1alpha1.LatencyBenchmarkSpec {
 	if r.InToOut {
 		s.Capture = v1alpha1.CaptureServer
 	}
-	w := &s.Workload
+	var traffic []v1alpha1.Traffic
 	for _, v := range r.Variants {
 		s.Rounds = max(s.Rounds, int32(len(v.Rounds)))
 		if v.Name != plan.DefaultVariant {
 			s.Variants = append(s.Variants, v1alpha1.Variant{Name: v.Name})
 		}
 		for _, c := range slices.Concat(v.Rounds...) {
-			if stream := (v1alpha1.Stream{Protocol: c.Protocol, MessageSize: c.MessageSize}); c.Stream {
-				w.Streams = with(w.Streams, stream)
-				continue
-			}
-			w.Protocols, w.MessageSizes = with(w.Protocols, c.Protocol), with(w.MessageSizes, c.MessageSize)
-			if c.RatePerSecond > 0 {
-				w.RatesPerSecond = with(w.RatesPerSecond, c.RatePerSecond)
-			}
+			traffic = append(traffic, c.Traffic)
 		}
 	}
+	s.Workload = plan.Workload(traffic...)
 	return s
-}
-
-func with[T comparable](all []T, value T) []T {
-	if slices.Contains(all, value) {
-		return all
-	}
-	return append(all, value)
 }
 
 func (r Result) run(run plan.Run, v Variant) (result.Stored, error) {
@@ -119,9 +106,10 @@ func (r Result) run(run plan.Run, v Variant) (result.Stored, error) {
 			Evidence: result.Evidence{MTU: v.MTU},
 		}
 		for _, c := range v.Rounds[run.Round-1] {
-			of := slices.IndexFunc(run.Cells, func(p tool.Cell) bool {
-				return p.Protocol == c.Protocol && p.MessageSize == c.MessageSize && p.RatePerSecond == c.RatePerSecond && p.Stream == c.Stream
-			})
+			of := slices.IndexFunc(run.Cells, func(p tool.Cell) bool { return p.Traffic == c.Traffic })
+			if of < 0 {
+				return result.Stored{}, fmt.Errorf("no benchmark measures %s together with its other cells", c.CellName())
+			}
 			c.Cell, c.Tool, c.StartedAt, c.FinishedAt = run.Cells[of], string(r.Tool), r.At, r.At
 			switch {
 			case r.InToOut && role == v1alpha1.RoleServer:

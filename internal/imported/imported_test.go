@@ -287,7 +287,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("1000\n2000\n"))
 	f.Add([]byte(log(f, 1, 60_000_000_000, 3, []int64{1000, 2000})))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		cell := result.Cell{Cell: tool.Cell{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}}
+		cell := result.Cell{Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}}}
 		var rounds []Round
 		if round, _, err := Sfnt(content); err == nil {
 			rounds = append(rounds, round)

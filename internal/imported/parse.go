@@ -61,7 +61,7 @@ func Sfnt(output []byte) (Round, v1alpha1.LatencyType, error) {
 			return nil, "", fmt.Errorf("size %d: it has two rows; import one sweep a file", r.Size)
 		}
 		round = append(round, result.Cell{
-			Cell: tool.Cell{Protocol: protocol, MessageSize: int32(r.Size)}, ToolVersion: header.Version(),
+			Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: int32(r.Size)}}, ToolVersion: header.Version(),
 			Own: &tool.Own{
 				Count: r.Iterations, MeanNs: float64(r.Mean * factor), MinNs: r.Min * factor, MaxNs: r.Max * factor,
 				StdDevNs: r.StdDev * factor, P50Ns: r.Median * factor, P99Ns: r.Percentile * factor, StepNs: factor,

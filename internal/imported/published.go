@@ -117,8 +117,8 @@ func (e *Entry) addNetwork(row []string) error {
 		size = tool.MaxDatagram
 	}
 	v.Rounds[0] = append(v.Rounds[0],
-		result.Cell{Cell: tool.Cell{Protocol: protocol, MessageSize: pingSize}, Own: &tool.Own{MeanNs: float64(n[1]) * 1_000, StepNs: 1_000}},
-		result.Cell{Cell: tool.Cell{Protocol: protocol, MessageSize: size, Stream: true}, Bandwidth: &tool.Bandwidth{BitsPerSecond: bits, SentBitsPerSecond: bits}})
+		result.Cell{Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: pingSize}}, Own: &tool.Own{MeanNs: float64(n[1]) * 1_000, StepNs: 1_000}},
+		result.Cell{Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: size, Stream: true}}, Bandwidth: &tool.Bandwidth{BitsPerSecond: bits, SentBitsPerSecond: bits}})
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (e *Entry) addLadder(row []string) error {
 	}
 	round := &e.variant(row[0], int(n[0])).Rounds[n[0]-1]
 	if len(*round) == 0 {
-		*round = Round{{Cell: tool.Cell{Protocol: v1alpha1.ProtocolTCP, RatePerSecond: e.RatePerSecond}, Own: &tool.Own{StepNs: 1_000}}}
+		*round = Round{{Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, RatePerSecond: e.RatePerSecond}}, Own: &tool.Own{StepNs: 1_000}}}
 	}
 	own, ns := (*round)[0].Own, n[1]*1_000
 	if row[1] == "max" {

@@ -69,8 +69,7 @@ func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 // measured returns a cell as the clients measured it. A run without the cell gives a round without values, so that nothing is concluded.
 func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) verdict.Cell {
 	cell := verdict.Cell{
-		Variant: variant, Name: c.Name, Protocol: c.Protocol, MessageSize: c.MessageSize,
-		RatePerSecond: c.RatePerSecond, Stream: c.Stream, HalfRTT: latencyType != v1alpha1.LatencyRTT,
+		Variant: variant, Name: c.Name, Traffic: c.Traffic, HalfRTT: latencyType != v1alpha1.LatencyRTT,
 	}
 	for _, round := range c.Measured.Each {
 		cell.Rounds = append(cell.Rounds, roundOf(round))

@@ -199,7 +199,7 @@ func TestRoundOf(t *testing.T) {
 			want: verdict.Round{Samples: 5001, Values: values{"lost": exact(1), "mean": exact(31_416), "stddev": stats.Within(1000, 2000, 3000)}},
 		},
 		"a stream": {
-			cell: result.Cell{Cell: tool.Cell{Stream: true}, Bandwidth: &tool.Bandwidth{BitsPerSecond: 9_400_000_000.6}, Lost: 12},
+			cell: result.Cell{Cell: tool.Cell{Traffic: v1alpha1.Traffic{Stream: true}}, Bandwidth: &tool.Bandwidth{BitsPerSecond: 9_400_000_000.6}, Lost: 12},
 			want: verdict.Round{Values: values{"lost": exact(12), "throughput": exact(9_400_000_001)}},
 		},
 		"a rate with a reported bandwidth is not a stream": {

@@ -33,7 +33,7 @@ func TestField(t *testing.T) {
 // netperfRounds returns ten rounds as netperf reports them. shares are shares of the round trips, each followed by their latency.
 func netperfRounds(t *testing.T, shares string) verdict.Cell {
 	t.Helper()
-	c := verdict.Cell{Variant: "v", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
+	c := verdict.Cell{Variant: "v", Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}
 	for round := range 10 {
 		h := &netperfHistogram{}
 		words := strings.Fields(shares)
@@ -48,7 +48,7 @@ func netperfRounds(t *testing.T, shares string) verdict.Cell {
 				h.add(int(latency/time.Microsecond) + k%2)
 			}
 		}
-		cell := tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: h.took().Round(10 * time.Millisecond)}
+		cell := tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Duration: h.took().Round(10 * time.Millisecond)}
 		m, err := netperf.New().Parse(cell, tool.Output{Stdout: []byte(h.output())}, nil, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -205,14 +205,16 @@ func collectMatrix(ch chan<- prometheus.Metric, o measured) {
 
 func collectCell(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark, c *v1alpha1.CellResult) {
 	rate := ""
-	if c.RatePerSecond > 0 {
+	if c.OpenLoop() {
 		rate = strconv.Itoa(int(c.RatePerSecond))
 	}
 	// The capacity has room for two more labels, so that append does not copy.
-	labels := append(make([]string, 0, 9), b.Namespace, b.Name, c.Variant, c.Name, string(c.Protocol), strconv.Itoa(int(c.MessageSizeBytes)), rate)
+	labels := append(make([]string, 0, 9), b.Namespace, b.Name, c.Variant, c.Name, string(c.Protocol), strconv.Itoa(int(c.MessageSize)), rate)
 	lost.send(ch, float64(c.Lost), labels...)
 	if c.Bandwidth != nil {
 		bandwidth.send(ch, float64(c.Bandwidth.BitsPerSecond)/8, labels...)
+	}
+	if c.Stream {
 		return
 	}
 	samples.send(ch, float64(c.Samples), labels...)

@@ -142,7 +142,7 @@ func cells(n int) func(*v1alpha1.LatencyBenchmark) {
 		for i := range n {
 			size := int32(64 * (i + 1))
 			b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
-				Variant: "default", Name: fmt.Sprintf("tcp-%d", size), Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: size,
+				Variant: "default", Name: fmt.Sprintf("tcp-%d", size), Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: size},
 				LatencyType: "HalfRTT", Samples: 100000, Percentiles: []v1alpha1.PercentileResult{
 					{Name: v1alpha1.P50, Nanoseconds: 1500}, {Name: v1alpha1.P90, Nanoseconds: 1600}, {Name: v1alpha1.P99, Nanoseconds: 1720},
 					{Name: v1alpha1.P999, Nanoseconds: 2050}, {Name: v1alpha1.P9999, Nanoseconds: 9000},
@@ -206,7 +206,8 @@ func makeWorld() *cache {
 				open.Name, open.Protocol, open.RatePerSecond, open.Lost = "udp-128-at-23000", v1alpha1.ProtocolUDP, 23000, 20
 				open.Percentiles = open.Percentiles[:3]
 				b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
-					Variant: "default", Name: "tcp-stream-65536", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 65536,
+					Variant: "default", Name: "tcp-stream-65536",
+					Traffic:   v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 65536, Stream: true},
 					Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 9_600_000_000},
 				})
 			}),

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -171,46 +170,69 @@ func environment(template *v1alpha1.PodSettings, own []v1alpha1.EnvVar) []v1alph
 	return append(all, own...)
 }
 
-// Cells returns the cells of a variant in the order in which results show them: protocols outermost, then sizes and
-// rates as the user wrote them, streams last.
+// Cells returns the cells of a variant in the order in which results show them.
 func Cells(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant) []tool.Cell {
 	w := spec.Workload
-	cell := tool.Cell{Wait: v.Wait, Muxer: v.Muxer, Duration: w.Duration.Duration, Warmup: w.Warmup.Duration}
 	var cells []tool.Cell
-	add := func(name string, c tool.Cell) {
-		c.Name = name
+	for _, t := range trafficOf(w) {
+		c := tool.Cell{
+			Name: t.CellName(), Traffic: t, Wait: v.Wait, Muxer: v.Muxer, Duration: w.Duration.Duration, Warmup: w.Warmup.Duration,
+		}
+		if t.Protocol == v1alpha1.ProtocolMulticast {
+			c.MulticastGroup = w.MulticastGroup
+		}
+		if t.Protocol != v1alpha1.ProtocolTCP && !t.Stream {
+			c.LossAfter = w.LossAfter.Duration
+		}
 		cells = append(cells, c)
 	}
-	sizes := w.MessageSizes
+	return cells
+}
+
+// trafficOf returns the traffic of each cell: protocols outermost, then sizes and rates as the user wrote them, streams last.
+func trafficOf(w v1alpha1.Workload) []v1alpha1.Traffic {
+	sizes, rates := w.MessageSizes, w.RatesPerSecond
 	if len(sizes) == 0 && len(w.Streams) == 0 {
 		sizes = []int32{DefaultMessageSize}
 	}
+	if len(rates) == 0 {
+		rates = []int32{0}
+	}
+	var all []v1alpha1.Traffic
 	for _, protocol := range w.Protocols {
 		for _, size := range sizes {
-			c := cell
-			c.Protocol, c.MessageSize = protocol, size
-			if protocol == v1alpha1.ProtocolMulticast {
-				c.MulticastGroup = w.MulticastGroup
-			}
-			if protocol != v1alpha1.ProtocolTCP {
-				c.LossAfter = w.LossAfter.Duration
-			}
-			name := fmt.Sprintf("%s-%d", strings.ToLower(string(protocol)), size)
-			if len(w.RatesPerSecond) == 0 {
-				add(name, c)
-			}
-			for _, rate := range w.RatesPerSecond {
-				c.RatePerSecond = rate
-				add(fmt.Sprintf("%s-at-%d", name, rate), c)
+			for _, rate := range rates {
+				all = append(all, v1alpha1.Traffic{Protocol: protocol, MessageSize: size, RatePerSecond: rate})
 			}
 		}
 	}
 	for _, s := range w.Streams {
-		c := cell
-		c.Stream, c.Protocol, c.MessageSize = true, s.Protocol, s.MessageSize
-		add(fmt.Sprintf("%s-stream-%d", strings.ToLower(string(s.Protocol)), s.MessageSize), c)
+		all = append(all, v1alpha1.Traffic{Protocol: s.Protocol, MessageSize: s.MessageSize, Stream: true})
 	}
-	return cells
+	return all
+}
+
+// Workload returns the smallest workload whose cells have all of this traffic.
+func Workload(all ...v1alpha1.Traffic) v1alpha1.Workload {
+	var w v1alpha1.Workload
+	for _, t := range all {
+		if t.Stream {
+			w.Streams = with(w.Streams, v1alpha1.Stream{Protocol: t.Protocol, MessageSize: t.MessageSize})
+			continue
+		}
+		w.Protocols, w.MessageSizes = with(w.Protocols, t.Protocol), with(w.MessageSizes, t.MessageSize)
+		if t.OpenLoop() {
+			w.RatesPerSecond = with(w.RatesPerSecond, t.RatePerSecond)
+		}
+	}
+	return w
+}
+
+func with[T comparable](all []T, value T) []T {
+	if slices.Contains(all, value) {
+		return all
+	}
+	return append(all, value)
 }
 
 // Headline returns the name of the cell that spec.headline selects; empty if it selects none.

@@ -16,7 +16,7 @@ func client() Task {
 	return Task{
 		Run: "x2522-r1", Variant: DefaultVariant, Attempt: 2, Role: v1alpha1.RoleClient,
 		Tool:          v1alpha1.ToolSfntPingpong,
-		Cells:         []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: time.Second}},
+		Cells:         []tool.Cell{{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Duration: time.Second}},
 		Interface:     "net1",
 		ServerAddress: "192.168.7.2",
 		Deadline:      time.Minute,

@@ -94,7 +94,7 @@ func endpoint(name, role string) Endpoint {
 		ServiceAccount: "bench", Node: "node-" + role,
 		Task: plan.Task{
 			Run: "x2522-r3", Variant: variant.Name, Attempt: 2, Role: role, Tool: v1alpha1.ToolSfntPingpong,
-			Cells:     []tool.Cell{{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second}},
+			Cells:     []tool.Cell{{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Duration: 3 * time.Second, Warmup: time.Second}},
 			Interface: variant.Network.Interface(), Deadline: 90 * time.Second,
 		},
 	}

@@ -313,8 +313,7 @@ func foresee(spec v1alpha1.LatencyBenchmarkSpec, driver tool.Driver) []verdict.F
 	most := map[string]tool.Cell{}
 	for _, v := range plan.Variants(spec) {
 		for _, c := range plan.Cells(spec, v) {
-			cell := verdict.Cell{Variant: v.Name, Name: c.Name, Protocol: c.Protocol, MessageSize: c.MessageSize,
-				RatePerSecond: c.RatePerSecond, Stream: c.Stream}
+			cell := verdict.Cell{Variant: v.Name, Name: c.Name, Traffic: c.Traffic}
 			in.Candidate = append(in.Candidate, cell)
 			most[c.Name] = c
 			if v.Capture == v1alpha1.CaptureServer && !c.Stream {

@@ -84,7 +84,7 @@ func good(change ...func(*world)) *world {
 // cellOf returns a measured cell with 1000 round trips of messages of 64 bytes.
 func cellOf(name string, p v1alpha1.Protocol) result.Cell {
 	return result.Cell{
-		Cell:      tool.Cell{Name: name, Protocol: p, MessageSize: 64, Duration: time.Second},
+		Cell:      tool.Cell{Name: name, Traffic: v1alpha1.Traffic{Protocol: p, MessageSize: 64}, Duration: time.Second},
 		Histogram: result.Histogram{Count: 1000},
 	}
 }

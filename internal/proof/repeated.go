@@ -48,7 +48,7 @@ func mostSent(c result.Cell, n int64) float64 {
 	}
 	switch rest := ran - c.Duration; {
 	case c.OpenLoop():
-		most = max(most, float64(c.RatePerSecond)*ran.Seconds())
+		most = max(most, c.SentIn(ran))
 		if c.Tool == string(v1alpha1.ToolSfntStream) {
 			most += idlePings
 		}

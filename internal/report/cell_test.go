@@ -51,7 +51,7 @@ func TestLostMessagesReachPercentiles(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}})
 	s.LatencyType = v1alpha1.LatencyRTT
 	// 200 of 100,000 messages were lost: 0.2 %, which does not reach p99 but reaches p99.9.
-	c := result.Cell{Cell: tool.Cell{Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}, Histogram: histogram(t, 1, 1, 99_800), Lost: 200}
+	c := result.Cell{Cell: tool.Cell{Name: "udp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}}, Histogram: histogram(t, 1, 1, 99_800), Lost: 200}
 	got := summarize(t, s, stored(plan.DefaultVariant, c))
 	r := got.Results[0]
 	if r.Percentile(v1alpha1.P99) == nil || *r.Percentile(v1alpha1.P99) < 99_000 || *r.Percentile(v1alpha1.P99) > 99_100 {
@@ -75,7 +75,7 @@ func TestSummarizeUnrecorded(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	h := histogram(t, 20_000, 0, 10_000)
 	h.Unrecorded = 300
-	cell := result.Cell{Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Histogram: h}
+	cell := result.Cell{Cell: tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}, Histogram: h}
 	r := summarize(t, s, stored(plan.DefaultVariant, cell), stored(plan.DefaultVariant, cell)).Results[0]
 	if r.Samples != 20_000 || r.Lost != 0 || r.LostFrom != v1alpha1.P99 || r.Percentile(v1alpha1.P95) == nil || r.Percentile(v1alpha1.P99) != nil {
 		t.Errorf("got %+v", r)
@@ -86,7 +86,7 @@ func TestSummarizeKeepsVariantsApart(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	s.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "spin", Wait: v1alpha1.WaitSpin}}
 	cell := func(ns int64) result.Cell {
-		return result.Cell{Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Histogram: histogram(t, ns, 0, 1_000)}
+		return result.Cell{Cell: tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}, Histogram: histogram(t, ns, 0, 1_000)}
 	}
 	got := summarize(t, s, stored("spin", cell(8_000)), stored("block", cell(100_000)), stored("block", cell(120_000)))
 	var lines []string
@@ -110,13 +110,13 @@ func TestSummarizeOwnStatistics(t *testing.T) {
 	s.LatencyType = v1alpha1.LatencyRTT
 	own := func(count int64, mean float64, p50 int64) result.Stored {
 		return stored(plan.DefaultVariant, result.Cell{
-			Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64},
+			Cell: tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}},
 			Own:  &tool.Own{Count: count, MeanNs: mean, MinNs: p50 - 5_000, MaxNs: 10 * p50, StdDevNs: 2_000, P50Ns: p50, P90Ns: p50 + 1_000, P99Ns: p50 + 9_000, StepNs: 1_000},
 		})
 	}
 	r := summarize(t, s, own(1_000, 50_000.5, 50_000), own(3_000, 40_000, 40_000), own(1_000, 60_000, 61_000)).Results[0]
 	want := v1alpha1.CellResult{
-		Variant: plan.DefaultVariant, Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: "RTT", Rounds: 3,
+		Variant: plan.DefaultVariant, Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, LatencyType: "RTT", Rounds: 3,
 		Samples: 5_000, StepNanoseconds: 1_000, MeanNanoseconds: new(int64(46_000)), MinNanoseconds: new(int64(35_000)), MaxNanoseconds: new(int64(610_000)),
 		StddevNanoseconds: new(int64(2_000)),
 		Percentiles:       []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 50_000}, {Name: v1alpha1.P90, Nanoseconds: 51_000}, {Name: v1alpha1.P99, Nanoseconds: 59_000}},
@@ -135,13 +135,13 @@ func TestSummarizeStreams(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, Streams: []v1alpha1.Stream{{Protocol: v1alpha1.ProtocolTCP, MessageSize: 65536}}})
 	stream := func(bits float64, retransmits *int64) result.Stored {
 		return stored(plan.DefaultVariant, result.Cell{
-			Cell:      tool.Cell{Name: "tcp-stream-65536", Stream: true, Protocol: v1alpha1.ProtocolTCP, MessageSize: 65536},
+			Cell:      tool.Cell{Name: "tcp-stream-65536", Traffic: v1alpha1.Traffic{Stream: true, Protocol: v1alpha1.ProtocolTCP, MessageSize: 65536}},
 			Bandwidth: &tool.Bandwidth{BitsPerSecond: bits, SentBitsPerSecond: bits + 1e6, Retransmits: retransmits},
 		})
 	}
 	got := summarize(t, s, stream(9.41e9, new(int64(2))), stream(9.39e9, new(int64(0))), stream(8e9, nil))
 	want := v1alpha1.CellResult{
-		Variant: plan.DefaultVariant, Name: "tcp-stream-65536", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 65536, Rounds: 3,
+		Variant: plan.DefaultVariant, Name: "tcp-stream-65536", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 65536, Stream: true}, Rounds: 3,
 		Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 9_390_000_000, MinBitsPerSecond: 8_000_000_000, MaxBitsPerSecond: 9_410_000_000, SentBitsPerSecond: 9_391_000_000, Retransmits: new(int64(2))},
 	}
 	if diff := cmp.Diff([]v1alpha1.CellResult{want}, got.Results); diff != "" {
@@ -161,7 +161,7 @@ func TestSummarizeStreams(t *testing.T) {
 func TestSummarizeOutliers(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	told := func(a tool.Attribution) result.Stored {
-		return stored(plan.DefaultVariant, result.Cell{Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Histogram: histogram(t, 2_000, 1, 100), Attribution: &a})
+		return stored(plan.DefaultVariant, result.Cell{Cell: tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}, Histogram: histogram(t, 2_000, 1, 100), Attribution: &a})
 	}
 	spin := tool.Attribution{Beyond: 150, Examined: 100, Client: 91, Server: 5, Both: 1, Neither: 3, ClientSeesGaps: true, ServerSeesGaps: true}
 	r := summarize(t, s, told(spin), told(spin)).Results[0]
@@ -202,7 +202,7 @@ func TestToolWarnings(t *testing.T) {
 // none.
 func TestSummarizeCaptured(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}})
-	cell := tool.Cell{Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}
+	cell := tool.Cell{Name: "udp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}}
 	run := func(c result.Captured) result.Stored {
 		r := stored(plan.DefaultVariant, result.Cell{Cell: cell, Histogram: histogram(t, 20_000, 0, 1_000)})
 		c.Cell = "udp-64"
@@ -227,7 +227,7 @@ func TestSummarizeCaptured(t *testing.T) {
 func TestSummarizeMissesThePercentile(t *testing.T) {
 	s := oneCell(v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}})
 	s.HighestPercentile = v1alpha1.P999
-	c := result.Cell{Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Histogram: histogram(t, 2_000, 1, 4_999)}
+	c := result.Cell{Cell: tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}, Histogram: histogram(t, 2_000, 1, 4_999)}
 	one := stored(plan.DefaultVariant, c)
 	if got := summarize(t, s, one); len(got.Warnings) != 0 {
 		t.Errorf("warned after one round of two: %v", got.Warnings)

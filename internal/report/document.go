@@ -172,7 +172,7 @@ func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, v
 	add("variant", r.Variant)
 	add("cell", r.Name)
 	add("protocol", r.Protocol)
-	add("message_size_bytes", r.MessageSizeBytes)
+	add("message_size_bytes", r.MessageSize)
 	add("rate_per_second", r.RatePerSecond)
 	add("latency_type", r.LatencyType)
 	add("counted_from", r.CountedFrom)

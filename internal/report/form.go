@@ -133,8 +133,14 @@ func (s sheet) title() string {
 	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
 }
 
-// roundTrips groups the results of round trips by a key.
-func (s sheet) roundTrips(key func(r v1alpha1.CellResult) string) [][]v1alpha1.CellResult {
+// block is what the results of a table have in common: the variant, and the traffic without what the table's lines show.
+type block struct {
+	variant string
+	v1alpha1.Traffic
+}
+
+// roundTrips groups the results of round trips by block.
+func (s sheet) roundTrips(key func(r v1alpha1.CellResult) block) [][]v1alpha1.CellResult {
 	return grouped(slices.DeleteFunc(slices.Clone(s.benchmark.Status.Results), func(r v1alpha1.CellResult) bool {
 		return r.LatencyType != v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType)
 	}), key)

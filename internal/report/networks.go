@@ -109,7 +109,7 @@ func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
 	var columns []networkColumn
 	for _, r := range g.results {
 		c := networkColumn{r.Name, string(r.LatencyType) + " µs", g.place(r).mtu}
-		if summary.Streams(r) {
+		if r.Stream {
 			c.unit = megabitsUnit
 		}
 		if r.Protocol == p && !slices.Contains(columns, c) {

@@ -61,7 +61,7 @@ func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenc
 
 // PairCells returns the pairs' round-trip results by cell and variant, a cell's adjacent.
 func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]summary.PairResult {
-	blocks := slices.DeleteFunc(summary.PairCells(pairs), func(b []summary.PairResult) bool { return summary.Streams(*b[0].CellResult) })
+	blocks := slices.DeleteFunc(summary.PairCells(pairs), func(b []summary.PairResult) bool { return b[0].Stream })
 	return slices.Concat(grouped(blocks, func(b []summary.PairResult) string { return b[0].Name })...)
 }
 

@@ -46,7 +46,7 @@ func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.Laten
 // found adds a result of a variant to the status of a pair's benchmark.
 func found(b *v1alpha1.LatencyBenchmark, variant string, p50, p99 int64, verified bool) {
 	b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{
-		Variant: variant, Name: "udp-64", Protocol: v1alpha1.ProtocolUDP, LatencyType: "RTT", Rounds: 1, Samples: 1_000,
+		Variant: variant, Name: "udp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolUDP}, LatencyType: "RTT", Rounds: 1, Samples: 1_000,
 		Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: p50}, {Name: v1alpha1.P99, Nanoseconds: p99}},
 	})
 	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
@@ -140,7 +140,7 @@ func TestPairsWithoutResults(t *testing.T) {
 		}
 	}
 	m, of = matrixOf(v1alpha1.TopologyAllPairs, 3, func(b *v1alpha1.LatencyBenchmark) {
-		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-stream-64", Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 1}}}
+		b.Status.Results = []v1alpha1.CellResult{{Variant: "default", Name: "tcp-stream-64", Traffic: v1alpha1.Traffic{Stream: true}, Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: 1}}}
 	})
 	var out bytes.Buffer
 	if err := Pairs(&out, m, of); !errors.Is(err, ErrNothingToShow) || out.Len() > 0 {

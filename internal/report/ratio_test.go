@@ -203,7 +203,7 @@ func TestIntervalsHaveTables(t *testing.T) {
 	results := []v1alpha1.CellResult{
 		{Variant: "default", Name: "tcp-64", LatencyType: "HalfRTT"}, {Variant: "default", Name: "tcp-64-captured", LatencyType: v1alpha1.ResultInToOut},
 		{Variant: "default", Name: "udp-64", LatencyType: "HalfRTT"}, {Variant: "default", Name: "udp-64-at-1000", LatencyType: "HalfRTT", CountedFrom: "Intended"},
-		{Variant: "default", Name: "tcp-stream-64"},
+		{Variant: "default", Name: "tcp-stream-64", Traffic: v1alpha1.Traffic{Stream: true}},
 	}
 	var got []string
 	for _, table := range latencies(results) {

@@ -66,7 +66,7 @@ func looked(pod string) result.Seen { return result.Seen{PodUID: pod, ImageID: "
 // run returns a stored run in which each protocol has the given histogram; change modifies it.
 func run(h result.Histogram, change ...func(*result.Stored)) result.Stored {
 	cell := func(name string, p v1alpha1.Protocol) result.Cell {
-		return result.Cell{Cell: tool.Cell{Name: name, Protocol: p, MessageSize: 64}, ToolVersion: "3.7", Histogram: h}
+		return result.Cell{Cell: tool.Cell{Name: name, Traffic: v1alpha1.Traffic{Protocol: p, MessageSize: 64}}, ToolVersion: "3.7", Histogram: h}
 	}
 	s := result.Stored{
 		Client: result.Document{Run: "b-r1", Variant: plan.DefaultVariant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "boot-a"),
@@ -104,7 +104,7 @@ func TestSummarizeMergesRoundsInTheOrderOfTheSpec(t *testing.T) {
 		t.Errorf("p99.99 is %v and needs %d; want none, and 100000", r.Percentile(v1alpha1.P9999), r.NeedsSamples)
 	}
 	want := v1alpha1.CellResult{
-		Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSizeBytes: 64, LatencyType: "HalfRTT",
+		Variant: "default", Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, LatencyType: "HalfRTT",
 		Rounds: 2, Samples: 10_000, NeedsSamples: 100_000,
 		MinNanoseconds: new(int64(1_000)), MaxNanoseconds: new(int64(10_999)), MeanNanoseconds: new(int64(5_999)), StddevNanoseconds: new(int64(2_887)),
 		// Each round alone has half of the samples and therefore no p99.9. Values are those of buckets.

@@ -16,9 +16,7 @@ import (
 // our estimator, whatever tool measured; iter is the number of samples. Unknown is a dash, which no
 // reader takes for a number, or the word lost.
 func sfnt(w io.Writer, s sheet) error {
-	blocks := s.roundTrips(func(r v1alpha1.CellResult) string {
-		return fmt.Sprint(r.Variant, " ", r.Protocol, " ", r.RatePerSecond)
-	})
+	blocks := s.roundTrips(func(r v1alpha1.CellResult) block { return block{r.Variant, r.OfSize(0)} })
 	if len(blocks) == 0 {
 		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
 	}
@@ -28,7 +26,7 @@ func sfnt(w io.Writer, s sheet) error {
 		}
 		s.sfntHeader(w, rows[0])
 		for _, r := range rows {
-			fmt.Fprintf(w, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.MessageSizeBytes, whole(r.MeanNanoseconds), whole(r.MinNanoseconds),
+			fmt.Fprintf(w, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.MessageSize, whole(r.MeanNanoseconds), whole(r.MinNanoseconds),
 				wholePercentile(r, v1alpha1.P50), whole(r.MaxNanoseconds), wholePercentile(r, v1alpha1.P99), whole(r.StddevNanoseconds), r.Samples)
 		}
 		betweenRounds(w, rows)
@@ -47,7 +45,7 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 		fmt.Fprintf(w, "# %s\n", line)
 	}
 	fmt.Fprintf(w, "# protocol: %s\n", strings.ToLower(string(first.Protocol)))
-	if first.RatePerSecond > 0 {
+	if first.OpenLoop() {
 		fmt.Fprintf(w, "# rate: %d messages a second, counted%s\n", first.RatePerSecond, countedFrom(first.CountedFrom))
 	}
 	for _, e := range s.benchmark.Status.Endpoints {
@@ -83,7 +81,7 @@ func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
 			}
 		}
 		if text != "" {
-			fmt.Fprintf(w, "# between %d rounds: size %d%s\n", r.Rounds, r.MessageSizeBytes, text)
+			fmt.Fprintf(w, "# between %d rounds: size %d%s\n", r.Rounds, r.MessageSize, text)
 		}
 	}
 }

@@ -187,11 +187,16 @@ func Interval(r v1alpha1.CellResult) string {
 
 // ByInterval groups results with latencies: different intervals cannot be compared.
 func ByInterval(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
-	return grouped(slices.DeleteFunc(slices.Clone(results), summary.Streams), Interval)
+	return grouped(answered(results), Interval)
+}
+
+// answered returns the results without those of streams, which have no latencies.
+func answered(results []v1alpha1.CellResult) []v1alpha1.CellResult {
+	return slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Stream })
 }
 
 // grouped groups results by a key, in the order in which the keys first appear.
-func grouped[T any](results []T, key func(T) string) [][]T {
+func grouped[T any, K comparable](results []T, key func(T) K) [][]T {
 	var all [][]T
 	for _, r := range results {
 		if i := slices.IndexFunc(all, func(rows []T) bool { return key(rows[0]) == key(r) }); i >= 0 {
@@ -213,7 +218,7 @@ func ByCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 // into 126. The form matrix has the others.
 func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
-	for _, rows := range ByCell(slices.DeleteFunc(slices.Clone(results), summary.Streams)) {
+	for _, rows := range ByCell(answered(results)) {
 		some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
 		first := rows[0]
 		heading := fmt.Sprintf("LATENCY of %s: %s", first.Name, Interval(first))

@@ -23,7 +23,7 @@ func wide(w io.Writer, s sheet) error {
 	}
 	for _, c := range d.Cells {
 		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), Interval(c.CellResult)
-		if summary.Streams(c.CellResult) {
+		if c.Stream {
 			counts = "bandwidth"
 			columns = []tableColumn{rateColumn("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),
 				rateColumn("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }), lostColumn}

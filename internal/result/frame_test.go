@@ -26,7 +26,7 @@ func clientDocument(t testing.TB) Document {
 		Version: Version, Run: "first-p0-r1", Attempt: 2, Role: v1alpha1.RoleClient,
 		Evidence: Evidence{Node: "node-a", Interface: "net1", MeasuringCPU: 3, AllocatedDevices: map[string]string{"PCIDEVICE_AMD_COM_SF_VF": "0000:01:10.2"}},
 		Cells: []Cell{{
-			Cell: tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: time.Second / 2},
+			Cell: tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Duration: 3 * time.Second, Warmup: time.Second / 2},
 			Tool: "sockperf", ToolVersion: "3.7-no.git", Command: []string{"sockperf", "ping-pong"},
 			StartedAt: start, FinishedAt: start.Add(6 * time.Second),
 			Histogram: recorded(t, skewed(9, 20_000)...), Figures: []tool.Figure{{Name: "max (us)", Value: "1425.498"}}, Warnings: []string{"a warning"},

@@ -34,9 +34,6 @@ func Standing(b *v1alpha1.LatencyBenchmark) string {
 	return "the operator has not processed it yet; is it running?"
 }
 
-// Streams reports whether a cell measured bandwidth and not round trips.
-func Streams(r v1alpha1.CellResult) bool { return r.LatencyType == "" }
-
 // Shown returns the conversion of a time, in nanoseconds, to the displayed one: half of a round trip that is shown as HalfRTT.
 func Shown[T ~string](t T) func(ns int64) int64 {
 	if string(t) == string(v1alpha1.LatencyHalfRTT) {

@@ -18,8 +18,7 @@ func largestStatus() *v1alpha1.LatencyBenchmarkStatus {
 	text := strings.Repeat
 	for i := range 400 {
 		r := v1alpha1.CellResult{
-			Variant: fmt.Sprintf("variant-%d", i%4), Name: fmt.Sprintf("multicast-%d-at-1000000", i/4), Protocol: v1alpha1.ProtocolMulticast,
-			MessageSizeBytes: 1400, RatePerSecond: 1_000_000, LatencyType: "HalfRTT", CountedFrom: "Intended", Rounds: 100, Samples: 1e9, Lost: 1e6,
+			Variant: fmt.Sprintf("variant-%d", i%4), Name: fmt.Sprintf("multicast-%d-at-1000000", i/4), Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolMulticast, MessageSize: 1400, RatePerSecond: 1_000_000}, LatencyType: "HalfRTT", CountedFrom: "Intended", Rounds: 100, Samples: 1e9, Lost: 1e6,
 			LostFrom: "p99.9999", MinNanoseconds: number(), MeanNanoseconds: number(), StddevNanoseconds: number(), MaxNanoseconds: number(),
 			Outliers: text("o", 300),
 		}

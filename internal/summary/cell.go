@@ -52,8 +52,8 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.
 			continue
 		}
 		line := cell{rounds: map[v1alpha1.Percentile][]stats.Observation{}, CellResult: v1alpha1.CellResult{
-			Variant: variant, Name: of.Name + m.suffix, Protocol: of.Protocol, MessageSizeBytes: of.MessageSize,
-			RatePerSecond: of.RatePerSecond, LatencyType: m.latencyType, CountedFrom: string(each[0].Start), Rounds: int32(len(each)),
+			Variant: variant, Name: of.Name + m.suffix, Traffic: of.Traffic, LatencyType: m.latencyType,
+			CountedFrom: string(each[0].Start), Rounds: int32(len(each)),
 		}}
 		for _, r := range each {
 			line.Lost += r.Lost

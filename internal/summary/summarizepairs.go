@@ -43,7 +43,7 @@ func (r PairResult) Placement() v1alpha1.PlacementState {
 
 // Slower orders the pairs of a cell by the highest p99, then p50; streams by the lowest bandwidth.
 func Slower(a, b PairResult) int {
-	if Streams(*a.CellResult) && a.Bandwidth != nil && b.Bandwidth != nil {
+	if a.Stream && a.Bandwidth != nil && b.Bandwidth != nil {
 		return slowerStream(a, b)
 	}
 	return cmp.Or(cmp.Compare(b.Rank(v1alpha1.P99), a.Rank(v1alpha1.P99)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))

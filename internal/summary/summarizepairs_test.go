@@ -37,7 +37,7 @@ func cellWith(cell string, p50, p99 int64) v1alpha1.CellResult {
 }
 
 func streamWith(bits int64) v1alpha1.CellResult {
-	return v1alpha1.CellResult{Variant: "default", Name: "tcp-stream-65536", Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: bits}}
+	return v1alpha1.CellResult{Variant: "default", Name: "tcp-stream-65536", Traffic: v1alpha1.Traffic{Stream: true}, Bandwidth: &v1alpha1.BandwidthResult{BitsPerSecond: bits}}
 }
 
 // atRate returns a result of messages at a rate, which has both.

@@ -42,7 +42,7 @@ func (Base) CPUs(Cell) int { return 1 }
 
 // MostSamples follows from a rate; in a closed loop it depends on the latencies.
 func (Base) MostSamples(c Cell) (int64, bool) {
-	return int64(float64(c.RatePerSecond) * c.Duration.Seconds()), c.OpenLoop()
+	return int64(c.SentIn(c.Duration)), c.OpenLoop()
 }
 
 func (b Base) Validate(c Cell) error {

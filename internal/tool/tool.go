@@ -18,14 +18,7 @@ import (
 type Cell struct {
 	// Name is unique in a run, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
 	Name string `json:"name"`
-	// Stream is true for a cell that measures bandwidth: messages go one way, as fast as possible, and are not answered.
-	Stream   bool              `json:"stream,omitempty"`
-	Protocol v1alpha1.Protocol `json:"protocol"`
-	// MessageSize is the payload of each message, in bytes.
-	MessageSize int32 `json:"messageSize"`
-	// RatePerSecond is the number of messages sent per second, whether or not they are answered (open loop). 0: the next message follows
-	// the answer to the last (closed loop, ping-pong).
-	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+	v1alpha1.Traffic
 	// Wait states whether both ends sleep or poll until a message arrives; empty: sleep.
 	Wait v1alpha1.WaitMode `json:"wait,omitempty"`
 	// Muxer is the system call with which both ends wait for a socket; empty: none, they call recv.
@@ -49,9 +42,6 @@ const (
 
 // Spins reports whether both ends poll.
 func (c Cell) Spins() bool { return c.Wait == v1alpha1.WaitSpin }
-
-// OpenLoop reports whether messages are sent at a rate.
-func (c Cell) OpenLoop() bool { return c.RatePerSecond > 0 }
 
 // Target holds the addresses and resources that an end is started with.
 type Target struct {

@@ -53,7 +53,7 @@ func readPublished(t *testing.T) (off, on []publishedRound) {
 
 // publishedCell returns the rounds as a cell whose values are known to the step.
 func publishedCell(rounds []publishedRound, step int64) Cell {
-	c := Cell{Variant: "ember", Name: "tcp", Protocol: v1alpha1.ProtocolTCP}
+	c := Cell{Variant: "ember", Name: "tcp", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP}}
 	names := map[string]v1alpha1.Metric{"50.0%": "p50", "90.0%": "p90", "99.0%": "p99", "99.9%": "p99.9", "99.99%": "p99.99", "99.999%": "p99.999"}
 	for _, r := range rounds {
 		round := Round{Samples: r.events, Values: map[v1alpha1.Metric]stats.Observation{}}

@@ -55,9 +55,9 @@ func TestParseRule(t *testing.T) {
 }
 
 func TestSelects(t *testing.T) {
-	pingPong := Cell{Variant: "vf-onload", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
-	atRate := Cell{Variant: "host", Name: "udp-64-at-23000", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64, RatePerSecond: 23_000}
-	stream := Cell{Variant: "host", Name: "tcp-stream-65536", Protocol: v1alpha1.ProtocolTCP, MessageSize: 65_536, Stream: true}
+	pingPong := Cell{Variant: "vf-onload", Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}
+	atRate := Cell{Variant: "host", Name: "udp-64-at-23000", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolUDP, MessageSize: 64, RatePerSecond: 23_000}}
+	stream := Cell{Variant: "host", Name: "tcp-stream-65536", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 65_536, Stream: true}}
 	cells := []Cell{pingPong, atRate, stream}
 	cases := map[string]struct {
 		rule     v1alpha1.Rule

@@ -50,12 +50,7 @@ func (b *Blocker) Error() string { return b.Message }
 type Cell struct {
 	// Variant and Name distinguish cells, and identify which cells of candidate and baseline belong together.
 	Variant, Name string
-	Protocol      v1alpha1.Protocol
-	MessageSize   int32
-	// RatePerSecond is 0 for ping-pong and streams.
-	RatePerSecond int32
-	// Stream is true for a cell that measures bandwidth.
-	Stream bool
+	v1alpha1.Traffic
 	// HalfRTT is true if latencies are shown, and limits given, as half of the round trip.
 	HalfRTT bool
 	// Rounds holds the rounds in any order.

@@ -16,7 +16,7 @@ import (
 
 // cell returns a cell vf-onload/tcp-64 with one metric, a round for each value, and enough samples for any percentile.
 func cell(metric v1alpha1.Metric, values ...int64) Cell {
-	c := Cell{Variant: "vf-onload", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
+	c := Cell{Variant: "vf-onload", Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}
 	for _, v := range values {
 		c.Rounds = append(c.Rounds, Round{Samples: 100_000_000, Values: map[v1alpha1.Metric]stats.Observation{metric: stats.Exact(v)}})
 	}

@@ -121,7 +121,7 @@ func finished(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 		b.Status.Attempts = append(b.Status.Attempts, v1alpha1.Attempt{Run: run, Attempt: 1, StartTime: metav1.NowMicro(), Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomeMeasured, CompletionTime: metav1.NowMicro()}})
 	}
 	for _, size := range []string{"1", "64", "1024"} {
-		b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{Variant: "default", Name: "tcp-" + size, Protocol: v1alpha1.ProtocolTCP, Rounds: 10, Samples: 1_000_000, MinNanoseconds: new(int64(1234)), Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 1500}, {Name: v1alpha1.P99, Nanoseconds: 1700}, {Name: v1alpha1.P999, Nanoseconds: 2000}}})
+		b.Status.Results = append(b.Status.Results, v1alpha1.CellResult{Variant: "default", Name: "tcp-" + size, Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP}, Rounds: 10, Samples: 1_000_000, MinNanoseconds: new(int64(1234)), Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 1500}, {Name: v1alpha1.P99, Nanoseconds: 1700}, {Name: v1alpha1.P999, Nanoseconds: 2000}}})
 	}
 	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
 		e := v1alpha1.Endpoint{Variant: "default", Role: role, Node: b.Status.Pair.ClientNode, Kernel: "6.1.0", Placement: v1alpha1.PlacementVerified}

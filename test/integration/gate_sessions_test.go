@@ -64,7 +64,7 @@ func (f *simulatedFleet) finish(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyB
 	level := 0.01*drawn(boot).NormFloat64() + 0.01*drawn(of+peer).NormFloat64() + f.slower(of, boot) + f.slower(peer, server.Status.NodeInfo.BootID)
 	random, all := drawn(b.Name), []stats.Observation(nil)
 	cell := func(rounds []stats.Observation) verdict.Cell {
-		c := verdict.Cell{Variant: "default", Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}
+		c := verdict.Cell{Variant: "default", Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}}
 		for _, r := range rounds {
 			c.Rounds = append(c.Rounds, verdict.Round{Samples: 1_000_000, Values: map[v1alpha1.Metric]stats.Observation{v1alpha1.MetricP50: r}})
 		}

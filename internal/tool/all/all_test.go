@@ -31,7 +31,7 @@ func TestRegistry(t *testing.T) {
 
 // Only the clients of these tools have a volume.
 func TestWritesFiles(t *testing.T) {
-	cell := tool.Cell{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, RatePerSecond: 1000, Duration: time.Second}
+	cell := tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, RatePerSecond: 1000}, Duration: time.Second}
 	target := tool.Target{Address: "127.0.0.1", Port: 1, CPUs: []int{0, 1}, Scratch: "/only/here"}
 	here := func(c tool.Command) bool {
 		return slices.ContainsFunc(slices.Concat(c.Args, c.Env), func(word string) bool { return strings.Contains(word, target.Scratch) })

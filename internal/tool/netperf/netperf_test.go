@@ -15,7 +15,7 @@ import (
 func cell(test string, size int32, duration time.Duration) tool.Cell {
 	protocol, kind, _ := strings.Cut(test, "_")
 	return tool.Cell{
-		Protocol: v1alpha1.Protocol(protocol), Stream: kind == "STREAM", MessageSize: size, Duration: duration,
+		Traffic: v1alpha1.Traffic{Protocol: v1alpha1.Protocol(protocol), Stream: kind == "STREAM", MessageSize: size}, Duration: duration,
 	}
 }
 

@@ -63,13 +63,13 @@ func (d driver) Validate(c tool.Cell) error {
 	if err := d.Base.Validate(c); err != nil {
 		return err
 	}
-	if c.OpenLoop() && messages(c, c.Duration) < 1 {
+	if c.OpenLoop() && c.SentIn(c.Duration) < 1 {
 		return fmt.Errorf("pinger sends no message within %s at %d a second; use a higher rate, or a longer duration",
 			c.Duration, c.RatePerSecond)
 	}
 	// The sequence number must fit, and any two datagrams' order be clear.
 	if c.Protocol != v1alpha1.ProtocolTCP && c.MessageSize < 8 &&
-		messages(c, lossOf(c)) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
+		c.SentIn(lossOf(c)) >= math.Ldexp(1, int(8*c.MessageSize-1)) {
 		return fmt.Errorf("pinger cannot distinguish %s messages of %d bytes at %d a second; use at least 8 bytes, or a lower rate",
 			c.Protocol, c.MessageSize, c.RatePerSecond)
 	}
@@ -77,9 +77,6 @@ func (d driver) Validate(c tool.Cell) error {
 }
 
 func lossOf(c tool.Cell) time.Duration { return cmp.Or(c.LossAfter, lossAfter) }
-
-// messages returns how many messages are due in a time.
-func messages(c tool.Cell, d time.Duration) float64 { return float64(c.RatePerSecond) * d.Seconds() }
 
 // Server serves clients with the token until killed, or longer than a client may take.
 func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
@@ -136,7 +133,7 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 // MiB. At a rate the messages in flight are added.
 func (driver) Memory(c tool.Cell) int64 {
 	window := int64(leastWindow)
-	for float64(window) < 2*messages(c, lossOf(c)) && window < mostWindow {
+	for float64(window) < 2*c.SentIn(lossOf(c)) && window < mostWindow {
 		window *= 2
 	}
 	return 12<<20 + 8*window

@@ -12,7 +12,7 @@ import (
 )
 
 func cellOf(p v1alpha1.Protocol, size int32, duration, warmup time.Duration) tool.Cell {
-	return tool.Cell{Protocol: p, MessageSize: size, Duration: duration, Warmup: warmup}
+	return tool.Cell{Traffic: v1alpha1.Traffic{Protocol: p, MessageSize: size}, Duration: duration, Warmup: warmup}
 }
 
 func TestCommands(t *testing.T) {
@@ -93,17 +93,17 @@ func TestValidate(t *testing.T) {
 		"a negative rate":                   {at(-1, cellOf("TCP", 64, time.Second, 0)), false},
 		"a byte, 127 a second":              {at(127, cellOf("UDP", 1, time.Second, 0)), true},
 		"a byte, 128 a second":              {at(128, cellOf("UDP", 1, time.Second, 0)), false},
-		"a byte, 128 a second, lost sooner": {tool.Cell{Protocol: "UDP", MessageSize: 1, RatePerSecond: 128, Duration: time.Second, LossAfter: 500 * time.Millisecond}, true},
+		"a byte, 128 a second, lost sooner": {tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "UDP", MessageSize: 1, RatePerSecond: 128}, Duration: time.Second, LossAfter: 500 * time.Millisecond}, true},
 		"a byte, 128 a second, TCP":         {at(128, cellOf("TCP", 1, time.Second, 0)), true},
 		"8 bytes, the highest rate":         {at(10_000_000, cellOf("UDP", 8, time.Second, 0)), true},
 		"polling":                           {spinning(cellOf("UDP", 64, time.Second, 0)), true},
 		"multicast":                         {cellOf("Multicast", 65_507, time.Second, 0), true},
-		"multicast, a group":                {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "239.192.0.1"}, true},
-		"multicast, no group":               {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "10.0.0.1"}, false},
-		"multicast, IPv6":                   {tool.Cell{Protocol: "Multicast", MessageSize: 64, Duration: time.Second, MulticastGroup: "ff02::1"}, false},
-		"no muxer":                          {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerNone}, true},
-		"a muxer":                           {tool.Cell{Protocol: "TCP", MessageSize: 64, Duration: time.Second, Muxer: v1alpha1.MuxerEpoll}, false},
-		"a stream":                          {tool.Cell{Stream: true, Protocol: "TCP", MessageSize: 64, Duration: time.Second}, false},
+		"multicast, a group":                {tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "Multicast", MessageSize: 64}, Duration: time.Second, MulticastGroup: "239.192.0.1"}, true},
+		"multicast, no group":               {tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "Multicast", MessageSize: 64}, Duration: time.Second, MulticastGroup: "10.0.0.1"}, false},
+		"multicast, IPv6":                   {tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "Multicast", MessageSize: 64}, Duration: time.Second, MulticastGroup: "ff02::1"}, false},
+		"no muxer":                          {tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "TCP", MessageSize: 64}, Duration: time.Second, Muxer: v1alpha1.MuxerNone}, true},
+		"a muxer":                           {tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "TCP", MessageSize: 64}, Duration: time.Second, Muxer: v1alpha1.MuxerEpoll}, false},
+		"a stream":                          {tool.Cell{Traffic: v1alpha1.Traffic{Stream: true, Protocol: "TCP", MessageSize: 64}, Duration: time.Second}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

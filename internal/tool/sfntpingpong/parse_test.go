@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
@@ -106,7 +107,7 @@ func TestParseCaptured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cell := tool.Cell{Protocol: "TCP", MessageSize: 1, Duration: 20 * time.Millisecond, Warmup: 10 * time.Millisecond}
+	cell := tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "TCP", MessageSize: 1}, Duration: 20 * time.Millisecond, Warmup: 10 * time.Millisecond}
 	out := tool.Output{Stdout: bytes.Replace(kept, []byte("2889\t3567\t1601462\t8146\t8373\t38000"), []byte("2926\t3567\t29553\t8146\t8373\t4000"), 1), Stderr: stderr,
 		OpenRaw: func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }}
 	samples, m, err := parse(cell, out)
@@ -331,7 +332,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte{}, failures, []byte{}, 3, int32(1))
 	f.Fuzz(func(t *testing.T, stdout, stderr, raw []byte, exit int, size int32) {
-		cell := tool.Cell{Protocol: "UDP", MessageSize: size, Duration: 5 * time.Microsecond, Warmup: time.Microsecond}
+		cell := tool.Cell{Traffic: v1alpha1.Traffic{Protocol: "UDP", MessageSize: size}, Duration: 5 * time.Microsecond, Warmup: time.Microsecond}
 		out := tool.Output{Stdout: stdout, Stderr: stderr, ExitCode: exit, OpenRaw: func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }}
 		samples, m, err := parse(cell, out)
 		if err != nil {

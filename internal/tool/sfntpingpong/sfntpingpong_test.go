@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	tcp64       = tool.Cell{Name: "tcp-64", Protocol: v1alpha1.ProtocolTCP, MessageSize: 64, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}
-	udp0        = tool.Cell{Name: "udp-0", Protocol: v1alpha1.ProtocolUDP, MessageSize: 0, Duration: 100 * time.Millisecond}
+	tcp64       = tool.Cell{Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond}
+	udp0        = tool.Cell{Name: "udp-0", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolUDP, MessageSize: 0}, Duration: 100 * time.Millisecond}
 	multicast64 = tool.Cell{
-		Name: "multicast-64", Protocol: v1alpha1.ProtocolMulticast, MulticastGroup: "239.192.0.7", MessageSize: 64,
+		Name: "multicast-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolMulticast, MessageSize: 64}, MulticastGroup: "239.192.0.7",
 		Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerPoll, Duration: 3 * time.Second, Warmup: 500 * time.Millisecond,
 	}
 	target = tool.Target{Address: "10.99.0.2", LocalAddress: "10.99.0.1", Port: 2048, Scratch: "/scratch/a"}

@@ -14,7 +14,7 @@ import (
 
 var (
 	udp64 = tool.Cell{
-		Name: "udp-64-at-23000", Protocol: v1alpha1.ProtocolUDP, MessageSize: 64, RatePerSecond: 23_000,
+		Name: "udp-64-at-23000", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolUDP, MessageSize: 64, RatePerSecond: 23_000},
 		Duration: 3 * time.Second, Warmup: 500 * time.Millisecond,
 	}
 	target = tool.Target{Address: "10.99.0.2", LocalAddress: "10.99.0.1", Port: 2048, Scratch: "/scratch/a", CPUs: []int{4, 6}, ServerCPU: 8}

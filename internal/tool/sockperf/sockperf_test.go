@@ -12,7 +12,7 @@ import (
 )
 
 func cell(p v1alpha1.Protocol, size int32, duration, warmup time.Duration) tool.Cell {
-	return tool.Cell{Protocol: p, MessageSize: size, Duration: duration, Warmup: warmup}
+	return tool.Cell{Traffic: v1alpha1.Traffic{Protocol: p, MessageSize: size}, Duration: duration, Warmup: warmup}
 }
 
 func TestCommands(t *testing.T) {

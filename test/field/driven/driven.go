@@ -48,8 +48,8 @@ func number(t testing.TB, c field.Case, key string, otherwise int) int {
 func Parse(t *testing.T, c field.Case, d tool.Driver, out tool.Output) map[string]string {
 	t.Helper()
 	cell := tool.Cell{
-		Protocol: v1alpha1.ProtocolTCP, MessageSize: int32(number(t, c, "size", 64)), RatePerSecond: int32(number(t, c, "rate", 0)),
-		Duration: duration(t, c, "duration"), Warmup: duration(t, c, "warmup"), Stream: c.Arguments["stream"] != "",
+		Traffic:  v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: int32(number(t, c, "size", 64)), RatePerSecond: int32(number(t, c, "rate", 0)), Stream: c.Arguments["stream"] != ""},
+		Duration: duration(t, c, "duration"), Warmup: duration(t, c, "warmup"),
 	}
 	out.Stdout, out.ExitCode = c.Read(t), number(t, c, "exit", 0)
 	if out.ExitCode != 0 {

@@ -1,0 +1,51 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Traffic is what a cell sends. Two cells with the same Traffic, which == compares, measure the same.
+// The test in test/traffic changes each field, and names what does not tell the two apart.
+type Traffic struct {
+	// protocol is TCP, UDP or Multicast.
+	Protocol Protocol `json:"protocol"`
+	// messageSize is the payload of each message, in bytes.
+	MessageSize int32 `json:"messageSize"`
+	// ratePerSecond is the number of messages that are sent each second, whether or not they are
+	// answered (open loop). Absent for ping-pong, in which the next message follows the answer to the
+	// last (closed loop), and for streams.
+	// +optional
+	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
+	// stream is true for a cell that measures bandwidth: messages go one way, as fast as possible, and
+	// are not answered.
+	// +optional
+	Stream bool `json:"stream,omitempty"`
+}
+
+// CellName returns the name of the cell with this traffic, such as tcp-64, udp-64-at-23000 or
+// tcp-stream-65536.
+func (t Traffic) CellName() string {
+	name := strings.ToLower(string(t.Protocol))
+	if t.Stream {
+		name += "-stream"
+	}
+	name = fmt.Sprintf("%s-%d", name, t.MessageSize)
+	if t.OpenLoop() {
+		name += fmt.Sprintf("-at-%d", t.RatePerSecond)
+	}
+	return name
+}
+
+// OpenLoop reports whether messages are sent at a rate.
+func (t Traffic) OpenLoop() bool { return t.RatePerSecond > 0 }
+
+// SentIn returns how many messages are sent in a time at the rate; 0 without a rate.
+func (t Traffic) SentIn(d time.Duration) float64 { return float64(t.RatePerSecond) * d.Seconds() }
+
+// OfSize returns the same traffic with messages of another size.
+func (t Traffic) OfSize(size int32) Traffic {
+	t.MessageSize = size
+	return t
+}
