@@ -83,6 +83,71 @@ const (
 	MetricThroughput Metric = "throughput"
 )
 
+// Unit is the unit in which a metric is judged and shown: Nanoseconds (of the benchmark's latencyType), BitsPerSecond or Messages.
+// +kubebuilder:validation:Enum=Nanoseconds;BitsPerSecond;Messages
+type Unit string
+
+// The units.
+const (
+	UnitNanoseconds   Unit = "Nanoseconds"
+	UnitBitsPerSecond Unit = "BitsPerSecond"
+	UnitMessages      Unit = "Messages"
+)
+
+// MetricKind says how a metric is judged and shown. The rules follow from the unit: a latency has a duration or a percentage as its limit,
+// a throughput a quantity or a percentage, and messages are counted.
+type MetricKind struct {
+	Metric Metric
+	Unit   Unit
+	// OfAnswers and OfStreams state which cells have the metric.
+	OfAnswers, OfStreams bool
+	// LowerIsWorse is true for a metric whose limits are min and maxDecrease, not max and maxIncrease.
+	LowerIsWorse bool
+	// Percentile is true for a percentile, which needs samples beyond it.
+	Percentile bool
+	// WithoutLost is true for a metric that does not include lost messages.
+	WithoutLost bool
+	// NeverJudged is true for a metric that rules must not use.
+	NeverJudged bool
+	// Compared is true for a metric that comparisons of two benchmarks show.
+	Compared bool
+}
+
+// metricKinds are the metrics in the order of tables. The enum of Metric and the CEL rules of Rule repeat parts of it; the tests of
+// internal/admit compare them, and those of test/docs compare the table of docs/verdicts.md.
+var metricKinds = []MetricKind{
+	{Metric: MetricMin, Unit: UnitNanoseconds, OfAnswers: true},
+	{Metric: MetricMean, Unit: UnitNanoseconds, OfAnswers: true, WithoutLost: true, Compared: true},
+	{Metric: MetricP50, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true, Compared: true},
+	{Metric: MetricP75, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true},
+	{Metric: MetricP90, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true, Compared: true},
+	{Metric: MetricP95, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true},
+	{Metric: MetricP99, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true, Compared: true},
+	{Metric: MetricP999, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true, Compared: true},
+	{Metric: MetricP9999, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true, Compared: true},
+	{Metric: MetricP99999, Unit: UnitNanoseconds, OfAnswers: true, Percentile: true, Compared: true},
+	{Metric: MetricMax, Unit: UnitNanoseconds, OfAnswers: true, NeverJudged: true},
+	{Metric: MetricStdDev, Unit: UnitNanoseconds, OfAnswers: true, WithoutLost: true},
+	{Metric: MetricLost, Unit: UnitMessages, OfAnswers: true, OfStreams: true, Compared: true},
+	{Metric: MetricThroughput, Unit: UnitBitsPerSecond, OfStreams: true, LowerIsWorse: true, Compared: true},
+}
+
+// MetricKinds returns the kinds of all metrics, in the order of tables.
+func MetricKinds() []MetricKind { return slices.Clone(metricKinds) }
+
+// Kind returns the kind of a metric; it is empty if the API does not have the metric.
+func (m Metric) Kind() MetricKind {
+	for _, k := range metricKinds {
+		if k.Metric == m {
+			return k
+		}
+	}
+	return MetricKind{}
+}
+
+// Of reports whether a cell with this traffic has the metric.
+func (k MetricKind) Of(t Traffic) bool { return t.Stream && k.OfStreams || !t.Stream && k.OfAnswers }
+
 // Limit is a text or a whole number, whose unit depends on the field and the metric.
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
@@ -468,8 +533,7 @@ type RuleVerdict struct {
 	// unit of candidate and baseline, and of lower and upper if they are not ratios: Nanoseconds (of the benchmark's
 	// latencyType), BitsPerSecond or Messages.
 	// +optional
-	// +kubebuilder:validation:Enum=Nanoseconds;BitsPerSecond;Messages
-	Unit string `json:"unit,omitempty"`
+	Unit Unit `json:"unit,omitempty"`
 	// candidate is the value of the median round, for an even number of rounds the lower median; absent if it was not
 	// measured, or is unbounded because messages were lost.
 	// +optional

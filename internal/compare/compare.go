@@ -91,7 +91,7 @@ type Figure struct {
 	CandidateVariant string          `json:"candidateVariant"`
 	Cell             string          `json:"cell"`
 	Metric           v1alpha1.Metric `json:"metric"`
-	Unit             string          `json:"unit"`
+	Unit             v1alpha1.Unit   `json:"unit"`
 	BaselineRounds   int             `json:"baselineRounds"`
 	CandidateRounds  int             `json:"candidateRounds"`
 	// Baseline and Candidate are the values of the median rounds, or the sum for lost; nil if not measured, or if the percentile is lost.
@@ -347,18 +347,13 @@ func named(cells []verdict.Cell, name string) *verdict.Cell {
 	return &cells[i]
 }
 
-// latencies holds the metrics of a cell that measures round trips.
-var latencies = []v1alpha1.Metric{
-	v1alpha1.MetricMean, v1alpha1.MetricP50, v1alpha1.MetricP90, v1alpha1.MetricP99, v1alpha1.MetricP999, v1alpha1.MetricP9999, v1alpha1.MetricP99999,
-}
-
 // addFigures adds the metrics of a cell that either side has: percentiles up to the first with too few samples.
 func (c *Comparison) addFigures(before, after verdict.Cell) {
-	metrics := latencies
-	if after.Stream {
-		metrics = []v1alpha1.Metric{v1alpha1.MetricThroughput}
-	}
-	for _, m := range metrics {
+	for _, kind := range v1alpha1.MetricKinds() {
+		m := kind.Metric
+		if !kind.Compared || !kind.Of(after.Traffic) || kind.Unit == v1alpha1.UnitMessages {
+			continue
+		}
 		has := func(r verdict.Round) bool {
 			_, ok := r.Values[m]
 			return ok
@@ -388,7 +383,7 @@ func (c *Comparison) addFigures(before, after verdict.Cell) {
 
 func newFigure(m v1alpha1.Metric, before, after verdict.Cell) Figure {
 	return Figure{
-		BaselineVariant: before.Variant, CandidateVariant: after.Variant, Cell: after.Name, Metric: m, Unit: verdict.UnitOf(m),
+		BaselineVariant: before.Variant, CandidateVariant: after.Variant, Cell: after.Name, Metric: m, Unit: m.Kind().Unit,
 		BaselineRounds: len(before.Rounds), CandidateRounds: len(after.Rounds),
 	}
 }
@@ -409,7 +404,7 @@ func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough b
 		switch {
 		case len(rounds) == 0 || value == stats.Infinite:
 			return nil
-		case f.Unit == verdict.UnitNanoseconds && after.HalfRTT:
+		case f.Unit == v1alpha1.UnitNanoseconds && after.HalfRTT:
 			value = stats.HalfRTT(value)
 		}
 		return &value

@@ -14,7 +14,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
-	"github.com/tailgate-dev/tailgate/internal/verdict"
 	"github.com/tailgate-dev/tailgate/test/field"
 )
 
@@ -109,7 +108,7 @@ func units(values string) map[string]string {
 	var all []string
 	for text := range strings.FieldsSeq(values) {
 		ns, _ := strconv.ParseInt(text, 10, 64)
-		all = append(all, strings.TrimLeft(Figure{Unit: verdict.UnitNanoseconds}.value(&ns), "0123456789."))
+		all = append(all, strings.TrimLeft(Figure{Unit: v1alpha1.UnitNanoseconds}.value(&ns), "0123456789."))
 	}
 	return map[string]string{"units": strings.Join(all, " ")}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/text"
-	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // Form is a layout in which a comparison is written.
@@ -77,7 +76,7 @@ func CSV(w io.Writer, all ...Comparison) error {
 	for _, c := range all {
 		for _, f := range c.Figures {
 			lines = append(lines, []string{
-				c.Baseline, c.Candidate, f.BaselineVariant, f.CandidateVariant, f.Cell, string(f.Metric), f.Unit,
+				c.Baseline, c.Candidate, f.BaselineVariant, f.CandidateVariant, f.Cell, string(f.Metric), string(f.Unit),
 				strconv.Itoa(f.BaselineRounds), strconv.Itoa(f.CandidateRounds), plain(f.Baseline), plain(f.Candidate),
 				plain(f.Ratio), plain(f.Lower), plain(f.Upper), string(f.Shown), f.Lacks,
 			})
@@ -155,7 +154,7 @@ func (f Figure) Rounds() string {
 func (f Figure) Row() []string {
 	row := []string{string(f.Metric), f.value(f.Baseline), f.value(f.Candidate), "-", "-"}
 	switch {
-	case f.Metric == v1alpha1.MetricLost:
+	case f.Unit == v1alpha1.UnitMessages:
 		return row
 	case f.Lower != nil || f.Upper != nil:
 		row[4] = fmt.Sprintf("[%s, %s]", bound(f.Lower, "0", math.Floor), bound(f.Upper, "∞", math.Ceil))
@@ -180,9 +179,9 @@ func (f Figure) value(v *int64) string {
 	switch {
 	case v == nil:
 		return "-"
-	case f.Unit == verdict.UnitNanoseconds:
+	case f.Unit == v1alpha1.UnitNanoseconds:
 		return stats.FormatLatency(*v)
-	case f.Unit == verdict.UnitBitsPerSecond:
+	case f.Unit == v1alpha1.UnitBitsPerSecond:
 		return stats.FormatBitRate(*v)
 	}
 	return strconv.FormatInt(*v, 10)

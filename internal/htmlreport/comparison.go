@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/compare"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/judge"
@@ -107,7 +106,7 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 		case f.Shown == compare.ShownRatio || f.Shown == compare.ShownNothing && f.Ratio != nil:
 			row.Shown = "same"
 		case f.Shown == compare.ShownNothing:
-		case (f.Shown == compare.ShownLower) == (f.Metric == v1alpha1.MetricThroughput):
+		case (f.Shown == compare.ShownLower) == (f.Metric.Kind().LowerIsWorse):
 			row.Shown = "worse"
 		default:
 			row.Shown = "better"

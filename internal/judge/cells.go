@@ -99,9 +99,8 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 	round := verdict.Round{Samples: s.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	if round.Samples > 0 {
 		for i, p := range rounds.Percentiles() {
-			// The API has a metric for each percentile but the highest.
-			if p != v1alpha1.P999999 {
-				round.Values[v1alpha1.Metric(p)] = s.Percentiles[i].Observed
+			if m := v1alpha1.Metric(p); m.Kind().Percentile { // The highest is no metric.
+				round.Values[m] = s.Percentiles[i].Observed
 			}
 		}
 	}

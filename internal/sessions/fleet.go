@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -286,7 +287,7 @@ func Shifted(c *v1alpha1.FleetChange, t stats.Tolerance) bool {
 }
 
 func lowerIsWorse(key string) bool {
-	return strings.HasSuffix(key, "/"+string(v1alpha1.MetricThroughput))
+	return v1alpha1.Metric(path.Base(key)).Kind().LowerIsWorse
 }
 
 // WarmUp returns how much slower the first rounds of a gate's sessions are than later ones, such as 2.1%; empty if they are not.

@@ -113,7 +113,7 @@ type evidence struct {
 // gather returns the rule's metric of all rounds, or what is missing.
 func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	e := &evidence{rule: r, limit: r.limit}
-	e.halfRTT = candidate.HalfRTT && UnitOf(r.Metric) == UnitNanoseconds
+	e.halfRTT = candidate.HalfRTT && r.metric.Unit == v1alpha1.UnitNanoseconds
 	if e.halfRTT && r.kind == absolute {
 		e.limit *= 2
 	}
@@ -182,11 +182,11 @@ func (e *evidence) tallyOf(baseline []stats.Observation) stats.Tally {
 	switch {
 	case e.rule.kind == byDifference:
 		return stats.TallyDifference(baseline, e.candidate, e.limit)
-	case e.rule.kind == byRatio && e.rule.lowerIsWorse():
+	case e.rule.kind == byRatio && e.rule.metric.LowerIsWorse:
 		return stats.TallyBelow(baseline, e.candidate, e.rule.tolerance.Below())
 	case e.rule.kind == byRatio:
 		return stats.TallyAbove(baseline, e.candidate, e.rule.tolerance.Above())
-	case e.rule.lowerIsWorse():
+	case e.rule.metric.LowerIsWorse:
 		return stats.TallyLevelBelow(e.candidate, e.limit)
 	}
 	return stats.TallyLevel(e.candidate, e.limit)
@@ -200,7 +200,7 @@ func (e *evidence) slow() (rounds, allowed int) {
 	switch {
 	case e.rule.kind == absolute:
 		return e.tally.Possibly, allowed
-	case e.rule.lowerIsWorse():
+	case e.rule.metric.LowerIsWorse:
 		return (stats.ExcessBelow(e.baseline, e.candidate, e.rule.tolerance.Below()) + m - 1) / m, allowed
 	}
 	return (stats.ExcessAbove(e.baseline, e.candidate, e.rule.tolerance.Above()) + m - 1) / m, allowed
@@ -208,7 +208,7 @@ func (e *evidence) slow() (rounds, allowed int) {
 
 func (r rule) worst(rounds []stats.Observation) stats.Observation {
 	return slices.MaxFunc(rounds, func(a, b stats.Observation) int {
-		if r.lowerIsWorse() {
+		if r.metric.LowerIsWorse {
 			a, b = b, a
 		}
 		return cmp.Compare(a.Value, b.Value)
@@ -260,7 +260,7 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	case e.remembers:
 		unsure(v1alpha1.ReasonRoundsDrift, "%s %s would be decided if rounds were independent, but each resembles the one before (correlation %.2f), "+
 			"so that the interval is %.1f times as wide; find out what drifts on the nodes, or set a larger maxRounds", name, limit, e.correlation, e.factor)
-	case e.within && e.rule.Metric == v1alpha1.MetricLost:
+	case e.within && e.rule.counted():
 		if worst, allowed := e.worstLost(); worst > allowed {
 			unsure(v1alpha1.ReasonWorstRoundBeyondLimit, "most rounds are within %s %s, but one lost %d and %d are allowed", name, limit, worst, allowed)
 			return
@@ -305,7 +305,7 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 		c.NeedsRounds = e.needsRounds()
 		unsure(v1alpha1.ReasonLimitInsideBounds, "%s %s lies inside the interval; %s", name, limit, c.wouldDecide())
 	}
-	if e.lost > 0 && (e.rule.Metric == v1alpha1.MetricMean || e.rule.Metric == v1alpha1.MetricStdDev) {
+	if e.lost > 0 && e.rule.metric.WithoutLost {
 		c.detail += fmt.Sprintf(" (without %d lost messages)", e.lost)
 	}
 }

@@ -11,24 +11,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// The units of metrics.
-const (
-	UnitNanoseconds   = "Nanoseconds"
-	UnitBitsPerSecond = "BitsPerSecond"
-	UnitMessages      = "Messages"
-)
-
-// UnitOf returns the unit of a metric.
-func UnitOf(m v1alpha1.Metric) string {
-	switch m {
-	case v1alpha1.MetricThroughput:
-		return UnitBitsPerSecond
-	case v1alpha1.MetricLost:
-		return UnitMessages
-	}
-	return UnitNanoseconds
-}
-
 // String returns the comparison in one line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs,
 // ratio 1.061, 95 % interval [1.020, 1.100] over 10+10 rounds, worst ...: Inconclusive, maxIncrease 5% lies inside the interval; ...
 func (c Comparison) String() string {
@@ -40,7 +22,7 @@ func (c Comparison) numbers() string {
 		return ""
 	}
 	perRound := ""
-	if c.rule.Metric == v1alpha1.MetricLost {
+	if c.rule.counted() {
 		perRound = " a round"
 	}
 	line, rounds, form := c.value(c.Candidate)+perRound, c.sides(), c.bound
@@ -55,7 +37,7 @@ func (c Comparison) numbers() string {
 		return fmt.Sprintf("%s, no %s with %s: ", line, stats.Confidence, rounds)
 	}
 	line = fmt.Sprintf("%s, %s [%s, %s] over %s", line, stats.Confidence, form(c.Bounds.Lower, math.Floor), form(c.Bounds.Upper, math.Ceil), rounds)
-	if c.rule.Metric == v1alpha1.MetricLost {
+	if c.rule.counted() {
 		return line + ": "
 	}
 	limit := "the limit"
@@ -75,12 +57,12 @@ func (c Comparison) sides() string {
 }
 
 func (c Comparison) value(v int64) string {
-	switch unit := UnitOf(c.rule.Metric); {
+	switch unit := c.rule.metric.Unit; {
 	case v == stats.Infinite:
 		return "lost"
-	case unit == UnitNanoseconds:
+	case unit == v1alpha1.UnitNanoseconds:
 		return stats.FormatLatency(v)
-	case unit == UnitBitsPerSecond:
+	case unit == v1alpha1.UnitBitsPerSecond:
 		return stats.FormatBitRate(v)
 	}
 	return strconv.FormatInt(v, 10)
@@ -93,9 +75,9 @@ func (c Comparison) bound(v float64, round func(float64) float64) string {
 	}
 	// Two decimals of the unit are shown, or none for bit rates below a gigabit.
 	step := 1.0
-	for unit := 1e3; unit <= v && unit <= 1e9 && UnitOf(c.rule.Metric) != UnitMessages; unit *= 1e3 {
+	for unit := 1e3; unit <= v && unit <= 1e9 && c.rule.metric.Unit != v1alpha1.UnitMessages; unit *= 1e3 {
 		step = unit
-		if unit == 1e9 || UnitOf(c.rule.Metric) == UnitNanoseconds {
+		if unit == 1e9 || c.rule.metric.Unit == v1alpha1.UnitNanoseconds {
 			step = unit / 100
 		}
 	}
@@ -122,7 +104,7 @@ func decimal(v float64, digits int) string {
 
 func (c Comparison) wouldDecide() string {
 	switch {
-	case c.NeedsRounds == 0 && c.rule.kind == absolute && c.rule.Metric != v1alpha1.MetricLost:
+	case c.NeedsRounds == 0 && c.rule.kind == absolute && !c.rule.counted():
 		return "more rounds pass only if at most one in ten is beyond it"
 	case c.NeedsRounds == 0:
 		return "it is too near the limit for any reasonable number of rounds"
@@ -201,7 +183,7 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	if c.CandidateRounds == 0 {
 		return
 	}
-	v.Unit = UnitOf(c.rule.Metric)
+	v.Unit = c.rule.metric.Unit
 	v.CandidateRounds, v.BaselineRounds = int32(c.CandidateRounds), int32(c.BaselineRounds)
 	if c.Candidate != stats.Infinite {
 		v.Candidate = new(c.Candidate)
@@ -216,7 +198,7 @@ func (c Comparison) fillStatus(v *v1alpha1.RuleVerdict) {
 	if !math.IsInf(c.Bounds.Estimate, 0) {
 		v.Estimate = decimal(c.Bounds.Estimate, digits)
 	}
-	if c.rule.Metric != v1alpha1.MetricLost {
+	if !c.rule.counted() {
 		v.RoundsBeyond = int32(c.RoundsBeyond)
 		if c.Worst != stats.Infinite {
 			v.WorstRound = new(c.Worst)

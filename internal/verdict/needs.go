@@ -51,7 +51,7 @@ func (e *evidence) scaledLimit() float64 {
 	switch {
 	case e.rule.kind != byRatio:
 		return float64(e.limit)
-	case e.rule.lowerIsWorse():
+	case e.rule.metric.LowerIsWorse:
 		return e.rule.tolerance.Below().Float64()
 	}
 	return e.rule.tolerance.Above().Float64()
@@ -65,7 +65,7 @@ func (e *evidence) tooCoarse() bool {
 
 // noise returns by what factor, as a logarithm, the bound on the worse side is beyond the estimate and what rounding adds to it.
 func (e *evidence) noise() float64 {
-	if e.rule.lowerIsWorse() {
+	if e.rule.metric.LowerIsWorse {
 		return math.Log(e.bounds.Lowest / e.bounds.Lower)
 	}
 	return math.Log(e.bounds.Upper / e.bounds.Highest)
@@ -85,7 +85,7 @@ func (e *evidence) tolerable() string {
 	for percent := range 9999 {
 		t := stats.Tolerance(1000 * (percent + 1))
 		limit := t.Above()
-		if e.rule.lowerIsWorse() {
+		if e.rule.metric.LowerIsWorse {
 			limit = t.Below()
 		}
 		if math.Hypot(rounds, e.between.Half(t, stats.EachSide)) <= math.Abs(math.Log(limit.Float64())) {
@@ -106,7 +106,7 @@ func (e *evidence) needsRounds() int {
 	limit := e.scaledLimit()
 	// More rounds could show the side on which the estimate lies.
 	within := e.bounds.Highest < limit
-	if e.rule.lowerIsWorse() {
+	if e.rule.metric.LowerIsWorse {
 		within = e.bounds.Lowest > limit
 	}
 	rounds := len(e.candidate)
@@ -123,7 +123,7 @@ func (e *evidence) needsRounds() int {
 		if e.rule.kind == byDifference {
 			scale = func(v float64) float64 { return v }
 		}
-		if within != e.rule.lowerIsWorse() {
+		if within != e.rule.metric.LowerIsWorse {
 			needs = e.needsForPairs(scale(e.bounds.Upper)-scale(e.bounds.Highest), scale(limit)-scale(e.bounds.Highest))
 		} else {
 			needs = e.needsForPairs(scale(e.bounds.Lowest)-scale(e.bounds.Lower), scale(e.bounds.Lowest)-scale(limit))

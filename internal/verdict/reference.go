@@ -26,7 +26,7 @@ func (e *evidence) widen(null stats.Null) {
 		e.within, beyond = e.within && in, beyond && out
 	}
 	decides := e.k >= 0 && (e.within || beyond)
-	if e.factor = 1; decides && e.rule.Metric != v1alpha1.MetricLost {
+	if e.factor = 1; decides && !e.rule.counted() {
 		e.correlation, e.factor = stats.Memory(len(e.candidate), e.inOrder()...)
 	}
 	if e.half == 0 && e.factor == 1 {
@@ -61,7 +61,7 @@ func (e *evidence) inOrder() [][]float64 {
 // clear reports whether an interval of a ratio is wholly within the limit, or wholly beyond it.
 func (e *evidence) clear(b stats.Bounds) (within, beyond bool) {
 	limit := e.scaledLimit()
-	if e.rule.lowerIsWorse() {
+	if e.rule.metric.LowerIsWorse {
 		return b.Lower >= limit, b.Upper < limit
 	}
 	return b.Upper <= limit, b.Lower > limit

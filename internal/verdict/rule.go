@@ -15,12 +15,13 @@ import (
 // rule is a parsed Rule.
 type rule struct {
 	v1alpha1.Rule
-	kind kind
+	metric v1alpha1.MetricKind
+	kind   kind
 	// limit is the limit of an absolute rule, in ns, bit/s or messages, or maxIncrease of lost.
 	limit int64
 	// tolerance is maxIncrease of a latency, or maxDecrease of a throughput.
 	tolerance stats.Tolerance
-	// percentile is the percentile of the metric; nil if the metric is not a percentile.
+	// percentile is that of the metric; nil if the metric is none.
 	percentile *stats.Percentile
 }
 
@@ -36,34 +37,32 @@ const (
 	byDifference
 )
 
-// otherLatencies holds the latencies that are not percentiles.
-var otherLatencies = []v1alpha1.Metric{v1alpha1.MetricMin, v1alpha1.MetricMean, v1alpha1.MetricStdDev}
-
 // parseRule parses a rule. The API has validated the ranges of its limits.
 func parseRule(r v1alpha1.Rule) (rule, error) {
-	out := rule{Rule: r}
-	percentile, latency := stats.Named(string(r.Metric))
-	if latency {
+	out := rule{Rule: r, metric: r.Metric.Kind()}
+	if percentile, known := stats.Named(string(r.Metric)); known && out.metric.Percentile {
 		out.percentile = &percentile
 	}
-	latency = latency || slices.Contains(otherLatencies, r.Metric)
-	lost, throughput := r.Metric == v1alpha1.MetricLost, r.Metric == v1alpha1.MetricThroughput
+	limit, change := r.Max, r.MaxIncrease
+	if out.metric.LowerIsWorse {
+		limit, change = r.Min, r.MaxDecrease
+	}
 	given := slices.DeleteFunc([]v1alpha1.Limit{r.Max, r.Min, r.MaxIncrease, r.MaxDecrease}, func(l v1alpha1.Limit) bool { return l.Text == "" })
 	err := errors.New("throughput takes min or maxDecrease, lost and latencies take max or maxIncrease; give exactly one")
 	switch {
-	case len(given) != 1:
-	case r.Max.Text != "" && latency:
-		var limit time.Duration
-		limit, err = r.Max.Duration()
-		out.limit = limit.Nanoseconds()
-	case r.Max.Text != "" && lost, r.Min.Text != "" && throughput:
-		out.limit, err = given[0].Whole()
-	case r.MaxIncrease.Text != "" && lost:
+	case len(given) != 1 || out.metric.Unit == "" || out.metric.NeverJudged:
+	case limit.Text != "" && out.metric.Unit == v1alpha1.UnitNanoseconds:
+		var longest time.Duration
+		longest, err = limit.Duration()
+		out.limit = longest.Nanoseconds()
+	case limit.Text != "":
+		out.limit, err = limit.Whole()
+	case change.Text != "" && out.counted():
 		out.kind = byDifference
-		out.limit, err = r.MaxIncrease.Whole()
-	case r.MaxIncrease.Text != "" && latency, r.MaxDecrease.Text != "" && throughput:
+		out.limit, err = change.Whole()
+	case change.Text != "":
 		var thousandths int64
-		thousandths, err = given[0].Thousandths()
+		thousandths, err = change.Thousandths()
 		out.kind, out.tolerance = byRatio, stats.Tolerance(thousandths)
 	}
 	if err != nil {
@@ -72,15 +71,14 @@ func parseRule(r v1alpha1.Rule) (rule, error) {
 	return out, nil
 }
 
-func (r rule) lowerIsWorse() bool { return r.Metric == v1alpha1.MetricThroughput }
+// counted reports whether the values are numbers of messages, which are mostly 0.
+func (r rule) counted() bool { return r.metric.Unit == v1alpha1.UnitMessages }
 
 // selects reports whether a rule applies to a cell. baselineVariant is the variant with which others are compared; empty if
 // there is none.
 func (r rule) selects(c Cell, baselineVariant string) bool {
 	switch {
-	case c.Stream && r.Metric != v1alpha1.MetricThroughput && r.Metric != v1alpha1.MetricLost:
-		return false
-	case !c.Stream && r.Metric == v1alpha1.MetricThroughput:
+	case !r.metric.Of(c.Traffic):
 		return false
 	case r.kind != absolute && baselineVariant != "" && c.Variant == baselineVariant:
 		return false
@@ -102,7 +100,7 @@ func (r rule) text() (name, limit string) {
 		return "maxIncrease", r.MaxIncrease.Text
 	case r.MaxDecrease.Text != "":
 		return "maxDecrease", r.MaxDecrease.Text
-	case r.Metric == v1alpha1.MetricLost:
+	case r.counted():
 		return "max", r.Max.Text
 	}
 	return "max", time.Duration(r.limit).String()

@@ -222,7 +222,7 @@ func (c Comparison) excess() float64 {
 	if math.IsNaN(c.Bounds.Estimate) {
 		return math.Inf(1)
 	}
-	if c.rule.lowerIsWorse() {
+	if c.rule.metric.LowerIsWorse {
 		return -c.Bounds.Estimate
 	}
 	return c.Bounds.Estimate

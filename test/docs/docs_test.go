@@ -281,6 +281,49 @@ func TestErrorRates(t *testing.T) {
 	}
 }
 
+// TestMetrics: the table of metrics in docs/verdicts.md is that of the API.
+func TestMetrics(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "verdicts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := map[v1alpha1.Unit][]string{
+		v1alpha1.UnitNanoseconds:   {"a duration: `2us`, `1.75ms`", "a percentage: `5%`, `2.5%`"},
+		v1alpha1.UnitMessages:      {"a number of messages in a round", "a number of messages in a round"},
+		v1alpha1.UnitBitsPerSecond: {"bits per second: `9G`, `2.5G` or `9000000000`", "a percentage"},
+	}
+	var units []v1alpha1.Unit
+	names, percentiles, lower := map[v1alpha1.Unit][]string{}, []string{}, map[v1alpha1.Unit]bool{}
+	for _, k := range v1alpha1.MetricKinds() {
+		if k.NeverJudged {
+			continue
+		}
+		if !slices.Contains(units, k.Unit) {
+			units = append(units, k.Unit)
+		}
+		lower[k.Unit] = k.LowerIsWorse
+		name := "`" + string(k.Metric) + "`"
+		if k.Percentile {
+			percentiles = append(percentiles, name)
+			if name = percentiles[0] + " to " + name; len(percentiles) > 1 {
+				names[k.Unit] = names[k.Unit][:len(names[k.Unit])-1]
+			}
+		}
+		names[k.Unit] = append(names[k.Unit], name)
+	}
+	table := "| metric | absolute limit | against the baseline |\n|---|---|---|\n"
+	for _, unit := range units {
+		absolute, change := "max", "maxIncrease"
+		if lower[unit] {
+			absolute, change = "min", "maxDecrease"
+		}
+		table += fmt.Sprintf("| %s | `%s`, %s | `%s`, %s |\n", strings.Join(names[unit], ", "), absolute, limits[unit][0], change, limits[unit][1])
+	}
+	if !strings.Contains(string(page), table) {
+		t.Errorf("docs/verdicts.md does not have the table of the API's metrics:\n%s", table)
+	}
+}
+
 // TestBoots: the tables of docs/boots.md are those that the tests of the sessions simulate.
 func TestBoots(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "boots.md"))
