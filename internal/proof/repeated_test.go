@@ -15,7 +15,7 @@ func TestMostSent(t *testing.T) {
 	began := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	// The cell measured for a second of three, so that it may have sent for two seconds more.
 	cell := func(change func(*result.Cell)) result.Cell {
-		c := result.Cell{Cell: tool.Cell{Protocol: v1alpha1.ProtocolUDP, MessageSize: 64, Duration: time.Second}, Tool: string(v1alpha1.ToolNetperf), StartedAt: began, FinishedAt: began.Add(3 * time.Second)}
+		c := result.Cell{Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolUDP, MessageSize: 64}, Duration: time.Second}, Tool: string(v1alpha1.ToolNetperf), StartedAt: began, FinishedAt: began.Add(3 * time.Second)}
 		c.Histogram.MinNs = 20_000
 		change(&c)
 		return c
