@@ -264,6 +264,8 @@ type NodeCounts struct {
 	Failed int32 `json:"failed"`
 	// inconclusive is the number of nodes in state Inconclusive.
 	Inconclusive int32 `json:"inconclusive"`
+	// away is the number of nodes in state Away, which are verified and not ready.
+	Away int32 `json:"away"`
 }
 
 // NodeLine describes a node that is not verified.
@@ -271,7 +273,7 @@ type NodeLine struct {
 	// name of the node.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// state is Unverified, Measuring, Failed or Inconclusive.
+	// state is Unverified, Measuring, Failed, Inconclusive or Away.
 	State VerificationState `json:"state"`
 	// message has the reason, and what the node waits for.
 	// +optional
@@ -401,6 +403,7 @@ type LatencyGateStatus struct {
 // +kubebuilder:printcolumn:name="Measuring",type=integer,JSONPath=`.status.nodes.measuring`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Inconclusive",type=integer,JSONPath=`.status.nodes.inconclusive`
+// +kubebuilder:printcolumn:name="Away",type=integer,JSONPath=`.status.nodes.away`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Operational",type=string,JSONPath=`.status.conditions[?(@.type=="Operational")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Passed")].message`,priority=1

@@ -9,7 +9,7 @@ import (
 )
 
 // VerificationState is the state of a node in its gate.
-// +kubebuilder:validation:Enum=Unverified;Measuring;Verified;Failed;Inconclusive
+// +kubebuilder:validation:Enum=Unverified;Measuring;Verified;Away;Failed;Inconclusive
 type VerificationState string
 
 // The states. A node in any state but Verified is held back. docs/gates.md lists all transitions.
@@ -20,6 +20,9 @@ const (
 	VerificationMeasuring VerificationState = "Measuring"
 	// VerificationVerified is for a node whose result passed, or was accepted manually, and that has not changed since.
 	VerificationVerified VerificationState = "Verified"
+	// VerificationAway is for a verified node that is not ready: it may return changed, and is Verified
+	// again if it returns unchanged.
+	VerificationAway VerificationState = "Away"
 	// VerificationFailed is for a node whose result failed.
 	VerificationFailed VerificationState = "Failed"
 	// VerificationInconclusive is for a node about which nothing could be concluded.
@@ -342,11 +345,11 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// state is Unverified, Measuring, Verified, Failed or Inconclusive.
+	// state is Unverified, Measuring, Verified, Failed, Inconclusive, or Away: verified and not ready.
 	// +optional
 	State VerificationState `json:"state,omitempty"`
 	// conditions are Verified, Deletable, and Ready, Reconciling and Stalled for generic tools. Verified is True in state Verified, False
-	// in state Failed, and Unknown in the others and while the node is not ready; it has the reason of the state, and a message that
+	// in state Failed, and Unknown in the others; it has the reason of the state, and a message that
 	// says what to do. Deletable is False while the deletion of this object waits for the node to pass.
 	// +optional
 	// +listType=map
@@ -528,10 +531,8 @@ func (s *LatencyVerificationStatus) Verified() metav1.Condition {
 	return metav1.Condition{}
 }
 
-// Free reports whether the node may be used: it is in state Verified, and its identity is known, because it is ready.
-func (s *LatencyVerificationStatus) Free() bool {
-	return s.State == VerificationVerified && s.Verified().Status != metav1.ConditionUnknown
-}
+// Passed reports whether the result of the node counts, also while it is away.
+func (s VerificationState) Passed() bool { return s == VerificationVerified || s == VerificationAway }
 
 // Record reports whether the LatencyVerification is only a record of accepted results, because the Node or the gate does not exist.
 func (s *LatencyVerificationStatus) Record() bool {

@@ -64,7 +64,7 @@ func (r *Verifications) publishes(ctx context.Context, w *world, p turns.Publica
 	if err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(others, func(o v1alpha1.LatencyVerification) bool { return o.Status.State != v1alpha1.VerificationVerified }), nil
+	return !slices.ContainsFunc(others, func(o v1alpha1.LatencyVerification) bool { return !o.Status.State.Passed() }), nil
 }
 
 // others returns the other verifications of the same node, read live, that are neither being deleted nor only records.

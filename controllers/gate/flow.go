@@ -124,7 +124,7 @@ func (w *world) retainedFor() time.Duration {
 func (w *world) keepsFail() bool {
 	v := w.verification
 	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && v.Status.Accepted != nil && !w.ofEarlierGate() &&
-		(v.Status.State != v1alpha1.VerificationVerified || identity.NotReady(w.subject()) != "" || w.compare().Stale != "")
+		(!v.Status.State.Passed() || identity.NotReady(w.subject()) != "" || w.compare().Stale != "")
 }
 
 func (w *world) subject() identity.Subject { return identity.Subject{Node: w.node} }

@@ -166,11 +166,11 @@ func TestDecide(t *testing.T) {
 		"the same machine":                        {func(w *world) { w.node.UID = "uid-other"; machines(w, "uuid-1", "uuid-1") }, eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, "are kept"},
 		"a machine that does not report its UUID": {func(w *world) { w.node.UID = "uid-other"; machines(w, "uuid-1", "") }, eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, "are kept"},
 		"a gate that was made again":              {func(w *world) { w.gate.UID = "uid-again" }, eventAdopted, unverifiedState, v1alpha1.ReasonGateReplaced, "are kept"},
-		"a verified node that is away":            {away, eventNothing, verifiedState, v1alpha1.ReasonNodeNotReady, ""},
+		"a verified node that is away":            {away, eventNothing, v1alpha1.VerificationAway, v1alpha1.ReasonNodeNotReady, ""},
 		"a failed node that is away":              {all(away, func(w *world) { in(failedState)(w.verification) }), eventNothing, failedState, v1alpha1.ReasonPassed, ""},
 		"a boot of one that is away":              {all(away, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
 		"one that was away": {status(func(s *v1alpha1.LatencyVerificationStatus) {
-			s.Conditions[0].Status, s.Conditions[0].Reason = metav1.ConditionUnknown, v1alpha1.ReasonNodeNotReady
+			s.State, s.Conditions[0].Status, s.Conditions[0].Reason = v1alpha1.VerificationAway, metav1.ConditionUnknown, v1alpha1.ReasonNodeNotReady
 		}), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
 		"a node that the gate sees for the first time": {status(func(s *v1alpha1.LatencyVerificationStatus) { *s = v1alpha1.LatencyVerificationStatus{} }), eventChanged, unverifiedState, v1alpha1.ReasonNewNode, ""},
 		"a node made again under its name":             {func(w *world) { w.node.UID = "uid-other" }, eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},

@@ -45,7 +45,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 	labels := turns.LabelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
 	labels[labelDrain] = "skip"
-	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State == v1alpha1.VerificationVerified)
+	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State.Passed())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: holdPodName(gate.Name, v.Spec.NodeName),
@@ -82,9 +82,9 @@ func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev
 		PeriodSeconds: 3600,
 	}
 	switch {
-	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || v.Status.State != v1alpha1.VerificationVerified && !turns.Held(gate, v):
+	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !v.Status.State.Passed() && !turns.Held(gate, v):
 		return nil
-	case v.Status.State == v1alpha1.VerificationVerified:
+	case v.Status.State.Passed():
 		probe.Exec.Command[1] = "verified"
 		for _, key := range []v1alpha1.IdentityKey{v1alpha1.IdentityBootID, v1alpha1.IdentityKernel} {
 			if value, ok := v.Status.Identity[string(key)]; ok {
@@ -240,7 +240,7 @@ func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.Lat
 	case holdReplace:
 		// If it cannot be deleted, its condition holds the node back.
 		var err error
-		if !v.Status.Free() {
+		if v.Status.State != v1alpha1.VerificationVerified {
 			err = r.holdCondition(ctx, pod, w.gate, v)
 		}
 		return cmp.Or(controllers.Delete(ctx, r.Client, pod), err)
@@ -270,9 +270,9 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) error {
 	status, reason := corev1.ConditionFalse, string(v.Status.State)
 	switch {
-	case v.Status.Free(), !turns.Held(gate, v):
+	case v.Status.State == v1alpha1.VerificationVerified, !turns.Held(gate, v):
 		status = corev1.ConditionTrue
-	case v.Status.State == v1alpha1.VerificationVerified:
+	case v.Status.State == v1alpha1.VerificationAway:
 		reason = v1alpha1.ReasonNodeNotReady
 	case v.Status.State == v1alpha1.VerificationMeasuring:
 		reason = string(v1alpha1.VerificationUnverified)

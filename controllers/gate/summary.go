@@ -27,13 +27,12 @@ func summarize(s *snapshot, chosen turns.Choice) {
 	for _, turn := range chosen.Due {
 		now[turn.Verification.Spec.NodeName] = v1alpha1.VerificationUnverified
 	}
-	away := int32(0)
 	lines := make([]v1alpha1.NodeLine, 0, len(s.Verifications)+len(s.Missing))
 	for _, v := range s.Verifications {
 		line := v1alpha1.NodeLine{
 			Name: v.Spec.NodeName, State: cmp.Or(now[v.Spec.NodeName], v.Status.State, v1alpha1.VerificationUnverified), Message: v.Status.Verified().Message,
 		}
-		away += s.doubt(&line, v)
+		s.doubt(&line, v)
 		if reason := cmp.Or(chosen.Waiting[line.Name], s.heldUp[line.Name]); reason != "" {
 			line.Message = reason + "; " + line.Message
 		}
@@ -49,7 +48,7 @@ func summarize(s *snapshot, chosen turns.Choice) {
 		if v.Status.Retained != nil {
 			line.Message = v.Status.Retained.Message
 		}
-		away += s.doubt(&line, v)
+		s.doubt(&line, v)
 		lines = append(lines, line)
 	}
 	for _, node := range s.Missing {
@@ -61,23 +60,22 @@ func summarize(s *snapshot, chosen turns.Choice) {
 	status.Schedule = s.Schedule.Status
 	s.pool()
 	s.Gate.SetCondition(operational(s, chosen))
-	s.Gate.SetCondition(passed(s, away))
+	s.Gate.SetCondition(passed(s))
 	standing.Publish(&status.Conditions, s.Gate.Generation, s.Now, standing.OfGate(s.Gate))
 }
 
-// doubt counts a verified node that is away, or has changed and is not held back yet, as one that is
-// not verified. It returns 1 for one that is away.
-func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification) (away int32) {
+// doubt counts a verified node that is away, or has changed and is not held back yet, as that.
+func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification) {
 	node := s.Nodes[line.Name]
-	if line.State != v1alpha1.VerificationVerified || node == nil {
-		return 0
+	if !line.State.Passed() || node == nil {
+		return
 	}
+	line.State = v1alpha1.VerificationVerified
 	if why := identity.NotReady(identity.Subject{Node: node}); why != "" {
-		line.State, line.Message, away = v1alpha1.VerificationUnverified, why, 1
+		line.State, line.Message = v1alpha1.VerificationAway, why
 	} else if s.Compare(v, node).Stale != "" {
 		line.State, line.Message = v1alpha1.VerificationUnverified, "the node has just changed"
 	}
-	return away
 }
 
 func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
@@ -88,12 +86,13 @@ func count(lines []v1alpha1.NodeLine) v1alpha1.NodeCounts {
 	return v1alpha1.NodeCounts{
 		Total: int32(len(lines)), Verified: by[v1alpha1.VerificationVerified], Measuring: by[v1alpha1.VerificationMeasuring],
 		Failed: by[v1alpha1.VerificationFailed], Inconclusive: by[v1alpha1.VerificationInconclusive],
-		Unverified: by[v1alpha1.VerificationUnverified] + by[""],
+		Unverified: by[v1alpha1.VerificationUnverified] + by[""], Away: by[v1alpha1.VerificationAway],
 	}
 }
 
 var severity = map[v1alpha1.VerificationState]int{
 	v1alpha1.VerificationFailed: 1, v1alpha1.VerificationInconclusive: 2, v1alpha1.VerificationMeasuring: 3, v1alpha1.VerificationUnverified: 4,
+	v1alpha1.VerificationAway: 5,
 }
 
 // worst returns the first MaxNodeLines nodes that are not verified, the most severe states first.
@@ -203,7 +202,7 @@ func takenText(taken map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-func passed(s *snapshot, away int32) metav1.Condition {
+func passed(s *snapshot) metav1.Condition {
 	n := s.Gate.Status.Nodes
 	notVerified := n.Total - n.Verified
 	first := ""
@@ -224,7 +223,7 @@ func passed(s *snapshot, away int32) metav1.Condition {
 		return is(metav1.ConditionFalse, v1alpha1.ReasonChangeShifted, "%s", meta.FindStatusCondition(s.Gate.Status.Conditions, v1alpha1.ConditionChangeShifted).Message)
 	case limit != nil && notVerified > *limit:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonTooManyUnverified, "%d of %d nodes are not verified, and maxUnverified is %d%s", notVerified, n.Total, *limit, first)
-	case notVerified > 0 && notVerified == away:
+	case notVerified > 0 && notVerified == n.Away:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNodesNotReady, "%d of %d nodes are verified and not ready, so that their identity is unknown%s", notVerified, n.Total, first)
 	case notVerified > 0:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonNotAllVerified, "%d of %d nodes are not verified%s", notVerified, n.Total, first)

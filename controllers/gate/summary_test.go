@@ -63,11 +63,14 @@ func TestSummarize(t *testing.T) {
 		"a verified node is away": {[]v1alpha1.VerificationState{verified, verified}, func(s *snapshot) {
 			*s = *makeSnapshot(s.Gate, s.Verifications...)
 			s.Nodes["n0"].Status.Conditions[0].Status = corev1.ConditionUnknown
-		}, "True Operational", "Unknown NodesNotReady", v1alpha1.NodeCounts{Total: 2, Verified: 1, Unverified: 1}},
+		}, "True Operational", "Unknown NodesNotReady", v1alpha1.NodeCounts{Total: 2, Verified: 1, Away: 1}},
 		"one is away, one waits": {[]v1alpha1.VerificationState{verified, waiting}, func(s *snapshot) {
 			*s = *makeSnapshot(s.Gate, s.Verifications...)
 			s.Nodes["n0"].Status.Conditions[0].Status = corev1.ConditionFalse
-		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
+		}, "True Operational", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 1, Away: 1}},
+		"a node that was away has returned": {[]v1alpha1.VerificationState{verified, v1alpha1.VerificationAway}, func(s *snapshot) {
+			*s = *makeSnapshot(s.Gate, s.Verifications...)
+		}, "True Operational", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
 		"a verified node has changed, and its state cannot be written": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
 			*s = *makeSnapshot(s.Gate, s.Verifications...)
 			s.Nodes["n0"].Status.NodeInfo.KernelVersion = "6.2.0"

@@ -337,21 +337,23 @@ func (w *world) conclude(status *v1alpha1.LatencyVerificationStatus) {
 	standing.Publish(&status.Conditions, w.verification.Generation, w.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: *status}))
 }
 
-// confirm makes condition Verified of a verified node Unknown while the node is not ready, and True again when it is.
+// confirm makes a verified node Away while it is not ready, and Verified again when it is.
 func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
-	if status.State != v1alpha1.VerificationVerified || w.node == nil {
+	if !status.State.Passed() || w.node == nil {
 		return
 	}
 	why := identity.NotReady(w.subject())
-	c := metav1.Condition{Type: v1alpha1.ConditionVerified, ObservedGeneration: w.verification.Generation, LastTransitionTime: metav1.Time{Time: w.now}}
+	now := metav1.Time{Time: w.now}
+	c := metav1.Condition{Type: v1alpha1.ConditionVerified, ObservedGeneration: w.verification.Generation, LastTransitionTime: now}
 	switch {
-	case why == "" == status.Free():
+	case (why == "") == (status.State == v1alpha1.VerificationVerified):
 		return
 	case why != "":
-		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNodeNotReady
+		status.State, c.Status, c.Reason = v1alpha1.VerificationAway, metav1.ConditionUnknown, v1alpha1.ReasonNodeNotReady
 		c.Message = why + "; it is verified again when it returns unchanged"
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonPassed, "the node was not ready, and has not changed"
+		status.State, c.Status, c.Reason = v1alpha1.VerificationVerified, metav1.ConditionTrue, v1alpha1.ReasonPassed
+		c.Message = "the node was not ready, and has not changed"
 		if a := status.Accepted; a != nil {
 			c.Message += "; its result is that of LatencyBenchmark " + a.Benchmark
 			if a.By == v1alpha1.AcceptedByHand {
@@ -359,6 +361,7 @@ func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
 			}
 		}
 	}
+	status.LastTransitionTime = &now
 	meta.SetStatusCondition(&status.Conditions, c)
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 var allStates = []v1alpha1.VerificationState{
-	v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
+	v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationAway, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
 }
 
 // full returns a verification whose status has every field set that a transition may clear or count.

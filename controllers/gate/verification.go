@@ -304,7 +304,7 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice 
 		return nil
 	}
 	kind := corev1.EventTypeWarning
-	if v.Status.State == v1alpha1.VerificationVerified || s.event.begins() {
+	if v.Status.State.Passed() || s.event.begins() {
 		kind = corev1.EventTypeNormal
 	}
 	verified := v.Status.Verified()

@@ -225,7 +225,7 @@ const maxShown = 128
 
 func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 	a := v.Status.Accepted
-	return v.Status.State == v1alpha1.VerificationVerified && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark
+	return v.Status.State.Passed() && a != nil && a.By == v1alpha1.AcceptedByHand && a.Benchmark == benchmark
 }
 
 func (o *operator) verify(ctx context.Context, v *v1alpha1.LatencyVerification) error {

@@ -46,7 +46,7 @@ var (
 // states are the states of a node, in the order of NodeCounts.
 var states = []v1alpha1.VerificationState{
 	v1alpha1.VerificationVerified, v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring,
-	v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
+	v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive, v1alpha1.VerificationAway,
 }
 
 func collectGates(ch chan<- prometheus.Metric, all objects) {
@@ -54,7 +54,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 	// A node is held back before the status of its gate shows it.
 	held := map[string]bool{}
 	for i := range all.verifications {
-		if v := &all.verifications[i]; !v.Status.Free() && !v.Status.Record() {
+		if v := &all.verifications[i]; v.Status.State != v1alpha1.VerificationVerified && !v.Status.Record() {
 			held[v.Spec.GateName] = true
 		}
 	}
@@ -65,7 +65,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 		gateUnplaced.send(ch, float64(g.Status.Nodes.Unplaced), g.Name)
 		gateOperational.sendBool(ch, isTrue(g.Status.Conditions, v1alpha1.ConditionOperational, g.Generation), g.Name)
 		n := g.Status.Nodes
-		for k, count := range []int32{n.Verified, n.Unverified, n.Measuring, n.Failed, n.Inconclusive} {
+		for k, count := range []int32{n.Verified, n.Unverified, n.Measuring, n.Failed, n.Inconclusive, n.Away} {
 			gateNodes.send(ch, float64(count), g.Name, string(states[k]))
 		}
 	}
@@ -100,7 +100,7 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	gate, node, status := v.Spec.GateName, v.Spec.NodeName, &v.Status
 	// A new verification has no state yet; an unknown state holds the node back.
 	state := cmp.Or(status.State, v1alpha1.VerificationUnverified)
-	nodeVerified.sendBool(ch, status.Free(), gate, node)
+	nodeVerified.sendBool(ch, state == v1alpha1.VerificationVerified, gate, node)
 	nodeState.send(ch, 1, gate, node, string(state))
 	if status.LastTransitionTime != nil {
 		nodeStateTime.sendTime(ch, status.LastTransitionTime.Time, gate, node)

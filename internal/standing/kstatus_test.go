@@ -194,7 +194,7 @@ func TestGenericReadinessOfGates(t *testing.T) {
 	}
 	for state, want := range map[v1alpha1.VerificationState]status.Status{
 		"": status.InProgressStatus, v1alpha1.VerificationUnverified: status.InProgressStatus, v1alpha1.VerificationMeasuring: status.InProgressStatus,
-		v1alpha1.VerificationVerified: status.CurrentStatus, v1alpha1.VerificationFailed: status.FailedStatus, v1alpha1.VerificationInconclusive: status.FailedStatus,
+		v1alpha1.VerificationVerified: status.CurrentStatus, v1alpha1.VerificationAway: status.InProgressStatus, v1alpha1.VerificationFailed: status.FailedStatus, v1alpha1.VerificationInconclusive: status.FailedStatus,
 	} {
 		v := &v1alpha1.LatencyVerification{}
 		v.Generation, v.Status.ObservedGeneration, v.Status.State = generation, generation, state
@@ -207,7 +207,10 @@ func TestGenericReadinessOfGates(t *testing.T) {
 		if got := kstatus(t, "LatencyVerification", v); got != want {
 			t.Errorf("%s: %s, expected %s", state, got, want)
 		}
-		// While the node is not ready, the condition is Unknown, whatever the state.
+		// While the node is not ready, the condition is Unknown, and a verified one is Away.
+		if state == v1alpha1.VerificationVerified {
+			v.Status.State = v1alpha1.VerificationAway
+		}
 		v.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonNodeNotReady)}
 		v.Status.Conditions = conclude(v.Status.Conditions, OfVerification(v))
 		if got := kstatus(t, "LatencyVerification", v); got == status.CurrentStatus {

@@ -54,7 +54,7 @@ func ofNode(v *v1alpha1.LatencyVerification, gate types.UID, node *corev1.Node) 
 		return Standing{Open: true, Reason: is.Stale, Message: "the Node was deleted and created again since; " + unseen}
 	case is.Stale == v1alpha1.ReasonGateReplaced:
 		return Standing{Open: true, Reason: is.Stale, Message: "the gate was deleted and created again since; " + unseen}
-	case v.Status.State != v1alpha1.VerificationVerified:
+	case !v.Status.State.Passed():
 	case len(is.Seen) > 0:
 		return Standing{Open: true, Reason: v1alpha1.ReasonIdentityChanged, Message: identity.Sentence(is.Seen) + "; " + unseen}
 	default:

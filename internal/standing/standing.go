@@ -105,8 +105,8 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Message))
 	}
 	n := g.Status.Nodes
-	waiting := n.Unverified
-	if g.Spec.Suspend || n.Unverified == n.Total && operational != nil && unsettled[operational.Reason] {
+	waiting := n.Unverified + n.Away
+	if g.Spec.Suspend || waiting == n.Total && operational != nil && unsettled[operational.Reason] {
 		waiting = 0
 	}
 	switch {
@@ -130,9 +130,9 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	s := Standing{Reason: verified.Reason, Message: verified.Message}
 	switch v.Status.State {
 	case v1alpha1.VerificationVerified:
-		if s.Open = !v.Status.Free(); !s.Open {
-			s.Outcome = v1alpha1.VerdictPass
-		}
+		s.Outcome = v1alpha1.VerdictPass
+	case v1alpha1.VerificationAway:
+		s.Open = true
 	case v1alpha1.VerificationFailed:
 		s.Outcome = v1alpha1.VerdictFail
 	case v1alpha1.VerificationInconclusive:

@@ -60,7 +60,7 @@ const WaitLimit = 30 * time.Minute
 
 // Concluded are the states of nodes that the schedule may measure again.
 var Concluded = []v1alpha1.VerificationState{
-	v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
+	v1alpha1.VerificationVerified, v1alpha1.VerificationAway, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
 }
 
 // obstacle is the reason why a node cannot be measured, or be the peer of another; without a message
@@ -319,7 +319,7 @@ func findPeers(s *Snapshot) peers {
 			}
 			continue
 		}
-		if s.States[name] == v1alpha1.VerificationVerified {
+		if s.States[name].Passed() {
 			p.verified = append(p.verified, name)
 		} else {
 			p.others = append(p.others, name)

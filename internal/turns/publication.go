@@ -36,8 +36,8 @@ func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 // would need one more write.
 func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) Publication {
 	status := v.Status
-	verified := status.State == v1alpha1.VerificationVerified
-	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !verified && !Held(gate, v) {
+	passed := status.State.Passed()
+	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !passed && !Held(gate, v) {
 		return Publication{}
 	}
 	p := Publication{Condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}
@@ -45,9 +45,8 @@ func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	switch status.State {
 	case v1alpha1.VerificationVerified:
 		p.Condition.Status, p.Condition.Reason, p.Condition.Message = corev1.ConditionTrue, status.Verified().Reason, see
-		if !status.Free() {
-			p.Condition.Status = corev1.ConditionUnknown
-		}
+	case v1alpha1.VerificationAway:
+		p.Condition.Status, p.Condition.Reason, p.Condition.Message = corev1.ConditionUnknown, status.Verified().Reason, see
 	case v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive:
 		p.Condition.Reason, p.Condition.Message = string(status.State), status.Verified().Reason+"; "+see
 	case v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, "":
@@ -62,11 +61,11 @@ func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	}
 	enforcement := gate.Spec.Enforcement
 	if enforcement.Label != nil {
-		p.Label = fmt.Sprint(status.Free())
+		p.Label = fmt.Sprint(status.State == v1alpha1.VerificationVerified)
 	}
 	// A verified node that is not ready is not tainted: it keeps its pods if it returns unchanged,
 	// and Kubernetes keeps others away.
-	if enforcement.Taint != nil && !verified {
+	if enforcement.Taint != nil && !passed {
 		p.Taint = &corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: enforcement.Taint.Effect}
 	}
 	return p

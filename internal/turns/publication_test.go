@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -39,7 +38,7 @@ func TestPublicationOf(t *testing.T) {
 		if p.HoldsBack() != (w.status == corev1.ConditionFalse) {
 			t.Errorf("%s: holds back: %t", state, p.HoldsBack())
 		}
-		if away := PublicationOf(makeGate(everything), makeVerification("a", in(state), func(v *v1alpha1.LatencyVerification) { v.Status.Conditions[0].Status = metav1.ConditionUnknown })); state == v1alpha1.VerificationVerified &&
+		if away := PublicationOf(makeGate(everything), makeVerification("a", in(state), func(v *v1alpha1.LatencyVerification) { v.Status.State = v1alpha1.VerificationAway })); state == v1alpha1.VerificationVerified &&
 			(away.Condition.Status != corev1.ConditionUnknown || away.Label != "false" || away.Taint != nil || !away.HoldsBack()) {
 			t.Errorf("verified and not ready: %+v", away)
 		}

@@ -149,7 +149,7 @@ func statesOf(all []v1alpha1.LatencyVerification) map[string]v1alpha1.Verificati
 		if v.Status.Record() {
 			continue
 		}
-		if known, ok := states[v.Spec.NodeName]; !ok || known == v1alpha1.VerificationVerified {
+		if known, ok := states[v.Spec.NodeName]; !ok || known.Passed() {
 			states[v.Spec.NodeName] = v.Status.State
 		}
 	}

@@ -332,7 +332,7 @@ func TestSchema(t *testing.T) {
 	h := cluster{objects: []client.Object{failed}, may: map[authorizationv1.ResourceAttributes]bool{right("latencygates", "", "gate"): true}}.handler(t)
 	w := ask(h, http.MethodGet, "/verdict/latencygates/gate", "good")
 	const want = `{"kind":"LatencyGate","name":"gate","verdict":"Fail","passed":false,"reason":"NodesFailed","message":"told",` +
-		`"details":["b: Failed, p99 is 12 % higher"],"nodes":{"total":2,"verified":1,"unverified":0,"measuring":0,"failed":1,"inconclusive":0}}` + "\n"
+		`"details":["b: Failed, p99 is 12 % higher"],"nodes":{"total":2,"verified":1,"unverified":0,"measuring":0,"failed":1,"inconclusive":0,"away":0}}` + "\n"
 	if diff := cmp.Diff(want, w.Body.String()); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
 	}

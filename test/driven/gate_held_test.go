@@ -273,7 +273,7 @@ var _ = Describe("A gate that loses a node", func() {
 			})
 		}
 		ready(corev1.ConditionUnknown, "NodeStatusUnknown")
-		w.Expect(ctx, w.A, "Verified NodeNotReady: Unknown false -")
+		w.Expect(ctx, w.A, "Away NodeNotReady: Unknown false -")
 		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NodesNotReady: 1 of 2"))
 		Expect(expectOpen(ctx, g).Open).To(BeTrue(), "gate --wait goes on until its timeout")
 		for _, path := range []string{"", "/nodes/" + w.A} {
