@@ -1,11 +1,11 @@
-// Package compare compares the results of two benchmarks, or of two variants: the differences between the conditions under
-// which they were measured, and the ratios between their rounds. It is pure.
+// Package compare compares two benchmarks' results, or two variants': the differences of their
+// conditions, and the ratios of their rounds. It is pure.
 //
-// It answers a different question from a gate. A gate has a tolerance, and passes or fails; a comparison only states whether
-// a difference was shown at all. The ratios are those of a gate: of all candidate rounds to all baseline rounds, with the
-// bounds of the exact Mann-Whitney distribution. Each bound is wrong in at most one of 40 cases, so that both together are
-// an interval of 95 %, and a difference that does not exist is shown in at most one of 20 comparisons. With many
-// comparisons, some such errors must be expected.
+// It answers another question than a gate, which has a tolerance: whether a difference was shown at
+// all. The ratios are a gate's: all candidate to all baseline rounds, with bounds of the exact
+// Mann-Whitney distribution. Each bound is wrong in at most one of 40 cases: together a 95 %
+// interval, so that a difference that does not exist is shown in at most one of 20 comparisons.
+// Expect such errors in many comparisons.
 package compare
 
 import (
@@ -44,9 +44,9 @@ type Side struct {
 type Comparison struct {
 	Baseline  string `json:"baseline"`
 	Candidate string `json:"candidate"`
-	// LatencyType is the latency type of the candidate, in which the latencies of both sides are given.
+	// LatencyType is the candidate's, in which both sides are given.
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Differences holds the differences between the conditions. Those that prevent a gate from comparing come first.
+	// Differences are of the conditions; those that stop a gate come first.
 	Differences []Difference `json:"differences"`
 	// Explaining is the number of omitted differences, which do not prevent a comparison.
 	Explaining int `json:"explaining,omitempty"`
@@ -54,7 +54,7 @@ type Comparison struct {
 	Notes   []string `json:"notes,omitempty"`
 	Figures []Figure `json:"figures"`
 
-	// ends is the number of endpoints that were compared for differences; imported is true if a side was not measured by Tailgate.
+	// ends is how many endpoints were compared; imported: a side is not Tailgate's.
 	ends     int
 	imported bool
 }
@@ -69,7 +69,7 @@ type Difference struct {
 	Fingerprint bool `json:"fingerprint"`
 	// Note is true for one of spec.notes, which the authors of the benchmarks wrote.
 	Note bool `json:"note,omitempty"`
-	// Ends lists the endpoints with this difference: the role, after the variant if there are several; empty for a note.
+	// Ends have this difference: roles, after the variant if several; empty: a note.
 	Ends []string `json:"ends,omitempty"`
 }
 
@@ -81,7 +81,7 @@ const (
 	ShownNothing Shown = ""
 	ShownLower   Shown = "Lower"
 	ShownHigher  Shown = "Higher"
-	// ShownRatio is for a published or imported result with too few rounds for an interval: the values may differ by chance.
+	// ShownRatio: a published or imported result has too few rounds for an interval.
 	ShownRatio Shown = "RatioOnly"
 )
 
@@ -94,14 +94,14 @@ type Figure struct {
 	Unit             v1alpha1.Unit   `json:"unit"`
 	BaselineRounds   int             `json:"baselineRounds"`
 	CandidateRounds  int             `json:"candidateRounds"`
-	// Baseline and Candidate are the values of the median rounds, or the sum for lost; nil if not measured, or if the percentile is lost.
+	// Baseline and Candidate are median rounds, or sums of lost; nil: unmeasured, lost.
 	Baseline  *int64 `json:"baseline,omitempty"`
 	Candidate *int64 `json:"candidate,omitempty"`
-	// Ratio is the median of the ratios of all candidate rounds to all baseline rounds, with its bounds; each is nil if it is unknown.
+	// Ratio is the median of all candidate to all baseline rounds, with bounds, or nil.
 	Ratio *float64 `json:"ratio,omitempty"`
 	Lower *float64 `json:"lower,omitempty"`
 	Upper *float64 `json:"upper,omitempty"`
-	// Shown states whether the candidate was shown to be lower or higher than the baseline. ShownNothing does not mean equal.
+	// Shown says whether the candidate is lower or higher. ShownNothing is not equal.
 	Shown Shown `json:"shown,omitempty"`
 	// Lacks says what is missing if the figure is unknown or nothing can be shown; empty otherwise.
 	Lacks string `json:"lacks,omitempty"`
@@ -210,7 +210,7 @@ func (p pair) String() string {
 	return p.baseline + " to " + p.candidate
 }
 
-// pairVariants pairs the variants with equal names. A single variant on each side is paired whatever its name is.
+// pairVariants pairs variants of equal names, or a single one on each side.
 func pairVariants(baseline, candidate Side) ([]pair, error) {
 	before, err := variantsOf(baseline)
 	if err != nil {
@@ -252,8 +252,8 @@ func variantsOf(s Side) ([]string, error) {
 	return []string{s.Variant}, nil
 }
 
-// addDifferences adds the differences between the conditions of two variants at both endpoints. The first runs represent all
-// runs; addNotes reports runs that were not measured under equal conditions.
+// addDifferences adds those between two variants' conditions at both endpoints, by the first runs;
+// addNotes reports runs under unequal conditions.
 func (c *Comparison) addDifferences(p pair, several bool, before, after judge.Results) {
 	b, a := before.Variant(p.baseline).First, after.Variant(p.candidate).First
 	if b == nil || a == nil || b.Client.Imported != "" || a.Client.Imported != "" {
@@ -347,7 +347,7 @@ func named(cells []verdict.Cell, name string) *verdict.Cell {
 	return &cells[i]
 }
 
-// addFigures adds the metrics of a cell that either side has: percentiles up to the first with too few samples.
+// addFigures adds a cell's metrics: percentiles up to the first with too few samples.
 func (c *Comparison) addFigures(before, after verdict.Cell) {
 	for _, kind := range v1alpha1.MetricKinds() {
 		m := kind.Metric
@@ -388,7 +388,7 @@ func newFigure(m v1alpha1.Metric, before, after verdict.Cell) Figure {
 	}
 }
 
-// figureOf compares one metric of a cell. enough is false if a round of either side has too few samples for the percentile.
+// figureOf compares a metric; enough is false if a round has too few samples for it.
 func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough bool) {
 	f = newFigure(m, before, after)
 	b, ofBaseline := before.Observations(m)

@@ -38,8 +38,8 @@ func Forms() []Form {
 	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"ignoreDifferences", Ignoring}}
 }
 
-// Ignoring writes the ignoreDifferences with which the candidates can be judged against the baseline, as YAML, each key with the
-// first difference that needs it. All that a kernel upgrade changes is one key.
+// Ignoring writes as YAML the ignoreDifferences with which candidates can be judged, each key with
+// the first difference that needs it. All that a kernel upgrade changes is one key.
 func Ignoring(w io.Writer, all ...Comparison) error {
 	var keys []string
 	needed := map[string]string{}
@@ -66,7 +66,7 @@ func Ignoring(w io.Writer, all ...Comparison) error {
 	return t.Flush()
 }
 
-// CSV writes the figures, a line for each, as plain numbers. It omits the differences between the conditions.
+// CSV writes the figures as plain numbers, a line for each, without the differences.
 func CSV(w io.Writer, all ...Comparison) error {
 	out := csv.NewWriter(w)
 	lines := [][]string{{
@@ -150,7 +150,7 @@ func (f Figure) Rounds() string {
 	return fmt.Sprintf("%d rounds against %d", f.CandidateRounds, f.BaselineRounds)
 }
 
-// Row returns a figure for people: metric, baseline, candidate, ratio and interval. The ratio is ~ if nothing was shown.
+// Row is a figure for people: metric, baseline, candidate, ratio (~: not shown), interval.
 func (f Figure) Row() []string {
 	row := []string{string(f.Metric), f.value(f.Baseline), f.value(f.Candidate), "-", "-"}
 	switch {
@@ -198,7 +198,7 @@ func bound(v *float64, none string, round func(float64) float64) string {
 // mostShown is the largest length of a condition in a table, in bytes; JSON has all of it.
 const mostShown = 60
 
-// condition formats a value for a table. Pods reported it, so control characters must not reach a terminal.
+// condition formats a pod's value: control characters must not reach a terminal.
 func condition(value string) string { return cmp.Or(text.Printable(value, mostShown), "-") }
 
 // title names the compared benchmarks and says how many differences are omitted.
@@ -232,8 +232,8 @@ func (f Figure) label() string {
 	return f.Cell
 }
 
-// gridsOf returns the tables of several comparisons, one for each metric: a row for each cell, and two columns for each candidate,
-// its value, and its ratio to the baseline with the interval. It also returns the limits of the figures.
+// gridsOf returns tables of several comparisons, one for each metric: rows are cells, and each
+// candidate has two columns, value and ratio with interval. It also returns the figures' limits.
 func gridsOf(all []Comparison) (grids []grid, notes []string) {
 	grids = []grid{{"CANDIDATES", [][]string{{"NUMBER", "CANDIDATE", "LATENCIES"}}}}
 	head := []string{"CELL", "BASELINE"}
@@ -274,7 +274,7 @@ func gridsOf(all []Comparison) (grids []grid, notes []string) {
 	return grids, notes
 }
 
-// Table writes for people: different conditions, a table for each cell, and the limits of the figures; see gridsOf for several.
+// Table writes for people: differences, a table for each cell, the figures' limits.
 func Table(w io.Writer, all ...Comparison) error {
 	title, grids, notes := all[0].title(), all[0].grids(), all[0].Notes
 	if len(all) > 1 {

@@ -19,8 +19,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// An export is a baseline that any user of the namespace may have written. The digest in the criteria decides which bytes count, so
-// that the export is trusted as far as the author of the criteria trusts it, and nothing that another user writes later is used.
+// An export is a baseline that any user of the namespace may have written. The digest in the
+// criteria decides which bytes count: it is trusted as far as the criteria's author trusts it.
 
 // The paths of the fields that the messages about an export name.
 const (
@@ -53,7 +53,7 @@ func refuse(reason, format string, args ...any) *verdict.Blocker {
 	return &verdict.Blocker{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Exported returns the results of the export with this hexadecimal digest, or why a benchmark cannot be compared with it.
+// Exported returns the results of the export with this digest, or why it cannot be compared with.
 func Exported(ctx context.Context, b *v1alpha1.LatencyBenchmark, cm *corev1.ConfigMap, sha256 string) judge.Results {
 	results, refused := judge.Results{}, (*verdict.Blocker)(nil)
 	err := export.ReadConfigMap(ctx, cm, sha256, func(of *v1alpha1.LatencyBenchmark) error {

@@ -22,8 +22,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// mostRounds is the total number of rounds of cells that are kept in memory, for the benchmarks that were read last: about 1 KiB
-// each. A benchmark with more rounds, up to the 40,000 that the API allows, is kept alone.
+// mostRounds is how many rounds of cells are in memory, of the benchmarks read last: about 1 KiB
+// each. A larger benchmark, of up to the API's 40,000 rounds, is alone.
 const mostRounds = 20_000
 
 // Store reads stored results and judges them. It keeps what it read, so that after each run only the
@@ -51,7 +51,7 @@ type collection struct {
 	read []readResult
 }
 
-// readResult is a stored result that was read; valid reports whether its content was the one that the status names.
+// readResult was read; valid: its content is the one that the status names.
 type readResult struct {
 	version version
 	named   v1alpha1.StoredResult

@@ -25,11 +25,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// A benchmark is judged when it finishes, and again whenever an input has changed: the rules, its stored results, those of its baseline.
-// If one of its own is missing, it does not pass any more. The first verdict fixes which benchmark is the accepted result of a
-// LatencyGate. A Pass or Fail remains when the baseline is deleted afterwards, for example by the history limit of a LatencyGate.
+// A benchmark is judged when it finishes, and again when an input changes: rules, stored results,
+// the baseline's. If one of its own is missing, it does not pass any more. The first verdict fixes
+// which benchmark a LatencyGate had accepted. A Pass or Fail outlives the deletion of the baseline,
+// for example by the gate's history limit.
 
-// Judge updates the verdict of a benchmark, which is nil until it is finished. It reads the results only if an input has changed.
+// Judge updates a benchmark's verdict, nil until it is finished, if an input has changed.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	if b.Spec.Criteria == nil || !b.Finished() {
 		b.Status.Verdict = nil
@@ -81,14 +82,14 @@ func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 type compared struct {
 	// benchmark is the baseline. If it does not exist, it has no UID.
 	benchmark *v1alpha1.LatencyBenchmark
-	// gate is the LatencyGate that has accepted it, if one has. uid is its UID, if gate or criteria say which it is.
+	// gate has accepted it, if one has; uid is its UID, if gate or criteria say it.
 	gate, uid string
-	// missing is why there is no baseline; empty if the benchmark, or the ConfigMap of the export, exists.
+	// missing is why there is no baseline; empty if it, or the ConfigMap, exists.
 	missing string
 	// export is the export that is the baseline, and held the version of its ConfigMap; nil if the baseline is a benchmark.
 	export *v1alpha1.ExportedBaseline
 	held   version
-	// verification and spread are what the gate knows of the node's sessions, and of those of all nodes; nil without an accepted result.
+	// verification and spread are the gate's knowledge of sessions; nil without it.
 	verification *v1alpha1.LatencyVerificationStatus
 	spread       *v1alpha1.LatencyGateStatus
 }
@@ -137,8 +138,8 @@ func (s *Store) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*co
 	return c, nil
 }
 
-// accepted returns the result that a LatencyGate has accepted for the client's node, or had when the benchmark was first judged. There is
-// none if the gate's benchmarks are in another namespace: the verdict would show their numbers there.
+// accepted returns the result that a LatencyGate has accepted for the client's node, or had at the
+// first verdict; none if the gate's namespace is another: the verdict would show its numbers.
 func (s *Store) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *compared) (*v1alpha1.VerdictBaseline, error) {
 	var settled *v1alpha1.VerdictBaseline
 	if v := b.Status.Verdict; v != nil && v.Baseline != nil && v.Baseline.Gate == c.gate {
@@ -160,7 +161,7 @@ func (s *Store) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *c
 	return cmp.Or(settled, &v1alpha1.VerdictBaseline{Gate: c.gate, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}), nil
 }
 
-// reference returns the sessions with which a benchmark is compared: those that were accepted before it was measured.
+// reference returns the sessions compared with: accepted before the measurement.
 func (c *compared) reference(b *v1alpha1.LatencyBenchmark, measured *rounds.Collection) *sessions.Reference {
 	if c.verification == nil {
 		return nil
@@ -184,7 +185,7 @@ func bootOf(c *rounds.Collection) string {
 	return id
 }
 
-// inputs returns a digest of the inputs of a verdict without reading the results, with a dot before the part for the baseline.
+// inputs returns a digest of a verdict's inputs, a dot before the baseline's, unread.
 func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (string, error) {
 	type side struct {
 		Criteria   *v1alpha1.Criteria
@@ -218,7 +219,7 @@ func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseli
 	return own + "." + other, err
 }
 
-// judge judges both sides, and says whether more rounds may decide. Defects of results are in the verdict, and errors may pass.
+// judge judges both sides, and whether more rounds may decide. Errors may pass, defects stay.
 func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judged *v1alpha1.Verdict, more bool, err error) {
 	both := []*v1alpha1.LatencyBenchmark{b}
 	if baseline != nil && baseline.benchmark.UID != "" {
@@ -311,7 +312,7 @@ func (s *Store) baselineResults(
 	return judge.Results{Collection: all}, nil
 }
 
-// Undecided returns the verdict's message if all planned runs are measured, and more rounds may decide; otherwise nothing.
+// Undecided returns a message if all planned runs are there and more rounds may decide.
 func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (string, error) {
 	if plan.MaxRounds(b.Spec) <= plan.Rounds(b) {
 		return "", nil
@@ -327,7 +328,7 @@ func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (st
 	return judged.Message, nil
 }
 
-// Measured returns the rounds of a finished benchmark that relative rules compare, and the boot ID of its client's node.
+// Measured returns the rounds that relative rules compare, and the client's boot ID.
 func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error) {
 	held, release := s.hold(b)
 	defer release()

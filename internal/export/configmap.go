@@ -19,24 +19,24 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// A ConfigMap contains the files of an export that are read again, as keys of binaryData: the path with _ for each slash. The digest of
-// the manifest covers all of them, so that the same digest names the export in a directory and in a ConfigMap.
+// A ConfigMap has an export's files that are read again as keys of binaryData: the path with _ for
+// slashes. The manifest's digest covers them, and names the export in both forms.
 
 // The errors of an export in a ConfigMap, for errors.Is, besides ErrNone and ErrDamaged.
 var (
 	// ErrDigest is returned for another export than the one that a digest names.
 	ErrDigest = errors.New("another export")
-	// ErrTooLarge is returned for an export that does not fit into a ConfigMap, or would expand to too much.
+	// ErrTooLarge: an export does not fit into a ConfigMap, or expands too much.
 	ErrTooLarge = errors.New("export too large")
 )
 
-// The limits of an export in a ConfigMap, in bytes: an API server stores at most 1 MiB, which could expand to gigabytes.
+// An export's limits in a ConfigMap, in bytes: 1 MiB could expand to gigabytes.
 const (
 	maxConfigMap = 1 << 20
 	maxExpanded  = 32 << 20
 )
 
-// ConfigMap returns the export of a LatencyBenchmark, and the SHA-256 of its manifest in hex. The error wraps ErrTooLarge.
+// ConfigMap returns a benchmark's export and its manifest's SHA-256, or wraps ErrTooLarge.
 func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 	read := from(os.DirFS(b.Dir))
 	if b.Dir == "" {
@@ -78,7 +78,7 @@ func ConfigMap(b Benchmark, name string) (*corev1.ConfigMap, string, error) {
 
 func keyOf(file string) string { return strings.ReplaceAll(file, "/", "_") }
 
-// bounded returns ErrTooLarge for more than an API server stores, or for files that expand to more than a manager should decode.
+// bounded returns ErrTooLarge for more than is stored, or than a manager should decode.
 func bounded(cm *corev1.ConfigMap) error {
 	size, expanded := 0, int64(0)
 	for key, content := range cm.BinaryData {
@@ -95,9 +95,9 @@ func bounded(cm *corev1.ConfigMap) error {
 	return nil
 }
 
-// ReadConfigMap reads the LatencyBenchmark of an export from a ConfigMap of any author, passes it to begin, and then each of its stored
-// results to add, one at a time. It decodes nothing but what the digest of the manifest, sha256, covers. The error wraps ErrDigest,
-// ErrTooLarge, ErrNone or ErrDamaged, or is that of begin or add.
+// ReadConfigMap reads a LatencyBenchmark's export from any author's ConfigMap, passes it to begin,
+// then each stored result to add. It decodes only what the manifest's digest, sha256, covers. The
+// error wraps ErrDigest, ErrTooLarge, ErrNone or ErrDamaged, or is begin's or add's.
 func ReadConfigMap(ctx context.Context, cm *corev1.ConfigMap, sha256 string, begin func(*v1alpha1.LatencyBenchmark) error, add func(result.Stored) error) error {
 	if err := bounded(cm); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package export stores the results of a benchmark in a directory, so that they outlive their cluster, and reads them again.
+// Package export stores results in a directory, where they outlive a cluster, and reads them.
 //
 // The directory of a benchmark has
 //
@@ -11,7 +11,7 @@
 //	slowest/VARIANT/     CELL.csv for each cell whose tool reports them: the slowest samples of each round
 //	pairs/NAME/          the same for the benchmark of each pair of a LatencyMatrix
 //
-// Only the first three are read again; the others are for people and other programs. All files are verified.
+// Only the first three are read again, the others by people; all are verified.
 package export
 
 import (
@@ -35,13 +35,13 @@ var (
 type Benchmark struct {
 	// Object is the LatencyBenchmark itself, or the overview of the LatencyMatrix.
 	Object *v1alpha1.LatencyBenchmark
-	// Runs holds the stored results of a benchmark, oldest first, each verified against the digests in the status.
+	// Runs are oldest first, each verified by the digests in the status.
 	Runs []result.Stored
 	// Matrix is the LatencyMatrix; nil for a LatencyBenchmark.
 	Matrix *v1alpha1.LatencyMatrix
 	// Pairs holds the benchmarks of the pairs of a matrix, in the order of their names.
 	Pairs []Benchmark
-	// Dir is the directory of the export from which it was read; empty for a benchmark from a cluster.
+	// Dir is the export's directory; empty for a cluster's benchmark.
 	Dir string
 }
 

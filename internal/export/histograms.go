@@ -12,12 +12,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// ticksPerHalfDistance is the number of lines of a .hgrm each time that the share beyond is halved, as in HistogramLogProcessor.
+// ticksPerHalfDistance lines of a .hgrm halve the share beyond, as in HistogramLogProcessor.
 const ticksPerHalfDistance = 5
 
-// histograms writes two kinds of files for every cell: the distribution of all rounds together and of each round as
-// percentiles, in microseconds of the benchmark's latency type; and a histogram log with an interval for each round, which
-// holds the stored values in nanoseconds: whole round trips, or captured times.
+// histograms writes for every cell the distribution of all rounds and of each as percentiles, in µs
+// of the benchmark's latency type, and a histogram log with an interval for each round, which has
+// the stored ns: whole round trips, or captured times.
 func (w *writer) histograms(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		name := path.Join(under, "histograms", s.Variant.Name, s.Name)
@@ -39,7 +39,7 @@ func (w *writer) histograms(under string, b Benchmark) error {
 	return nil
 }
 
-// rounds writes the percentiles of each round, and returns the histogram of all rounds together and their log.
+// rounds writes each round's percentiles, and returns all rounds' histogram and their log.
 func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log []byte, err error) {
 	var out bytes.Buffer
 	intervals := hdr.NewHistogramLogWriter(&out)

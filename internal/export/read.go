@@ -27,7 +27,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// ReadDir reads the export in a directory: see Read. It reads no file outside the directory, not even through links.
+// ReadDir reads a directory's export, see Read, and no file outside, also by links.
 func ReadDir(ctx context.Context, dir string) (Benchmark, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -48,9 +48,9 @@ func IsExport(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Read reads an export and verifies it: every file against the manifest, the LatencyBenchmark against the definition of
-// its kind, and every stored result against the digests in the status. The error wraps ErrNone if there is no
-// manifest, and ErrDamaged if a file differs from the manifest.
+// Read reads and verifies an export: files by the manifest, the LatencyBenchmark by its kind's
+// definition, stored results by the status. The error wraps ErrNone without a manifest, and
+// ErrDamaged if a file differs from it.
 func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	m, err := readManifest(fsys)
 	if err != nil {
@@ -104,7 +104,7 @@ func parseManifest(content []byte) (manifest, error) {
 
 type source func(name string) ([]byte, error)
 
-// from returns a source of regular files of at most maxFileBytes: to open a FIFO would wait for a writer.
+// from returns regular files of at most maxFileBytes: opening a FIFO would wait.
 func from(fsys fs.FS) source {
 	return func(name string) ([]byte, error) {
 		info, err := fs.Stat(fsys, name)
@@ -209,9 +209,9 @@ func (m manifest) object(ctx context.Context, from source) (Benchmark, error) {
 	return b, nil
 }
 
-// parse reads an object of a kind. It drops fields that this version does not know. The known fields must match the
-// definition of the kind, which a cluster would have enforced; this is checked before any of them is decoded, because some values,
-// such as the quantity 1e99999999, take minutes.
+// parse reads an object of a kind and drops unknown fields. The known ones must match the kind's
+// definition, which is checked before any is decoded, because some values, such as the quantity
+// 1e99999999, take minutes.
 func parse(ctx context.Context, content []byte, kind string, into client.Object) error {
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(content, &u.Object); err != nil {
@@ -270,7 +270,7 @@ func (m manifest) pair(ctx context.Context, fsys fs.FS, parent *v1alpha1.Latency
 	if len(own.Pairs) > 0 {
 		return Benchmark{}, errors.New("it has pairs itself")
 	}
-	// The parent's manifest must list the manifest of the pair, so that it covers all files of the pair.
+	// The parent's manifest must list, and so cover, the pair's manifest.
 	if _, err := m.listed(from(fsys), path.Join(pairsDir, name, manifestFile)); err != nil {
 		return Benchmark{}, err
 	}

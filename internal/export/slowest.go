@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 )
 
-// slowest writes the slowest samples of each round for every cell whose tool reports them, as they are stored. An unknown gap is empty.
+// slowest writes each round's slowest samples as stored, if the tool reports them.
 func (w *writer) slowest(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		lines := [][]string{{"round", "at_ns", "rtt_ns", "samples", "where", "client_gap_ns", "server_gap_ns"}}

@@ -28,8 +28,8 @@ type Written struct {
 	ManifestSHA256 string
 }
 
-// Write creates a directory with a benchmark, completely or not at all. The same results give byte-identical files. The
-// error wraps ErrExists if the directory exists, unless it is an export and replace is true.
+// Write creates a benchmark's directory, completely or not at all; equal results give equal bytes.
+// The error wraps ErrExists if it exists, unless it is an export and replace is true.
 func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := MayWrite(dir, replace); err != nil {
 		return Written{}, err
@@ -38,7 +38,7 @@ func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return Written{}, fmt.Errorf("making the directory of the export: %w", err)
 	}
-	// The files are written in a directory beside the destination, so that an atomic rename completes the export.
+	// Written beside the destination, so that an atomic rename completes it.
 	unfinished, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+"-")
 	if err != nil {
 		return Written{}, fmt.Errorf("making a directory for the export: %w", err)
@@ -80,7 +80,7 @@ func MayWrite(dir string, replace bool) error {
 	return nil
 }
 
-// putInPlace renames a finished export to its destination. An export that it replaces is moved back if that fails.
+// putInPlace renames a finished export; one that it replaces is restored if that fails.
 func putInPlace(finished, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(finished, dir); err != nil {
@@ -123,7 +123,7 @@ func (w *writer) json(name string, v any) error {
 	return w.file(name, content)
 }
 
-// benchmark writes a benchmark into a directory below the directory of the writer, the manifest last.
+// benchmark writes a benchmark into a directory below the writer's, the manifest last.
 func (w *writer) benchmark(under string, b Benchmark) error {
 	first := len(w.files)
 	object := b.Object

@@ -1,5 +1,6 @@
-// Package imported gives results that no agent measured the form of an export: published tables, which are embedded, and the output
-// of tools on machines without Kubernetes. A result keeps what its source has and nothing else: percentiles stay percentiles.
+// Package imported makes exports of what no agent measured: embedded published tables, and output
+// of tools on other machines. A result keeps only what its source has: percentiles stay
+// percentiles.
 //
 // Its documents name the source (result.Document.Imported). Nothing proves such a result, so that it can be printed and compared,
 // and no verdict can be based on it.
@@ -31,14 +32,14 @@ type Result struct {
 	// Notes describe its hardware and its limits.
 	Notes map[string]string `json:"notes"`
 	Tool  v1alpha1.Tool     `json:"tool"`
-	// LatencyType is the interval in which the latencies are shown; the cells have whole round trips.
+	// LatencyType is how latencies are shown; cells have whole round trips.
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// InToOut is true if the latencies are those of the server, from IN to OUT, and not round trips.
+	// InToOut: latencies are the server's, from IN to OUT.
 	InToOut  bool      `json:"inToOut"`
 	Variants []Variant `json:"-"`
 }
 
-// Variant holds the rounds of one variant, in order. Its name is plan.DefaultVariant if there is no other.
+// Variant has a variant's rounds in order, and maybe the name plan.DefaultVariant.
 type Variant struct {
 	Name string
 	// MTU is that of the network, in bytes; 0 if it is not known.
@@ -46,7 +47,7 @@ type Variant struct {
 	Rounds []Round
 }
 
-// Round holds the cells of a round, which have the protocol, the message size and the rate of their traffic.
+// Round has a round's cells: the protocol, message size and rate of their traffic.
 type Round []result.Cell
 
 // Benchmark returns the result as a complete benchmark with stored runs.

@@ -16,13 +16,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
 
-// longest is the largest latency, in nanoseconds: that of a stored histogram. mostSizes is the largest number of rows of a table.
+// longest is a stored histogram's largest latency, in ns; mostSizes bounds a table's rows.
 const (
 	longest   = 60_000_000_000
 	mostSizes = 32
 )
 
-// Sfnt reads the table of sfnt-pingpong, and returns the latency type that it reports. Its rows become round trips.
+// Sfnt reads sfnt-pingpong's table, and its latency type. Rows become round trips.
 func Sfnt(output []byte) (Round, v1alpha1.LatencyType, error) {
 	header, rows, err := sfntpingpong.ParseTable(output)
 	if err != nil {
@@ -71,7 +71,7 @@ func Sfnt(output []byte) (Round, v1alpha1.LatencyType, error) {
 	return round, kind, nil
 }
 
-// Nanoseconds reads one latency a line, in whole nanoseconds of a latency type, as sfnt-pingpong's raw files have them.
+// Nanoseconds reads whole ns of a latency type, one a line, as sfnt-pingpong's raw files.
 func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, error) {
 	recorder, number := result.NewRecorder(), 0
 	lines := bufio.NewScanner(r)
@@ -102,7 +102,7 @@ func factorOf(kind v1alpha1.LatencyType) int64 {
 // mostIntervals is the largest number of intervals of a histogram log: a day of seconds.
 const mostIntervals = 86_400
 
-// HistogramLog reads an HdrHistogram log of nanoseconds and returns the histogram of each interval, or of all together.
+// HistogramLog reads an HdrHistogram log of ns: each interval's histogram, or all in one.
 func HistogramLog(r io.Reader, kind v1alpha1.LatencyType, each bool) ([]result.Histogram, error) {
 	var all []result.Histogram
 	recorder, number, intervals := result.NewRecorder(), 0, 0

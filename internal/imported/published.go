@@ -20,7 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Published is the name before the slash with which users name a published result, and its namespace.
+// Published precedes the slash in a published result's name, and is its namespace.
 const Published = "published"
 
 // ErrNotPublished is returned for a name that no published result has.
@@ -122,7 +122,7 @@ func (e *Entry) addNetwork(row []string) error {
 	return nil
 }
 
-// addLadder adds a row of variant, percentile, round, latency in whole µs, and events up to it. p0 is the smallest latency.
+// addLadder adds variant, percentile, round, latency in whole µs, events; p0 is the least.
 func (e *Entry) addLadder(row []string) error {
 	n, err := numbers(row[2:])
 	if err != nil {

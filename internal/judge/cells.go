@@ -13,8 +13,8 @@ import (
 
 type values = map[v1alpha1.Metric]stats.Observation
 
-// Cells returns every cell of the spec, measured or not, and those that were captured, with a round for each run. The rounds have only the
-// given metrics, if any are given: all metrics of the largest benchmark would take 100 MiB.
+// Cells returns every cell of the spec, measured or not, and the captured ones, with a round for
+// each run, which has only the given metrics, if any: all of the largest benchmark take 100 MiB.
 func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	var all []verdict.Cell
 	for _, v := range r.Variants {
@@ -66,7 +66,7 @@ func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 	return all
 }
 
-// measured returns a cell as the clients measured it. A run without the cell gives a round without values, so that nothing is concluded.
+// measured returns a cell as clients measured it; a run without it has no values.
 func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) verdict.Cell {
 	cell := verdict.Cell{
 		Variant: variant, Name: c.Name, Traffic: c.Traffic, HalfRTT: latencyType != v1alpha1.LatencyRTT,
@@ -77,7 +77,7 @@ func measured(variant string, c *rounds.Cell, latencyType v1alpha1.LatencyType) 
 	return cell
 }
 
-// roundOf returns the results of a run. Latencies are of the full round trip, except those of a capture; samples out of range are lost.
+// roundOf returns a run's results: round trips, or a capture's; out of range is lost.
 func roundOf(r rounds.Round) verdict.Round {
 	switch {
 	case !r.Found:
@@ -118,8 +118,8 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 	return round
 }
 
-// ownRound returns a round of a tool that reports no samples. Values that it did not report are absent. If messages were
-// lost, all its percentiles are absent, because they exclude the lost messages and cannot be corrected.
+// ownRound is of a tool without samples. What it did not report is absent; if messages were lost,
+// so are all percentiles, which leave them out and cannot be corrected.
 func ownRound(own tool.Own, lost int64) verdict.Round {
 	round := verdict.Round{Samples: own.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	for metric, ns := range map[v1alpha1.Metric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs} {
@@ -139,7 +139,7 @@ func ownRound(own tool.Own, lost int64) verdict.Round {
 	return round
 }
 
-// captured returns how long the server had each message, from packets. An incomplete capture gives a round without values.
+// captured returns how long the server had messages; an incomplete capture has no values.
 func captured(cell verdict.Cell, c *rounds.Cell) verdict.Cell {
 	cell.Name, cell.HalfRTT, cell.Rounds = c.Name+result.CapturedSuffix, false, nil
 	for _, round := range c.Captured.Each {

@@ -19,12 +19,12 @@ func ignored(criteria v1alpha1.Criteria, d result.Difference) bool {
 }
 
 var (
-	// ofKernel holds the keys that another kernel of a distribution changes by itself. What an administrator chooses (arguments,
-	// governors, sysctls), the clock source, the C-states and Onload, which is built apart, are not among them.
+	// ofKernel are keys that a distribution's other kernel changes by itself: not what an
+	// administrator chooses (arguments, governors, sysctls), the clock source, C-states, or Onload.
 	ofKernel = []string{
 		"kernel.release", "kernel.version", "cpu.microcode", "cpu.vulnerability.*", "module.sfc*.version", "nic.driver-version",
 	}
-	// newInKernel holds the keys of what only one of two kernels may know. If both have a value, it must be equal.
+	// newInKernel may be known to one kernel only. Two values must be equal.
 	newInKernel = []string{
 		"nic.feature.*", "nic.coalesce.*", "nic.hwtstamp", "nic.threaded", "nic.gro-flush-timeout", "nic.napi-defer-hard-irqs",
 	}
@@ -35,7 +35,7 @@ func OfKernelUpgrade(d result.Difference) bool {
 	return matchesAny(ofKernel, d.Key) || (d.A == "" || d.B == "") && matchesAny(newInKernel, d.Key)
 }
 
-// mustBeNamed reports whether no pattern allows a difference of a key: a verdict exists to notice these.
+// mustBeNamed: no pattern allows a difference of the key; a verdict exists for these.
 func mustBeNamed(key string) bool {
 	return slices.Contains([]string{"nic.firmware-variant", "nic.function", keyRelation}, key) || matchesAny(ofAcceleration, key)
 }
@@ -48,7 +48,7 @@ func intended(d result.Difference, a, b *rounds.Variant) bool {
 	return a != nil && b != nil && (matchesAny(declared(a, b), d.Key) || ofNetworks(d, a, b))
 }
 
-// declared returns the keys, as patterns, that differ because two specs do. A NUMA policy has none: it does not move CPUs.
+// declared returns patterns of what differs because specs do. A NUMA policy moves no CPUs.
 func declared(a, b *rounds.Variant) []string {
 	var keys []string
 	if a.Wait != b.Wait {
@@ -71,20 +71,20 @@ func declared(a, b *rounds.Variant) []string {
 const keyRelation = "numa.relation"
 
 var (
-	// ofNetwork holds the keys that may differ between networks: those of the interface and its location, and of the pod's
-	// network namespace. What is not in one of the lists below follows from the type of the network, or is chosen with its device.
+	// ofNetwork are keys that may differ between networks: of the interface, its location and the
+	// namespace. Others, unless listed below, follow from the type, or are chosen with its device.
 	ofNetwork = []string{"nic.*", keyRelation, "sysctl.net.*"}
-	// ofCard and ofPort hold the keys of a NIC and of its port, which no spec sets, and which some interfaces cannot report.
+	// ofCard and ofPort are keys without a spec, which some interfaces do not report.
 	ofCard = []string{"nic.firmware", "nic.firmware-variant"}
 	ofPort = []string{"nic.speed", "nic.duplex", "nic.fec"}
-	// settings holds the keys that an administrator sets for one interface or network namespace, and which some do not have.
+	// settings are an administrator's, for an interface or namespace that has them.
 	settings = []string{
 		"nic.coalesce.*", "nic.gro-flush-timeout", "nic.napi-defer-hard-irqs", "nic.threaded", "nic.hwtstamp", "sysctl.net.*",
 	}
 )
 
-// ofNetworks reports whether a difference follows from the networks of two variants, which differ. The NIC, its settings and its
-// distance from the CPU do not: they would be measured instead of the network. The pod network has no NIC of its own.
+// ofNetworks reports whether a difference follows from two variants' different networks. A NIC, its
+// settings and distance do not: they would be measured instead. The pod network has no NIC.
 func ofNetworks(d result.Difference, a, b *rounds.Variant) bool {
 	pod := a.Network.Type == v1alpha1.NetworkPod || b.Network.Type == v1alpha1.NetworkPod
 	unreported := d.A == "" || d.B == ""
@@ -107,7 +107,7 @@ func ofNetworks(d result.Difference, a, b *rounds.Variant) bool {
 	return true
 }
 
-// together reports whether two variants used one known place at each end: what of returns for the PCI address of the port.
+// together: two variants used one known place at each end: of returns the port's address.
 func together(a, b *rounds.Variant, of func(string) string) bool {
 	for _, ends := range [][2]result.Document{{a.First.Client, b.First.Client}, {a.First.Server, b.First.Server}} {
 		first, second := ends[0].Evidence.Facts["nic.port"], ends[1].Evidence.Facts["nic.port"]
@@ -118,7 +118,7 @@ func together(a, b *rounds.Variant, of func(string) string) bool {
 	return true
 }
 
-// keyCapture allows, in ignoreDifferences, that packets were captured on one side only, which costs the measuring CPU time.
+// keyCapture in ignoreDifferences allows a capture on one side, which costs CPU time.
 const keyCapture = "capture"
 
 const meantHint = " (list intended differences in ignoreDifferences; kubectl tailgate compare -o ignoreDifferences prints them)"
@@ -133,8 +133,8 @@ func matchesAny(patterns []string, key string) bool {
 	return false
 }
 
-// incomparable returns why a cell cannot be compared with that of the baseline's variant. The first run represents all runs of a variant:
-// either their conditions are equal, or nothing is concluded from any of them.
+// incomparable returns why a cell cannot be compared with the baseline's. A variant's first run
+// represents all: their conditions are equal, or nothing is concluded.
 func incomparable(
 	criteria v1alpha1.Criteria, cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
 ) []verdict.Blocker {

@@ -1,6 +1,7 @@
-// Package judge judges a benchmark's stored results by its criteria. It connects internal/result and internal/verdict: from
-// the results that internal/rounds has collected it takes the input of a verdict, and from the evidence the reasons that
-// prevent one. It is pure: the controllers and the command line get the same verdict from the same results.
+// Package judge judges stored results by criteria. It connects internal/result and
+// internal/verdict: what internal/rounds collected becomes the verdict's input, and evidence the
+// reasons that prevent one. It is pure: controllers and command line get one verdict from the same
+// results.
 //
 // A verdict is prevented by placement, device and acceleration that were not proved, by rounds that did not run under equal
 // conditions and, for comparisons, by a baseline under other conditions. A simulated NIC does not prevent a verdict, and is
@@ -20,13 +21,13 @@ import (
 // Results holds the results of a benchmark.
 type Results struct {
 	*rounds.Collection
-	// Trouble is the reason why runs are missing, or why there is nothing to judge; nil if there is no such reason.
+	// Trouble is why runs are missing, or nothing can be judged; or nil.
 	Trouble *verdict.Blocker
-	// Reference, of a baseline that a LatencyGate accepted, are the sessions of the node; nil for any other baseline.
+	// Reference, of a LatencyGate's baseline, are the node's sessions; else nil.
 	Reference *sessions.Reference
 }
 
-// Evaluate judges a benchmark's results. baseline has those of another benchmark, if the criteria name one. Its error is about a rule.
+// Evaluate judges results; baseline has another benchmark's, if named. Errors are about rules.
 func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
 	metrics := append(metricsOf(criteria), v1alpha1.MetricLost)
 	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...)}

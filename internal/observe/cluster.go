@@ -1,4 +1,4 @@
-// Package observe reads from a cluster what the checks before a measurement need, by a client that need not be the operator's.
+// Package observe reads what the checks before a measurement need, by any client.
 package observe
 
 import (
@@ -56,7 +56,7 @@ type Cluster struct {
 	absent absentKinds
 }
 
-// Preflight reads the input of the checks of a benchmark or, given its overview, of a matrix, but not the pods on the nodes: see Room.
+// Preflight reads a benchmark's input, or a matrix's by its overview, without pods: see Room.
 func (c *Cluster) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark) (preflight.Observed, error) {
 	nodes := &corev1.NodeList{}
 	if err := c.Cache.List(ctx, nodes); err != nil {
@@ -76,7 +76,7 @@ func (c *Cluster) Preflight(ctx context.Context, b *v1alpha1.LatencyBenchmark) (
 	return o, c.Read(ctx, &o)
 }
 
-// Known returns the part of the input that needs no reading, given the nodes and the other benchmarks that compete for nodes.
+// Known returns the input without reading, by the nodes and the benchmarks that compete.
 func (c *Cluster) Known(b *v1alpha1.LatencyBenchmark, nodes []corev1.Node, others []queue.Entry) preflight.Observed {
 	o := preflight.Observed{Benchmark: b, Driver: c.Tools[b.Spec.Tool], Tools: c.Tools, Nodes: nodes, Settings: c.Settings, Others: map[string]int{}}
 	for _, other := range others {
@@ -121,9 +121,9 @@ func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 	return err
 }
 
-// Room adds the resources that pods use on the nodes and, if the benchmark names no priority class, the default priority class, which
-// decides which pods the benchmark's pods would preempt. In a large cluster, most of the data are pods: they are not read for a
-// benchmark that is rejected anyway.
+// Room adds the resources that pods use on the nodes and, without a priority class, the default
+// one, which decides which pods would be preempted. Pods are most of a large cluster's data: they
+// are not read for a rejected benchmark.
 func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) (err error) {
 	if o.Driver == nil || preflight.NetworkNamespace(*o) != nil {
 		return nil
@@ -264,8 +264,8 @@ type Driven struct {
 	Nodes           []string
 }
 
-// Drivers looks for resources that a node of these names does not advertise among the devices of Dynamic Resource Allocation. The nodes
-// then have them allocatable, as if a device plugin advertised them.
+// Drivers looks for resources that a node does not advertise among the devices of Dynamic Resource
+// Allocation. Nodes have them allocatable, as if a plugin advertised them.
 func (c *Cluster) Drivers(ctx context.Context, nodes []corev1.Node, names, resources []string) ([]Driven, error) {
 	matching := sets.New(names...)
 	missing := slices.DeleteFunc(resources, func(name string) bool {
@@ -321,7 +321,8 @@ func (c *Cluster) resourceSlices(ctx context.Context, nodes ...string) ([]resour
 	return all, nil
 }
 
-// ClaimedDevice returns the PCI address of the device of a resource that the ResourceClaim of a pod has; empty if no claim has one.
+// ClaimedDevice returns the PCI address of a resource's device in a pod's ResourceClaim, or
+// nothing.
 func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource string) (string, error) {
 	if p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil {
 		return "", nil
@@ -337,8 +338,8 @@ func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource str
 	return dra.Address(p, corev1.ResourceName(resource), claim, all), nil
 }
 
-// Suppliers reads the DaemonSets, and what may supply nodes with devices: them and the Modules of Kernel Module Management. A kind that
-// the cluster does not have, or that the reader may not list, has none.
+// Suppliers reads DaemonSets, and what may supply devices: them and Modules of Kernel Module
+// Management. A kind that is absent, or may not be listed, has none.
 func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, []appsv1.DaemonSet, error) {
 	modules, daemonSets := foreign.List(foreign.ModuleKind), &appsv1.DaemonSetList{}
 	for _, list := range []client.ObjectList{modules, daemonSets} {
@@ -360,7 +361,7 @@ func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, [
 	return all, daemonSets.Items, nil
 }
 
-// fewNodes is the highest number of nodes whose objects are listed node by node. For more nodes, all objects are listed.
+// fewNodes have their objects listed node by node; for more, all are listed.
 const fewNodes = 16
 
 func selectors(field string, nodes []string, also ...fields.Selector) []client.ListOption {

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// maxPage bounds a page of a list, in bytes as the API server sends it. An object has at most 3 MiB.
+	// maxPage bounds a page in bytes, as sent. An object has at most 3 MiB.
 	maxPage = 16 << 20
-	// fewObjects and mostObjects are the numbers of objects that a page has at most: at first, or if nothing bounds its bytes, and later.
+	// fewObjects are in a first page, or an unbounded one, mostObjects in later ones.
 	fewObjects, mostObjects = 32, 500
 )
 
@@ -28,7 +28,7 @@ var errLargePage = fmt.Errorf("a page of a list has more than %d bytes", maxPage
 // boundedPage is the key of contexts whose responses are bounded.
 type boundedPage struct{}
 
-// Bounded returns a configuration whose clients refuse a page that Each reads if it has more than maxPage bytes.
+// Bounded returns a configuration whose clients refuse Each's pages above maxPage.
 func Bounded(config *rest.Config) *rest.Config {
 	own := rest.CopyConfig(config)
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
@@ -77,7 +77,7 @@ func Get[T any, O interface {
 	return o, nil
 }
 
-// Whole lists objects from the cache, which has no pages, and visits them. The objects must not be changed.
+// Whole visits a cache's objects, which has no pages. They must not be changed.
 func Whole(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,
 	options ...client.ListOption) error {
 	all := list()
@@ -87,8 +87,8 @@ func Whole(ctx context.Context, from client.Reader, list func() client.ObjectLis
 	return meta.EachListItem(all, visit)
 }
 
-// Each lists objects live and visits them page by page, so that a large cluster's objects, or the largest ones that users can make,
-// are never in memory all at once. A page with more than maxPage bytes is read again in parts, if the reader's configuration is Bounded.
+// Each visits objects live, page by page: a large cluster's, or the largest that users can make,
+// are never in memory at once. A page above maxPage is read in parts, if the reader is Bounded.
 func Each(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,
 	options ...client.ListOption) error {
 	read, size, next := 0, fewObjects, ""

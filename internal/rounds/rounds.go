@@ -34,13 +34,13 @@ type Collection struct {
 	Variants []*Variant
 	// Simulated is true if both ends of a run were on one kernel.
 	Simulated bool
-	// Incomplete describes the first incomplete capture, and Reduced the first result that was reduced; empty if there is none.
+	// Incomplete is the first incomplete capture, Reduced the first reduced result.
 	Incomplete, Reduced string
-	// Frequency describes the first run whose CPU was throttled, or ran at another frequency than in the first run; else empty.
+	// Frequency is the first run with a throttled CPU, or another frequency.
 	Frequency string
 	// first is the first run that was added, of any variant, without its measurements.
 	first *result.Stored
-	// Merges is true if the cells have the merged samples of all rounds, which take 140 KiB of memory per cell.
+	// Merges: cells have all rounds' samples, 140 KiB of memory each.
 	Merges bool
 	// tools are the first mostTexts different warnings of the tools.
 	tools []toolWarning
@@ -52,9 +52,9 @@ type Variant struct {
 	Runs int
 	// First and Last are the first and the last run without their measurements; nil without runs.
 	First, Last *result.Stored
-	// Warnings are what the runs did not prove, one for each reason: the first, or the first that blocks a verdict.
+	// Warnings are what runs did not prove, one a reason: the first, or a blocking one.
 	Warnings []proof.Warning
-	// Unequal describes how the conditions of a run differ from the first run's; empty if they do not.
+	// Unequal is how a run's conditions differ from the first's, or empty.
 	Unequal string
 	// Proof is the proof of the two ends over all runs.
 	Proof proof.Runs
@@ -65,7 +65,7 @@ type Variant struct {
 // Cell is one cell of a variant, over all its runs.
 type Cell struct {
 	tool.Cell
-	// Measured are the rounds of the clients, Captured those that the servers' agents derived from packets: one of each per run.
+	// Measured are clients' rounds, Captured servers', from packets: one of each per run.
 	Measured, Captured Rounds
 }
 
@@ -78,13 +78,13 @@ type Rounds struct {
 
 // Round is the result of one run for one cell. Latencies are full round trips, except for captures.
 type Round struct {
-	// Found is false if the run does not have the cell, or the capture is incomplete; all other fields are then empty.
+	// Found: the run has the cell and, captured, whole; otherwise all is empty.
 	Found bool
 	// Lost is the number of messages without a sample.
 	Lost int64
 	// Samples is nil for streams and for tools that report no samples.
 	Samples *Samples
-	// Own, Bandwidth, Attribution and Start are the tool's data, without the individual slow samples.
+	// Own, Bandwidth, Attribution and Start are the tool's, without slow samples.
 	Own         *tool.Own
 	Bandwidth   *tool.Bandwidth
 	Attribution *tool.Attribution
@@ -154,8 +154,8 @@ func (c *Collection) Variant(name string) *Variant {
 	return nil
 }
 
-// Add adds the run that was measured after the runs added before; runs of variants that the spec does not have are ignored. The
-// error wraps result.ErrCorrupt; the collection must not be used after it.
+// Add adds the run that was measured next; variants that the spec lacks are ignored. The error
+// wraps result.ErrCorrupt; the collection must not be used after it.
 func (c *Collection) Add(run result.Stored) error {
 	v := c.Variant(run.Client.Variant)
 	if v == nil {
@@ -200,7 +200,7 @@ func (v *Variant) prove(spec v1alpha1.LatencyBenchmarkSpec, run result.Stored) {
 	}
 }
 
-// imageChanged says at which end two runs had different images; empty if they had not, or if that is unknown.
+// imageChanged says at which end two runs are known to have different images.
 func imageChanged(first, second result.Stored) string {
 	for _, end := range []struct {
 		role     string
@@ -225,7 +225,7 @@ func Unequal(first, second result.Stored, matters func(result.Difference) bool) 
 	return ""
 }
 
-// measured returns the round of a run, empty without the cell, and its samples, which streams and some tools do not have.
+// measured returns a run's round, empty without the cell, and samples, if there are any.
 func measured(c *result.Cell) (Round, *result.Histogram) {
 	if c == nil {
 		return Round{}, nil
@@ -301,7 +301,7 @@ func (r *Rounds) Merged() result.Distribution {
 	return r.all.Distribution()
 }
 
-// Attribution returns the sum over all rounds, without the individual slow samples; nil if no round has examined samples.
+// Attribution sums all rounds, without single samples; nil if none were examined.
 func (r *Rounds) Attribution() *tool.Attribution {
 	sum := tool.Attribution{ClientSeesGaps: true, ServerSeesGaps: true}
 	for _, round := range r.Each {
@@ -324,13 +324,13 @@ func (r *Rounds) Attribution() *tool.Attribution {
 }
 
 const (
-	// mostTold is the number of different warnings of the tools that are reported, and maxTold the maximum length of each, in bytes.
+	// mostTold bounds the tools' warnings that are reported, maxTold each, in bytes.
 	mostTold, maxTold = 4, 400
 	// mostTexts is the number of different warnings that are counted.
 	mostTexts = 1024
 )
 
-// toolWarning is a warning of a tool, with the first measurement that has it and the number of further ones.
+// toolWarning has the first measurement with it, and the number of others.
 type toolWarning struct {
 	text, first string
 	more        int
@@ -347,8 +347,8 @@ func (c *Collection) warn(said, from string) {
 	}
 }
 
-// ToolWarnings returns the first different warnings of the tools, each with the first measurement that has it and the number of
-// further ones; the stored results contain all warnings. It is empty if no tool warned.
+// ToolWarnings returns the tools' first different warnings, with the first measurement and the
+// number of others; the stored results have all.
 func (c *Collection) ToolWarnings() string {
 	var told []string
 	for _, w := range c.tools[:min(mostTold, len(c.tools))] {

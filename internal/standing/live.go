@@ -20,7 +20,7 @@ import (
 
 const unseen = "the operator has not processed this yet; is it running?"
 
-// Of returns the current standing of an object that has a verdict, and may read other objects for it.
+// Of returns the standing of an object with a verdict, and may read others for it.
 func Of(ctx context.Context, api client.Reader, o client.Object) (Standing, error) {
 	switch o := o.(type) {
 	case *v1alpha1.LatencyBenchmark:
@@ -37,8 +37,8 @@ func Of(ctx context.Context, api client.Reader, o client.Object) (Standing, erro
 	return Standing{}, fmt.Errorf("%T has no verdict", o)
 }
 
-// OfNode returns the standing of a LatencyVerification, given its current Node. The status applies only to the Node that it
-// names: a Node that was replaced or has changed since is not verified, whether or not an operator runs.
+// OfNode returns a LatencyVerification's standing, by its current Node. The status applies only to
+// the Node that it names: one replaced or changed since is not verified.
 func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
 	return ofNode(v, types.UID(v.Status.GateUID), node)
 }
@@ -65,8 +65,8 @@ func ofNode(v *v1alpha1.LatencyVerification, gate types.UID, node *corev1.Node) 
 	return OfVerification(v)
 }
 
-// OfGateNow returns the standing of a LatencyGate. A Pass counts only if every Node that the gate has or selects is still
-// the one that was verified: the gate's condition does not change while no operator runs.
+// OfGateNow returns a LatencyGate's standing. A Pass counts only if every Node it has or selects is
+// the one verified: conditions stand still while no operator runs.
 func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) (Standing, error) {
 	s := OfGate(g)
 	if s.Outcome != v1alpha1.VerdictPass {

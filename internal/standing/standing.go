@@ -1,4 +1,4 @@
-// Package standing determines the state of the verdict on an object, the same for the command line and over HTTP.
+// Package standing determines a verdict's state, the same for command line and HTTP.
 package standing
 
 import (
@@ -48,7 +48,7 @@ func (s Standing) String() string {
 	return strings.Join(append([]string{string(outcome) + ": " + s.Message}, s.Details...), "\n  ")
 }
 
-// current returns a condition that was written for the current spec; nil if there is no such condition.
+// current returns a condition written for the current spec, or nil.
 func current(o client.Object, conditions []metav1.Condition, conditionType string) *metav1.Condition {
 	c := meta.FindStatusCondition(conditions, conditionType)
 	if c == nil || c.ObservedGeneration < o.GetGeneration() {
@@ -85,12 +85,12 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	return s
 }
 
-// unsettled are the reasons of condition Operational with which no node can be verified until a user acts.
+// unsettled are reasons of Operational with which no node can be verified without a user.
 var unsettled = map[string]bool{v1alpha1.ReasonDevicesWithheld: true, v1alpha1.ReasonTemplateTooLong: true}
 
-// OfGate returns the standing of a LatencyGate, from its condition Passed. Inconclusive nodes do not change without a user's
-// action; nor do nodes that wait while the gate is suspended or cannot verify any, or that belong to another gate. More nodes than maxUnverified that
-// are not verified are no Fail: they may still pass.
+// OfGate returns a LatencyGate's standing, from Passed. Without a user, inconclusive nodes do not
+// change, nor those that wait while it is suspended or can verify none, or that belong to another.
+// More unverified nodes than maxUnverified are no Fail: they may pass.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
 	operational := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionOperational)
@@ -124,7 +124,7 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	return s
 }
 
-// OfVerification returns the standing of a node with its gate. Why the node waits is reported by the gate.
+// OfVerification returns a node's standing with its gate, which reports why it waits.
 func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	verified := v.Status.Verified()
 	s := Standing{Reason: verified.Reason, Message: verified.Message}
@@ -145,7 +145,7 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	return s
 }
 
-// notPassed returns lines about the rules that did not pass, each with its message unless the verdict's message contains it already.
+// notPassed returns lines of rules that did not pass, with messages the verdict's lacks.
 func notPassed(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil
@@ -166,7 +166,7 @@ func notPassed(v *v1alpha1.Verdict) []string {
 
 const maxMessage = 512
 
-// Publish sets the conditions Ready, Reconciling and Stalled as kstatus defines them. The latter two are absent rather than False.
+// Publish sets Ready, Reconciling and Stalled as kstatus does; the latter absent, not False.
 func Publish(conditions *[]metav1.Condition, generation int64, now time.Time, s Standing) {
 	ready, why := metav1.ConditionFalse, v1alpha1.ConditionStalled
 	switch {
@@ -190,7 +190,7 @@ func Publish(conditions *[]metav1.Condition, generation int64, now time.Time, s 
 	}
 }
 
-// OfMeasurement returns the standing that is published. Without criteria, a benchmark or matrix passes when every run was measured.
+// OfMeasurement is what is published. Without criteria, it passes when all is measured.
 func OfMeasurement(b *v1alpha1.LatencyBenchmark) Standing {
 	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
 	switch {

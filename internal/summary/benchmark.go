@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// PairOf returns the nodes of a pair's benchmark: the chosen nodes or, until they are chosen, the nodes that its spec names.
+// PairOf returns a benchmark's nodes: those chosen or, before, those that its spec names.
 func PairOf(b *v1alpha1.LatencyBenchmark) v1alpha1.Pair {
 	if b.Status.Pair != nil {
 		return *b.Status.Pair
@@ -34,7 +34,7 @@ func Standing(b *v1alpha1.LatencyBenchmark) string {
 	return "the operator has not processed it yet; is it running?"
 }
 
-// Shown returns the conversion of a time, in nanoseconds, to the displayed one: half of a round trip that is shown as HalfRTT.
+// Shown converts a time in ns to the displayed one: half of a round trip for HalfRTT.
 func Shown[T ~string](t T) func(ns int64) int64 {
 	if string(t) == string(v1alpha1.LatencyHalfRTT) {
 		return stats.HalfRTT

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// maxStatus is the largest size of a status as JSON, in bytes. etcd accepts objects of up to 1.5 MiB, and the API
-	// server's own record of which client wrote which field can be as large as the status.
+	// maxStatus bounds a status as JSON, in bytes. etcd accepts objects of 1.5 MiB, and the API
+	// server's record of who wrote which field can be as large.
 	maxStatus   = 512 << 10
 	fewAttempts = 50
 )
 
-// shed holds what a status omits, in this order. All but the attempts can be computed from the stored results.
+// shed is what a status omits, in order: the stored results have all but the attempts.
 var shed = []struct {
 	what     string
 	leaveOut func(*v1alpha1.LatencyBenchmarkStatus)
@@ -55,7 +55,7 @@ var shed = []struct {
 	}},
 }
 
-// Bound omits parts of a status that the API server would refuse, with a warning: a benchmark that cannot write holds its nodes forever.
+// Bound omits parts of a status that would be refused, with a warning, so that it is written.
 func Bound(s *v1alpha1.LatencyBenchmarkStatus) {
 	isShortened := func(w v1alpha1.Warning) bool { return w.Reason == v1alpha1.WarningStatusShortened }
 	before := ""

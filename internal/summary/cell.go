@@ -30,7 +30,7 @@ func Label(c v1alpha1.CellResult) string {
 // cell is a line of the results, with the data for a comparison with another cell.
 type cell struct {
 	v1alpha1.CellResult
-	// rounds holds the percentiles for which every round has enough samples, round by round, of the full round trip.
+	// rounds has percentiles with enough samples in every round, of the full round trip.
 	rounds map[v1alpha1.Percentile][]stats.Observation
 }
 
@@ -74,7 +74,7 @@ func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.
 	return lines
 }
 
-// distribution sets the figures computed from the samples of all rounds, whose merged distribution is d.
+// distribution sets the figures of all rounds' samples, whose merged distribution is d.
 func distribution(line *cell, each []rounds.Round, d result.Distribution, shown func(int64) int64) {
 	line.Samples = d.Count
 	line.Lost += d.OverRange
@@ -116,7 +116,7 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 	}
 }
 
-// observe keeps a percentile for comparisons if every round has it: rounds that lack one are rarely the fast ones.
+// observe keeps a percentile that every round has: those without are rarely fast.
 func (c *cell) observe(p v1alpha1.Percentile, each []stats.Observation) {
 	if len(each) == int(c.Rounds) {
 		c.rounds[p] = each
@@ -134,14 +134,14 @@ func appendSpread(all []v1alpha1.Spread, p v1alpha1.Percentile, values []int64) 
 	})
 }
 
-// median sorts values and returns the middle one, or the lower of two in the middle, so that it is always a measured value.
+// median sorts values and returns the middle or the lower of two: a measured value.
 func median(values []int64) int64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
 }
 
-// ownStatistics sets the statistics that a tool without samples reports itself: the mean over all round trips, and otherwise
-// the median over the rounds, because percentiles of rounds cannot be merged.
+// ownStatistics sets what a tool without samples reports: the mean over all round trips, else the
+// median over rounds, because percentiles cannot be merged.
 func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 	var sum, weights float64
 	var least, most, deviations []int64
@@ -165,7 +165,7 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 		for _, p := range c.Own.Percentiles() {
 			of[p.Name] = known(of[p.Name], p.Ns)
 			line.StepNanoseconds = max(line.StepNanoseconds, shown(decade(p.HighNs-p.LowNs)))
-			// The tool's percentiles do not include lost messages, and cannot be corrected for them.
+			// The tool's percentiles leave out lost messages.
 			if named, known := stats.Named(string(p.Name)); known && c.Lost == 0 && named.Eligible(c.Own.Count) {
 				observed[p.Name] = append(observed[p.Name], stats.Within(p.LowNs, p.Ns, p.HighNs))
 			}
@@ -225,7 +225,7 @@ func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 	return b
 }
 
-// outliers says with which interruptions the slowest samples of all rounds coincide; empty without an attribution.
+// outliers says with which interruptions the slowest samples coincide, if known.
 func outliers(a *tool.Attribution) string {
 	if a == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// ratios returns ratios to a reference, estimated as in a comparison of two benchmarks, or of all rounds together if one has few samples.
+// ratios are to a reference, as in comparisons, or of merged rounds if one has few samples.
 func ratios(reference, c cell) []v1alpha1.Ratio {
 	var all []v1alpha1.Ratio
 	for _, p := range v1alpha1.HeadlinePercentiles() {
@@ -39,7 +39,7 @@ func ratioBound(v float64, round func(float64) float64) string {
 	return stats.FormatRatio(v, round)
 }
 
-// RatioOf returns the ratio of a percentile to that of the reference, which is 1 for itself; false if it is unknown.
+// RatioOf returns a percentile's ratio to the reference's, 1 for itself; false: unknown.
 func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
 	if r.Variant == reference {
 		return v1alpha1.Ratio{Percentile: p, Estimate: stats.FormatRatio(1, math.Round)}, r.Percentile(p) != nil
@@ -54,7 +54,7 @@ func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1
 // Bounded reports whether a ratio has a bound.
 func Bounded(r v1alpha1.Ratio) bool { return r.Lower != "" || r.Upper != "" }
 
-// variantsLine returns the p50 of a cell in each variant as a multiple of the first variant's. It is empty without variants.
+// variantsLine returns each variant's p50 as a multiple of the first's; empty without variants.
 func variantsLine(spec v1alpha1.LatencyBenchmarkSpec, cell string, results []v1alpha1.CellResult) string {
 	if len(spec.Variants) < 2 {
 		return ""

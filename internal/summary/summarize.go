@@ -62,7 +62,7 @@ func Summarize(c *rounds.Collection) Summary {
 	return s
 }
 
-// headline summarizes one cell of every variant for kubectl get: the cell with the name, or the first.
+// headline summarizes a cell of every variant for kubectl get: the named, or the first.
 func headline(name string, results ...v1alpha1.CellResult) *v1alpha1.Summary {
 	first := results[max(0, slices.IndexFunc(results, func(r v1alpha1.CellResult) bool { return r.Name == name }))]
 	results = slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Name != first.Name })
@@ -144,7 +144,7 @@ func toolVersion(d result.Document) string {
 	return ""
 }
 
-// warnings returns the limits of the numbers, each reason once, with the message of the first run that has it.
+// warnings are the numbers' limits, each reason once, with its first run's message.
 func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Warning {
 	var all []v1alpha1.Warning
 	add := func(reason, message string) {
@@ -176,7 +176,7 @@ func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Wa
 	return all
 }
 
-// messagesLost states the number of lost messages and, if the cell has percentiles, how they count them.
+// messagesLost states how many were lost and, with percentiles, how they count.
 func messagesLost(r v1alpha1.CellResult) string {
 	if r.LatencyType == "" {
 		return fmt.Sprintf("%d messages were lost", r.Lost)

@@ -9,7 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// PairsSummary is the part of the status of a LatencyMatrix that is computed from the results of its pairs.
+// PairsSummary is what a LatencyMatrix's status has of its pairs' results.
 type PairsSummary struct {
 	Slowest  []v1alpha1.MatrixPair
 	Cells    []v1alpha1.MatrixCell
@@ -22,7 +22,7 @@ type PairResult struct {
 	Of *v1alpha1.LatencyBenchmark
 }
 
-// Rank returns a percentile for comparisons with other pairs: Infinite if it is lost, -1 if it is unknown.
+// Rank returns a percentile to order pairs: Infinite if lost, -1 if unknown.
 func (r PairResult) Rank(p v1alpha1.Percentile) int64 {
 	switch ns := r.Percentile(p); {
 	case ns != nil:
@@ -53,7 +53,7 @@ func slowerStream(a, b PairResult) int {
 	return cmp.Compare(a.Bandwidth.BitsPerSecond, b.Bandwidth.BitsPerSecond)
 }
 
-// PairCells groups the results of all pairs by cell and variant, in the order in which these first appear.
+// PairCells groups pairs' results by cell and variant, in the order of appearance.
 func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]PairResult {
 	var all [][]PairResult
 	places := map[[2]string]int{}
@@ -72,8 +72,8 @@ func PairCells(pairs []*v1alpha1.LatencyBenchmark) [][]PairResult {
 	return all
 }
 
-// SummarizePairs compares pairs that were measured under equal conditions, given by their benchmarks in the order of the
-// plan: the slowest pairs in the cell of the headline, and the spread of every cell.
+// SummarizePairs compares pairs measured under equal conditions, by their benchmarks in the plan's
+// order: the slowest in the headline's cell, and the spread of every cell.
 func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	var s PairsSummary
 	cells := PairCells(pairs)
@@ -93,7 +93,7 @@ func SummarizePairs(pairs []*v1alpha1.LatencyBenchmark) PairsSummary {
 	return s
 }
 
-// headlineOf returns the headline of the worst pair, with a placement that is Verified only if that of every pair is.
+// headlineOf is the worst pair's; its placement is Verified only if every pair's is.
 func headlineOf(measured []PairResult) *v1alpha1.Summary {
 	worst := measured[0]
 	h := headline(worst.Name, *worst.CellResult)

@@ -1,7 +1,8 @@
 package tool
 
-// CutNumber reads a number without sign at the beginning of a line: at most digits digits, and exactly decimals digits behind a point. It
-// returns it in units of the last decimal, and what follows it. It makes no strings: files of samples have millions of numbers.
+// CutNumber reads an unsigned number at a line's beginning, of at most digits digits and exactly
+// decimals after a point, in units of the last, and returns the rest. It makes no strings: sample
+// files have millions of numbers.
 func CutNumber(line []byte, digits, decimals int) (n int64, rest []byte, ok bool) {
 	point := 0
 	for ; point < len(line) && line[point]-'0' <= 9; point++ {

@@ -47,15 +47,15 @@ func (c Cell) Spins() bool { return c.Wait == v1alpha1.WaitSpin }
 type Target struct {
 	Address string
 	Port    int
-	// LocalAddress is the client's own address on the measured network; set for the client only. See Command.Routed.
+	// LocalAddress is the client's own on the measured network. See Command.Routed.
 	LocalAddress string
 	// CPUs are the CPUs on which the tool may run at this end, as many as Driver.CPUs asked for.
 	CPUs []int
-	// ServerCPU is the CPU on which the server runs; set for the client only, which tells it the server in some tools.
+	// ServerCPU is the server's; only the client has it, which some tools tell.
 	ServerCPU int
-	// Scratch is an existing, empty, writable folder; set only for the client of a tool with RawFiles.
+	// Scratch is an empty writable folder, for a client with RawFiles.
 	Scratch string
-	// Token is a word that only the two ends of this run know; for tools whose server can authenticate its client.
+	// Token is known only to this run's ends, for tools that authenticate.
 	Token string
 }
 
@@ -67,7 +67,7 @@ type Command struct {
 	Env []string
 	// Interrupt is true for a server that prints what it received when it is interrupted (SIGINT).
 	Interrupt bool
-	// Routed is true for a client that cannot bind all of its measured traffic to Target.LocalAddress: the route to the server decides.
+	// Routed: the client cannot bind all traffic to LocalAddress, so the route decides.
 	Routed bool
 }
 
@@ -90,25 +90,25 @@ type Measurement struct {
 	Version string
 	// Lost is the number of messages that were sent and not answered.
 	Lost int64
-	// Unrecorded is the number of messages whose latency is unknown, although they were not lost: the tool left their answers out, or did
-	// not send them when they were due. A percentile is then known to a range that counts them at both of its ends.
+	// Unrecorded messages have an unknown latency, but were not lost: the tool left their answers
+	// out, or sent them late. A percentile is then a range that counts them at both ends.
 	Unrecorded int64
-	// Sums and ActualSums are the exact sums of the samples, from a tool that reports only the bucket of each; nil when samples are exact.
+	// Sums and ActualSums are exact, from a tool that reports buckets; nil with samples.
 	Sums, ActualSums *Sums
 	// Start states the time from which the recorded round trips of an open loop are measured.
 	Start StartTime
-	// Own holds the tool's own statistics, from a tool that reports no samples; nil when there are samples.
+	// Own has the statistics of a tool without samples; nil with samples.
 	Own *Own
-	// Bandwidth is the result of a cell that streams, or of a tool that also reports it at its rate; nil otherwise.
+	// Bandwidth is a stream's, or of a tool that reports it at its rate; or nil.
 	Bandwidth *Bandwidth
-	// Attribution states which interruptions the slowest samples coincide with; nil from tools that do not report it.
+	// Attribution says which interruptions slow samples coincide with, or nil.
 	Attribution *Attribution
-	// Intervals are the consecutive parts of a measurement, in order and without gaps; nil from tools that keep none.
+	// Intervals are a measurement's parts, in order without gaps, or nil.
 	Intervals   []Interval
 	Accelerated Accelerated
-	// Figures are the tool's own results, such as "median (ns, half RTT)": kept for comparison, never used for our results.
+	// Figures are the tool's own, as "median (ns, half RTT)", for comparison only.
 	Figures []Figure
-	// Warnings are the warnings of the tool and its driver, such as a clock that changed its speed during the test.
+	// Warnings are the tool's and its driver's, as of a clock that changed speed.
 	Warnings []string
 }
 
@@ -117,13 +117,13 @@ type StartTime string
 
 // The start times. A closed loop has none: a message is due when the answer to the last has come.
 const (
-	// StartIntended is the time at which the schedule required the message to be sent: delays of the sender are included.
+	// StartIntended is when the schedule required it: a sender's delays count.
 	StartIntended StartTime = "Intended"
 	// StartActual is the time at which it was sent: messages that were sent late look no slower.
 	StartActual StartTime = "Actual"
 )
 
-// Own holds statistics as computed by a tool, of round trips in nanoseconds. A field that is 0 was not reported.
+// Own has a tool's own statistics of round trips, in ns. 0: not reported.
 type Own struct {
 	// Count is the number of round trips.
 	Count int64 `json:"count"`
@@ -135,11 +135,11 @@ type Own struct {
 	P50Ns    int64   `json:"p50Ns,omitempty"`
 	P90Ns    int64   `json:"p90Ns,omitempty"`
 	P99Ns    int64   `json:"p99Ns,omitempty"`
-	// Ranges hold the true percentiles, in the order of the fields above. Without a range, a percentile is rounded to StepNs.
+	// Ranges have the true percentiles, in order; without, they are rounded to StepNs.
 	Ranges [3]Range `json:"ranges,omitzero"`
-	// StepNs is the step of the clock with which the tool timed each round trip, such as 1000 for whole microseconds.
+	// StepNs is the step of the tool's clock, such as 1000 for whole µs.
 	StepNs int64 `json:"stepNs"`
-	// Ladder holds all percentiles of a result that was not measured by Tailgate, in ascending order, instead of the fields above.
+	// Ladder has an unmeasured result's percentiles, ascending, instead.
 	Ladder []OwnPercentile `json:"ladder,omitempty"`
 }
 
@@ -149,7 +149,7 @@ type Range struct {
 	HighNs int64 `json:"highNs"`
 }
 
-// OwnPercentile is a percentile that a tool computed, in nanoseconds, with the range in which the true one lies.
+// OwnPercentile is a tool's percentile, in ns, with the range of the true one.
 type OwnPercentile struct {
 	Name v1alpha1.Percentile `json:"name"`
 	Ns   int64               `json:"ns"`
@@ -183,26 +183,26 @@ type Bandwidth struct {
 	// Sent and Received count messages. Both are 0 for TCP, which has no messages.
 	Sent     int64 `json:"sent,omitempty"`
 	Received int64 `json:"received,omitempty"`
-	// Retransmits is the number of retransmitted TCP segments; nil when the tool does not report it.
+	// Retransmits counts TCP segments; nil if the tool does not report it.
 	Retransmits *int64 `json:"retransmits,omitempty"`
 }
 
 // Attribution counts the samples beyond p99.9 by the end whose interruption they coincide with.
 type Attribution struct {
-	// Beyond is the number of samples beyond p99.9. Examined is how many of them, the slowest, were examined.
+	// Beyond samples exceed p99.9; Examined are the slowest of them.
 	Beyond   int64 `json:"beyond"`
 	Examined int64 `json:"examined"`
-	// Client, Server, Both and Neither state whose CPU was interrupted for at least half of the time by which a sample exceeds the
-	// median. Undetermined counts the samples for which an end lacked the data.
+	// Client, Server, Both and Neither say whose CPU was interrupted for half of a sample's excess
+	// over the median; Undetermined samples lack an end's data.
 	Client       int64 `json:"client"`
 	Server       int64 `json:"server"`
 	Both         int64 `json:"both"`
 	Neither      int64 `json:"neither"`
 	Undetermined int64 `json:"undetermined"`
-	// ClientSeesGaps and ServerSeesGaps are false for an end that slept while it waited: it sees only the time of its own send.
+	// ClientSeesGaps and ServerSeesGaps are false for an end that slept: it sees its sends.
 	ClientSeesGaps bool `json:"clientSeesGaps"`
 	ServerSeesGaps bool `json:"serverSeesGaps"`
-	// Slowest lists some of the examined samples one by one, the slowest first; empty from tools that do not.
+	// Slowest lists examined samples, slowest first; some tools have none.
 	Slowest []Outlier `json:"slowest,omitempty"`
 }
 
@@ -212,12 +212,12 @@ type Outlier struct {
 	// trip from that time on.
 	AtNs  int64 `json:"atNs"`
 	RTTNs int64 `json:"rttNs"`
-	// Samples is the number of examined samples that this one represents: at a rate a stall delays many messages, and the slowest
-	// represents all that have the same cause and were in flight at the same time.
+	// Samples is how many examined samples this one represents: at a rate a stall delays many, and
+	// the slowest represents those with its cause that were in flight with it.
 	Samples int64 `json:"samples"`
 	Where   Where `json:"where"`
-	// ClientGapNs and ServerGapNs are how long the two were kept from the message, in ns beyond the usual time: an end that sleeps does
-	// not see how late it was woken. ServerGapNs is nil when the server's list of its longest gaps lacks the message.
+	// ClientGapNs and ServerGapNs are how long the two were kept from the message beyond the usual,
+	// in ns: an end that sleeps does not see how late it woke. ServerGapNs is nil if unlisted.
 	ClientGapNs int64  `json:"clientGapNs"`
 	ServerGapNs *int64 `json:"serverGapNs,omitempty"`
 }
@@ -233,7 +233,7 @@ const (
 	WhereUndetermined Where = "undetermined"
 )
 
-// Interval is a part of a measurement. StartNs counts from its start; latencies are round trips in ns.
+// Interval is part of a measurement; StartNs counts from its start, latencies are round trips.
 type Interval struct {
 	StartNs  int64 `json:"startNs"`
 	LengthNs int64 `json:"lengthNs"`
@@ -263,7 +263,7 @@ const (
 	AccelerationAbsent Acceleration = "Absent"
 )
 
-// Sums are exact sums, of the samples between 1 ns and 60 s, when the samples are known only to the width of a bucket.
+// Sums are exact, of samples from 1 ns to 60 s known only to a bucket's width.
 type Sums struct {
 	SumNs           int64
 	SumOfSquaresNs2 float64
@@ -290,14 +290,15 @@ type Driver interface {
 	Deadline(c Cell) time.Duration
 	// Memory returns the most memory that a client may use for a cell, in bytes.
 	Memory(c Cell) int64
-	// MostSamples returns the most round trips of a cell in a round; known is false when that depends on how long a round trip takes.
+	// MostSamples returns a round's most round trips; known: it depends on no latency.
 	MostSamples(c Cell) (n int64, known bool)
-	// CPUs returns how many CPUs of its own the client needs for a cell, at least 1; the server needs one.
+	// CPUs returns how many of its own the client needs; the server needs one.
 	CPUs(c Cell) int
-	// Parse reads the output of a finished client and calls record for every sample that counts, in the order of measurement or, for a
-	// tool that keeps a histogram, in ascending order: with the round-trip time in ns and the number of samples with that time. It
-	// returns a *Failure when the measurement is not valid; the samples recorded before must then be dropped.
-	// If Start is StartIntended, it calls actual with the same round trips from the time each message was sent, in any order.
+	// Parse reads a finished client's output and calls record for every sample that counts, in the
+	// order of measurement or, of a histogram, ascending: the round trip in ns, and the number of
+	// samples with it. It returns a *Failure when the measurement is not valid; samples recorded
+	// before must be dropped. With StartIntended it calls actual with the round trips from each
+	// send, in any order.
 	Parse(c Cell, out Output, record, actual func(rtt, count int64)) (Measurement, error)
 }
 
@@ -321,10 +322,10 @@ func Fail(reason, format string, args ...any) error {
 	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// mostUnrecorded is the largest share of unknown latencies, in percent: the median then lies between the p45 and the p55 of the samples.
+// mostUnrecorded bounds unknown latencies, in percent: the median is then p45 to p55.
 const mostUnrecorded = 10
 
-// CheckUnrecorded returns a Failure if too large a share of messages has an unknown latency; why states the cause.
+// CheckUnrecorded returns a Failure for too many unknown latencies; why is the cause.
 func CheckUnrecorded(tool string, unrecorded, recorded int64, why string) error {
 	if 100*unrecorded <= mostUnrecorded*(unrecorded+recorded) {
 		return nil
@@ -333,7 +334,7 @@ func CheckUnrecorded(tool string, unrecorded, recorded int64, why string) error 
 		tool, recorded, unrecorded, mostUnrecorded, why)
 }
 
-// Exited returns the Failure of a tool that ended with an exit code, with the cause and what the tool printed about it.
+// Exited returns the Failure of a tool that ended with a code, with cause and words.
 func Exited(tool string, code int, cause, printed string) error {
 	if printed != "" {
 		cause += ": " + printed
@@ -341,7 +342,7 @@ func Exited(tool string, code int, cause, printed string) error {
 	return Failf("%s failed (exit code %d): %s", tool, code, cause)
 }
 
-// SecondPort is the cause of the failure of a tool whose control connection worked, but not the one for its messages.
+// SecondPort: a tool's control connection worked, but not the messages' one.
 const SecondPort = "its control connection worked, but not the second one, to another port: does a firewall or a NetworkPolicy block it? " +
 	"All ports must be open between the two ends"
 
@@ -350,7 +351,7 @@ const mostPrinted = 400
 
 func OneLine(printed string) string { return text.OneLine(printed, mostPrinted) }
 
-// Cause is the cause of a failure, with the remedy where it is known, and then the parts of a tool's output any of which means it.
+// Cause is a failure's cause and remedy, then parts of output any of which means it.
 type Cause []string
 
 // WhyOf returns the first of the causes that a text names; empty if it names none.

@@ -31,8 +31,8 @@ type report struct {
 	// ran is how long it sent. The log covers logged of it.
 	ran, logged    time.Duration
 	sent, received int64
-	// due is the number of messages sent in the time that the log covers: rows is that of the rows that it should have, dropped that of
-	// messages without an answer, and outOfOrder that of messages whose answer came after one to a later message.
+	// due messages were sent in the log's time: rows of them should have rows, dropped have no
+	// answer, and outOfOrder were answered after a later message.
 	due, rows, dropped, outOfOrder int64
 	// skipped is the number of messages that were due in the whole run and not sent.
 	skipped  int64
@@ -48,7 +48,7 @@ func (r *report) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, "sockperf: "+fmt.Sprintf(format, args...))
 }
 
-// Parse reads the client's output and, except for streams, the rows of the log that were sent in the measuring time.
+// Parse reads the client's output and, but for streams, the rows of the measuring time.
 func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count int64)) (tool.Measurement, error) {
 	said := colours.ReplaceAllString(string(out.Stdout)+"\n"+string(out.Stderr), "")
 	read := readReport
@@ -62,7 +62,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count
 	if err != nil {
 		return tool.Measurement{}, explain(c, out.ExitCode, said, err)
 	}
-	// It calibrates the CPU's counter with CLOCK_MONOTONIC for 100 ms, and reads both only once at each end.
+	// It calibrates with CLOCK_MONOTONIC for 100 ms, reading each once.
 	if err := cmp.Or(out.Clocks.CheckSteady(program, out.Clocks.Monotonic), out.Clocks.CheckRun(program, r.ran, runTime(c), 0)); err != nil {
 		return tool.Measurement{}, err
 	}
@@ -118,7 +118,7 @@ func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, rec
 		w.unknown += unsent
 		r.warn("the sender was late at the end of the measuring time; messages that were due and were not sent: %d", unsent)
 	}
-	// All messages out of order and skipped count, although some were not due in the measuring time.
+	// All out of order and skipped count, also beyond the measuring time.
 	m.Unrecorded = max(r.outOfOrder, r.due-r.rows-r.dropped) + r.skipped + w.unknown
 	return tool.CheckUnrecorded(program, m.Unrecorded, r.rows, fmt.Sprintf("it leaves out answers that arrive after one to "+
 		"a later message (%d), and messages that were due and not sent, or before the sender was on time (%d); use pinger, which records them",
@@ -137,7 +137,7 @@ func (r *report) head() time.Duration {
 // leastPercent of a rate must be sent; from fullPercent on there is no warning.
 const leastPercent, fullPercent = 90, 99
 
-// checkRate returns an error if the sender did not keep its rate over the whole run. Late messages are not missing.
+// checkRate returns an error if the sender did not keep its rate. Late is not missing.
 func (r *report) checkRate(rate int32) error {
 	reached := float64(r.sent) / r.ran.Seconds()
 	percent := 100 * reached / float64(rate)
@@ -155,8 +155,8 @@ func (r *report) checkRate(rate int32) error {
 // messages: the report has the time in milliseconds.
 const mostBehind, mostMessagesBehind = 2 * time.Millisecond, 3
 
-// checkBehind returns an error if the sender fell behind for good and rows are missing: gaps between rows then do not show when the
-// messages were due, and latencies from when they were sent would look as if they were in time.
+// checkBehind refuses a sender that fell behind for good while rows are missing: gaps do not show
+// when messages were due, and latencies from their sending would look in time.
 func (r *report) checkBehind(rate int32, complete bool) error {
 	interval := time.Second / time.Duration(rate)
 	behind := r.ran - time.Duration(r.sent+r.skipped)*interval
@@ -167,7 +167,7 @@ func (r *report) checkBehind(rate int32, complete bool) error {
 		"when the others were due: lower ratesPerSecond, or use pinger", behind.Round(time.Microsecond))
 }
 
-// readReport returns an error if there are no figures, because nothing else shows that the tool measured.
+// readReport returns an error without figures: nothing else shows a measurement.
 func readReport(said string) (report, error) {
 	r := report{version: version(said)}
 	total, valid := totalLine.FindStringSubmatch(said), validLine.FindStringSubmatch(said)
@@ -262,7 +262,7 @@ type window struct {
 	cell tool.Cell
 	// actual gets the round trips from when messages were sent.
 	record, actual func(rtt, count int64)
-	// head is the part of the warm-up that had passed when the log began. complete is true if the log has a row for each message.
+	// head is the warm-up before the log. complete: it has a row for each message.
 	head     time.Duration
 	complete bool
 
@@ -300,9 +300,9 @@ func (w *window) add(r row) error {
 	return nil
 }
 
-// follow passes on the pending row of an open loop, given the time until the next message was sent. The schedule is absolute: a sender
-// that was stalled sends the next messages at once, so each row shows when its message was due, as long as the sender was once on time.
-// If rows are missing, a gap is taken for them, and for a stall only if the sender then hurries.
+// follow passes on an open loop's pending row, by the time to the next message. The schedule is
+// absolute: a stalled sender hurries, so each row shows when it was due, if it was once on time. If
+// rows are missing, a gap stands for them, and for a stall only if the sender then hurries.
 func (w *window) follow(wait int64) {
 	if !w.cell.OpenLoop() {
 		w.flush()
@@ -318,10 +318,10 @@ func (w *window) follow(wait int64) {
 	w.behind = max(w.behind+wait-interval, 0)
 }
 
-// interval is the schedule's, in ns. The tool then cuts it to whole ticks: behind is at most a tick per message too small.
+// interval is the schedule's, in ns, cut to ticks: behind is up to a tick too small.
 func (w *window) interval() int64 { return int64(time.Second) / int64(w.cell.RatePerSecond) }
 
-// unsent returns the number of messages that were due in the measuring time after the last message of the log.
+// unsent returns how many messages were due in the measuring time after the log's last.
 func (w *window) unsent() int64 {
 	if !w.cell.OpenLoop() {
 		return 0
@@ -346,7 +346,7 @@ func (w *window) flush() {
 	}
 }
 
-// check returns an error if the log ends before the measuring time: answers were missing, which the tool does not mention.
+// check returns an error if the log ends too early: missing answers, which are not mentioned.
 func (w *window) check(r report) error {
 	if w.last < w.to() {
 		measured := max(time.Duration(w.last-w.from()), 0)

@@ -9,7 +9,7 @@
 //   - Its exit code is meaningless: 0 with a refused connection, 0 without any answer.
 //   - Muxers can be chosen only in a file of addresses, which must be a regular file; arguments alone are not enough.
 //
-// Ping-pong: a lost datagram ends the measurement, because the client waits for the answer until its time ends.
+// Ping-pong: a lost datagram ends it, because the client waits until its time ends.
 //
 // Under-load:
 //   - One thread of the client sends, another receives, each on a CPU of its own. The sender polls the clock between
@@ -55,13 +55,13 @@ const (
 	// spare makes a run longer, so that its log outlasts the measuring time even with a stall at the end: a TCP retransmission takes 200
 	// ms.
 	spare = 300 * time.Millisecond
-	// spareMessages is by how many messages a run at a rate is longer in addition: one is answered unless answers are missing altogether.
+	// spareMessages lengthen a run at a rate: one is answered unless none are.
 	spareMessages = 3
 )
 
 type driver struct{ tool.Base }
 
-// New returns the driver. sockperf 3.7 has no option for IPv6, and on some architectures sends without pause instead of at a rate.
+// New returns the driver. sockperf 3.7 lacks IPv6, and on some machines rates.
 func New() tool.Driver {
 	sizes := [2]int32{minSize, tool.MaxDatagram}
 	return driver{tool.Base{
@@ -71,7 +71,7 @@ func New() tool.Driver {
 	}}
 }
 
-// Server serves one protocol. With --uc-reuseaddr it can listen at once where a server was killed with a connection.
+// Server serves a protocol; --uc-reuseaddr listens where one was killed with a connection.
 func (driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	args := append([]string{"server"}, path(c, t, t.Address)...)
 	if c.Protocol == v1alpha1.ProtocolTCP {
@@ -114,7 +114,7 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{Path: program, Args: append(args, more...)}
 }
 
-// clientPath returns the options of path for the client. The socket of a group is bound to the group instead of its own address.
+// clientPath returns the client's options of path; a group's socket is bound to the group.
 func clientPath(c tool.Cell, t tool.Target) []string {
 	options := path(c, t, t.LocalAddress)
 	if c.Protocol != v1alpha1.ProtocolMulticast && t.LocalAddress != "" {
@@ -123,7 +123,7 @@ func clientPath(c tool.Cell, t tool.Target) []string {
 	return options
 }
 
-// path returns the options of how messages get from one end to the other, and how this end waits for them; own is its address.
+// path returns options of the messages' way and of this end's waiting; own is its address.
 func path(c tool.Cell, t tool.Target, own string) []string {
 	address := t.Address
 	var more []string
@@ -163,7 +163,7 @@ func runTime(c tool.Cell) time.Duration {
 	return (need + time.Second - 1).Truncate(time.Second)
 }
 
-// messages returns how many messages per second the tool expects. Ping-pong reserves memory for round trips of 1.7 µs.
+// messages returns the tool's expected rate. Ping-pong reserves for round trips of 1.7 µs.
 func messages(c tool.Cell) int64 {
 	if c.OpenLoop() {
 		return int64(c.RatePerSecond)
@@ -171,8 +171,8 @@ func messages(c tool.Cell) int64 {
 	return fastest
 }
 
-// Deadline allows for the sleep at the start and for sorting and writing the log: as long as the run took, or 4 µs per message if that is
-// longer. Only a connection without any answer, and a stream whose sender is stuck in the middle of a message, need it.
+// Deadline allows for the first sleep and for sorting and writing the log: as long as the run, or 4
+// µs per message. Only a connection without answers, or a stuck stream, needs it.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	const starting, writing = 15 * time.Second, 4 * time.Microsecond
 	run := runTime(c)
@@ -182,7 +182,7 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	return run + max(run, time.Duration(messages(c)*int64(run/time.Second))*writing) + starting
 }
 
-// Memory is what the tool reserves and touches for each second, for one second more than it runs, and keeps for each answered message.
+// Memory is what the tool reserves for each second and one more, and for answered messages.
 func (driver) Memory(c tool.Cell) int64 {
 	const (
 		itself   = 8 << 20
