@@ -22,7 +22,6 @@ var (
 	makeNode         = gatetest.Node
 	makeVerification = gatetest.Verification
 	verifiedBecause  = gatetest.VerifiedBecause
-	mustDigest       = gatetest.MustDigest
 	unverified, in   = gatetest.Unverified, gatetest.In
 	waitingSince     = gatetest.WaitingSince
 )
