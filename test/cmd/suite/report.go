@@ -145,7 +145,9 @@ func readGo(file string) (report, error) {
 			}
 		}
 	}
-	for of, end := range ends {
+	// Subtests come before their test, which counts only if it failed by itself.
+	for _, of := range slices.SortedFunc(maps.Keys(ends), func(a, b id) int { return strings.Compare(b.name, a.name) }) {
+		end := ends[of]
 		top, _, _ := strings.Cut(of.name, "/")
 		name := of.pkg + " " + top
 		t := r.Tests[name]
