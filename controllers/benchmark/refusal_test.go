@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,4 +111,69 @@ func TestAdopt(t *testing.T) {
 		t.Error("nothing is forgotten")
 	}
 	r.adopt(makeWorld(active(0)))
+}
+
+// No pod is created without its network: it would attach to another one of that name, or wait for ever.
+func TestNoPodWithoutItsNetwork(t *testing.T) {
+	for name, end := range map[string]struct {
+		step   stepKind
+		change func(*world)
+	}{
+		"the server": {stepCreateServer, func(*world) {}},
+		"the client": {stepCreateClient, func(w *world) { withServer(running)(w) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(func(w *world) {
+				w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkPF, PF: &v1alpha1.PFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "example.com/pf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic}}}}
+			}, active(0), end.change)
+			var created []string
+			api := interceptor.NewClient(nil, interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					switch o.(type) {
+					case *corev1.Secret:
+						return nil
+					case *corev1.Pod:
+						created = append(created, o.GetName())
+						return nil
+					}
+					return apierrors.NewForbidden(corev1.Resource("network-attachment-definitions"), o.GetName(), errors.New("no"))
+				},
+			})
+			if _, err := (&Reconciler{API: controllers.API{Client: api, Live: api}}).apply(t.Context(), w, step{kind: end.step}); err != nil {
+				t.Fatal(err)
+			}
+			active := w.benchmark.Status.Active
+			if len(created) > 0 || active.ServerPodUID+active.ClientPodUID != "" && name == "the server" || active.Outcome == nil || active.Outcome.Reason != v1alpha1.OutcomeNetworkRefused {
+				t.Errorf("pods %q, outcome %+v, refused %+v", created, active.Outcome, active.Refused)
+			}
+		})
+	}
+}
+
+// A benchmark is judged again when anything changes with which its criteria compare.
+func TestBaselineKeys(t *testing.T) {
+	named := v1alpha1.ObjectName{Name: "before"}
+	for name, c := range map[string]struct {
+		baseline *v1alpha1.Baseline
+		verdict  *v1alpha1.VerdictBaseline
+		want     []string
+	}{
+		"no criteria that compare": {},
+		"a benchmark":              {baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: named}}, want: []string{"LatencyBenchmark perf/before"}},
+		"an export":                {baseline: &v1alpha1.Baseline{Export: &v1alpha1.ExportedBaseline{ConfigMapName: "kept"}}, want: []string{"ConfigMap perf/kept"}},
+		"what a gate accepted":     {baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}, want: []string{"LatencyGate up"}},
+		"what a gate accepted, and a verdict used": {
+			baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}, verdict: &v1alpha1.VerdictBaseline{Namespace: "gates", Benchmark: "up-a-1"},
+			want: []string{"LatencyBenchmark gates/up-a-1", "LatencyGate up"},
+		},
+	} {
+		b := makeWorld().benchmark
+		b.Spec.Criteria = &v1alpha1.Criteria{Baseline: c.baseline}
+		if c.verdict != nil {
+			b.Status.Verdict = &v1alpha1.Verdict{Baseline: c.verdict}
+		}
+		if got := baselineKeys(b); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
 }

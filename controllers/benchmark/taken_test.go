@@ -17,6 +17,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/evaluate"
+	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
@@ -111,5 +113,51 @@ func TestConditionsOfSteps(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A pod that was left keeps its nodes until it is known to be gone: if it cannot be read, nothing is known.
+func TestLeftPods(t *testing.T) {
+	running := makePod(makeWorld().benchmark, v1alpha1.RoleServer, running)
+	for name, c := range map[string]struct {
+		uid     string
+		refused error
+		want    int
+		fails   bool
+	}{
+		"it runs":                              {uid: string(running.UID), want: 1},
+		"it is gone, and another has its name": {uid: "uid-earlier"},
+		"it cannot be read":                    {uid: string(running.UID), refused: apierrors.NewInternalError(errors.New("etcd is down")), fails: true},
+	} {
+		api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(running.DeepCopy()).Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if c.refused != nil {
+					return c.refused
+				}
+				return api.Get(ctx, key, o, opts...)
+			},
+		})
+		b := makeWorld().benchmark
+		b.Status.LeftPods = []v1alpha1.LeftPod{{Name: running.Name, UID: c.uid}}
+		left, err := (&Reconciler{API: controllers.API{Live: api}}).left(t.Context(), b)
+		if len(left) != c.want || (err != nil) != c.fails {
+			t.Errorf("%s: %d pods, %v", name, len(left), err)
+		}
+	}
+}
+
+// A benchmark whose baseline cannot be read is not complete: whether it needs more rounds is not known.
+func TestBaselineThatCannotBeRead(t *testing.T) {
+	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme(t)).Build(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewInternalError(errors.New("etcd is down"))
+		},
+	})
+	w := makeWorld(undecided, withStored("x-r1"), withStored("x-r2"))
+	w.undecided = ""
+	w.benchmark.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}
+	r := &Reconciler{API: controllers.API{Client: api, Live: api}, Cluster: &observe.Cluster{Cache: api, Live: api}, Results: &evaluate.Store{Live: api}}
+	if err := r.observeIdle(t.Context(), w, nil); err == nil {
+		t.Errorf("it goes on without the baseline: %q", w.undecided)
 	}
 }

@@ -240,3 +240,16 @@ func TestMerged(t *testing.T) {
 		}
 	}
 }
+
+// A capture of a tool without samples has the tool's own statistics, and what was not answered is lost.
+func TestCapturedRounds(t *testing.T) {
+	own := &tool.Own{Count: 7, MeanNs: 1500}
+	got, err := Of(spec, stored(result.Cell{Own: &tool.Own{}}, result.Captured{Cell: "tcp-64", Own: own, Unanswered: 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	round := got.Variants[0].Cells[0].Captured.Each[0]
+	if !round.Found || round.Lost != 3 || !reflect.DeepEqual(round.Own, own) || round.Samples != nil {
+		t.Errorf("%+v", round)
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
 // TestTolerance compares the recommended tolerances with those of the method, and TestCalibrate what is found in simulated sessions with what
@@ -50,5 +52,34 @@ func TestCalibrate(t *testing.T) {
 	}
 	if got := Calibrate(nil); got != nil {
 		t.Errorf("%+v of no node", got)
+	}
+}
+
+// A node whose rounds with one peer are all lost has no level with it, and does not count among those that show how much peers differ.
+func TestCalibrateWithoutALevel(t *testing.T) {
+	var nodes []Node
+	for range 10 {
+		n := Node{}
+		for _, peer := range []string{"b", "c"} {
+			for u := range 3 {
+				value := int64(1000 + 10*u)
+				if peer == "c" {
+					value = 0
+				}
+				m := Measured{series: slices.Repeat([]stats.Observation{stats.Exact(value)}, FirstRounds)}
+				id := fmt.Sprint(u)
+				n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m, &v1alpha1.LatencyGateStatus{})
+				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: m.Levels()})
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	for _, c := range Calibrate(nodes) {
+		if c.Pairs != 0 || c.Peers != 0 || math.IsNaN(c.Rounds) || math.IsInf(c.Sessions, 0) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if len(Calibrate(nodes)) == 0 {
+		t.Error("nothing is calibrated")
 	}
 }

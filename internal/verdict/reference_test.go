@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +145,35 @@ func TestAHalfOfTheRoundsBeyond(t *testing.T) {
 		e := &evidence{tally: stats.Tally{All: 10, Surely: surely}}
 		if needs := e.needsForLevel(false); (needs == needs && needs > 0) != known { //nolint:staticcheck // NaN differs from itself.
 			t.Errorf("%d of 10 surely beyond: %v rounds", surely, needs)
+		}
+	}
+}
+
+// The order of rounds is a row in time for each side of one session, of the ratios of rounds in turns, or of the candidate alone: the rounds
+// of several sessions are no row.
+func TestRowsInTime(t *testing.T) {
+	one, two := []stats.Observation{stats.Exact(10), stats.Exact(20)}, []stats.Observation{stats.Exact(5), stats.Exact(5)}
+	increase, err := parseRule(v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := parseRule(v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "5us"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		e    evidence
+		want [][]float64
+	}{
+		"a limit":                      {evidence{rule: limit, candidate: one}, [][]float64{{10, 20}}},
+		"no session":                   {evidence{rule: increase, candidate: one, baseline: two}, [][]float64{{10, 20}, {5, 5}}},
+		"one session":                  {evidence{rule: increase, candidate: one, baseline: two, between: stats.Between{Sessions: 1}}, [][]float64{{10, 20}, {5, 5}}},
+		"two sessions":                 {evidence{rule: increase, candidate: one, baseline: two, between: stats.Between{Sessions: 2}}, [][]float64{{10, 20}}},
+		"in turns":                     {evidence{rule: increase, candidate: one, baseline: two, inTurns: true}, [][]float64{{2, 4}}},
+		"in turns, and one round less": {evidence{rule: increase, candidate: one, baseline: two[:1], inTurns: true}, [][]float64{{10, 20}, {5}}},
+	} {
+		if got := c.e.inOrder(); !slices.EqualFunc(got, c.want, slices.Equal) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

@@ -490,3 +490,36 @@ func TestExplained(t *testing.T) {
 		}
 	}
 }
+
+// The slowest sample of an open loop is the largest from when messages should have been sent, of a closed loop that from when they were.
+func TestSlowestIsTheLargest(t *testing.T) {
+	for name, c := range map[string]struct {
+		intended *histogram
+		slowest  int64
+		fine     bool
+	}{
+		"a closed loop":                    {nil, 1000, true},
+		"a closed loop, and another":       {nil, 2000, false},
+		"an open loop":                     {&histogram{MaxNs: 2000}, 2000, true},
+		"an open loop, from when it began": {&histogram{MaxNs: 2000}, 1000, false},
+	} {
+		m := cell{DurationNs: 1e9, RTT: histogram{MaxNs: 1000}, Intended: c.intended, Attribution: attribution{P50Ns: 100, ThresholdNs: 500}}
+		m.Intervals.LengthNs, m.Intervals.Log = 1e9, append(m.Intervals.Log, [6]int64{4: 2000})
+		m.Attribution.Beyond, m.Attribution.Examined, m.Attribution.Client = 1, 1, 1
+		m.Attribution.Slowest = []tool.Outlier{{RTTNs: c.slowest, Samples: 1, Where: tool.WhereClient, ClientGapNs: c.slowest, ServerGapNs: new(int64(0))}}
+		if err := m.checkSlowest(); (err == nil) != c.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A document of another tool, or of no or several cells, is no result of the cell.
+func TestDocumentsOfAnotherKind(t *testing.T) {
+	for name, d := range map[string]document{
+		"no tool": {Cells: make([]cell, 1)}, "another tool": {Tool: "sockperf", Cells: make([]cell, 1)}, "no cell": {Tool: program}, "two cells": {Tool: program, Cells: make([]cell, 2)},
+	} {
+		if err := d.check(tool.Cell{}); err == nil || !strings.Contains(err.Error(), "cells") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
