@@ -74,7 +74,7 @@ func TestUnusableResults(t *testing.T) {
 		if o := w.benchmark.Status.Active.Outcome; o != nil {
 			got = o.Reason
 		}
-		if got != want || errors.Is(err, other) != (cause == other) || err != nil && cause != other {
+		if got != want || errors.Is(err, other) != errors.Is(cause, other) || err != nil && !errors.Is(cause, other) {
 			t.Errorf("%v: outcome %q, want %q, %v", cause, got, want, err)
 		}
 	}
