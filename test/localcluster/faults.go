@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/cpuset"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
@@ -114,22 +115,66 @@ func FreeCPUs(ctx context.Context, o Options, node string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	content, err := os.ReadFile(c.node(n, cpuCheckpoint...))
+	checkpoint, err := c.readCheckpoint(n)
 	if err != nil {
-		return 0, fmt.Errorf("reading the checkpoint of the CPU manager of %s: %w", node, err)
-	}
-	var checkpoint struct {
-		Shared string `json:"defaultCpuSet"`
-	}
-	if err := json.Unmarshal(content, &checkpoint); err != nil {
-		return 0, fmt.Errorf("parsing the checkpoint of the CPU manager of %s: %w", node, err)
+		return 0, err
 	}
 	shared, err := result.ParseCPUs(checkpoint.Shared)
 	return shared.Size() - len(n.Reserved), err
 }
 
-// StartKubelet restarts the kubelet of a node.
+// checkpoint is the state of a kubelet's CPU manager: the CPUs that pods share, and those of containers by pod.
+type checkpoint struct {
+	Shared  string                       `json:"defaultCpuSet"`
+	Entries map[string]map[string]string `json:"entries"`
+}
+
+func (c *cluster) readCheckpoint(n node) (checkpoint, error) {
+	var all checkpoint
+	content, err := os.ReadFile(c.node(n, cpuCheckpoint...))
+	if err != nil {
+		return all, fmt.Errorf("reading the checkpoint of the CPU manager of %s: %w", n.Name, err)
+	}
+	if err := json.Unmarshal(content, &all); err != nil {
+		return all, fmt.Errorf("parsing the checkpoint of the CPU manager of %s: %w", n.Name, err)
+	}
+	return all, nil
+}
+
+// covers reports whether each of the CPUs is shared or belongs to a container.
+func (all checkpoint) covers(cpus []int) (bool, error) {
+	known, err := result.ParseCPUs(all.Shared)
+	for _, containers := range all.Entries {
+		for _, list := range containers {
+			own, failed := result.ParseCPUs(list)
+			known, err = known.Union(own), errors.Join(err, failed)
+		}
+	}
+	return cpuset.New(cpus...).IsSubsetOf(known), err
+}
+
+// StartKubelet restarts the kubelet of a node. A kubelet releases a container's CPUs by two writes of its checkpoint: one
+// without the container, one with its CPUs among the shared ones. No kubelet starts after one that was killed between them,
+// until the file is removed.
 func StartKubelet(ctx context.Context, o Options, node string) error {
+	c, n, err := existingNode(ctx, o, node)
+	if err != nil {
+		return err
+	}
+	online, err := onlineCPUs()
+	if err != nil {
+		return err
+	}
+	all, err := c.readCheckpoint(n)
+	if err == nil {
+		var whole bool
+		if whole, err = all.covers(online); err == nil && !whole {
+			err = os.Remove(c.node(n, cpuCheckpoint...))
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return StartProcess(ctx, o, nodeProcess("kubelet", node))
 }
 
