@@ -131,7 +131,7 @@ type greeting struct {
 	err error
 }
 
-// greetAll reads first requests, maxGreeted at a time: silent strangers keep nobody out.
+// greetAll reads first requests, maxGreeted at a time: silent clients block no other client.
 func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
 	places := make(chan struct{}, maxGreeted)
 	for {

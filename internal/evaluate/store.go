@@ -67,7 +67,7 @@ type version struct {
 func versionOf(o metav1.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
 // hold returns the collections of benchmarks for one worker. Another that needs one of them waits for
-// the release, and nobody else does. All workers lock in one order, so that no two wait for each other.
+// the release, and no other worker does. All workers lock in one order, so that no two wait for each other.
 func (s *Store) hold(of ...*v1alpha1.LatencyBenchmark) (held map[types.UID]*collection, release func()) {
 	held = map[types.UID]*collection{}
 	s.keeping.Lock()

@@ -15,20 +15,20 @@ const MaxMessage = 1024
 // Pauses are the pause after the first failure, which doubles with each failure, and the longest one.
 type Pauses struct {
 	first, longest time.Duration
-	// anew is true if another reason begins again.
-	anew bool
+	// resets is true if another reason counts from the start.
+	resets bool
 }
 
 var (
 	// OfNode is for measurements and hold pods, and OfMark for what holds a node back.
 	OfNode = Pauses{first: 10 * time.Second, longest: 10 * time.Minute}
-	OfMark = Pauses{first: time.Second, longest: time.Minute, anew: true}
+	OfMark = Pauses{first: time.Second, longest: time.Minute, resets: true}
 )
 
 // Setback returns the setback after one more failure.
 func (p Pauses) Setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
 	next := &v1alpha1.Setback{}
-	if last != nil && (!p.anew || last.Reason == reason) {
+	if last != nil && (!p.resets || last.Reason == reason) {
 		next = last.DeepCopy()
 	}
 	rest := min(p.first<<min(next.Count, 10), p.longest)
