@@ -118,7 +118,7 @@ const (
 	ReasonGateReplaced    = "GateReplaced"
 	ReasonIdentityChanged = "IdentityChanged" // when a key of the node's identity changed
 	ReasonScheduleDue     = "ScheduleDue"     // when the schedule asks for a measurement and it is the node's turn
-	ReasonVerifyRequested = "VerifyRequested" // when a user requested it with the annotation AnnotationVerify
+	ReasonVerifyRequested = "VerifyRequested" // when a user requested it by spec.verify
 	// ReasonSecondPeer surfaces when the node failed with a peer that is not verified: a measurement with another peer
 	// shows which of the two is slow.
 	ReasonSecondPeer = "SecondPeer"
@@ -148,7 +148,7 @@ const (
 
 // Reasons of events that are not reasons of a state.
 const (
-	ReasonAcceptRefused = "AcceptRefused" // when annotation AnnotationAccept names a benchmark that cannot be accepted
+	ReasonAcceptRefused = "AcceptRefused" // when spec.accept names a benchmark that cannot be accepted
 	// ReasonReleased surfaces when the gate has not selected a node for spec.releaseAfter: it is not held back any more, and
 	// its baselines are gone.
 	ReasonReleased = "Released"

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -37,17 +38,14 @@ type AcceptedBy string
 const (
 	// AcceptedByPass is for a result that passed.
 	AcceptedByPass AcceptedBy = "Pass"
-	// AcceptedByHand is for a result that a user accepted with the annotation AnnotationAccept.
+	// AcceptedByHand is for a result that a user accepted by spec.accept.
 	AcceptedByHand AcceptedBy = "Hand"
 )
 
-// Annotations that users and tools set on a LatencyVerification to request an action. They are removed when they are processed.
+// The fields of a LatencyVerification by which users and tools request an action, as messages name them.
 const (
-	// AnnotationVerify, with any value, makes the node unverified, so that it is measured again.
-	AnnotationVerify = "tailgate.dev/verify"
-	// AnnotationAccept names a benchmark of status.history, as NAME or NAME/UID: its results become the node's new baseline, whatever its
-	// verdict was, and the node is verified. The benchmark must be complete, and the node must not have changed since.
-	AnnotationAccept = "tailgate.dev/accept"
+	FieldVerify = "spec.verify"
+	FieldAccept = "spec.accept"
 )
 
 // FinalizerNode is on every LatencyVerification: the operator updates the marks on the node before the LatencyVerification
@@ -67,9 +65,55 @@ const (
 	NodeTaintUnverified = "tailgate.dev/latency-unverified"
 )
 
-// LatencyVerificationSpec names the node and its gate.
+// UserRequest says who requests something, and when. The operator processes each request once; the same
+// one with another requestTime is a new request.
+type UserRequest struct {
+	// requestedBy is the user. The API server refuses another name than that of the user who writes it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	RequestedBy string `json:"requestedBy"`
+	// requestTime is when the user requested it, by the user's clock: a time of RFC 3339.
+	// +required
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9]{2}:[0-9]{2})$`
+	RequestTime string `json:"requestTime"`
+}
+
+// AcceptRequest requests that a result becomes the node's baseline, whatever its verdict was. The benchmark must
+// be complete, and the node must not have changed since.
+type AcceptRequest struct {
+	// benchmark is one of status.history.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Benchmark string `json:"benchmark"`
+	// uid binds the request to that very benchmark; absent: to its name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	UID         string `json:"uid,omitempty"`
+	UserRequest `json:",inline"`
+}
+
+// ProcessedRequests are the last requests that the operator has processed.
+type ProcessedRequests struct {
+	// accept is the last spec.accept.
+	// +optional
+	Accept *AcceptRequest `json:"accept,omitempty"`
+	// acceptTime is when the operator processed it.
+	// +optional
+	AcceptTime *metav1.MicroTime `json:"acceptTime,omitempty"`
+	// verify is the last spec.verify.
+	// +optional
+	Verify *UserRequest `json:"verify,omitempty"`
+	// verifyTime is when the operator processed it.
+	// +optional
+	VerifyTime *metav1.MicroTime `json:"verifyTime,omitempty"`
+}
+
+// LatencyVerificationSpec names the node and its gate, and has the requests of users.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot change"
+// +kubebuilder:validation:XValidation:rule="self.gateName == oldSelf.gateName && self.nodeName == oldSelf.nodeName",message="gateName and nodeName cannot change"
 type LatencyVerificationSpec struct {
 	// gateName is the LatencyGate.
 	// +required
@@ -81,6 +125,12 @@ type LatencyVerificationSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	NodeName string `json:"nodeName"`
+	// accept requests that a result becomes the node's baseline and the node verified.
+	// +optional
+	Accept *AcceptRequest `json:"accept,omitempty"`
+	// verify requests that the node becomes unverified, so that it is measured again.
+	// +optional
+	Verify *UserRequest `json:"verify,omitempty"`
 }
 
 // IdentityChange is a change of a key of a node's identity.
@@ -145,6 +195,10 @@ type AcceptedResult struct {
 	AcceptanceTime metav1.Time `json:"acceptanceTime"`
 	// by is Pass or Hand.
 	By AcceptedBy `json:"by"`
+	// requestedBy is the user who accepted it by hand.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	RequestedBy string `json:"requestedBy,omitempty"`
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
@@ -211,14 +265,14 @@ type MeasuredSession struct {
 
 // AcceptRefusal is why the operator did not accept a result that a user named.
 type AcceptRefusal struct {
-	// benchmark is the value of the annotation, at most its first 253 bytes.
+	// benchmark is that of spec.accept.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark,omitempty"`
 	// message has the reason, and what to do.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
-	// refusalTime is when the annotation was refused.
+	// refusalTime is when it was refused.
 	RefusalTime metav1.Time `json:"refusalTime"`
 }
 
@@ -452,7 +506,10 @@ type LatencyVerificationStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=9
 	Recent []MeasuredSession `json:"recent,omitempty"`
-	// acceptRefused is the reason why the last annotation tailgate.dev/accept was refused. It is removed when a result is accepted
+	// requests are the requests of spec that were processed last, with who requested them, and when.
+	// +optional
+	Requests *ProcessedRequests `json:"requests,omitempty"`
+	// acceptRefused is the reason why the last spec.accept was refused. It is removed when a result is accepted
 	// by hand or the node becomes unverified.
 	// +optional
 	AcceptRefused *AcceptRefusal `json:"acceptRefused,omitempty"`
@@ -505,7 +562,7 @@ type LatencyVerification struct {
 	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// spec names the node and its gate.
+	// spec names the node and its gate, and has the requests of users.
 	// +required
 	Spec LatencyVerificationSpec `json:"spec"`
 	// status is the state of the node.
@@ -521,6 +578,22 @@ type LatencyVerificationList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []LatencyVerification `json:"items"`
+}
+
+// Requests returns the requests that the operator has not processed yet; nil if there is none.
+func (v *LatencyVerification) Requests() (accept *AcceptRequest, verify *UserRequest) {
+	accept, verify = v.Spec.Accept, v.Spec.Verify
+	done := v.Status.Requests
+	if done == nil {
+		return accept, verify
+	}
+	if equality.Semantic.DeepEqual(accept, done.Accept) {
+		accept = nil
+	}
+	if equality.Semantic.DeepEqual(verify, done.Verify) {
+		verify = nil
+	}
+	return accept, verify
 }
 
 // Verified returns condition Verified, or an empty condition before the operator has looked at the node.

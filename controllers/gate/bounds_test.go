@@ -113,7 +113,9 @@ func TestStatusWithinTheBoundsOfTheCRD(t *testing.T) {
 			return next(w, step{})
 		},
 		"a result that is not accepted": func() v1alpha1.LatencyVerificationStatus {
-			w := makeWorld(longNames, func(w *world) { w.verification.Annotations[v1alpha1.AnnotationAccept] = long })
+			w := makeWorld(longNames, func(w *world) {
+				w.verification.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: long[:253], UserRequest: by}
+			})
 			return next(w, step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: long})
 		},
 		"many setbacks with many peers": func() v1alpha1.LatencyVerificationStatus {

@@ -3,7 +3,6 @@ package gate
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,14 +31,14 @@ type world struct {
 	// benchmark is the one in status.benchmark; nil if it does not exist, or if the benchmark of that name has another UID.
 	benchmark *v1alpha1.LatencyBenchmark
 	edited    bool
-	// measured are the compared rounds of the benchmark, or of the one that AnnotationAccept names, and bootID is its boot; nil if unread.
+	// measured are the compared rounds of the benchmark, or of the one that spec.accept names, and bootID is its boot; nil if unread.
 	measured sessions.Measured
 	bootID   string
 	// others are the sessions of the gate's other nodes, if they were read.
 	others []sessions.Node
 	// otherPeer is true if the node could be measured with another peer.
 	otherPeer bool
-	// named is the benchmark that annotation AnnotationAccept names; nil if there is none.
+	// named is the benchmark that spec.accept names; nil if there is none.
 	named *v1alpha1.LatencyBenchmark
 	// baselineTrouble describes a defect of the accepted result; empty if there is none.
 	baselineTrouble string
@@ -149,13 +148,13 @@ func decideState(w *world) step {
 		found = slices.DeleteFunc(found, identity.FilledIn)
 	}
 	s := step{event: eventNothing}
-	switch name, accepts := v.Annotations[v1alpha1.AnnotationAccept]; {
+	switch accepts, verifies := v.Requests(); {
 	case len(found) > 0:
 		s = changed(w, is.Values, found)
-	case accepts:
-		s = accept(w, name, is.Values)
-	case metav1.HasAnnotation(v.ObjectMeta, v1alpha1.AnnotationVerify):
-		s = step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: "a user requested it: annotation " + v1alpha1.AnnotationVerify}
+	case accepts != nil:
+		s = accept(w, *accepts, is.Values)
+	case verifies != nil:
+		s = step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", verifies.RequestedBy, v1alpha1.FieldVerify)}
 	case v.Status.State == v1alpha1.VerificationMeasuring:
 		s = measuring(w)
 	}
@@ -188,11 +187,11 @@ func changed(w *world, current map[string]string, found []v1alpha1.IdentityChang
 	return step{event: eventChanged, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}
 }
 
-func accept(w *world, value string, current map[string]string) step {
+func accept(w *world, request v1alpha1.AcceptRequest, current map[string]string) step {
 	refuse := func(format string, args ...any) step {
 		return step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: fmt.Sprintf(format, args...)}
 	}
-	name, uid, _ := strings.Cut(value, "/")
+	name, uid := request.Benchmark, request.UID
 	known := find(w.verification.Status.History, name)
 	digest, err := result.Digest(current)
 	var is v1alpha1.ResultPin
@@ -213,15 +212,18 @@ func accept(w *world, value string, current map[string]string) step {
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
 		return refuse("LatencyBenchmark %s is not complete: only a complete result can be accepted", name)
 	case known.IdentitySHA256 != digest:
-		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: annotation %s", name, v1alpha1.AnnotationVerify)
+		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: %s", name, v1alpha1.FieldVerify)
 	}
 	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, known.Outcome)}
 }
 
-// acceptable returns the entry of a history that the annotation of a verification names; nil if there is none.
+// acceptable returns the entry of a history that a request of a verification names; nil if there is none.
 func acceptable(v *v1alpha1.LatencyVerification) *v1alpha1.VerificationResult {
-	name, _, _ := strings.Cut(v.Annotations[v1alpha1.AnnotationAccept], "/")
-	return find(v.Status.History, name)
+	request, _ := v.Requests()
+	if request == nil {
+		return nil
+	}
+	return find(v.Status.History, request.Benchmark)
 }
 
 func find(history []v1alpha1.VerificationResult, name string) *v1alpha1.VerificationResult {
@@ -245,8 +247,8 @@ func measuring(w *world) step {
 	case b.Spec.Criteria == nil:
 		return step{
 			event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonNothingToCompare,
-			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with max or min; check LatencyBenchmark %s and accept it: kubectl annotate latencyverifications.tailgate.dev %s %s=%s",
-				b.Name, w.verification.Name, v1alpha1.AnnotationAccept, b.Name),
+			message: fmt.Sprintf("there is no accepted result to compare with, and no rule with max or min; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s",
+				b.Name, w.verification.Name, b.Name),
 		}
 	}
 	passed := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
@@ -361,7 +363,7 @@ func accepted(w *world, message string) step {
 	case w.verification.Status.Accepted == nil:
 		slower, note := w.group()
 		if slower != "" {
-			return inconclusive(v1alpha1.ReasonSlowerThanGroup, fmt.Sprintf("%s; if that is right, accept it: annotation %s: %s", slower, v1alpha1.AnnotationAccept, message))
+			return inconclusive(v1alpha1.ReasonSlowerThanGroup, fmt.Sprintf("%s; if that is right, accept it: %s: %s", slower, v1alpha1.FieldAccept, message))
 		}
 		s.message = "this boot becomes the reference of the node" + note + ": " + message
 		return s
@@ -415,7 +417,7 @@ func measuredAgain(w *world, reason, message string) step {
 	if w.verification.Status.Discarded < maxDiscarded {
 		return step{event: eventDiscarded, reason: reason, message: message + "; it is measured again"}
 	}
-	return step{event: eventUndecided, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: annotation " + v1alpha1.AnnotationVerify}
+	return step{event: eventUndecided, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: " + v1alpha1.FieldVerify}
 }
 
 // clusterFaults are the outcomes of attempts whose pods the cluster did not start, or removed.

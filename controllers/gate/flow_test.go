@@ -32,9 +32,18 @@ func status(change func(*v1alpha1.LatencyVerificationStatus)) func(*world) {
 	return func(w *world) { change(&w.verification.Status) }
 }
 
-func annotated(key, value string) func(*world) {
-	return func(w *world) { w.verification.Annotations[key] = value }
+// by is a request of a user before noon.
+var by = v1alpha1.UserRequest{RequestedBy: "alice", RequestTime: "2026-05-04T11:59:00Z"}
+
+// asksAccept requests that a result is accepted.
+func asksAccept(benchmark string) func(*world) {
+	return func(w *world) {
+		w.verification.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: benchmark, UserRequest: by}
+	}
 }
+
+// asksVerify requests a new measurement.
+func asksVerify(w *world) { w.verification.Spec.Verify = new(by) }
 
 func booted(w *world) { w.node.Status.NodeInfo.BootID = "boot-2" }
 
@@ -198,18 +207,18 @@ func TestDecide(t *testing.T) {
 			w.gate.Spec.Identity.Keys = append(w.gate.Spec.Identity.Keys, v1alpha1.IdentityKubelet)
 			w.node.Status.NodeInfo.KubeletVersion = "v1.37.0"
 		}, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a request":                     {annotated(v1alpha1.AnnotationVerify, ""), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
-		"a request at a boot":           {all(booted, annotated(v1alpha1.AnnotationVerify, "")), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"a request":                     {asksVerify, eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a request at a boot":           {all(booted, asksVerify), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
 		"a boot of a node that waits":   {all(booted, func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
 		"a node that waits":             {func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }, eventNothing, unverifiedState, v1alpha1.ReasonNewNode, ""},
 		"a boot of a node that failed":  {all(booted, func(w *world) { in(failedState)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
 		"a node that failed":            {func(w *world) { in(failedState)(w.verification) }, eventNothing, failedState, v1alpha1.ReasonPassed, ""},
-		"a request for one that failed": {all(annotated(v1alpha1.AnnotationVerify, "now"), func(w *world) { in(failedState)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a request for one that failed": {all(asksVerify, func(w *world) { in(failedState)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
 
 		"a benchmark that runs":                  {running, eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a boot while it runs":                   {all(running, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
 		"a boot when it has passed":              {all(passed, booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"a request while it runs":                {all(running, annotated(v1alpha1.AnnotationVerify, "")), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a request while it runs":                {all(running, asksVerify), eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
 		"a benchmark that waits in vain":         {notAccepted(5 * time.Minute), eventHeldUp, unverifiedState, v1alpha1.ReasonNotAccepted, "no whole CPU"},
 		"a benchmark that waits a while":         {notAccepted(4 * time.Minute), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"one that waits for a device plugin":     {all(notAccepted(29*time.Minute), noPlugin), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
@@ -282,7 +291,7 @@ func TestDecide(t *testing.T) {
 		"an inconclusive result":                       {unknown, eventUndecided, inconclusiveState, v1alpha1.ReasonInconclusive, "p99 says so"},
 		"results that a user deleted":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonResultsMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonResultsMissing, ""},
 		"a baseline that a user deleted":               {measured(metav1.ConditionUnknown, v1alpha1.ReasonBaselineMissing), eventUndecided, inconclusiveState, v1alpha1.ReasonBaselineMissing, ""},
-		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl annotate latencyverifications.tailgate.dev up.a tailgate.dev/accept=up-a-4"},
+		"no rule that a first result could be held to": {all(passed, func(w *world) { w.benchmark.Spec.Criteria = nil }), eventUndecided, inconclusiveState, v1alpha1.ReasonNothingToCompare, "kubectl tailgate accept up.a up-a-4"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -340,9 +349,10 @@ func TestDecideLooksAgain(t *testing.T) {
 func TestAccept(t *testing.T) {
 	named := func(name string, changes ...func(*v1alpha1.LatencyBenchmark)) func(*world) {
 		return func(w *world) {
-			w.verification.Annotations[v1alpha1.AnnotationAccept] = name
+			name, uid, _ := strings.Cut(name, "/")
+			w.verification.Spec.Accept, w.verification.Generation = &v1alpha1.AcceptRequest{Benchmark: name, UID: uid, UserRequest: by}, 7
 			b := turns.Benchmark(w.gate, w.verification, "b", 3)
-			b.Name, b.UID = strings.Split(name, "/")[0], "uid-3"
+			b.Name, b.UID = name, "uid-3"
 			b.Status.Stored = []v1alpha1.StoredResult{{Run: "up-a-3-r1-default", SHA256: "a", ServerSHA256: "b"}}
 			b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, ""))
 			if result := find(w.verification.Status.History, b.Name); result != nil {
@@ -395,18 +405,24 @@ func TestAccept(t *testing.T) {
 			}
 			switch {
 			case c.refused == "-":
-				if s.event != eventChanged || consumed(s) != "" {
-					t.Errorf("got %s, and removed %q", s.event, consumed(s))
+				if s.event != eventChanged || got.Requests != nil {
+					t.Errorf("got %s, and processed %+v", s.event, got.Requests)
 				}
 				return
-			case consumed(s) != v1alpha1.AnnotationAccept:
-				t.Errorf("removed %q", consumed(s))
+			default:
+				done := &v1alpha1.ProcessedRequests{Accept: w.verification.Spec.Accept, AcceptTime: new(metav1.NewMicroTime(noon))}
+				if diff := cmp.Diff(done, got.Requests); diff != "" {
+					t.Error(diff)
+				}
+				if v := got.Verified(); got.ObservedGeneration != w.verification.Generation || v.ObservedGeneration != w.verification.Generation {
+					t.Errorf("generations %d and %d", got.ObservedGeneration, v.ObservedGeneration)
+				}
 			}
 			if c.refused != "" {
 				if s.event != eventNotAccepted || !strings.Contains(s.message, c.refused) || got.State != w.verification.Status.State {
 					t.Errorf("got %s to %s: %s", s.event, got.State, s.message)
 				}
-				want := &v1alpha1.AcceptRefusal{Benchmark: w.verification.Annotations[v1alpha1.AnnotationAccept], Message: s.message, RefusalTime: metav1.Time{Time: noon}}
+				want := &v1alpha1.AcceptRefusal{Benchmark: w.verification.Spec.Accept.Benchmark, Message: s.message, RefusalTime: metav1.Time{Time: noon}}
 				if diff := cmp.Diff(want, got.AcceptRefused); diff != "" {
 					t.Error(diff)
 				}
@@ -415,7 +431,7 @@ func TestAccept(t *testing.T) {
 				}
 				return
 			}
-			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", ResultPin: w.verification.Status.History[0].ResultPin, AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, Peer: "b", Identity: w.verification.Status.Identity}
+			want := &v1alpha1.AcceptedResult{Benchmark: "up-a-3", ResultPin: w.verification.Status.History[0].ResultPin, AcceptanceTime: metav1.Time{Time: noon}, By: v1alpha1.AcceptedByHand, RequestedBy: "alice", Peer: "b", Identity: w.verification.Status.Identity}
 			if s.event != eventAccepted || got.State != v1alpha1.VerificationVerified || got.Benchmark != nil || got.AcceptRefused != nil {
 				t.Errorf("got %s to %s: %s", s.event, got.State, s.message)
 			}

@@ -102,6 +102,12 @@ func deepCopies(objects []client.Object) []client.Object {
 	return all
 }
 
+// waiting reports whether a request of a verification was not processed.
+func waiting(v *v1alpha1.LatencyVerification) bool {
+	accept, verify := v.Requests()
+	return accept != nil || verify != nil
+}
+
 // facts returns what an API server has in the end, without times and versions, and the events about the node's verification and the gate.
 func facts(t *testing.T, server client.Client, recorder *events.FakeRecorder) string {
 	t.Helper()
@@ -137,8 +143,8 @@ func facts(t *testing.T, server client.Client, recorder *events.FakeRecorder) st
 		if s.Benchmark != nil {
 			measures = s.Benchmark.Name
 		}
-		say("%s: %s %s, accepted=%s retained=%s measures=%s number=%d history=%d sessions=%d+%d changed=%v annotations=%v finalizers=%v", v.Name, s.State, s.Verified().Reason,
-			accepted, retained, measures, s.Number, len(s.History), len(s.Reference), len(s.Recent), s.Changed, slices.Sorted(maps.Keys(v.Annotations)), v.Finalizers)
+		say("%s: %s %s, accepted=%s retained=%s measures=%s number=%d history=%d sessions=%d+%d changed=%v waiting=%t finalizers=%v", v.Name, s.State, s.Verified().Reason,
+			accepted, retained, measures, s.Number, len(s.History), len(s.Reference), len(s.Recent), s.Changed, waiting(&v), v.Finalizers)
 	}
 	say("verifications=%v", names)
 	names = nil
@@ -232,9 +238,6 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		v.Finalizers = []string{v1alpha1.FinalizerNode}
 		return v
 	}
-	annotated := func(key, value string) func(*v1alpha1.LatencyVerification) {
-		return func(v *v1alpha1.LatencyVerification) { v.Annotations[key] = value }
-	}
 	gone := func(v *v1alpha1.LatencyVerification) {
 		v.Status.Retained = &v1alpha1.Retention{StartTime: *at(2 * time.Hour), EndTime: *at(time.Hour), Reason: v1alpha1.ReasonNodeDeleted}
 	}
@@ -257,7 +260,9 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 	old := turns.Benchmark(makeGate(), of(), "b", 2)
 	old.UID = "uid-2"
 	old.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "10 of 10 runs"))
-	failed := of(in(v1alpha1.VerificationFailed), annotated(v1alpha1.AnnotationAccept, "up-a-2"))
+	failed := of(in(v1alpha1.VerificationFailed), func(v *v1alpha1.LatencyVerification) {
+		v.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: "up-a-2", UserRequest: by}
+	})
 	failed.Status.History[1].ResultPin = mustPin(old)
 	failed.Status.History[1].IdentitySHA256 = failed.Status.History[0].IdentitySHA256
 	// Node a has all marks of a node that waits.
@@ -282,9 +287,9 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		"a Fail":     {objects: []client.Object{makeGate(enforced), makeNode("a"), fail.verification, stored(fail)}, want: []string{"Failed Fail", "accepted=up-a-3", "taint=NoSchedule"}},
 		"a result that a user accepts": {
 			objects: []client.Object{makeGate(enforced), makeNode("a"), failed, old},
-			want:    []string{"Verified AcceptedByHand", "accepted=up-a-2", "sessions=1+1", "annotations=[]"},
+			want:    []string{"Verified AcceptedByHand", "accepted=up-a-2", "sessions=1+1", "waiting=false"},
 		},
-		"a measurement that a user requests":   {objects: []client.Object{makeGate(enforced), makeNode("a"), of(annotated(v1alpha1.AnnotationVerify, "now"))}, want: []string{"Unverified VerifyRequested", "annotations=[]"}},
+		"a measurement that a user requests":   {objects: []client.Object{makeGate(enforced), makeNode("a"), of(func(v *v1alpha1.LatencyVerification) { v.Spec.Verify = new(by) })}, want: []string{"Unverified VerifyRequested", "waiting=false"}},
 		"a benchmark that nobody needs":        {objects: []client.Object{makeGate(enforced), makeNode("a"), of(), forgotten}, want: []string{"Verified Passed", "benchmarks=[]"}},
 		"a gate that is deleted":               {objects: []client.Object{makeGate(deletedGate), makeNode("a"), of(), forgotten}, want: []string{"retained=GateDeleted", "finalizers=[]", "benchmarks=[]"}},
 		"a Node that is deleted":               {objects: []client.Object{makeGate(enforced), of()}, want: []string{"retained=NodeDeleted"}},

@@ -33,7 +33,7 @@ func TestRegressed(t *testing.T) {
 		"a confirmed Fail, later":                 {was(v1alpha1.VerificationFailed, true), corev1.ConditionTrue},
 		"a Fail that was not confirmed":           {was(v1alpha1.VerificationFailed, false), corev1.ConditionFalse},
 		"a failed node that was booted":           {all(was(v1alpha1.VerificationFailed, true), booted), corev1.ConditionFalse},
-		"a failed node, measured on request":      {all(was(v1alpha1.VerificationFailed, true), annotated(v1alpha1.AnnotationVerify, "")), corev1.ConditionFalse},
+		"a failed node, measured on request":      {all(was(v1alpha1.VerificationFailed, true), asksVerify), corev1.ConditionFalse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(c.change)

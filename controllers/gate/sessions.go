@@ -68,7 +68,7 @@ func (s *snapshot) pool() {
 		"%s: %s of %d nodes is %s times as much as before [%s, %s]", identity.Sentence(last.Changed), last.Of, last.Nodes, last.Median, last.Lower, last.Upper))
 	if sessions.Shifted(last, tolerances[last.Of]) {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangeShifted
-		c.Message += ", more than half of the tolerance; undo the change, or accept the results of the nodes: annotation " + v1alpha1.AnnotationAccept
+		c.Message += ", more than half of the tolerance; undo the change, or accept the results of the nodes: " + v1alpha1.FieldAccept
 	}
 	s.Gate.SetCondition(c)
 }

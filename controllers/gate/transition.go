@@ -101,8 +101,9 @@ const (
 	fieldAcceptRefused statusField = "acceptRefused"
 	fieldAsFound       statusField = "asFound"
 	fieldFailConfirmed statusField = "failConfirmed"
-	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, and markSetbacks, which is about the Node.
-	fieldAll statusField = "all but number, retained, markSetbacks"
+	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, markSetbacks, which is about the Node,
+	// and requests, which remain in spec.
+	fieldAll statusField = "all but number, retained, markSetbacks, requests"
 )
 
 var (
@@ -116,8 +117,8 @@ var (
 
 // transitions are all transitions; docs/gates.md shows this table.
 var transitions = []transition{
-	{event: eventChanged, when: "the node is new, its identity changed, or `tailgate.dev/verify` requests it", to: v1alpha1.VerificationUnverified,
-		clears: slices.Concat(confirmed, []statusField{fieldAcceptRefused}), does: []effect{noteChanges, begin}},
+	{event: eventChanged, when: "the node is new, its identity changed, or `spec.verify` requests it", to: v1alpha1.VerificationUnverified,
+		clears: slices.Concat(confirmed, []statusField{fieldAcceptRefused}), does: []effect{noteChanges, processVerify, begin}},
 	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldAll}, does: []effect{begin}},
 	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified,
@@ -141,8 +142,8 @@ var transitions = []transition{
 		clears: slices.Concat(confirmed, []statusField{fieldChanged}), does: []effect{record, acceptPass}},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, clears: tries, does: []effect{record, confirmFail}},
 	{event: eventUndecided, when: "nothing can be concluded", from: measuringOnly, to: v1alpha1.VerificationInconclusive, clears: confirmed, does: []effect{record}},
-	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified, clears: forgotten, does: []effect{acceptByHand}},
-	{event: eventNotAccepted, when: "a user named a result that cannot be accepted", does: []effect{refuseAccept}},
+	{event: eventAccepted, when: "a user accepted a result", to: v1alpha1.VerificationVerified, clears: forgotten, does: []effect{acceptByHand, processAccept}},
+	{event: eventNotAccepted, when: "a user named a result that cannot be accepted", does: []effect{refuseAccept, processAccept}},
 }
 
 // The effects.
@@ -190,8 +191,22 @@ var (
 	}}
 	refuseAccept = effect{[]statusField{fieldAcceptRefused}, func(c *change) error {
 		c.status.AcceptRefused = &v1alpha1.AcceptRefusal{
-			Benchmark: text.Shorten(c.world.verification.Annotations[v1alpha1.AnnotationAccept], maxName),
+			Benchmark: c.world.verification.Spec.Accept.Benchmark,
 			Message:   text.Shorten(c.message, turns.MaxMessage), RefusalTime: metav1.Time{Time: c.now},
+		}
+		return nil
+	}}
+	processAccept = effect{[]statusField{"requests"}, func(c *change) error {
+		c.processed(func(r *v1alpha1.ProcessedRequests, now *metav1.MicroTime) {
+			r.Accept, r.AcceptTime = c.world.verification.Spec.Accept, now
+		})
+		return nil
+	}}
+	processVerify = effect{[]statusField{"requests"}, func(c *change) error {
+		if c.reason == v1alpha1.ReasonVerifyRequested {
+			c.processed(func(r *v1alpha1.ProcessedRequests, now *metav1.MicroTime) {
+				r.Verify, r.VerifyTime = c.world.verification.Spec.Verify, now
+			})
 		}
 		return nil
 	}}
@@ -218,6 +233,7 @@ var (
 	}}
 	acceptByHand = effect{[]statusField{"accepted", "reference", "recent"}, func(c *change) error {
 		c.status.Accepted = c.world.accepted(*acceptable(c.world.verification), v1alpha1.AcceptedByHand)
+		c.status.Accepted.RequestedBy = c.world.verification.Spec.Accept.RequestedBy
 		// A user decides that the latency is right: nothing before counts.
 		c.status.Reference, c.status.Recent = nil, nil
 		c.world.remember(c.status, c.status.Accepted.Peer, true)
@@ -288,7 +304,7 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 	case fieldFailConfirmed:
 		status.FailConfirmed = false
 	case fieldAll:
-		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks}
+		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks, Requests: status.Requests}
 	}
 }
 
@@ -331,9 +347,22 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	return status, err
 }
 
-// conclude makes the conditions agree with the state, and with whether the node is ready.
+// processed records that a request is processed.
+func (c *change) processed(note func(*v1alpha1.ProcessedRequests, *metav1.MicroTime)) {
+	if c.status.Requests == nil {
+		c.status.Requests = &v1alpha1.ProcessedRequests{}
+	}
+	note(c.status.Requests, new(metav1.NewMicroTime(c.now)))
+}
+
+// conclude makes the conditions agree with the state, with whether the node is ready, and with the
+// generation, which each request makes another.
 func (w *world) conclude(status *v1alpha1.LatencyVerificationStatus) {
 	w.confirm(status)
+	status.ObservedGeneration = w.verification.Generation
+	for i := range status.Conditions {
+		status.Conditions[i].ObservedGeneration = w.verification.Generation
+	}
 	standing.Publish(&status.Conditions, w.verification.Generation, w.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: *status}))
 }
 
@@ -372,14 +401,12 @@ func (w *world) setDeletable(status *v1alpha1.LatencyVerificationStatus) {
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionDeletable, Status: metav1.ConditionFalse, ObservedGeneration: w.verification.Generation,
 		LastTransitionTime: metav1.Time{Time: w.now}, Reason: v1alpha1.ReasonNotAllVerified, Message: fmt.Sprintf(
-			"the deletion waits until node %s passes or LatencyGate %s does not select it, so that its baselines are not forgotten; to accept its latency: annotation %s",
-			w.verification.Spec.NodeName, w.gate.Name, v1alpha1.AnnotationAccept),
+			"the deletion waits until node %s passes or LatencyGate %s does not select it, so that its baselines are not forgotten; to accept its latency: %s",
+			w.verification.Spec.NodeName, w.gate.Name, v1alpha1.FieldAccept),
 	})
 }
 
 const (
-	// maxName is the maximum length of a benchmark's name.
-	maxName = 253
 	// maxRetained is the maximum length of a message of a retention.
 	maxRetained = 512
 	// maxSetbackPeers is the maximum number of peers in a setback.

@@ -34,6 +34,7 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 		s.HoldPodSetback = &v1alpha1.Setback{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
 		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
 		s.AcceptRefused = &v1alpha1.AcceptRefusal{Message: "why"}
+		s.Requests = &v1alpha1.ProcessedRequests{Verify: new(by)}
 		s.Retained = &v1alpha1.Retention{Reason: v1alpha1.ReasonTaken}
 		s.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Count: 1}}}
 	})
@@ -63,7 +64,7 @@ func TestTransitions(t *testing.T) {
 				w.node.UID, w.node.Status.NodeInfo = "uid-new", corev1.NodeSystemInfo{BootID: "boot-2", SystemUUID: "uuid-2"}
 			})
 			before := full(state)
-			before.Annotations[v1alpha1.AnnotationAccept] = "up-a-3"
+			before.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: "up-a-3", UserRequest: by}
 			before.Status.SystemUUID, before.Status.FailConfirmed, before.Status.BaselineTrouble = "uuid-1", true, "why"
 			before.Status.HoldPod, before.Status.Absent = &v1alpha1.HoldPod{UID: "uid-hold"}, []v1alpha1.AbsentKey{{Key: "Kernel"}}
 			before.Status.AsFound, before.Status.GateUID, before.Status.Evidence = true, "uid-earlier", []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver}}
@@ -87,11 +88,11 @@ func TestTransitions(t *testing.T) {
 			}
 			after, sets, everything := fieldsOf(got), setsOf(tr), slices.Contains(tr.clears, fieldAll)
 			for name, was := range fieldsOf(before.Status) {
-				kept := slices.Contains([]statusField{"number", "retained", "markSetbacks"}, name)
+				kept := slices.Contains([]statusField{"number", "retained", "markSetbacks", "requests"}, name)
 				switch {
 				case tr.to != "" && slices.Contains([]statusField{"state", "conditions", "lastTransitionTime", "observedGeneration"}, name):
 				case slices.Contains(sets, name):
-					if cmp.Equal(was, after[name]) && name != fieldFailConfirmed && name != fieldAsFound {
+					if cmp.Equal(was, after[name]) && name != fieldFailConfirmed && name != fieldAsFound && (name != "requests" || tr.event != eventChanged) {
 						t.Errorf("%s leaves %s as it was: %v", tr.event, name, after[name])
 					}
 				case slices.Contains(tr.clears, name) || everything && !kept:
@@ -112,7 +113,7 @@ func TestTransitions(t *testing.T) {
 func TestNextChangesWhatTheTableSays(t *testing.T) {
 	for _, change := range []func(*world){
 		func(*world) {}, booted, away, notSelected, measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), measured(metav1.ConditionFalse, v1alpha1.ReasonFail),
-		measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), annotated(v1alpha1.AnnotationAccept, "nothing"), annotated(v1alpha1.AnnotationVerify, ""),
+		measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), asksAccept("nothing"), asksVerify,
 		func(w *world) { w.node.UID = "uid-new" }, func(w *world) { w.gate.UID = "uid-new" }, func(w *world) { w.node = nil },
 	} {
 		w := makeWorld(change)
@@ -150,7 +151,7 @@ func setsOf(tr transition) []statusField {
 func TestConditionVerified(t *testing.T) {
 	v := full(v1alpha1.VerificationUnverified)
 	v.Status.Conditions = nil
-	w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), annotated(v1alpha1.AnnotationAccept, "up-a-3"))
+	w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), asksAccept("up-a-3"))
 	for i, c := range []struct {
 		event  nodeEvent
 		status metav1.ConditionStatus
@@ -207,7 +208,7 @@ func TestDocumentedTransitions(t *testing.T) {
 		var all []string
 		for _, f := range fields {
 			if f == fieldAll {
-				all = append(all, "all but `number`, `retained` and `markSetbacks`")
+				all = append(all, "all but `number`, `retained`, `markSetbacks` and `requests`")
 			} else if f != "" {
 				all = append(all, "`"+string(f)+"`")
 			}
@@ -255,16 +256,14 @@ func TestAsFound(t *testing.T) {
 		"new, and joined later": {[]func(*world){before, func(w *world) {
 			w.node.CreationTimestamp = metav1.NewTime(w.gate.CreationTimestamp.Add(time.Second))
 		}}, false},
-		"nothing happens": {[]func(*world){found}, true},
-		"a new measurement is requested": {[]func(*world){found, func(w *world) {
-			w.verification.Annotations[v1alpha1.AnnotationVerify] = ""
-		}}, true},
-		"it failed":                 {[]func(*world){found, measured(metav1.ConditionFalse, v1alpha1.ReasonFail)}, true},
-		"another boot":              {[]func(*world){found, func(w *world) { w.node.Status.NodeInfo.BootID = "boot-2" }}, false},
-		"the Node is created again": {[]func(*world){found, func(w *world) { w.node.UID = "other" }}, false},
-		"the Node is deleted":       {[]func(*world){found, func(w *world) { w.node = nil }}, false},
-		"the gate is created again": {[]func(*world){func(w *world) { w.gate.UID = "other" }}, false},
-		"a change that was seen":    {[]func(*world){func(w *world) { w.verification.Status.State = v1alpha1.VerificationUnverified }}, false},
+		"nothing happens":                {[]func(*world){found}, true},
+		"a new measurement is requested": {[]func(*world){found, asksVerify}, true},
+		"it failed":                      {[]func(*world){found, measured(metav1.ConditionFalse, v1alpha1.ReasonFail)}, true},
+		"another boot":                   {[]func(*world){found, func(w *world) { w.node.Status.NodeInfo.BootID = "boot-2" }}, false},
+		"the Node is created again":      {[]func(*world){found, func(w *world) { w.node.UID = "other" }}, false},
+		"the Node is deleted":            {[]func(*world){found, func(w *world) { w.node = nil }}, false},
+		"the gate is created again":      {[]func(*world){func(w *world) { w.gate.UID = "other" }}, false},
+		"a change that was seen":         {[]func(*world){func(w *world) { w.verification.Status.State = v1alpha1.VerificationUnverified }}, false},
 		"another machine of its name": {[]func(*world){found, func(w *world) {
 			w.node.UID, w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID = "other", "one", "two"
 		}}, false},

@@ -148,7 +148,7 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 			return nil, nil, err
 		}
 	}
-	// A user may write any text into the annotation; the client fails for a text that cannot be a name.
+	// A user may write any text into spec.accept; the client fails for a text that cannot be a name.
 	if result := acceptable(v); result != nil {
 		if w.named, err = observe.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
@@ -245,25 +245,16 @@ func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, 
 	default:
 		return "", nil
 	}
-	return fmt.Sprintf(trouble+"; accept another result: annotation %s", accepted.Benchmark, v1alpha1.AnnotationAccept), nil
+	return fmt.Sprintf(trouble+"; accept another result: %s", accepted.Benchmark, v1alpha1.FieldAccept), nil
 }
 
-// report writes the status, once, if it changed, then sends events and removes the annotation that the step processed.
+// report writes the status, once, if it changed, and then sends events.
 func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVerification, s step) error {
 	if _, err := r.WriteStatus(ctx, old, v); err != nil {
 		return err
 	}
 	logState(ctx, old, v)
 	r.Send(v, notices(old, v, s)...)
-	consumed := consumed(s)
-	if consumed == "" {
-		return nil
-	}
-	before := v.DeepCopy()
-	delete(v.Annotations, consumed)
-	if err := r.Client.Patch(ctx, v, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("removing annotation %s: %w", consumed, err)
-	}
 	return nil
 }
 
@@ -278,16 +269,6 @@ func logState(ctx context.Context, old, v *v1alpha1.LatencyVerification) {
 	if to, reason, message := of(v); from != to || before != reason {
 		log.FromContext(ctx).Info("state of the node", "from", from, "to", to, "because", reason, "message", message)
 	}
-}
-
-func consumed(s step) string {
-	switch {
-	case s.event == eventAccepted, s.event == eventNotAccepted:
-		return v1alpha1.AnnotationAccept
-	case s.reason == v1alpha1.ReasonVerifyRequested:
-		return v1alpha1.AnnotationVerify
-	}
-	return ""
 }
 
 func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,6 +76,8 @@ type operator struct {
 	selector       string
 	api            client.Client
 	stdout, stderr io.Writer
+	// self is the user; nil until the first request.
+	self *authenticationv1.SelfSubjectReview
 }
 
 func (o *operator) addFlags(cmd *cobra.Command) {
@@ -195,14 +197,15 @@ func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, 
 	if err := say(o.stdout, "%s", described(v, result)); err != nil {
 		return err
 	}
-	// The UID binds the request to the result that was just shown.
-	value := strings.TrimSuffix(benchmark+"/"+result.UID, "/")
-	after, err := o.ask(ctx, v, v1alpha1.AnnotationAccept, value)
+	after, err := o.ask(ctx, v, v1alpha1.FieldAccept, func(spec *v1alpha1.LatencyVerificationSpec, by v1alpha1.UserRequest) {
+		// The UID binds the request to the result that was just shown.
+		spec.Accept = &v1alpha1.AcceptRequest{Benchmark: benchmark, UID: result.UID, UserRequest: by}
+	})
 	if err != nil {
 		return err
 	}
 	if !byHand(after, benchmark) {
-		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == value {
+		if r := after.Status.AcceptRefused; r != nil && r.Benchmark == benchmark {
 			return fmt.Errorf("the operator refused it: %s", r.Message)
 		}
 		return fmt.Errorf("it is no longer accepted: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
@@ -229,34 +232,45 @@ func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 }
 
 func (o *operator) verify(ctx context.Context, v *v1alpha1.LatencyVerification) error {
-	after, err := o.ask(ctx, v, v1alpha1.AnnotationVerify, "")
+	after, err := o.ask(ctx, v, v1alpha1.FieldVerify, func(spec *v1alpha1.LatencyVerificationSpec, by v1alpha1.UserRequest) {
+		spec.Verify = &by
+	})
 	if err != nil {
 		return err
 	}
 	return say(o.stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 }
 
-// ask sets an annotation and waits until the operator has processed the request; the operator then removes the annotation.
-func (o *operator) ask(ctx context.Context, v *v1alpha1.LatencyVerification, annotation, value string) (*v1alpha1.LatencyVerification, error) {
+// ask writes a request into the spec, in the name of the user, and waits until the operator has processed it.
+func (o *operator) ask(
+	ctx context.Context, v *v1alpha1.LatencyVerification, field string, set func(*v1alpha1.LatencyVerificationSpec, v1alpha1.UserRequest),
+) (*v1alpha1.LatencyVerification, error) {
 	of := subject{verifications, client.ObjectKeyFromObject(v)}
+	if o.self == nil {
+		o.self = &authenticationv1.SelfSubjectReview{}
+		if err := o.api.Create(ctx, o.self); err != nil {
+			return nil, fmt.Errorf("reading the name of the user, for %s.requestedBy: %w", field, err)
+		}
+	}
 	asked := v.DeepCopy()
-	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, annotation, value)
+	set(&asked.Spec, v1alpha1.UserRequest{RequestedBy: o.self.Status.UserInfo.Username, RequestTime: time.Now().UTC().Format(time.RFC3339Nano)})
 	if err := o.api.Patch(ctx, asked, client.MergeFrom(v)); err != nil {
-		return nil, inWords("annotating", of, err)
+		return nil, inWords("patching", of, err)
 	}
 	limited, cancel := timeLimit(ctx, o.timeout)
 	defer cancel()
 	after := asked
 	f := follower{api: o.api, subject: of, uid: v.UID, trouble: troubleTeller(o.stderr), look: func(_ context.Context, object client.Object) (bool, error) {
 		after = object.(*v1alpha1.LatencyVerification)
-		_, waits := after.Annotations[annotation]
-		return !waits, nil
+		accept, verify := after.Requests()
+		return (field != v1alpha1.FieldAccept || accept == nil) && (field != v1alpha1.FieldVerify || verify == nil), nil
 	}}
 	if err := f.follow(limited); err != nil {
 		if limited.Err() == nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%w within %s; is it running? `kubectl annotate %s %s %s-` withdraws the request", errUnanswered, o.timeout, verifications.resource(), v.Name, annotation)
+		return nil, fmt.Errorf("%w within %s; is it running? `kubectl patch %s %s --type=merge -p '{\"spec\":{%q:null}}'` withdraws the request",
+			errUnanswered, o.timeout, verifications.resource(), v.Name, strings.TrimPrefix(field, "spec."))
 	}
 	return after, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -21,6 +22,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +44,7 @@ type apiServer struct {
 	benchmarks map[types.NamespacedName]*v1alpha1.LatencyBenchmark
 	matrices   map[types.NamespacedName]*v1alpha1.LatencyMatrix
 	gates      map[string]*v1alpha1.LatencyGate
-	// verifications are the LatencyVerifications of gates; operator processes an annotation as the operator does; nil: not at all.
+	// verifications are the LatencyVerifications of gates; operator processes a request as the operator does; nil: not at all.
 	verifications map[string]*v1alpha1.LatencyVerification
 	operator      func(*v1alpha1.LatencyVerification)
 	configMaps    map[types.NamespacedName]*corev1.ConfigMap
@@ -211,6 +213,9 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	mux.ServeHTTP(w, r)
 }
 
+// user is the user whose token callers send.
+const user = "alice"
+
 // handleVerifications answers GET and PATCH of a LatencyVerification. The operator acts a moment after each patch.
 func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 	resource := schema.GroupResource{Group: "tailgate.dev", Resource: "latencyverifications"}
@@ -224,16 +229,28 @@ func (s *apiServer) handleVerifications(mux *http.ServeMux) {
 		s.Lock()
 		defer s.Unlock()
 		v := s.verifications[r.PathValue("name")]
-		var patch metav1.PartialObjectMetadata
-		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || v == nil {
-			s.refuse(w, apierrors.NewBadRequest("no patch"))
+		var patch map[string]v1alpha1.LatencyVerificationSpec
+		err := json.NewDecoder(r.Body).Decode(&patch)
+		if err != nil || v == nil || len(patch) != 1 || patch["spec"].GateName+patch["spec"].NodeName != "" {
+			s.refuse(w, apierrors.NewBadRequest("no patch of the requests"))
 			return
 		}
-		v.Annotations = patch.Annotations
+		v.Spec.Accept = cmp.Or(patch["spec"].Accept, v.Spec.Accept)
+		v.Spec.Verify = cmp.Or(patch["spec"].Verify, v.Spec.Verify)
 		s.answer(w, http.StatusOK, v)
 		if s.operator != nil {
-			time.AfterFunc(10*time.Millisecond, func() { s.change(func() { s.operator(v); v.Annotations = nil }) })
+			time.AfterFunc(10*time.Millisecond, func() {
+				s.change(func() {
+					s.operator(v)
+					v.Status.Requests = &v1alpha1.ProcessedRequests{Accept: v.Spec.Accept, Verify: v.Spec.Verify}
+				})
+			})
 		}
+	})
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", func(w http.ResponseWriter, _ *http.Request) {
+		self := &authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
+		self.Status.UserInfo.Username = user
+		s.answer(w, http.StatusCreated, self)
 	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencyverifications", func(w http.ResponseWriter, r *http.Request) {
 		s.listVerifications(w, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "spec.gateName="))

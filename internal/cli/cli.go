@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -231,7 +232,7 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, apiextensionsv1.AddToScheme,
+		v1alpha1.AddToScheme, authenticationv1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, apiextensionsv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -251,6 +252,7 @@ func newMapper() meta.RESTMapper {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	for _, k := range []string{"DaemonSet", "Deployment"} {
 		mapper.Add(appsv1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
 	}

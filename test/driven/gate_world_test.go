@@ -2,6 +2,7 @@ package driven
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -168,12 +169,27 @@ func (w *World) Expect(ctx context.Context, node, says string) {
 	})
 }
 
-// Annotate annotates a node's verification as users do.
-func (w *World) Annotate(ctx context.Context, node, key, value string) {
+// AskVerify requests a new measurement of a node, as users do.
+func (w *World) AskVerify(ctx context.Context, node string) {
 	GinkgoHelper()
-	v := w.Verification(ctx, node)
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
-	Expect(k8s.Patch(ctx, v, patch)).To(Succeed())
+	w.ask(ctx, node, map[string]any{"verify": by("alice")})
+}
+
+// AskAccept requests that a result of a node is accepted, as users do.
+func (w *World) AskAccept(ctx context.Context, node, benchmark string) {
+	GinkgoHelper()
+	w.ask(ctx, node, map[string]any{"accept": v1alpha1.AcceptRequest{Benchmark: benchmark, UserRequest: by("alice")}})
+}
+
+func by(user string) v1alpha1.UserRequest {
+	return v1alpha1.UserRequest{RequestedBy: user, RequestTime: time.Now().Format(time.RFC3339Nano)}
+}
+
+func (w *World) ask(ctx context.Context, node string, spec map[string]any) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(k8s.Patch(ctx, w.Verification(ctx, node), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
 // History returns a node's results, newest first, as "name outcome reason".

@@ -16,6 +16,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -300,8 +301,11 @@ func upgrade(ctx context.Context) string {
 func verifyAgain(ctx context.Context, node string) {
 	GinkgoHelper()
 	v := verification(ctx, node)
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, v1alpha1.AnnotationVerify))
-	Expect(kube.Patch(ctx, v, patch)).To(Succeed())
+	self := &authenticationv1.SelfSubjectReview{}
+	Expect(kube.Create(ctx, self)).To(Succeed())
+	before := v.DeepCopy()
+	v.Spec.Verify = &v1alpha1.UserRequest{RequestedBy: self.Status.UserInfo.Username, RequestTime: time.Now().Format(time.RFC3339Nano)}
+	Expect(kube.Patch(ctx, v, client.MergeFrom(before))).To(Succeed())
 	Eventually(func() v1alpha1.VerificationState { return verification(ctx, node).Status.State }).
 		WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeElementOf(v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring))
 }

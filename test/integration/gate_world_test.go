@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -199,6 +201,37 @@ func (w *World) Annotate(ctx context.Context, node, key, value string) {
 	v := w.Verification(ctx, node)
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
 	Expect(k8s.Patch(ctx, v, patch)).To(Succeed())
+}
+
+// AskVerify requests a new measurement of a node, as users do.
+func (w *World) AskVerify(ctx context.Context, node string) {
+	GinkgoHelper()
+	w.ask(ctx, node, map[string]any{"verify": by(username(ctx))})
+}
+
+// AskAccept requests that a result of a node is accepted, as users do.
+func (w *World) AskAccept(ctx context.Context, node, benchmark string) {
+	GinkgoHelper()
+	w.ask(ctx, node, map[string]any{"accept": v1alpha1.AcceptRequest{Benchmark: benchmark, UserRequest: by(username(ctx))}})
+}
+
+func by(user string) v1alpha1.UserRequest {
+	return v1alpha1.UserRequest{RequestedBy: user, RequestTime: time.Now().Format(time.RFC3339Nano)}
+}
+
+func (w *World) ask(ctx context.Context, node string, spec map[string]any) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(k8s.Patch(ctx, w.Verification(ctx, node), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+}
+
+// username returns the name of the user who runs the specs.
+func username(ctx context.Context) string {
+	GinkgoHelper()
+	self := &authenticationv1.SelfSubjectReview{}
+	Expect(k8s.Create(ctx, self)).To(Succeed())
+	return self.Status.UserInfo.Username
 }
 
 // History returns a node's results, newest first, as "name outcome reason".

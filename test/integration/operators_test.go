@@ -135,7 +135,7 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 			Eventually(func() error { return operator.complete(ctx) }).Should(Succeed())
 			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 			w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
-			w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+			w.AskVerify(ctx, w.A)
 			w.Expect(ctx, w.A, isVerified)
 			return
 		}
@@ -145,7 +145,7 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 		w.Expect(ctx, w.A, "Failed Fail: False false -")
 		Expect(operator.complete(ctx)).To(MatchError(ContainSubstring("is not verified, so it stays cordoned")))
 		w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
-		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+		w.AskVerify(ctx, w.A)
 		w.Expect(ctx, w.A, isVerified)
 		Eventually(func() error { return operator.complete(ctx) }).Should(Succeed())
 	},
@@ -342,7 +342,7 @@ var _ = Describe("The Machine Config Operator, simulated,", func() {
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(operator.cordon(ctx, false)).To(MatchError(ContainSubstring("is not verified, so it stays cordoned")))
 		w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
-		w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+		w.AskVerify(ctx, w.A)
 		w.Expect(ctx, w.A, isVerified)
 		Eventually(func() error { return operator.cordon(ctx, false) }).Should(Succeed())
 	})

@@ -137,7 +137,7 @@ func (w *World) fail(ctx SpecContext, kernel string) {
 func (w *World) recover(ctx SpecContext) {
 	GinkgoHelper()
 	w.Kubelet.Agents(nil)
-	w.Annotate(ctx, w.A, v1alpha1.AnnotationVerify, "")
+	w.AskVerify(ctx, w.A)
 	w.Expect(ctx, w.A, isVerified)
 	w.expectVerdict(ctx, "True AllVerified")
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -175,7 +176,7 @@ var _ = Describe("The policies of config/policy", func() {
 		Expect(create(as(managerUser), pods.SecretName(b))).To(Succeed())
 	})
 
-	It("let users of tailgate-gate-operate write the two annotations of verifications", func(ctx SpecContext) {
+	It("let users of tailgate-gate-operate write the two requests of verifications, in their own names", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		role := clusterRoles("users.yaml")["tailgate-gate-operate"]
 		// An admission plugin of this suite's API server refuses changes of owners to users who may not delete the object.
@@ -208,7 +209,7 @@ var _ = Describe("The policies of config/policy", func() {
 		write := func(data string, options ...client.PatchOption) error {
 			return operator.Patch(ctx, v.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(data)), options...)
 		}
-		refused := MatchError(ContainSubstring("role tailgate-gate-operate allows only annotations"))
+		refused := MatchError(ContainSubstring("role tailgate-gate-operate allows only spec.verify and spec.accept"))
 		Eventually(func() error { return write(`{"metadata":{"finalizers":null}}`, client.DryRunAll) }).Should(refused)
 		for _, data := range []string{
 			`{"metadata":{"ownerReferences":null}}`, `{"metadata":{"labels":{"any":"other"}}}`, `{"metadata":{"labels":null}}`,
@@ -217,10 +218,30 @@ var _ = Describe("The policies of config/policy", func() {
 			Expect(write(data)).To(refused, data)
 		}
 		for _, data := range []string{
-			`{"metadata":{"annotations":{"tailgate.dev/verify":"now"}}}`, `{"metadata":{"annotations":{"tailgate.dev/accept":"b"}}}`,
-			`{"metadata":{"annotations":{"tailgate.dev/verify":null,"tailgate.dev/accept":null}}}`,
+			`{"spec":{"verify":{"requestedBy":"USER","requestTime":"2026-05-04T12:00:00Z"}}}`,
+			`{"spec":{"accept":{"benchmark":"b","requestedBy":"USER","requestTime":"2026-05-04T12:00:00Z"}}}`,
+			`{"spec":{"verify":null,"accept":null}}`,
 		} {
-			Expect(write(data)).To(Succeed(), data)
+			Expect(write(strings.ReplaceAll(data, "USER", namespace))).To(Succeed(), data)
 		}
+
+		other := MatchError(ContainSubstring("requestedBy of spec.verify and spec.accept is the user who writes it: " + namespace))
+		request := func(user, benchmark string) string {
+			return fmt.Sprintf(`{"spec":{"accept":{"benchmark":%q,"requestedBy":%q,"requestTime":"2026-05-04T12:00:00Z"}}}`, benchmark, user)
+		}
+		Expect(write(request("other", "b"))).To(other)
+		Expect(write(`{"spec":{"verify":{"requestedBy":"other","requestTime":"2026-05-04T12:00:00Z"}}}`)).To(other)
+		administrator := username(ctx)
+		admin := func(data string) error {
+			return k8s.Patch(ctx, v.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(data)))
+		}
+		Expect(admin(request(namespace, "b"))).To(MatchError(ContainSubstring("is the user who writes it: "+administrator)), "whatever the rights are")
+		Expect(admin(request(administrator, "b"))).To(Succeed())
+		Expect(write(request(administrator, "c"))).To(other, "another benchmark in the name of who requested the first")
+		Expect(write(`{"spec":{"verify":{"requestedBy":"USER","requestTime":"2026-05-04T12:00:00Z"}}}`)).To(other)
+		Expect(write(fmt.Sprintf(`{"spec":{"verify":{"requestedBy":%q,"requestTime":"2026-05-04T12:00:00Z"}}}`, namespace))).To(Succeed(), "beside another user's request")
+		created := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-2"}, Spec: v.Spec}
+		created.Spec.Verify = new(by("other"))
+		Expect(k8s.Create(ctx, created)).To(MatchError(ContainSubstring("is the user who writes it")))
 	})
 })

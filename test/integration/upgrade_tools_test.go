@@ -281,7 +281,7 @@ var _ = Describe("A simulated upgrade tool", func() {
 		Expect(flagger(base, reader.Token, canary)).To(MatchError(ContainSubstring(`"reason":"NodesFailed"`)))
 
 		history := w.Verification(ctx, w.A).Status.History
-		w.Annotate(ctx, w.A, v1alpha1.AnnotationAccept, history[0].Benchmark)
+		w.AskAccept(ctx, w.A, history[0].Benchmark)
 		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
 		all(true)
 	})
