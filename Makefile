@@ -260,6 +260,7 @@ manifests: ## Generate the CRDs and RBAC.
 	for crd in config/crd/bases/*.yaml; do $(YQ) --inplace --yaml-compact-seq-indent --from-file=hack/crd.yq "$$crd"; done
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix paths=./internal/observe output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
+	hack/chart-files.sh
 
 .PHONY: generate
 generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy functions, the API's reference, the report's page and rules of the linter.
@@ -272,7 +273,7 @@ generate: manifests ## Generate all that is generated: the CRDs, RBAC, deepcopy 
 lint: ## Run the linters.
 	$(TOOL) golangci-lint run
 	$(TOOL) golangci-lint run --build-tags e2e,nightly ./test/... ./internal/htmlreport
-	CGO_ENABLED=1 go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata}/**' --output=line $(PROSE)
+	CGO_ENABLED=1 go tool -modfile=hack/tools/vale.mod vale --config=hack/vale/vale.ini --glob='!{hack/vale,test/integration/testdata,config/helm/files}/**' --output=line $(PROSE)
 	$(TOOL) actionlint
 
 .PHONY: vulnerabilities

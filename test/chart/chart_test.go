@@ -271,7 +271,7 @@ func TestArguments(t *testing.T) {
 
 // Without gates the manager has no right to write to nodes, and does not try to.
 func TestWithoutGates(t *testing.T) {
-	want := overlay(t, "without-gates", "default")
+	want := overlay(t, "components: [CONFIG/without-gates]", "default")
 	delete(want, "Namespace "+namespace)
 	got := render(t, "crds.keep=false", "gates.enabled=false")
 	checkSame(t, want, got)
@@ -294,7 +294,7 @@ func TestWithoutGates(t *testing.T) {
 
 // A manager of named namespaces may write only there, and to objects that are in no namespace.
 func TestNamedNamespaces(t *testing.T) {
-	want := overlay(t, "named-namespaces", "default")
+	want := overlay(t, "components: [CONFIG/named-namespaces]", "default")
 	delete(want, "Namespace "+namespace)
 	checkSame(t, want, render(t, "crds.keep=false", "namespaces={perf}"))
 	for name, o := range render(t, "namespaces={perf}", "gates.enabled=false") {
@@ -314,11 +314,11 @@ func TestNamedNamespaces(t *testing.T) {
 }
 
 func TestServingCertificate(t *testing.T) {
-	want := overlay(t, "serving-cert", "default", "prometheus")
+	want := overlay(t, "components: [CONFIG/serving-cert]", "default", "prometheus")
 	delete(want, "Namespace "+namespace)
 	checkSame(t, want, render(t, "crds.keep=false", "prometheus.enabled=true", "metrics.certificate.secretName=tailgate-serving-cert"))
 	for _, alone := range []string{"default", "prometheus"} {
-		overlay(t, "serving-cert", alone)
+		overlay(t, "components: [CONFIG/serving-cert]", alone)
 	}
 
 	stdout, stderr, err := run(t, helmTool, "template", "x", chart, "--namespace", "latency", "--set", "prometheus.enabled=true",
@@ -346,8 +346,8 @@ func TestServingCertificate(t *testing.T) {
 	}
 }
 
-// overlay builds folders of config, with a component.
-func overlay(t *testing.T, component string, folders ...string) map[string]object {
+// overlay builds folders of config with further fields of a kustomization, in which CONFIG is that folder.
+func overlay(t *testing.T, fields string, folders ...string) map[string]object {
 	t.Helper()
 	config, err := filepath.Abs(filepath.Join(root, "config"))
 	if err != nil {
@@ -357,18 +357,15 @@ func overlay(t *testing.T, component string, folders ...string) map[string]objec
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := func(folder string) string {
-		// Kustomize accepts only relative paths.
-		relative, err := filepath.Rel(dir, filepath.Join(config, folder))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return "- " + relative + "\n"
+	// Kustomize accepts only relative paths.
+	if config, err = filepath.Rel(dir, config); err != nil {
+		t.Fatal(err)
 	}
-	content := "components:\n" + path(component) + "resources:\n"
+	content := fields + "\nresources:\n"
 	for _, folder := range folders {
-		content += path(folder)
+		content += "- CONFIG/" + folder + "\n"
 	}
+	content = strings.ReplaceAll(content, "CONFIG", config)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +419,7 @@ func TestReplicas(t *testing.T) {
 
 // Without aggregation, no role of the cluster's users gains a right by the installation.
 func TestWithoutAggregation(t *testing.T) {
-	want := overlay(t, "without-aggregation", "default")
+	want := overlay(t, "components: [CONFIG/without-aggregation]", "default")
 	delete(want, "Namespace "+namespace)
 	got := render(t, "crds.keep=false", "rbac.aggregate=false")
 	checkSame(t, want, got)
@@ -471,7 +468,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"log.level=loud":                         "level",
 		"extraArgs={leader-elect=false}":         "extraArgs",
 		"crds.keep=perhaps":                      "keep",
-		"global.imagePullSecrets[0]=mirror":      "imagePullSecrets",
+		"global.imagePullSecrets[0]=":            "imagePullSecrets",
+		"global.imagePullSecrets[0].key=mirror":  "imagePullSecrets",
 		"global.imageRegistry=https://r.example": "imageRegistry",
 		"unknown=1":                              "unknown",
 

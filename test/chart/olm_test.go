@@ -60,7 +60,7 @@ func TestOLMBundle(t *testing.T) {
 	}
 	cluster := install("clusterPermissions")
 	for field, pair := range map[string][2]any{
-		"clusterPermissions": {rules("ClusterRole tailgate-manager", "ClusterRole tailgate-manager-gates", "ClusterRole tailgate-metrics-auth"), cluster["rules"]},
+		"clusterPermissions": {rules("ClusterRole tailgate-manager", "ClusterRole tailgate-manager-gates", "ClusterRole tailgate-manager-identity", "ClusterRole tailgate-metrics-auth"), cluster["rules"]},
 		"permissions":        {rules("Role leader-election"), install("permissions")["rules"]},
 		"deployments":        {all["Deployment manager"].Object["spec"], install("deployments")["spec"]},
 	} {

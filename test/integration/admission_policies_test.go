@@ -22,11 +22,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// as returns a client that impersonates a user with all rights.
+// as returns a client that impersonates a user with all rights, or the manager's with all rights on Kubernetes' own objects.
 func as(user string) client.Client {
 	GinkgoHelper()
 	own := rest.CopyConfig(config)
 	own.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	if user == managerUser {
+		own.Impersonate.Groups = []string{writers}
+	}
 	c, err := client.New(own, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	return c
@@ -47,7 +50,6 @@ func policies(ctx SpecContext, namespace string) {
 }
 
 var _ = Describe("The admission policies", func() {
-	const manager = "system:serviceaccount:tailgate-system:manager"
 	patch := func(ctx context.Context, c client.Client, o client.Object, data string, options ...client.PatchOption) error {
 		return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(data)), options...)
 	}
@@ -58,7 +60,7 @@ var _ = Describe("The admission policies", func() {
 		build.Labels[gateLabel] = namespace
 		node := w.AddNode(ctx, build)
 		policies(ctx, namespace)
-		admin, gate := as("admin"), as(manager)
+		admin, gate := as("admin"), as(managerUser)
 		set := func(c client.Client, status corev1.ConditionStatus) error {
 			data := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, v1alpha1.NodeConditionVerified, status)
 			return c.Status().Patch(ctx, node.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(data)))
@@ -140,7 +142,7 @@ var _ = Describe("The admission policies", func() {
 	It("let only the gate make, relabel and change hold pods", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		policies(ctx, namespace)
-		admin, gate := as("admin"), as(manager)
+		admin, gate := as("admin"), as(managerUser)
 		pod := func(name string, labels map[string]string) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "hold", Image: "bench"}}}}
@@ -190,7 +192,7 @@ var _ = Describe("The admission policies", func() {
 			"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
 		Expect(objects).To(HaveLen(4))
 		create(ctx, objects...)
-		kubelet, lifecycle, gate := as("system:node:"+node.Name), as("system:serviceaccount:kube-system:node-controller"), as(manager)
+		kubelet, lifecycle, gate := as("system:node:"+node.Name), as("system:serviceaccount:kube-system:node-controller"), as(managerUser)
 		status := func(c client.Client, data string) {
 			GinkgoHelper()
 			Expect(c.Status().Patch(ctx, node.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(data)))).To(Succeed())

@@ -150,11 +150,18 @@ var _ = Describe("The policies of config/policy", func() {
 		Eventually(func() error {
 			return as(managerUser).Create(ctx, secret(func(s *corev1.Secret) { s.OwnerReferences = nil }), client.DryRunAll)
 		}).Should(refused)
+		// An admission plugin of this suite's API server refuses owners of unknown kinds that block the owner's deletion.
+		owned := func(group, kind string) func(*corev1.Secret) {
+			return func(s *corev1.Secret) {
+				o := &s.OwnerReferences[0]
+				o.APIVersion, o.Kind, o.BlockOwnerDeletion = group, kind, nil
+			}
+		}
 		for name, change := range map[string]func(*corev1.Secret){
 			"another name":  func(s *corev1.Secret) { s.Name = "bootstrap-token-abcdef" },
 			"another owner": func(s *corev1.Secret) { s.OwnerReferences[0].UID = "0b" },
-			"another kind":  func(s *corev1.Secret) { s.OwnerReferences[0].Kind = "Node" },
-			"another group": func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = "v1" },
+			"another kind":  owned(v1alpha1.GroupVersion.String(), "Node"),
+			"another group": owned("v1", "LatencyBenchmark"),
 			"another type":  func(s *corev1.Secret) { s.Type, s.StringData["username"] = corev1.SecretTypeBasicAuth, "u" },
 		} {
 			Expect(as(managerUser).Create(ctx, secret(change), client.DryRunAll)).To(refused, name)

@@ -35,14 +35,18 @@ import (
 // Conversely, the suite fails if no manager has used a right of the roles in any spec. Without any of the rights, a request of some
 // spec would fail.
 
+// writers is a group that may write all objects of Kubernetes itself: with it, the manager's user shows what policies refuse.
+const writers = "tests-writers"
+
 // managerUser is the manager's service account.
 const managerUser = "system:serviceaccount:tailgate-system:manager"
 
 // checkedByAdmission lists rights that requests do not show: the admission plugin OwnerReferencesPermissionEnforcement, which this
-// suite's API server runs, checks them when an object gets an owner reference that blocks the owner's deletion.
+// suite's API server runs, checks them when an object gets an owner reference that blocks the owner's deletion, and the policies
+// recognize the manager by the last one.
 var checkedByAdmission = []string{
 	"update latencybenchmarks/finalizers.tailgate.dev", "update latencymatrices/finalizers.tailgate.dev",
-	"update latencyverifications/finalizers.tailgate.dev",
+	"update latencyverifications/finalizers.tailgate.dev", "act managers.tailgate.dev",
 }
 
 // cachedByNamespace lists rights that a manager of all namespaces uses everywhere, and a manager of named ones only there.
@@ -98,7 +102,7 @@ func recorder(next http.RoundTripper) http.RoundTripper {
 // managerRoles lists the files with the manager's rights.
 var managerRoles = [][]string{
 	{"rbac", "role.yaml"}, {"rbac", "role_binding.yaml"}, {"rbac", "gates", "role.yaml"}, {"rbac", "gates", "role_binding.yaml"},
-	{"rbac", "leader_election.yaml"}, {"rbac", "metrics.yaml"},
+	{"rbac", "leader_election.yaml"}, {"rbac", "metrics.yaml"}, {"rbac", "identity.yaml"},
 }
 
 // policyFiles are the files of config/policy.
@@ -107,7 +111,7 @@ var policyFiles = []string{"manager.yaml", "users.yaml"}
 // clusterRolesOfNamed lists the files with what a manager of named namespaces may do outside of them, and authentication, which no
 // namespace bounds.
 var clusterRolesOfNamed = [][]string{
-	{"named-namespaces", "cluster.yaml"}, {"named-namespaces", "gates", "cluster.yaml"}, {"rbac", "metrics.yaml"},
+	{"named-namespaces", "cluster.yaml"}, {"named-namespaces", "gates", "cluster.yaml"}, {"rbac", "metrics.yaml"}, {"rbac", "identity.yaml"},
 }
 
 // granted returns the rights in the roles of files.
@@ -154,6 +158,14 @@ func newManagerUser(ctx context.Context) *rest.Config {
 			Expect(k8s.Create(ctx, o, client.FieldValidation("Strict"))).To(Succeed())
 		}
 	}
+	Expect(k8s.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: writers}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "policy"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	}})).To(Succeed())
+	Expect(k8s.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: writers},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: writers},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: writers}},
+	})).To(Succeed())
 	own := rest.CopyConfig(config)
 	own.BearerToken = managerToken
 	own.Wrap(recorder)

@@ -11,3 +11,10 @@
 {{- define "tailgate.servingCert" -}}
 {{- if .Values.metrics.enabled }}{{ .Values.metrics.certificate.secretName }}{{ end -}}
 {{- end -}}
+
+{{/* The text of a file of the chart: call with (list $ "policy/users.yaml"). A chart from which parts are missing installs nothing. */}}
+{{- define "tailgate.file" -}}
+{{- $text := (index . 0).Files.Get (printf "files/%s" (index . 1)) -}}
+{{- if not $text }}{{ fail (printf "this copy of the chart is not whole: files/%s is missing or empty; install the packaged chart of a release, or copy all of config/helm" (index . 1)) }}{{ end -}}
+{{ $text }}
+{{- end -}}
