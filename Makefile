@@ -1,9 +1,21 @@
 # Tailgate. `make help` lists the targets.
 
+# Go needs a home for its caches; cron, systemd and some runners set none.
+export HOME := $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6))
+
 # Where Go compiles, which takes 2.6 GiB for Kubernetes, and starts what was compiled for the first time. /tmp may be too small for that,
 # in memory, or mounted with noexec, and make look requires both of Go's cache. Each go command makes this folder.
-export GOTMPDIR := $(or $(GOTMPDIR),$(shell dir=$$(cd / && go env GOCACHE 2> /dev/null) && mkdir -p "$$dir" 2> /dev/null && echo "$$dir"))
-SHELL := /bin/bash
+# Go is asked in the checkout, because a version manager chooses it by the folder.
+ASK := GOTOOLCHAIN=local GOWORK=off GOEXPERIMENT=, go env
+export GOTMPDIR := $(or $(GOTMPDIR),$(shell dir=$$($(ASK) GOCACHE 2> /dev/null) && mkdir -p "$$dir" 2> /dev/null && echo "$$dir"))
+# What is compiled here runs here, whatever the user set, or stored with `go env -w`, which an empty value would not replace.
+export GOOS := $(shell $(ASK) GOHOSTOS 2> /dev/null)
+export GOARCH := $(shell $(ASK) GOHOSTARCH 2> /dev/null)
+export GOAMD64 := v1
+export GOARM64 := v8.0
+export GOEXPERIMENT := ,
+# Up to here, make used /bin/sh: it can look at a machine without bash. This is the one in PATH, which need not be /bin/bash.
+SHELL := bash
 # -p: bash ignores BASH_ENV, and functions and options that the user exported.
 .SHELLFLAGS := -peu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -30,14 +42,12 @@ COMPILE := -trimpath -gcflags=all=-dwarf=false
 export GOFLAGS := $(filter -p=% -modcacherw -v -x,$(GOFLAGS)) $(COMPILE)
 export CGO_ENABLED := 0
 # make build records the version of the checkout if git can read it: without git, or in the checkout of another user, it builds too.
-STAMP = $(shell git rev-parse --verify --quiet HEAD > /dev/null 2>&1 && git status --porcelain > /dev/null 2>&1 || echo -buildvcs=false)
+# An archive of the source that was unpacked in another repository does not get the version of that one.
+STAMP = $(shell git rev-parse --verify --quiet HEAD > /dev/null 2>&1 && git ls-files --error-unmatch go.mod > /dev/null 2>&1 && \
+  test -z "$$(git rev-parse --show-prefix)" && git status --porcelain > /dev/null 2>&1 || echo -buildvcs=false)
 # The checkout has several modules, none of which belongs to a workspace of the user.
 export GOWORK := off
 export GO111MODULE := on
-# What is compiled here runs here.
-unexport GOOS GOARCH
-# Go needs a home for its caches; cron, systemd and some runners set none.
-export HOME := $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6))
 # They change what scripts print, which library a program loads, and which repository git uses.
 unexport BASH_ENV ENV CDPATH LD_PRELOAD GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_PREFIX GIT_COMMON_DIR GIT_OBJECT_DIRECTORY
 # config/default with these images.
@@ -208,6 +218,8 @@ cluster-status: ## Show what runs and what does not.
 .PHONY: build
 build: ## Build the commands into bin/.
 	go build $(STAMP) -ldflags "-s -w" -o bin/ ./cmd/...
+	@# After sudo make demo, the owner of the checkout can build and test, too.
+	test "$$(id -u)" != 0 || chown -R "$$(ls -nd . | awk '{print $$3 ":" $$4}')" bin
 
 .PHONY: man
 man: ## Write the man pages of kubectl-tailgate into bin/man/man1.

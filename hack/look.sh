@@ -1,7 +1,7 @@
 #!/bin/sh
 # Lists everything that this machine lacks for the local cluster, each with its remedy, and changes nothing. It reads files and runs
-# df and, if it is there, pkg-config, so that it needs no second and no compiler. What only the kernel can answer is asked by
-# test/cmd/look, once this script found Go.
+# df and the go, the compiler and the pkg-config that the build will use, if they are there. What only the kernel can answer is asked
+# by test/cmd/look, once this script found Go.
 #
 #   hack/look.sh            prints the list, and exits 1 if it is not empty
 #   hack/look.sh -files     prints only what this script finds
@@ -14,7 +14,9 @@ top=$(cd -P "$(dirname "$0")/.." && pwd)
 root=${LOOK_ROOT:-}
 mode=${1:-}
 found=0
-apt='' dnf='' pacman='' apk='' packages=''
+apt='' dnf='' zypper='' pacman='' apk='' packages=''
+# As in the Makefile: what the user stored for other projects does not count.
+export GOWORK=off GOEXPERIMENT=,
 
 # lacks WHAT REMEDY adds a line to the list.
 lacks() {
@@ -23,6 +25,23 @@ lacks() {
 }
 
 has() { command -v "$1" > /dev/null 2>&1; }
+
+# standard NAME is true for a command in one of the folders in which the cluster's processes look for it, whatever PATH the user has.
+standard() {
+  for dir in /usr/sbin /usr/bin /sbin /bin; do [ ! -x "$root$dir/$1" ] || return 0; done
+  return 1
+}
+
+# ask NAME... prints values of go env. Go is asked in the checkout, because a version manager chooses it by the folder. It does not
+# fetch another version of itself for that.
+ask() { (cd "$top" && GOTOOLCHAIN=local go env "$@" 2> /dev/null); }
+
+# complaint TEXT prints the line of an answer that says best what is wrong.
+complaint() {
+  line=$(printf '%s\n' "$1" | sed -n '/[Ee]rror\|cannot\|not found/{p;q;}')
+  [ -n "$line" ] || line=$(printf '%s\n' "$1" | sed -n '1p')
+  printf '%s\n' "$line"
+}
 
 # content FILE prints a file of one line. The shell's own read takes single bytes, which files below /proc/sys do not give.
 content() { [ ! -r "$root$1" ] || cat "$root$1"; }
@@ -40,22 +59,24 @@ below() {
   [ -n "$value" ] && [ ${#value} -lt 18 ] && [ "$value" -lt "$2" ]
 }
 
-# field FILE NAME prints the words after NAME in a file with a name at the start of each line.
-field() {
-  [ -r "$root$1" ] || return 0
+# words_of FILE NAME prints the words after NAME in a file with a name at the start of each line; field does so for a file of the machine.
+words_of() {
+  [ -r "$1" ] || return 0
   while read -r name rest; do
+    [ "$name" != require ] || { name=${rest%% *} rest=${rest#* }; } # in a go.mod
     if [ "$name" = "$2" ]; then echo "$rest"; return 0; fi
-  done < "$root$1"
+  done < "$1"
 }
+field() { words_of "$root$1" "$2"; }
 
 installable() { has apt-get && [ -e /etc/debian_version ] && [ "$uid" = 0 ]; }
 
-# package WHAT DEBIAN DNF PACMAN APK NOTE adds missing packages.
+# package WHAT DEBIAN DNF ZYPPER PACMAN APK NOTE adds missing packages.
 package() {
   packages="$packages $2"
-  if ! installable; then
-    lacks "$1" "install it, see below${6:-}"
-    apt="$apt $2" dnf="$dnf $3" pacman="$pacman${4:+ $4}" apk="$apk${5:+ $5}"
+  if ! installable || [ "$1" = bash ]; then # make itself needs bash, before anything can be installed.
+    lacks "$1" "install it, see below${7:-}"
+    apt="$apt $2" dnf="$dnf $3" zypper="$zypper${4:+ $4}" pacman="$pacman${5:+ $5}" apk="$apk${6:+ $6}"
   fi
 }
 
@@ -120,22 +141,66 @@ cpus=$(content /sys/devices/system/cpu/online)
 if [ -n "$cpus" ]; then
   case $cpus in *[-,]*) ;; *) lacks "two CPU cores" "this machine has one; a measurement needs one for each end" ;; esac
   allowed=$(content /sys/fs/cgroup/cpuset.cpus.effective)
+  isolated=$(content /sys/fs/cgroup/cpuset.cpus.isolated)
   if [ -n "$allowed" ] && [ "$allowed" != "$cpus" ]; then
-    lacks "all CPUs" "this container may use the CPUs $allowed, and the machine has $cpus; run it without --cpuset-cpus"
+    if [ -n "$isolated" ]; then
+      lacks "all CPUs" "an isolated partition of this machine has the CPUs $isolated (cpuset.cpus.isolated), so that $allowed of $cpus are left; end it: echo member > its cpuset.cpus.partition"
+    else
+      lacks "all CPUs" "this container may use the CPUs $allowed, and the machine has $cpus; run it without --cpuset-cpus"
+    fi
   fi
 fi
 total=$(field /proc/meminfo MemTotal:)
 total=${total%% *}
-if [ -n "$total" ] && [ "$total" -lt 1900000 ]; then lacks "2 GiB of memory" "this machine has $((total / 1024)) MiB"; fi
-for file in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
-  if below $file 1945600000; then lacks "2 GiB of memory" "$file limits this container to $((value / 1048576)) MiB; raise the limit"; fi
-done
-pids=$(number /sys/fs/cgroup/pids.max)
-if [ -n "$pids" ] && [ "$((pids - $(number /sys/fs/cgroup/pids.current)))" -lt 1000 ]; then
-  lacks "1000 processes and threads" "/sys/fs/cgroup/pids.max limits this container to $pids; raise it (docker run --pids-limit=-1)"
+available=$(field /proc/meminfo MemAvailable:)
+available=${available%% *}
+if [ -n "$total" ] && [ "$total" -lt 1900000 ]; then
+  lacks "2 GiB of memory" "this machine has $((total / 1024)) MiB"
+elif [ -n "$available" ] && [ "$available" -lt 1000000 ] && [ ! -e "$root/sys/class/net/tailgate0" ]; then # A running cluster has its part.
+  huge=$(field /proc/meminfo Hugetlb:)
+  huge=${huge%% *}
+  lacks "1 GiB of available memory" "$((available / 1024)) of $((total / 1024)) MiB are available, and huge pages hold $((${huge:-0} / 1024)) MiB; end programs, or release huge pages (sysctl -w vm.nr_hugepages=NUMBER)"
 fi
-files=$(ulimit -Hn)
+
+# limits DIR CPUS WHO REMEDY looks at the limits of a cgroup of either version.
+limits() {
+  for file in memory.max memory.high memory.limit_in_bytes; do
+    if below "$1/$file" 1945600000; then lacks "2 GiB of memory" "$1/$file limits $3 to $((value / 1048576)) MiB; raise it$4"; fi
+  done
+  most=$(number "$1/pids.max") used=$(number "$1/pids.current")
+  if [ -n "$most" ] && [ $((most - ${used:-0})) -lt 1000 ]; then
+    lacks "1000 processes and threads" "$1/pids.max limits $3 to $most; raise it${4:- (docker run --pids-limit=-1)}"
+  fi
+  quota=$(content "$1/cpu.max")
+  [ -n "$quota" ] || quota="$(number "$1/cpu.cfs_quota_us") $(number "$1/cpu.cfs_period_us")"
+  case $quota in
+    [0-9]*' '[0-9]*)
+      [ "${quota% *}" -ge $((${quota#* } * $2)) ] ||
+        lacks "the time of CPUs: $2" "a quota of $1 limits $3 to ${quota% *} of every ${quota#* } microseconds; raise it${4:- (docker run --cpus)}"
+      ;;
+  esac
+}
+
+# The nodes are in cgroups below the root of the tree, the control plane and all builds in those of this command.
+for dir in '' /cpu /memory /pids; do limits "/sys/fs/cgroup$dir" 2 "this container" ''; done
+[ ! -r "$root/proc/self/cgroup" ] || while IFS=: read -r _ names path; do
+  tree=/sys/fs/cgroup${names:+/$names}
+  [ -n "$names" ] || [ ! -d "$root/sys/fs/cgroup/unified" ] || tree=/sys/fs/cgroup/unified
+  case ,$names, in ,, | *,cpu,* | *,memory,* | *,pids,*) ;; *) continue ;; esac
+  case $path in */..*) continue ;; esac # It is outside of this container.
+  path=${path%/}
+  while [ -n "$path" ]; do
+    limits "$tree$path" 1 "this service or session" ": systemctl set-property UNIT TasksMax=infinity MemoryMax=infinity MemoryHigh=infinity CPUQuota="
+    path=${path%/*}
+  done
+done < "$root/proc/self/cgroup"
+files=$(ulimit -Hn 2> /dev/null) # Some shells cannot tell.
+files=${files:-unlimited}
 if [ "$files" != unlimited ] && [ "$files" -lt 1024 ]; then lacks "1024 open files for a process" "the limit is $files; raise it: ulimit -Hn 4096, or docker run --ulimit nofile=4096"; fi
+for limit in f:"the size of files" v:"the address space" t:"CPU time"; do # The builds need large ones.
+  value=$(ulimit -H"${limit%%:*}" 2> /dev/null)
+  [ "${value:-unlimited}" = unlimited ] || lacks "no limit for ${limit#*:}" "it is $value; raise it: ulimit -${limit%%:*} unlimited"
+done
 most=$(content /proc/sys/fs/file-nr)
 if [ -n "$most" ]; then
   open=${most%%[!0-9]*} most=${most##*[!0-9]}
@@ -144,7 +209,27 @@ if [ -n "$most" ]; then
 fi
 if below /proc/sys/fs/inotify/max_user_watches 8192; then lacks "8192 inotify watches" "sysctl -w fs.inotify.max_user_watches=65536"; fi
 
-# Folders: for each, free space in MiB, and a file system from which programs run.
+# The go that the build will use, and what that will use.
+cc=${CC:-gcc} pkgconfig=${PKG_CONFIG:-pkg-config} cppflags='' cflags='' ldflags='' gocache=${GOCACHE:-} modules=${GOMODCACHE:-} goroot=${GOROOT:-} have=''
+if has go; then
+  said=$(cd "$top" && GOTOOLCHAIN=local go version 2>&1)
+  case $said in
+    "go version go"[0-9]*)
+      have=${said#go version go}
+      have=${have%% *}
+      { read -r cc && read -r pkgconfig && read -r cppflags && read -r cflags && read -r ldflags && read -r gocache && read -r modules && read -r goroot; } << END
+$(ask CC PKG_CONFIG CGO_CPPFLAGS CGO_CFLAGS CGO_LDFLAGS GOCACHE GOMODCACHE GOROOT)
+END
+      ;;
+  esac
+fi
+wanted=$(words_of "$top/go.mod" go)
+old() { # The versions have two or three numbers.
+  a=${1#*.} b=${2#*.}
+  [ $((${1%%.*} * 1000 + ${a%%[!0-9]*})) -lt $((${2%%.*} * 1000 + ${b%%[!0-9]*})) ]
+}
+
+# Folders: for each, free space in MiB, inodes, and a file system from which programs run.
 # exists DIR prints the folder, or the parent that exists, without symbolic links.
 exists() {
   dir=$1
@@ -172,28 +257,36 @@ folder() {
     *) [ -n "$root" ] || [ "$uid" != 0 ] || [ -w "$dir" ] || lacks "$1 can be written ($3)" "root may not write to $dir, as in a home on NFS with root_squash; $4" ;;
   esac
   case ,$opts, in *,noexec,*) [ -n "$noexec" ] || lacks "programs in $1 can be run ($3)" "its file system is mounted with noexec; mount -o remount,exec, or $4" ;; esac
-  # The name of a file system may have blanks.
-  space=$(df -Pk "$dir" 2> /dev/null | sed -n 's/.* \([0-9][0-9]*\)  *[0-9]*% .*/\1/p')
-  case $space in
-    '' | *[!0-9]*) ;;
-    *) [ "$space" -ge $(($2 * 1024)) ] || lacks "$2 MiB of free disk space for $1 ($3)" "$((space / 1024)) MiB are free; make space, or $4" ;;
-  esac
+  free=$(unused -Pk "$dir")
+  [ -z "$free" ] || [ "$free" -ge $(($2 * 1024)) ] || lacks "$2 MiB of free disk space for $1 ($3)" "$((free / 1024)) MiB are free; make space, or $4"
+  # A tree of sources or objects needs up to 16 for each MiB, of which ext4 makes 64.
+  free=$(unused -Pi "$dir")
+  [ -z "$free" ] || [ "$free" -ge $(($2 * 16)) ] || lacks "$(($2 * 16)) free inodes for $1 ($3)" "$free are free (df -i); remove files, or $4"
 }
+
+# unused UNIT DIR prints how much is free, if df can tell. The name of a file system may have blanks.
+unused() { df "$1" "$2" 2> /dev/null | sed -n 's/.* \([0-9][0-9]*\)  *[0-9]*% .*/\1/p'; }
 noexec=''
 home=${HOME:-}
 cache=${XDG_CACHE_HOME:-${home:+$home/.cache}}
-first=300 # for what is compiled
+# Kubernetes of this version, compiled by this version of Go or, if this one is too old, by the one that go fetches.
+need=8192 built=6144 fetched=2048
+for file in "$cache/tailgate/kubernetes-$(words_of "$top/test/localcluster/binaries/kubernetes/go.mod" k8s.io/kubernetes)"-*/kube-apiserver; do
+  [ -n "$have" ] && [ -x "$file" ] || continue
+  case $file in *.tmp/*) continue ;; esac # It is not complete.
+  case $(cd "$top" && GOTOOLCHAIN=local go version "$file" 2> /dev/null) in *": go$have"*) ;; *) old "$have" "$wanted" || continue ;; esac
+  need=1024 built=300 fetched=100
+done
 case $cache in
   '') lacks "HOME, the folder of the user" "set HOME or XDG_CACHE_HOME" ;;
-  /*)
-    need=1024
-    ls "$cache"/tailgate/cluster-* > /dev/null 2>&1 || { need=8192 first=6144; } # Kubernetes is not built yet.
-    folder "$cache" $need "what is built and downloaded" "set XDG_CACHE_HOME to another folder"
-    ;;
+  /*) folder "$cache" $need "what is built and downloaded" "remove what earlier versions built in $cache/tailgate, or set XDG_CACHE_HOME to another folder" ;;
   *) lacks "an absolute path in XDG_CACHE_HOME" "it is $cache" ;;
 esac
-gocache=${GOCACHE:-$(cd / && go env GOCACHE 2> /dev/null)}
-case $gocache in /*) folder "$gocache" $first "programs that go run starts" "set GOCACHE to another folder" ;; esac
+case $gocache in /*) folder "$gocache" $built "programs that go run starts" "set GOCACHE to another folder" ;; esac
+case ${GOTMPDIR:-} in "$gocache") ;; /*) folder "$GOTMPDIR" $built "programs that go run starts" "set GOTMPDIR to another folder" ;; esac
+noexec='may be'
+case $modules in /*) folder "$modules" $fetched "sources that go downloads" "set GOMODCACHE to another folder" ;; esac
+noexec=''
 folder "${LOOK_CHECKOUT:-$top}" 300 "this checkout, for make build" "clone it elsewhere"
 folder /var/lib/tailgate-localcluster 2048 "the cluster's state" "mount another file system on /var/lib"
 # Only tests run in the folder for temporary files, because go run uses that of GOTMPDIR, see the Makefile.
@@ -205,30 +298,23 @@ for dir in "${TMPDIR:-/tmp}" "${GOTMPDIR:-}"; do # Nothing makes these folders.
 done
 
 # Commands.
-has bash || package "bash" bash bash bash bash
-has make || package "make" make make make make
-wanted=''
-while read -r name rest; do [ "$name" != go ] || wanted=$rest; done < "$top/go.mod"
-if has go; then
-  have=$(cd / && GOTOOLCHAIN=local go version 2> /dev/null)
-  have=${have#go version go}
-  have=${have%% *}
-  old() { # The versions have two or three numbers.
-    a=${1#*.} b=${2#*.}
-    [ $((${1%%.*} * 1000 + ${a%%[!0-9]*})) -lt $((${2%%.*} * 1000 + ${b%%[!0-9]*})) ]
-  }
-  case $have in
-    [0-9]*)
-      if old "$have" "$wanted"; then
-        chosen=$(cd / && go env GOTOOLCHAIN 2> /dev/null)
-        case $chosen in
-          auto | path | *+auto | *+path) old "$have" 1.21 && lacks "Go $wanted" "this is Go $have; install it from https://go.dev/dl" ;;
-          *) lacks "Go $wanted" "this is Go $have, and GOTOOLCHAIN=$chosen forbids to fetch another; install it from https://go.dev/dl, or set GOTOOLCHAIN=auto" ;;
-        esac
-      fi
-      ;;
-    *) lacks "a Go that runs" "go version fails; install Go $wanted from https://go.dev/dl" ;;
+has bash || package bash bash bash bash bash bash
+has make || package make make make make make make
+if [ -n "$have" ] && old "$have" "$wanted"; then
+  chosen=$(cd "$top" && go -C / env GOTOOLCHAIN 2> /dev/null) # In the checkout itself, go would fetch the other version.
+  case $chosen in
+    auto | path | *+auto | *+path) ! old "$have" 1.21 || chosen='' ;;
+    ?*) lacks "Go $wanted" "this is Go $have, and GOTOOLCHAIN=$chosen forbids to fetch another; install it from https://go.dev/dl, or set GOTOOLCHAIN=auto" ;;
   esac
+  [ -n "$chosen" ] || lacks "Go $wanted" "this is Go $have; install it from https://go.dev/dl"
+elif [ -n "$have" ]; then
+  belongs=$([ ! -r "$goroot/VERSION" ] || sed -n '1p' "$goroot/VERSION")
+  belongs=${belongs%% *}
+  [ "${belongs:-go$have}" = "go$have" ] || lacks "the libraries of Go $have" "GOROOT is $goroot, with those of $belongs; unset GOROOT (or go env -u GOROOT)"
+elif has go; then
+  remedy="install Go $wanted from https://go.dev/dl"
+  [ -z "$goroot" ] || remedy="GOROOT is $goroot in your environment: unset it"
+  lacks "a Go that runs" "$(command -v go) says: $(complaint "$said"); $remedy"
 else
   where=''
   for dir in /usr/local/go/bin /usr/lib/go/bin /usr/lib/golang/bin "${home:-/root}/go/bin" /snap/bin; do
@@ -240,25 +326,53 @@ else
     lacks "go in PATH" "install Go $wanted (https://go.dev/dl; apt: golang, dnf: golang, pacman: go, apk: go); with sudo, which has its own PATH: sudo env PATH=\"\$PATH\" make TARGET"
   fi
 fi
-if has gcc; then
-  # runc is compiled here, with cgo.
-  printf '#include <stdlib.h>\n#include <linux/filter.h>\n' | gcc -E -x c - > /dev/null 2>&1 || package "the headers of the C library and of Linux" libc6-dev "glibc-devel kernel-headers" "glibc linux-api-headers" "musl-dev linux-headers"
+
+# runc is compiled here, with cgo: by the compiler and with the flags that the user set or stored with go env -w.
+compiler=0
+if ! has "${cc%% *}"; then
+  if [ "$cc" = gcc ]; then
+    package gcc "gcc libc6-dev" "gcc glibc-devel" "gcc glibc-devel" gcc "gcc musl-dev linux-headers"
+  else
+    lacks "the C compiler $cc" "CC names it, in your environment or in go env, and it is not in PATH; unset CC (or go env -u CC) to use gcc"
+  fi
+elif said=$(printf '#include <stdlib.h>\n#include <linux/filter.h>\n' | $cc $cppflags -E -x c - 2>&1); then
+  compiler=1
+elif [ "$cc$cppflags" = gcc ]; then
+  package "the headers of the C library and of Linux" libc6-dev "glibc-devel kernel-headers" "glibc-devel linux-glibc-devel" "glibc linux-api-headers" "musl-dev linux-headers"
 else
-  package "gcc" "gcc libc6-dev" "gcc glibc-devel" gcc "gcc musl-dev linux-headers"
+  lacks "a C compiler with the headers of the C library and of Linux" "CC is $cc, and it says: $(complaint "$said"); unset CC and CGO_CPPFLAGS (or go env -u each) to use gcc"
 fi
-has pkg-config || package "pkg-config" pkg-config pkgconf-pkg-config pkgconf pkgconf
-pkg-config --exists libseccomp 2> /dev/null || package "the headers of libseccomp" libseccomp-dev libseccomp-devel libseccomp libseccomp-dev
+asked=$(command -v "$pkgconfig" 2> /dev/null)
+if [ -n "$asked" ]; then
+  :
+elif [ "$pkgconfig" = pkg-config ]; then
+  package pkg-config pkg-config pkgconf-pkg-config pkgconf-pkg-config pkgconf pkgconf
+else
+  lacks "the command $pkgconfig" "PKG_CONFIG names it, in your environment or in go env; unset it (or go env -u PKG_CONFIG) to use pkg-config"
+fi
+if [ -z "$asked" ] || ! said=$("$pkgconfig" --cflags --libs libseccomp 2>&1); then
+  case $asked${PKG_CONFIG_PATH:-}${PKG_CONFIG_LIBDIR:-}${PKG_CONFIG_SYSROOT_DIR:-} in
+    '' | /usr/bin/pkg*config | /bin/pkg*config) package "the headers of libseccomp" libseccomp-dev libseccomp-devel libseccomp-devel libseccomp libseccomp-dev ;;
+    *)
+      lacks "the headers of libseccomp, of the system" "$asked, which your PATH or PKG_CONFIG names, says: $(complaint "$said"); install them (libseccomp-dev or libseccomp-devel), and use the system's: env -u PKG_CONFIG_PATH -u PKG_CONFIG_LIBDIR -u PKG_CONFIG_SYSROOT_DIR PKG_CONFIG=/usr/bin/pkg-config make TARGET"
+      ;;
+  esac
+elif [ $compiler = 1 ]; then
+  answer=$(printf '#include <seccomp.h>\nint main(void) { return seccomp_init(SCMP_ACT_ALLOW) == 0; }\n' | $cc $cppflags $cflags -x c - -o /dev/null $said $ldflags 2>&1) ||
+    lacks "a C compiler that compiles with libseccomp" "$cc, which CC names, says: $(complaint "$answer"); unset CC, CGO_CFLAGS, CGO_LDFLAGS and PKG_CONFIG (or go env -u each)"
+fi
 if [ -n "${LOOK_TESTS:-}" ] && has gcc; then
   echo 'int main(void) { return 0; }' | gcc -fsanitize=address,undefined -x c -o /dev/null - > /dev/null 2>&1 ||
-    package "the sanitizers of gcc" gcc "libasan libubsan" gcc "gcc" "; musl has none, so that the pinger's tests do not run on Alpine"
+    package "the sanitizers of gcc" gcc "libasan libubsan" gcc gcc gcc "; musl has none, so that the pinger's tests do not run on Alpine"
 fi
-has mount && has umount || package "mount and umount" mount util-linux-core util-linux util-linux
-has mmdebstrap || package "mmdebstrap" mmdebstrap mmdebstrap '' 'perl apt' "; Arch has it in the AUR, and for Alpine take the script of Debian's package"
+# Kubelets and the hook of containers run them, with the PATH of the system.
+standard mount && standard umount && standard sh || package "mount, umount and sh in /usr/bin or /bin" mount util-linux-core util-linux util-linux util-linux
+has mmdebstrap || package "mmdebstrap" mmdebstrap mmdebstrap '' '' 'perl apt' "; Arch has it in the AUR, openSUSE in its build service, and for Alpine take the script of Debian's package"
 key=''
 for file in "$root"/usr/share/keyrings/debian-archive-keyring.gpg "$root"/usr/share/keyrings/debian-archive-keyring.pgp "$root"/etc/apt/trusted.gpg.d/debian-archive-*; do
   [ ! -s "$file" ] || key=$file
 done
-[ -n "$key" ] || package "the keys of Debian's archive" debian-archive-keyring debian-keyring debian-archive-keyring debian-archive-keyring
+[ -n "$key" ] || package "the keys of Debian's archive" debian-archive-keyring debian-keyring '' debian-archive-keyring debian-archive-keyring
 
 if [ "$mode" = -packages ]; then
   echo "${packages# }"
@@ -266,26 +380,43 @@ if [ "$mode" = -packages ]; then
 fi
 if [ -n "$apt" ]; then
   known=0
-  for manager in apt-get dnf pacman apk; do ! has $manager || known=1; done
+  for manager in apt-get dnf zypper pacman apk; do ! has $manager || known=1; done
   # with MANAGER PACKAGES prints the command of the machine's package manager, or, if it has none of them, of each.
   with() { if [ -n "$3" ] && { [ $known = 0 ] || has "$1"; }; then echo "  $1 $2$3"; fi; }
   with apt-get install "$apt"
+  if has dnf; then
+    case $(content /etc/os-release | sed -n '/^ID=/p; /^ID_LIKE=/p') in
+      *amzn*) echo "  Amazon Linux has no mmdebstrap: take the script of Debian's package, and perl and apt" ;;
+      *rhel* | *centos*) echo "  First enable the repositories CRB and EPEL: dnf config-manager --set-enabled crb; dnf install epel-release (RHEL and Oracle Linux: https://docs.fedoraproject.org/en-US/epel)" ;;
+    esac
+  fi
   with dnf install "$dnf"
+  with zypper install "$zypper"
   with pacman -S "$pacman"
   with apk add "$apk"
 fi
 if [ "$mode" = -files ]; then exit $((found > 0)); fi
 
 # The kernel's own answers. On a new machine, the program that asks for them has to be compiled first, for which a list does not wait.
-if has go && [ "$uid" = 0 ]; then
+if [ -n "$have" ] && [ "$uid" = 0 ]; then
   limit=''
   if [ $found -gt 0 ] && has timeout; then limit='timeout 1'; fi
-  answers=$(cd "$top" && unset GOOS GOARCH && export CGO_ENABLED=0 GOWORK=off GO111MODULE=on &&
-    { [ -n "${GOTMPDIR:-}" ] || [ ! -d "$gocache" ] || export GOTMPDIR="$gocache"; } && $limit go run ./test/cmd/look)
+  # asking VERB ARG... runs go on the program, for this machine, whatever the user stored for another one.
+  asking() {
+    cd "$top" && export GOOS=linux GOARCH="$(ask GOHOSTARCH)" GOAMD64=v1 GOARM64=v8.0 CGO_ENABLED=0 GO111MODULE=on &&
+      { [ -n "${GOTMPDIR:-}" ] || [ ! -d "$gocache" ] || export GOTMPDIR="$gocache"; } && $limit go "$@" ./test/cmd/look
+  }
+  answers=$(asking run)
   case $? in
     0) ;;
     124 | 143) answers='  The next run also asks the kernel, for which a program has to be compiled.' ;;
-    *) answers='- the answers of the kernel: see the error above' ;;
+    *)
+      said=$(asking build -o /dev/null 2>&1)
+      answers="- the answers of the kernel: go cannot run test/cmd/look: $(printf '%s\n' "${said:-see the error above}" | sed -n '$p')"
+      case $said in
+        *"dial tcp"* | *proxyconnect* | *"lookup "*) answers="$answers; it needs the Internet once; behind a proxy: sudo --preserve-env=HTTPS_PROXY,NO_PROXY,GOPROXY,GOSUMDB env PATH=\"\$PATH\" make TARGET" ;;
+      esac
+      ;;
   esac
   if [ -n "$answers" ]; then
     found=$((found + 1))

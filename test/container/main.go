@@ -95,6 +95,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer os.Remove(workDir()) // The container mounts its root there, in its own mount namespace.
 	for _, t := range trees {
 		undo, err := t.prepare()
 		defer undo()
@@ -280,13 +281,16 @@ func enter(args []string) error {
 	return unix.Exec(program, args, os.Environ())
 }
 
+// workDir is the folder in which the container's root is mounted.
+func workDir() string { return filepath.Join(os.TempDir(), name) }
+
 // makeRoot mounts the container's file systems.
 func makeRoot(trees []tree, shared []string) (root string, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", err
 	}
 	// What the container writes is in memory, and gone with its mount namespace.
-	work := filepath.Join(os.TempDir(), name)
+	work := workDir()
 	if err := os.MkdirAll(work, 0o755); err != nil {
 		return "", err
 	}
@@ -350,17 +354,15 @@ func makeRoot(trees []tree, shared []string) (root string, err error) {
 // sharedFolders returns the folders of this machine that the container shows at the same paths. A cache that is still missing is made, so
 // that what the container builds is kept.
 func sharedFolders(checkout string) ([]string, error) {
-	goEnv := exec.Command("go", "env", "GOROOT", "GOMODCACHE", "GOCACHE")
-	goEnv.Env = environment.Tool()
-	out, err := goEnv.Output()
+	folders, err := environment.GoFolders(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("asking for the folders of Go: %w", err)
+		return nil, err
 	}
 	cache, err := cached.Dir()
 	if err != nil {
 		return nil, err
 	}
-	folders := append(strings.Split(strings.TrimSpace(string(out)), "\n"), cache, checkout)
+	folders = append(folders, cache, checkout)
 	for _, dir := range folders {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("making a folder that the container shares: %w", err)

@@ -17,12 +17,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -75,15 +75,15 @@ func run(ctx context.Context, args []string) error {
 
 // sharedFolders returns the folders of this machine that the other root file system shows at the same paths.
 func sharedFolders(ctx context.Context, checkout string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT", "GOMODCACHE", "GOCACHE").Output()
+	folders, err := environment.GoFolders(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the folders of Go: %w", err)
+		return nil, err
 	}
 	cache, err := cached.Dir()
 	if err != nil {
 		return nil, err
 	}
-	shared := append(strings.Fields(string(out)), cache, checkout, "/proc", "/sys", "/dev")
+	shared := append(folders, cache, checkout, "/proc", "/sys", "/dev")
 	for _, dir := range shared {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err

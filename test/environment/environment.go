@@ -6,12 +6,15 @@
 //
 // A process that imports this package has the umask 022, which its children inherit: programs and folders of the cluster are read by
 // other users than root, in pods. Its children do not inherit files that its caller left open, such as a lock of flock(1) or a pipe of a
-// CI runner, which would stay in use as long as the cluster runs.
+// CI runner, which would stay in use as long as the cluster runs, nor the caller's limits of memory, files and CPU time.
 package environment
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -24,6 +27,22 @@ import (
 func init() {
 	unix.Umask(0o022)
 	keepFiles()
+	liftLimits()
+}
+
+// limits are the limits of a process that a user sets for his own commands, with ulimit or in a service.
+var limits = []int{
+	unix.RLIMIT_AS, unix.RLIMIT_CPU, unix.RLIMIT_DATA, unix.RLIMIT_FSIZE, unix.RLIMIT_MEMLOCK, unix.RLIMIT_NPROC, unix.RLIMIT_RSS,
+}
+
+// liftLimits removes them, as the processes of a real node have none. Without CAP_SYS_RESOURCE the hard limits stay.
+func liftLimits() {
+	for _, limit := range limits {
+		var old unix.Rlimit
+		if unix.Setrlimit(limit, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}) != nil && unix.Getrlimit(limit, &old) == nil {
+			_ = unix.Setrlimit(limit, &unix.Rlimit{Cur: old.Max, Max: old.Max})
+		}
+	}
 }
 
 // keepFiles marks all open files except the standard ones as not to be inherited.
@@ -59,7 +78,7 @@ var foreign = []string{
 	// A git hook sets them, and git would then look at another repository. Variables for access to private modules stay.
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR",
 	"GIT_NAMESPACE", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES",
-	"GOAMD64", "GOARM64", "GOEXPERIMENT", "GOBIN",
+	"GOBIN",
 	"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "GNUMAKEFLAGS", "MAKEFILES",
 	"TAR_OPTIONS", "GZIP", "XZ_OPT", "XZ_DEFAULTS", "PERL5OPT", "PERL5LIB", "PERL_UNICODE", "POSIXLY_CORRECT",
 	"LC_*", "LANGUAGE",
@@ -91,8 +110,20 @@ func tool(user []string, extra ...string) []string {
 	}
 	kept = append(kept, "NO_PROXY="+direct, "no_proxy="+direct,
 		"GOFLAGS="+GoFlags, "GOWORK=off", "GO111MODULE=on", "GOOS=linux", "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=,", // An empty value would not replace one that the user stored with go env -w.
 		"LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "KUBERC=off")
 	return append(kept, extra...)
+}
+
+// GoFolders returns the folders of Go: its own, its modules and its cache. They may have blanks in their names.
+func GoFolders(ctx context.Context) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "env", "GOROOT", "GOMODCACHE", "GOCACHE")
+	cmd.Env = Tool()
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the folders of Go: %w", err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
 }
 
 func matches(name, pattern string) bool {

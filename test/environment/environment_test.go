@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -42,6 +43,23 @@ func TestField(t *testing.T) {
 	})
 }
 
+// TestLimitsOfTheCaller starts this test again from a shell with limits, which a child of it does not have.
+func TestLimitsOfTheCaller(t *testing.T) {
+	const query = "ulimit -f; ulimit -t; ulimit -v"
+	if os.Getenv("ENVIRONMENT_LIMITS") != "" {
+		out, err := exec.Command("sh", "-c", query).Output()
+		if string(out) != "unlimited\nunlimited\nunlimited\n" {
+			t.Errorf("a child has the limits %q (%v)", out, err)
+		}
+		return
+	}
+	child := exec.Command("sh", "-c", `ulimit -S -f 2000000; ulimit -S -t 3600; ulimit -S -v 900000000; exec "$0" -test.run=^TestLimitsOfTheCaller$`, os.Args[0])
+	child.Env = append(os.Environ(), "ENVIRONMENT_LIMITS=1")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestUmask(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "program")
 	if err := exec.Command("sh", "-c", "umask; > "+path).Run(); err != nil {
@@ -60,7 +78,7 @@ func TestUmask(t *testing.T) {
 func TestGoIgnoresWhatTheUserStored(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"config/go/env": "GOFLAGS=-mod=vendor -tags=foo\nGO111MODULE=off\nGOOS=windows\n", "src/go.work": "go 1.26\nuse ./other\n",
+		"config/go/env": "GOFLAGS=-mod=vendor -tags=foo\nGO111MODULE=off\nGOOS=windows\nGOARCH=wasm\nGOAMD64=v4\nGOEXPERIMENT=unknown\n", "src/go.work": "go 1.26\nuse ./other\n",
 		"src/other/go.mod": "module other\n", "src/checkout/go.mod": "module checkout\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -71,11 +89,11 @@ func TestGoIgnoresWhatTheUserStored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("go", "env", "GOFLAGS", "GO111MODULE", "GOOS", "GOWORK", "GOMOD")
+	cmd := exec.Command("go", "env", "GOFLAGS", "GO111MODULE", "GOOS", "GOARCH", "GOAMD64", "GOWORK", "GOMOD")
 	cmd.Dir = filepath.Join(dir, "src/checkout")
 	cmd.Env = Tool("XDG_CONFIG_HOME=" + filepath.Join(dir, "config"))
 	out, err := cmd.CombinedOutput()
-	want := strings.Join([]string{GoFlags, "on", "linux", "off", filepath.Join(dir, "src/checkout/go.mod")}, "\n") + "\n"
+	want := strings.Join([]string{GoFlags, "on", "linux", runtime.GOARCH, "v1", "off", filepath.Join(dir, "src/checkout/go.mod")}, "\n") + "\n"
 	if err != nil || string(out) != want {
 		t.Errorf("got %v\n%s, want\n%s", err, out, want)
 	}

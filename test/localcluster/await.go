@@ -2,6 +2,8 @@ package localcluster
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -131,6 +133,8 @@ var remedies = []struct{ cause, remedy string }{
 		"other programs use up the limit of inotify watches: sysctl -w fs.inotify.max_user_watches=1048576"},
 	{`too many open files`, "the limit of open files is too low: ulimit -n 65536"},
 	{`no space left on device|[Dd]isk quota exceeded`, "free some space on the disk of /var/lib"},
+	{`failed to create new OS thread|resource temporarily unavailable`,
+		"a limit of processes and threads is reached: docker run --pids-limit=-1, or systemctl set-property UNIT TasksMax=infinity"},
 	{`bind: address already in use|address already in use`, "another program listens at this address in the cluster's own network namespace: make cluster-down ends it"},
 	{`cannot allocate memory|out of memory|signal: killed`, "the memory does not suffice; the cluster needs 2 GiB"},
 	{`/dev/kmsg`, "the container has no /dev/kmsg: start it with --device=/dev/kmsg, or as root: ln -s /dev/console /dev/kmsg"},
@@ -169,12 +173,15 @@ func (s site) checkRoute() error {
 // gives up. It accepts connections before it serves, on a busy machine for half a minute.
 var unreachableAfter = time.Minute
 
-// reachable wraps an attempt to reach the API server. The error becomes hopeless once the API server has been well for
-// unreachableAfter, and this host cannot reach it.
+// reachable wraps an attempt to reach the API server. The error becomes hopeless at once if an answer came that is not trusted, and once
+// the API server has been well for unreachableAfter, and this host cannot reach it.
 func (c *cluster) reachable(attempt func() error) func() error {
 	var since time.Time
 	return func() error {
 		err := attempt()
+		if untrusted := c.untrusted(err); untrusted != nil {
+			return hopeless{untrusted}
+		}
 		var network *url.Error
 		if !errors.As(err, &network) || !answersInside(c.site) {
 			since = time.Time{}
@@ -189,6 +196,25 @@ func (c *cluster) reachable(attempt func() error) func() error {
 		return hopeless{fmt.Errorf("the API server answers in its own network namespace, but this host cannot reach %s (%w): "+
 			"a firewall or a VPN of this host drops the packets through %s", c.controlPlaneIP(), err, c.hostLink())}
 	}
+}
+
+// untrusted explains the error of an attempt for which an answer came, with a certificate that is not valid. For other errors it
+// returns nil.
+func (s site) untrusted(err error) error {
+	var verification *tls.CertificateVerificationError
+	if !errors.As(err, &verification) {
+		return nil
+	}
+	var invalid x509.CertificateInvalidError
+	switch {
+	case !errors.As(err, &invalid) || invalid.Reason != x509.Expired:
+		return fmt.Errorf("what answers at %s is not the API server of this cluster (%w): another network or a program that inspects "+
+			"traffic has this address; stop it, or make cluster-down and start a new cluster", s.controlPlaneIP(), err)
+	case time.Now().After(invalid.Cert.NotAfter):
+		return fmt.Errorf("the certificates of this cluster have expired (%w): make cluster-down removes it", err)
+	}
+	return fmt.Errorf("the clock of this machine was set back after the cluster was made, so that its certificates and tokens are not "+
+		"valid yet (%w): set the clock right, or make cluster-down removes the cluster", err)
 }
 
 // answersInside reports whether the API server accepts connections in its own network namespace.

@@ -341,7 +341,8 @@ func (c component) build(ctx context.Context, log io.Writer, source, dir string)
 	return nil
 }
 
-// linkTrees hard-links every file of the source folders into dir.
+// linkTrees hard-links every file of the source folders into dir, or copies it where the file system has no hard links, such as a
+// folder that a virtual machine shares.
 func linkTrees(dir string, sources []string) error {
 	for _, source := range sources {
 		err := filepath.WalkDir(source, func(path string, d os.DirEntry, err error) error {
@@ -355,13 +356,30 @@ func linkTrees(dir string, sources []string) error {
 			if d.IsDir() {
 				return os.MkdirAll(filepath.Join(dir, rel), 0o755)
 			}
-			return os.Link(path, filepath.Join(dir, rel))
+			if os.Link(path, filepath.Join(dir, rel)) == nil {
+				return nil
+			}
+			return copyProgram(path, filepath.Join(dir, rel))
 		})
 		if err != nil {
 			return fmt.Errorf("linking %s: %w", source, err)
 		}
 	}
 	return nil
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 func shortHash(sum []byte) string { return hex.EncodeToString(sum)[:12] }

@@ -93,14 +93,15 @@ func (c *cluster) useOwnCommands() {
 // cache are.
 func (p paths) userCommands() string { return p.join("user-bin") }
 
-// linkUserCommands links kubectl, and kubectl-tailgate from `make build`.
+// linkUserCommands links kubectl, and kubectl-tailgate from `make build`. Where a checkout has not built it yet, the link to that of
+// another checkout stays.
 func (c *cluster) linkUserCommands() error {
 	err := os.MkdirAll(c.userCommands(), 0o755)
 	for name, target := range map[string]string{
 		"kubectl": filepath.Join(c.binaries, "kubectl"), "kubectl-tailgate": filepath.Join(c.root, "bin", "kubectl-tailgate"),
 	} {
 		link := filepath.Join(c.userCommands(), name)
-		if present, readErr := os.Readlink(link); err != nil || readErr == nil && present == target {
+		if present, readErr := os.Readlink(link); err != nil || readErr == nil && (present == target || exists(link) && !exists(target)) {
 			continue
 		}
 		if err = os.RemoveAll(link); err == nil {

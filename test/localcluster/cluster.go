@@ -237,6 +237,10 @@ func (c *cluster) provideOwn(ctx context.Context) error {
 		err = c.buildOwn(ctx)
 	} else {
 		err = linkCommands(c.paths, sitePaths(0))
+		var noLinks *os.LinkError
+		if errors.As(err, &noLinks) {
+			err = c.buildOwn(ctx)
+		}
 	}
 	if err != nil {
 		return err

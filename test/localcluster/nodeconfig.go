@@ -125,6 +125,7 @@ state = "/run/containerd"
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   disable_apparmor = true
+  cdi_spec_dirs = [{{printf "%q" .CDI}}]
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = [{{range $i, $dir := .CNIBinaries}}{{if $i}}, {{end}}{{printf "%q" $dir}}{{end}}]
     conf_dir = {{printf "%q" .CNIConfig}}
@@ -150,6 +151,7 @@ func containerdConfig(p paths, n node, binaries, snapshotter string) ([]byte, er
 		"Pause":       images.PauseRef,
 		"CNIBinaries": cniBinaries,
 		"CNIConfig":   cniConfig,
+		"CDI":         cdiDir,
 		"BaseSpec":    p.node(n, "base-spec.json"),
 		"Runc":        filepath.Join(binaries, "runc"),
 	})
@@ -252,10 +254,13 @@ func pluginConfig(fragile *deviceplugin.Fragile, pools ...pool) ([]byte, error) 
 	return content, nil
 }
 
+// cdiDir is below /run, which each node has of its own; /var/run may be a folder of the machine.
+const cdiDir = "/run/cdi"
+
 // draDriverConfig returns the configuration of the node's driver of Dynamic Resource Allocation.
 func draDriverConfig(p paths, n node) ([]byte, error) {
 	pf, vfs := n.claimable()
-	c := dradriver.Config{Node: n.Name, Kubeconfig: p.kubeconfig("admin"), CDIDir: "/var/run/cdi"}
+	c := dradriver.Config{Node: n.Name, Kubeconfig: p.kubeconfig("admin"), CDIDir: cdiDir}
 	for i, vf := range vfs {
 		c.Devices = append(c.Devices, dradriver.Device{
 			PCIAddress: vf.BDF, PFPCIAddress: pf.BDF, PF: pf.Name, VF: int64(i), NUMANode: int64(vf.NUMA), ResourceName: ResourceVFClaimed,

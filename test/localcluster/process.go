@@ -108,8 +108,8 @@ func endOf(log string) (again bool, signal string) {
 	}
 }
 
-// plainPriority undoes for the calling thread, and for processes that it starts, what taskset, nice and the like changed for the
-// command that the user entered: a node must be able to use all CPUs, and pods inherit their priority.
+// plainPriority undoes for the calling thread, and for processes that it starts, what taskset, nice, numactl and the like changed for
+// the command that the user entered: a node must be able to use all CPUs and all memory, and pods inherit the rest.
 func plainPriority() {
 	var all unix.CPUSet
 	for i := range all {
@@ -118,7 +118,16 @@ func plainPriority() {
 	// These calls can only fail in a container that forbids them. The nodes then run as the user's command does.
 	_ = unix.SchedSetaffinity(0, &all)
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
+	_, _, _ = unix.Syscall(unix.SYS_SET_MEMPOLICY, unix.MPOL_DEFAULT, 0, 0)    // numactl
+	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, 0, 0)           // ionice
+	_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, 0, 0, 0)                      // setarch
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)                         // 0 is that of the process's start
+	_ = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_FROM, 1, 0, 0) // coresched; process 1 has no cookie
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0o644)           // choom
 }
+
+// ioprioProcess means that a call of ioprio_set is about one process; 0 is this thread.
+const ioprioProcess = 1
 
 // ensure starts the command unless it runs.
 func (c *cluster) ensure(pr process) error {

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxRepeated is the number of failed tests that are run again. More than that are no accident.
@@ -58,9 +61,30 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	ok := o.run(ctx, chosen)
 	stop()
+	if err := handOver("."); err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+	}
 	if !ok {
 		os.Exit(1)
 	}
+}
+
+// handOver gives what root wrote to bin, such as logs, to the owner of the checkout, who then can run suites, too.
+func handOver(checkout string) error {
+	var owner unix.Stat_t
+	if err := unix.Stat(checkout, &owner); err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	err := filepath.WalkDir(filepath.Join(checkout, "bin"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+	})
+	if err != nil {
+		return fmt.Errorf("giving bin to the owner of the checkout: %w", err)
+	}
+	return nil
 }
 
 // run runs the suites, then the tests that failed, and prints the summary.

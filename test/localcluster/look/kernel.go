@@ -2,6 +2,8 @@ package look
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -30,6 +32,10 @@ func Kernel() []string {
 	if now := time.Now(); now.Before(earliest) {
 		lacks("the right time", "this machine's clock says %s; set it, for example with date -s", now.Format(time.DateTime))
 	}
+	if made := clusterMade(states); time.Until(made) > time.Minute {
+		lacks("the time of the cluster", "this machine's clock says %s, and its local cluster was made at %s; the clock was set back: set it, or make cluster-down",
+			time.Now().Format(time.DateTime), made.Format(time.DateTime))
+	}
 	if err := thread.Run(tryMounts); err != nil {
 		lacks("mounts in a mount namespace", "%v; the cluster needs Linux 5.2 or later and, in a container, a privileged one "+
 			"(docker run --privileged) whose runtime does not block open_tree and move_mount", err)
@@ -49,6 +55,20 @@ func Kernel() []string {
 		lacks(fmt.Sprintf("%d free inotify instances", inotifyInstances), "%d are free; sysctl -w fs.inotify.max_user_instances=512", free)
 	}
 	return list
+}
+
+// states matches the kubeconfigs of the local clusters, each of which is written when its cluster is made.
+const states = "/var/lib/tailgate-localcluster*/admin.kubeconfig"
+
+// clusterMade returns when the last of the clusters was made.
+func clusterMade(pattern string) (made time.Time) {
+	files, _ := filepath.Glob(pattern) // The pattern is valid.
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && info.ModTime().After(made) {
+			made = info.ModTime()
+		}
+	}
+	return made
 }
 
 // tryMounts makes the calls with which a node's mount namespace is made.
