@@ -6,19 +6,21 @@ package v1alpha1
 const (
 	// ProofCPUsExclusive checks that the endpoint may use exactly as many CPUs as it requested, by its affinity and by its
 	// cpuset, that these are fewer than the node has, and that it measured on one of them. The kubelet gives such CPUs to no
-	// other container.
+	// other container. It also checks that other threads ran on the measuring CPU for at most 1/100 of the time, or, if the
+	// kernel does not count them, that the tool waited for it for at most 1/100.
 	ProofCPUsExclusive = "CPUsExclusive"
 	// ProofNUMALocal checks that the measuring CPU is on the NUMA node of the interface's PCI device, by sysfs, or that the
-	// node has only one NUMA node. For networks without such a device there is nothing to prove.
+	// node has only one NUMA node, and nothing says that it hides several (sockets, boot arguments, a hypervisor). For networks without such a device there is nothing to prove.
 	ProofNUMALocal = "NUMALocal"
 	// ProofCPUsOnNUMANode checks that all CPUs of the endpoint are on one NUMA node, by sysfs.
 	ProofCPUsOnNUMANode = "CPUsOnNUMANode"
 	// ProofCPUIsolated notes whether the kernel keeps other tasks (isolcpus) and its tick (nohz_full) off the measuring CPU.
 	ProofCPUIsolated = "CPUIsolated"
 	// ProofSMTSiblings checks that no other container may run on the other CPUs of the measuring CPU's core: there are none,
-	// SMT is off, or they are the endpoint's own.
+	// SMT is off, or they are the endpoint's own. A virtual machine that shows none proves nothing.
 	ProofSMTSiblings = "SMTSiblings"
-	// ProofCPUQuota checks that no CFS quota, of its cgroup or of one above, stopped the endpoint while the tools ran.
+	// ProofCPUQuota checks that no CFS quota, of its cgroup or of one above, stopped the endpoint while the tools ran, and that a
+	// hypervisor withheld the measuring CPU for at most 1/100 of the time.
 	ProofCPUQuota = "CPUQuota"
 	// ProofCaptureCPU checks that packets were captured on another CPU than the measuring CPU; only for servers that capture.
 	ProofCaptureCPU = "CaptureCPU"

@@ -84,6 +84,18 @@ func (h host) allowedNUMANodes(cpus []int) string {
 	return cpuset.New(nodes...).String()
 }
 
+// packages returns the sockets of all CPUs on a CPU's NUMA node as a kernel list, as far as known.
+func (h host) packages(cpu int) string {
+	var packages []int
+	all := h.cpuNUMANodes()
+	for other, node := range all {
+		if node == all[cpu] {
+			packages = append(packages, int(h.number(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/physical_package_id", other))))
+		}
+	}
+	return cpuset.New(slices.DeleteFunc(packages, func(n int) bool { return n < 0 })...).String()
+}
+
 func (h host) siblings(cpu int) []int {
 	cpus, err := result.ParseCPUs(h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
 	if err != nil {

@@ -30,7 +30,7 @@ func nics(_ Observed, n Node) []Line {
 		text := fmt.Sprintf("%s %s %s", c.PCIAddress, c.ID, cmp.Or(c.Driver, "without driver"))
 		if c.NUMANode >= 0 {
 			text += fmt.Sprintf(", NUMA node %d", c.NUMANode)
-		} else if !i.Evidence.OneNUMANode() {
+		} else if !i.Evidence.OneNUMANode() || i.Evidence.SeveralPlaces() != "" {
 			nowhere = append(nowhere, c.PCIAddress)
 		}
 		if c.TotalVFs > 0 {
@@ -117,11 +117,18 @@ func topology(_ Observed, n Node) []Line {
 			}
 			lines = append(lines, good(check, l.Network, "%s", found)...)
 		case v1alpha1.ProofUnknown, v1alpha1.ProofNoted:
+			if hidden := e.SeveralPlaces(); hidden != "" {
+				found += "; " + hidden
+			}
 			remote.effect = "it is unknown whether messages cross the link between the sockets; with placement.numaPolicy: Required results do not verify"
 			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
 		}
 	}
-	if i := n.seen(); len(lines) == 0 && i != nil && i.Evidence.OneNUMANode() {
+	switch i := n.seen(); {
+	case len(lines) > 0 || i == nil || !i.Evidence.OneNUMANode():
+	case i.Evidence.SeveralPlaces() != "":
+		return remote.warn(check, "", "the kernel shows one NUMA node with CPUs, but %s", i.Evidence.SeveralPlaces())
+	default:
 		return good(check, "", "the machine has one NUMA node with CPUs")
 	}
 	return lines

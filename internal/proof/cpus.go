@@ -12,9 +12,66 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cpusExclusive checks that a CPU manager limited the endpoint to as many CPUs as it requested. The number proves nothing: the CPUs that
-// all pods share may be as many.
+// mostTaken bounds the part of the measured time, 1/100, that others may take from the measuring CPU: other threads, waiting, a hypervisor.
+// TestMostTaken simulates how much longer round trips become.
+const mostTaken = 100
+
+// cpusExclusive checks that the endpoint's CPUs were chosen for it, and that the counters agree: a CPU manager keeps only other pods off
+// them, not the node's own threads, and containers may be given one cpuset together.
 func cpusExclusive(e endpoint) finding {
+	f := cpusChosen(e)
+	if f.state != v1alpha1.ProofProved {
+		return f
+	}
+	const advice = "keep all other threads off its CPUs: processes of the node (isolcpus, or systemd's CPUAffinity), threads that are pinned there, and containers with the same cpuset"
+	own, elapsed := e.own.Deltas, e.own.Deltas["elapsed-ms"]*1000
+	others, counted := e.otherThreads()
+	waited, known := e.waited()
+	waited -= max(own["cgroup.stopped-us"], own["cgroup.throttled-us"])
+	switch {
+	case counted && others*mostTaken > elapsed:
+		return e.alone(failed(f.expected, fmt.Sprintf("%s, but other threads ran on CPU %d for %s", f.found, e.own.MeasuringCPU, part(others, elapsed)), advice))
+	case !counted && known && waited*mostTaken > elapsed:
+		return e.alone(unknown(f.expected, fmt.Sprintf("%s, but the tool waited for CPU %d for %s", f.found, e.own.MeasuringCPU, part(waited, elapsed)), advice))
+	case counted:
+		f.found += fmt.Sprintf("; other threads ran on CPU %d for %s", e.own.MeasuringCPU, part(others, elapsed))
+	}
+	return f
+}
+
+// part describes a part of the measured time, both in µs.
+func part(of, elapsed int64) string {
+	return fmt.Sprintf("%s of %s (%.3g %%)", microseconds(of), microseconds(elapsed), 100*float64(of)/float64(max(elapsed, 1)))
+}
+
+// alone only notes a finding about what else used a CPU if one kernel simulates both nodes: the other end, and what simulates the nodes,
+// may be there. WarningSimulatedNIC says what such a run is.
+func (e endpoint) alone(f finding) finding {
+	if result.SameKernel(e.own, e.peer) && e.own.Node != e.peer.Node {
+		return noted(f.found + "; both nodes are simulated on one machine")
+	}
+	return f
+}
+
+// otherThreads returns how long other threads than the tool's ran on the measuring CPU, in µs, as far as the kernel counts it. Interrupts,
+// which the kernel counts apart, and a hypervisor's time are in the time of the thread that they interrupt. A tool that forks does not
+// show the time of its children, and that of two threads may be of two CPUs: the result is then the least.
+func (e endpoint) otherThreads() (int64, bool) {
+	own := e.own.Deltas
+	busy, counted := own["cpu.busy-ns"]
+	tool, told := own["tool.cpu-ns"]
+	interrupts := (own["cpu.irq-ms"] + own["cpu.softirq-ms"] + own["cpu.steal-ms"]) * 1_000_000
+	return max(0, busy-tool-interrupts) / 1000, counted && told && !e.forks()
+}
+
+// forks reports whether the tool's processes fork, so that its main thread does not measure.
+func (e endpoint) forks() bool {
+	return e.spec.Tool == v1alpha1.ToolNetperf && e.role == v1alpha1.RoleServer
+}
+
+// cpusChosen checks that a CPU manager limited the endpoint to as many CPUs as it requested. The number proves nothing: the CPUs that
+// all pods share may be as many.
+func cpusChosen(e endpoint) finding {
 	const advice = "set cpuManagerPolicy: static in the kubelet's configuration"
 	expected := "1 exclusive CPU"
 	asked := e.cpus()
@@ -144,6 +201,9 @@ func smtSiblings(e endpoint) finding {
 		return unknown(expected, notKnown, advice)
 	case !siblingsAgree(e, told):
 		return unknown(expected, fmt.Sprintf("%s, though its CPUs are %s", found, orNotKnown(e.own.CPUsAllowed)), advice)
+	case told == "none" && e.own.Facts["cpu.hypervisor"] == "yes":
+		return e.alone(unknown(expected, found+", in a virtual machine, whose hypervisor may hide them: another guest may run there",
+			"let the hypervisor give the guest whole cores and show it their threads, or measure on the machine itself"))
 	}
 	return proved(expected, found)
 }
@@ -161,10 +221,6 @@ func siblingsAgree(e endpoint, told string) bool {
 	return err == nil && siblings.IsSubsetOf(allowed)
 }
 
-// mostWaiting bounds the part of the measured time, 1/100, for which the tool waited for its CPU
-// without another thread on it, if the kernel does not count how long a quota stopped it.
-const mostWaiting = 100
-
 // cpuQuota checks that the kernel did not throttle the endpoint for the CPU time of its cgroup or an ancestor. A pod sees only some of
 // the ancestors: what the others withheld is measured.
 func cpuQuota(e endpoint) finding {
@@ -180,6 +236,7 @@ func cpuQuota(e endpoint) finding {
 	case limited:
 		found = fmt.Sprintf("%s µs in each %s µs", limit, period)
 	}
+	elapsed, stolen := e.own.Deltas["elapsed-ms"]*1000, e.own.Deltas["cpu.steal-ms"]*1000
 	periods, counted := e.own.Deltas["cgroup.throttled"]
 	stopped, told := e.own.Deltas["cgroup.stopped-us"]
 	switch {
@@ -187,42 +244,42 @@ func cpuQuota(e endpoint) finding {
 		return failed(expected, fmt.Sprintf("%s; periods used up: %d", found, periods), advice)
 	case told && stopped > 0:
 		return failed(expected, fmt.Sprintf("%s; stopped for %s by a quota of a cgroup above", found, microseconds(stopped)), advice)
+	case stolen*mostTaken > elapsed:
+		return e.alone(unknown(expected, fmt.Sprintf("%s; the hypervisor withheld the CPU for %s", found, part(stolen, elapsed)),
+			"give the guest CPUs of its own, neither shared nor burstable, or measure on the machine itself"))
 	case told:
 		return proved(expected, found+", never stopped by a quota")
 	case limited && limit != "max" && !counted:
 		return unknown(expected, found, advice)
 	}
 	waited, known := e.waited()
-	elapsed := e.own.Deltas["elapsed-ms"] * 1000
 	if !known || elapsed == 0 {
 		return unknown(expected, found+"; what withheld the CPU is not known", "use a kernel since 6.7, or one that counts run delays (schedstats) or pressure (psi)")
 	}
 	found += fmt.Sprintf("; the tool waited %s of %s for a CPU", microseconds(waited), microseconds(elapsed))
-	if _, ok := e.own.Deltas["cpu.busy-ns"]; ok {
-		found += " on which nothing else ran"
+	if waited*mostTaken <= elapsed {
+		return proved(expected, found)
 	}
-	if waited*mostWaiting > elapsed {
-		return unknown(expected, fmt.Sprintf("%s, more than 1/%d", found, mostWaiting), "keep other threads off its CPUs, and "+advice)
+	found += fmt.Sprintf(", more than 1/%d", mostTaken)
+	if others, ok := e.otherThreads(); ok {
+		found += fmt.Sprintf("; other threads ran there for %s", microseconds(others))
 	}
-	return proved(expected, found)
+	return e.alone(unknown(expected, found, "keep other threads off its CPUs, and "+advice))
 }
 
-// waited returns how long the measuring thread waited for a CPU, in µs, while no other thread ran
-// there. A quota stops all threads of a cgroup alike, and the main thread measures, except in
-// netserver, which forks: there, or where the kernel does not count, all threads count, on the CPU
-// or else in the cgroup.
+// waited returns how long the measuring thread waited for a CPU, in µs. A quota stops all threads of a cgroup alike, and the main thread
+// measures, unless the tool forks: there, or where the kernel does not count, all threads count, on the CPU or else in the cgroup.
 func (e endpoint) waited() (int64, bool) {
 	delays := []struct {
 		name string
 		ns   int64
 	}{{"tool.run-delay-ns", 1}, {"cpu.run-delay-ns", 1}, {"cgroup.pressure-us", 1000}}
-	if e.spec.Tool == v1alpha1.ToolNetperf && e.role == v1alpha1.RoleServer {
+	if e.forks() {
 		delays = delays[1:]
 	}
 	for _, of := range delays {
 		if delay, known := e.own.Deltas[of.name]; known {
-			others := max(0, e.own.Deltas["cpu.busy-ns"]-e.own.Deltas["tool.cpu-ns"])
-			return max(0, delay*of.ns-others) / 1000, true
+			return delay * of.ns / 1000, true
 		}
 	}
 	return 0, false

@@ -26,6 +26,9 @@ func cpusOnNUMANode(e endpoint) finding {
 	case !list.Contains(int(e.own.CPUNUMANode)):
 		return e.numa(unknown(expected, fmt.Sprintf("%s, though CPU %d is on NUMA node %s", found, e.own.MeasuringCPU, known(e.own.CPUNUMANode, 0)), numaUnknown))
 	}
+	if hidden := e.own.SeveralPlaces(); hidden != "" {
+		return e.numa(unknown(expected, found+", but "+hidden, placesUnknown))
+	}
 	return e.numa(proved(expected, found))
 }
 
@@ -63,7 +66,11 @@ func numaLocal(e endpoint) finding {
 	case v1alpha1.ProofUnknown, v1alpha1.ProofNoted:
 	}
 	unknownWhy := numaUnknown
-	if parent := e.own.Facts["nic.parent"]; parent != "" && e.own.PCIAddress == "" {
+	switch parent, hidden := e.own.Facts["nic.parent"], e.own.SeveralPlaces(); {
+	case hidden != "":
+		found += "; " + hidden
+		unknownWhy = placesUnknown
+	case parent != "" && e.own.PCIAddress == "":
 		unknownWhy = "the name " + parent + " does not give its place on the PCI bus: let the network's master be a NIC with a name such as enp59s0f0, or set placement.numaPolicy to Preferred"
 	}
 	return e.numa(unknown(expected, found, unknownWhy))
@@ -73,17 +80,19 @@ func numaLocal(e endpoint) finding {
 // CPUs, none is nearer: such firmware seldom reports the device's node.
 func Near(e result.Evidence) v1alpha1.ProofState {
 	switch cpu, nic := e.CPUNUMANode, e.DeviceNUMANode; {
-	case e.OneNUMANode():
-		return v1alpha1.ProofProved
-	case cpu < 0 || nic < 0:
-		return v1alpha1.ProofUnknown
-	case cpu != nic:
+	case cpu >= 0 && nic >= 0 && cpu != nic && !e.OneNUMANode():
 		return v1alpha1.ProofFailed
+	case e.SeveralPlaces() != "", !e.OneNUMANode() && (cpu < 0 || nic < 0):
+		return v1alpha1.ProofUnknown
 	}
 	return v1alpha1.ProofProved
 }
 
-const numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
+const (
+	numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
+	// placesUnknown is the remedy if a NUMA node may hide several; see result.Evidence.SeveralPlaces.
+	placesUnknown = "let the firmware and the kernel show the NUMA nodes (no node interleaving, no numa=off), and the hypervisor give the guest those of its CPUs and devices; or set placement.numaPolicy to Preferred"
+)
 
 // numa only notes a finding that the policy ignores, or without a device on a NUMA node.
 func (e endpoint) numa(f finding) finding {

@@ -146,8 +146,14 @@ func TestWhatDoesNotForbidAVerdict(t *testing.T) {
 		"a far device, preferred": {all(numa("Preferred"), far, nowhere), []string{"NUMAMismatch", "NUMAUnknown"}, nil, false},
 		"a far device, ignored":   {all(numa("Ignore"), far, nowhere), nil, nil, true},
 		"one kernel under both":   {func(w *world) { w.client().BootID = "boot-b" }, []string{"SimulatedNIC"}, nil, true},
+		"one boot, whose ID a node made up": {func(w *world) {
+			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_000_030_000
+		}, []string{"SimulatedNIC"}, nil, true},
+		"two hosts that booted at once after a power failure": {func(w *world) {
+			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_000_130_000
+		}, nil, nil, true},
 		"one boot, hidden by its ID": {func(w *world) {
-			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_030_000_000
+			w.client().BootID, w.client().BootedAt, w.server().BootedAt = "", 1_700_000_000_000_000_000, 1_700_000_000_030_000_000
 		}, []string{"SimulatedNIC"}, nil, true},
 		"another kernel that booted at once": {func(w *world) {
 			w.client().BootedAt, w.server().BootedAt = 1_700_000_000_000_000_000, 1_700_000_000_030_000_000

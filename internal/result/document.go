@@ -151,8 +151,9 @@ const VariableOfDriver = "SRIOVNETWORK_VF_DEVICE_"
 
 const PCIFromSysfs = "sysfs"
 
-// bootsApart is the smallest difference between boots, in ns: reading clocks takes time.
-const bootsApart = 50_000_000
+// bootsApart is the smallest difference between boots, in ns: reading clocks takes time. madeUpApart is that of two kernels with boot IDs
+// that differ: one may be made up, as that of a container of LXC, and its agents then read the boot of one kernel.
+const bootsApart, madeUpApart = 50_000_000, 100_000
 
 // SameKernel reports whether two agents ran on one kernel. A boot ID may be hidden.
 func SameKernel(a, b Evidence) bool {
@@ -162,6 +163,10 @@ func SameKernel(a, b Evidence) bool {
 	if a.Kernel != b.Kernel {
 		return false // regardless of the clocks, which count in whole seconds when a machine boots
 	}
+	least := int64(bootsApart)
+	if a.BootID != "" && b.BootID != "" {
+		least = madeUpApart
+	}
 	apart := a.BootedAt - b.BootedAt
-	return a.BootedAt > 0 && b.BootedAt > 0 && -bootsApart < apart && apart < bootsApart
+	return a.BootedAt > 0 && b.BootedAt > 0 && -least < apart && apart < least
 }

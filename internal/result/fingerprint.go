@@ -116,10 +116,10 @@ func Conditions(d Document) map[string]string {
 	set("numa.cpus", e.AllowedNUMANodes)
 	number("numa.device", e.DeviceNUMANode)
 	switch known := e.CPUNUMANode >= 0 && e.DeviceNUMANode >= 0; {
-	case e.OneNUMANode(), known && e.CPUNUMANode == e.DeviceNUMANode:
-		set("numa.relation", "local")
-	case known:
+	case known && e.CPUNUMANode != e.DeviceNUMANode && !e.OneNUMANode():
 		set("numa.relation", Remote)
+	case e.SeveralPlaces() == "" && (known || e.OneNUMANode()):
+		set("numa.relation", "local")
 	}
 	set("nic.name", e.Interface)
 	number("nic.mtu", e.MTU)
@@ -150,6 +150,22 @@ func Conditions(d Document) map[string]string {
 func (e Evidence) OneNUMANode() bool {
 	nodes, err := ParseCPUs(e.Facts["numa.nodes"])
 	return err == nil && nodes.Size() == 1 && (e.CPUNUMANode < 0 || nodes.Contains(int(e.CPUNUMANode)))
+}
+
+// SeveralPlaces says why the NUMA node of the CPU may hide several: CPUs and devices that the kernel shows on one may then be far
+// from each other. Empty if nothing speaks against one place.
+func (e Evidence) SeveralPlaces() string {
+	packages, err := ParseCPUs(e.Facts["numa.packages"]) // such lists have the format of CPU lists
+	numa := strings.Fields(e.Facts["kernel.arg.numa"])
+	switch {
+	case err == nil && packages.Size() > 1:
+		return "its CPUs are in several sockets (packages " + packages.String() + "), which the firmware or the kernel hides"
+	case slices.Contains(numa, "off"), slices.Contains(numa, "noacpi"), e.Facts["kernel.arg.acpi"] == "off":
+		return "the kernel was booted without the machine's NUMA nodes"
+	case e.Facts["cpu.hypervisor"] == "yes" && e.OneNUMANode():
+		return "it is the only one of a virtual machine, whose hypervisor may hide those of the machine"
+	}
+	return ""
 }
 
 const cellPrefix = "cell."
