@@ -243,6 +243,8 @@ const (
 	// WarningRedirected surfaces when the kernel of an endpoint carried messages more than once: a proxy in the pod's network
 	// namespace, such as that of a mesh, sends them on.
 	WarningRedirected = "Redirected"
+	// WarningMessagesRepeated surfaces when more datagrams arrived than were sent, or this is unknown, and the tool cannot tell.
+	WarningMessagesRepeated = "MessagesRepeated"
 	// WarningPodChanged surfaces when an admission webhook changed a pod, or this is unknown, or when the two pods had different images.
 	WarningPodChanged     = "PodChanged"
 	WarningOnloadVersions = "OnloadVersionsDiffer" // when Onload's library and its kernel module have different versions

@@ -48,6 +48,11 @@ const (
 	// descriptors, the counters of the interface and the tool's own report must agree. In the network of the host, whose
 	// counters include all processes of the host, the result may remain unknown.
 	ProofAcceleration = "Acceleration"
+	// ProofMessagesOnce checks, for round trips of datagrams without message numbers (sfnt-pingpong and netperf), that as many
+	// datagrams arrived at this end as the other end sent: after one that arrives twice, such a tool takes each answer for that
+	// to its next message. The kernel's counters at both ends decide; in the network of the host, and for messages that bypass
+	// the kernel, this remains unknown.
+	ProofMessagesOnce = "MessagesOnce"
 	// ProofSendPath notes, with Onload, what the driver counted of CTPIO, the send path of Solarflare NICs with the lowest latency,
 	// while the tools ran: successful sends, fallbacks to DMA and poisoned frames. These are counters of the whole port and of all
 	// its programs.

@@ -202,6 +202,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	if err != nil {
 		return result.Cell{}, e.lost(err)
 	}
+	e.addLate()
 	if err := e.ranWithout(p); err != nil {
 		return result.Cell{}, err
 	}

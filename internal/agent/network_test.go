@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -21,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
 	"github.com/tailgate-dev/tailgate/test/netpair"
 )
 
@@ -125,6 +127,13 @@ func hostAgent(args []string) error {
 		},
 		Key: "key", Scratch: dir, Log: os.Stdout, Root: "/", TerminationLog: filepath.Join(dir, "termination-log"),
 		Tools: tool.NewRegistry(pinging),
+	}
+	if task := os.Getenv(realTask); task != "" {
+		a.Task, a.Tools = plan.Task{}, all.Registry()
+		if err := json.Unmarshal([]byte(task), &a.Task); err != nil {
+			return err
+		}
+		a.Task.Role, a.Task.Interface, a.Task.ServerAddress = role, iface, server
 	}
 	return a.Run(ctx)
 }

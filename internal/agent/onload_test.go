@@ -119,7 +119,7 @@ func TestPathGrowth(t *testing.T) {
 		"nic.rx-packets": 500,
 	}
 	own := map[string]int64{"tcp.in": 4, "tcp.out": 5, "ip.in-bytes": 600, "ip.out-bytes": 700}
-	want := map[string]int64{"udp.in": 12, "udp.out": 1, "tcp.in": 96, "tcp.out": 0, "ip.in-bytes": 4400, "nic.in": 500}
+	want := map[string]int64{"udp.in": 12, "udp.out": 1, "tcp.in": 96, "tcp.out": 0, "ip.in-bytes": 4400, "nic.in": 500, "ip.delivered-other": 100}
 	if diff := cmp.Diff(want, pathGrowth(grown, own)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

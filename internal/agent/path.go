@@ -24,6 +24,10 @@ var pathCounters = map[string][]string{
 	result.PathTCPAgain:  {"tcp.RetransSegs"},
 	result.PathLocal:     {"lo.rx-packets"},
 	result.PathThrottled: {"cpu.thermal-throttles"},
+
+	result.PathDelivered:      {"ip.InDelivers", "ip6.InDelivers"},
+	result.PathDeliveredOther: {"tcp.InSegs", "icmp.InMsgs", "icmp6.InMsgs"},
+	result.PathDeliveredAll:   {"ip.InMcastPkts", "ip.InBcastPkts"},
 }
 
 // pathGrowth returns a path's growth. Only a sum's first counter must exist: IPv6 may be absent.
@@ -39,6 +43,16 @@ func pathGrowth(grown, own map[string]int64) map[string]int64 {
 		all[name] = max(0, all[name]-own[name])
 	}
 	return all
+}
+
+// addLate takes up what arrived at the client after its tool had ended: its server has, too, now.
+func (e *endpoint) addLate() {
+	late := pathGrowth(growth(e.watch.before, e.watch.counters()), nil)
+	for _, name := range []string{result.PathDelivered, result.PathDeliveredOther, result.PathDeliveredAll} {
+		if n, ok := late[name]; ok {
+			e.paths[len(e.paths)-1].Grown[name] = n
+		}
+	}
 }
 
 // segmentHeaders are the smallest headers in the agents' connection: IPv4, TCP with timestamps.

@@ -302,8 +302,9 @@ func scheduler(cpu int, all map[string]int64) func([]byte) {
 // protocolCounters are the counters of /proc/net/snmp and /proc/net/netstat that indicate trouble, and how much the kernel's stack
 // carried. The TCP counters cover IPv4 and IPv6.
 var protocolCounters = map[string][]string{
-	"Ip:":     {"ReasmOKs", "FragCreates"},
-	"IpExt:":  {"InOctets", "OutOctets"},
+	"Icmp:":   {"InMsgs"},
+	"Ip:":     {"FragCreates", "InDelivers", "ReasmOKs"},
+	"IpExt:":  {"InBcastPkts", "InMcastPkts", "InOctets", "OutOctets"},
 	"TcpExt:": {"TCPOrigDataSent"},
 	"Tcp:":    {"AttemptFails", "InErrs", "InSegs", "OutSegs", "RetransSegs"},
 	"Udp:":    {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
@@ -314,6 +315,7 @@ var protocolPrefixes = map[string]string{"IpExt:": "ip", "TcpExt:": "tcp"}
 
 // protocolCounters6 maps the counters of /proc/net/snmp6 to their names here.
 var protocolCounters6 = map[string]string{
+	"Icmp6InMsgs": "icmp6.InMsgs", "Ip6InDelivers": "ip6.InDelivers",
 	"Ip6InOctets": "ip6.InOctets", "Ip6OutOctets": "ip6.OutOctets", "Ip6ReasmOKs": "ip6.ReasmOKs", "Ip6FragCreates": "ip6.FragCreates",
 	"Udp6InDatagrams": "udp6.InDatagrams", "Udp6OutDatagrams": "udp6.OutDatagrams",
 }

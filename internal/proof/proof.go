@@ -103,6 +103,7 @@ var chain = []check{
 	}, "", ""},
 	{v1alpha1.ProofAcceleration, onload, v1alpha1.WarningNotAccelerated, v1alpha1.WarningNotAccelerated},
 	{v1alpha1.ProofAcceleration, kernel, v1alpha1.WarningAccelerated, v1alpha1.WarningAccelerated},
+	{v1alpha1.ProofMessagesOnce, messagesOnce, v1alpha1.WarningMessagesRepeated, v1alpha1.WarningMessagesRepeated},
 	{v1alpha1.ProofSendPath, sendPath, "", ""},
 	{v1alpha1.ProofPodUnchanged, podUnchanged, v1alpha1.WarningPodChanged, v1alpha1.WarningPodChanged},
 	{v1alpha1.ProofImage, image, v1alpha1.WarningPodChanged, v1alpha1.WarningPodChanged},

@@ -76,6 +76,11 @@ const (
 	// PathNICIn and PathNICOut are packets of the interface, of any process.
 	PathNICIn  = "nic.in"
 	PathNICOut = "nic.out"
+	// PathDelivered counts arrived packets of all protocols, whether a socket read them or not,
+	// PathDeliveredOther those of TCP and ICMP, and PathDeliveredAll those to groups or to all.
+	PathDelivered      = "ip.delivered"
+	PathDeliveredOther = "ip.delivered-other"
+	PathDeliveredAll   = "ip.delivered-all"
 	// PathLocal counts arrivals by loopback; absent if it is measured.
 	PathLocal = "lo.in"
 	// PathThrottled is how often the kernel slowed the measuring CPU's core because it was hot.

@@ -36,6 +36,7 @@ func paths(cells []result.Cell, share int64) []result.Path {
 		for _, name := range []string{result.PathUDPIn, result.PathUDPOut, result.PathTCPIn, result.PathTCPOut} {
 			p.Grown[name] = n * share
 		}
+		p.Grown[result.PathDelivered], p.Grown[result.PathDeliveredOther] = 2*n*share, n*share
 		p.Grown[result.PathIPIn], p.Grown[result.PathIPOut] = bytes*share, bytes*share
 		all = append(all, p)
 	}

@@ -41,10 +41,11 @@ func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count
 	bits := 8 * float64(c.MessageSize)
 	return tool.Measurement{
 		Version: table.Version(), Lost: lost, Start: tool.StartIntended,
-		// The tool does not report the numbers of messages, only their rates as integers.
-		Bandwidth: &tool.Bandwidth{BitsPerSecond: float64(r.received()) * bits, SentBitsPerSecond: float64(r.sent()) * bits},
+		// The tool does not report the numbers of messages, only their rates as integers, and it counts
+		// those that arrive twice.
+		Bandwidth: &tool.Bandwidth{BitsPerSecond: float64(min(r.received(), r.sent())) * bits, SentBitsPerSecond: float64(r.sent()) * bits},
 		Figures:   figures(table, r),
-		Warnings:  append(table.Warnings(v1alpha1.ToolSfntStream), warnings(r, w.every, late)...),
+		Warnings:  append(table.Warnings(v1alpha1.ToolSfntStream), warnings(r, w, late)...),
 	}, nil
 }
 
@@ -103,11 +104,14 @@ func figures(t sfnt.Table, r row) []tool.Figure {
 	return out
 }
 
-func warnings(r row, every, late int64) []string {
+func warnings(r row, w *window, late int64) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf("sfnt-stream: "+format, args...)) }
-	if every > 1 {
-		add("one of %d messages is timed: it can time %d at most", every, mostTimed)
+	if w.every > 1 {
+		add("one of %d messages is timed: it can time %d at most", w.every, mostTimed)
+	}
+	if w.repeated > 0 {
+		add("duplicated answers, which do not count: %d", w.repeated)
 	}
 	if r.restarts() > 0 {
 		add("the sender was delayed by more than %s and restarted its schedule, %d times: this delay is not part of the samples, "+

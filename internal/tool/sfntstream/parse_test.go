@@ -39,6 +39,8 @@ type message struct {
 	due, late, rtt uint64
 	// dropped: lost on the way to the server; lost: lost on the way back.
 	dropped, lost bool
+	// twice: its answer arrives again, at once.
+	twice bool
 }
 
 const (
@@ -92,9 +94,11 @@ func (s *session) output() tool.Output {
 		}
 		// A message that is late by 2³² ticks appears to be on time.
 		intended := m.due + m.late - uint64(uint32(m.late))
-		fmt.Fprintf(&raw, "%s\t%s\t%s\n", seconds(ns(intended)), seconds(ns(m.due+m.late)), seconds(ns(m.rtt)))
+		for range map[bool]int{false: 1, true: 2}[m.twice] {
+			fmt.Fprintf(&raw, "%s\t%s\t%s\n", seconds(ns(intended)), seconds(ns(m.due+m.late)), seconds(ns(m.rtt)))
+			r[9]++
+		}
 		least, most = min(least, int64(ns(m.rtt))), max(most, int64(ns(m.rtt)))
-		r[9]++
 	}
 	raw.WriteString(s.tail)
 	ms := scheduleOf(s.cell).ms
@@ -229,6 +233,22 @@ func TestParseLost(t *testing.T) {
 		"one of the warm-up":                {func(s *session) { s.messages[99].lost = true }, 0, 1_000, nil},
 		"a sample after the measuring time": {func(s *session) { s.messages[1_100].lost = true }, 0, 1_000, nil},
 		"the sender did not end":            {func(s *session) { s.messages = s.messages[:1_090] }, 0, 990, []string{"were not sent: 10"}},
+		"answers that arrive twice":         {func(s *session) { repeat(s.messages) }, 0, 1_000, []string{"duplicated answers, which do not count: 1157"}},
+		"half is lost, and half arrives twice": {func(s *session) {
+			repeat(s.messages)
+			for i := 0; i < len(s.messages); i += 2 {
+				s.messages[i].lost = true
+			}
+		}, 500, 500, []string{"duplicated answers, which do not count: 578"}},
+		"a delayed sender's arrive twice": {func(s *session) {
+			s.hold(600, 200*hz/1000)
+			repeat(s.messages)
+		}, 0, 1_000, []string{"duplicated answers, which do not count: 1157"}},
+		"after the schedule was restarted, and each arrives twice": {func(s *session) {
+			lose(s.messages[300:310])
+			repeat(s.messages)
+			s.restarts = 2
+		}, 9, 990, []string{"duplicated answers", "restarted its schedule, 2 times"}},
 		"after the schedule was restarted": {func(s *session) {
 			lose(s.messages[300:310])
 			s.restarts = 2
@@ -254,6 +274,12 @@ func TestParseLost(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func repeat(messages []message) {
+	for i := range messages {
+		messages[i].twice = true
 	}
 }
 

@@ -56,6 +56,10 @@ type window struct {
 	count, least, most, recorded int64
 	// sent is when the message of the last sample was sent, arrived when its answer arrived.
 	sent, arrived int64
+	// seen has the times of messages, which identify them; repeated is the number of
+	// samples of answers that had arrived before.
+	seen     map[[2]int64]struct{}
+	repeated int64
 	// answered is the number of messages that are to be timed, are due in the measuring time and were answered; newest is the last
 	// message that was answered at all.
 	answered, newest int64
@@ -85,6 +89,7 @@ func newWindow(c tool.Cell, h sfnt.Header, r row, record, actual func(rtt, count
 		latest: int64(0.75 * math.Ldexp(1, 32) * 1e9 / float64(hz)),
 		least:  math.MaxInt64,
 		newest: -1,
+		seen:   map[[2]int64]struct{}{},
 	}
 	w.first = int64(math.Ceil(float64(w.from) / w.interval))
 	w.last = int64(math.Ceil(float64(w.to)/w.interval)) - 1
@@ -124,6 +129,12 @@ func (w *window) addLine(number int, line []byte) error {
 	w.count++
 	w.sent, w.arrived = sent, arrived
 	w.least, w.most = min(w.least, s.rtt), max(w.most, s.rtt)
+	message := [2]int64{sent, s.intended} // a sender that is late sends several at one time
+	if _, again := w.seen[message]; again {
+		w.repeated++
+		return nil
+	}
+	w.seen[message] = struct{}{}
 
 	intended := sent - late
 	due := intended >= w.from && intended < w.to
@@ -193,7 +204,7 @@ func (w *window) lost() (lost, unsent int64) {
 	// At least this many were sent: the rate is rounded down.
 	sent := (w.row.sent()*w.ms + 999) / 1000
 	if !w.onSchedule() {
-		return max(sent/w.every-w.count, 0), 0
+		return max(sent/w.every-w.count+w.repeated, 0), 0
 	}
 	last := min(w.last, max(w.newest, sent-1))
 	// The last of every w.every messages is to be timed.

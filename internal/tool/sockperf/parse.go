@@ -35,7 +35,10 @@ type report struct {
 	// answer, and outOfOrder were answered after a later message.
 	due, rows, dropped, outOfOrder int64
 	// skipped is the number of messages that were due in the whole run and not sent.
-	skipped  int64
+	skipped int64
+	// duplicated is the number of answers that had arrived before.
+	duplicated int64
+
 	figures  []tool.Figure
 	warnings []string
 }
@@ -74,10 +77,13 @@ func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count
 		m.Start, m.Lost = tool.StartIntended, r.dropped
 		err = r.readRows(c, out, &m, record, actual)
 	default:
-		// The end of the run interrupted one of the messages without an answer, after the measuring time. A ping-pong continues after a
-		// lost message only if another answer arrived twice.
+		// The end of the run interrupted the one message without an answer, after the measuring time. A ping-pong ends with a lost message,
+		// unless another answer arrives twice: from then on, it sends messages before it has the answer to the last.
 		m.Lost = max(r.sent-r.received-1, 0)
-		err = r.readRows(c, out, &m, record, actual)
+		if err = r.readRows(c, out, &m, record, actual); err == nil && r.duplicated > 0 {
+			err = tool.Fail(v1alpha1.OutcomeSamplesMissing, "%d answers arrived twice: from the first on, sockperf had several messages on the way; "+
+				"find what duplicates datagrams on the path, or use pinger, which ignores them", r.duplicated)
+		}
 	}
 	if err != nil {
 		return tool.Measurement{}, err
@@ -181,7 +187,7 @@ func readReport(said string) (report, error) {
 		return report{}, fmt.Errorf("it ended before there was anything to report")
 	}
 	if err := r.read(total[1], count{&r.sent, total[2]}, count{&r.received, total[3]}, count{&r.due, valid[2]}, count{&r.rows, valid[3]},
-		count{&r.dropped, faults[1]}, count{&r.outOfOrder, faults[3]}, count{&r.skipped, cmp.Or(total[4], "0")}); err != nil {
+		count{&r.dropped, faults[1]}, count{&r.duplicated, faults[2]}, count{&r.outOfOrder, faults[3]}, count{&r.skipped, cmp.Or(total[4], "0")}); err != nil {
 		return report{}, err
 	}
 	var err error
@@ -208,8 +214,8 @@ func readReport(said string) (report, error) {
 	r.figure("dropped", faults[1])
 	r.figure("duplicated", faults[2])
 	r.figure("out-of-order", faults[3])
-	if n := faults[2]; n != "0" {
-		r.warn("%s duplicated messages", n)
+	if r.duplicated > 0 {
+		r.warn("%d duplicated messages", r.duplicated)
 	}
 	if n := faults[3]; n != "0" {
 		r.warn("%s out-of-order messages, whose latency is unknown", n)

@@ -222,12 +222,12 @@ func TestParseLost(t *testing.T) {
 
 func TestParseWarns(t *testing.T) {
 	s := newSession(2)
-	s.errors = [3]int{0, 3, 1}
+	s.errors = [3]int{0, 0, 1}
 	_, m, err := parse(second, s.output())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"sockperf: 3 duplicated messages", "sockperf: 1 out-of-order messages, whose latency is unknown"}, m.Warnings); diff != "" {
+	if diff := cmp.Diff([]string{"sockperf: 1 out-of-order messages, whose latency is unknown"}, m.Warnings); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -237,10 +237,11 @@ func TestParseFails(t *testing.T) {
 		spoil func(*session)
 		says  string
 	}{
-		"a log without its end":  {func(s *session) { s.tail = "" }, "within the rows"},
-		"a row that was cut off": {func(s *session) { s.tail = "153466, 3.95" }, "within the rows"},
-		"an invalid row":         {func(s *session) { s.tail = "x\n" + rule + "\n" }, "is not row"},
-		"a row out of order":     {func(s *session) { s.tail = "7, 3.000000000, 3.000000001, 0.001\n" + rule + "\n" }, "is not row"},
+		"answers that arrived twice": {func(s *session) { s.errors = [3]int{0, 3, 0} }, "3 answers arrived twice"},
+		"a log without its end":      {func(s *session) { s.tail = "" }, "within the rows"},
+		"a row that was cut off":     {func(s *session) { s.tail = "153466, 3.95" }, "within the rows"},
+		"an invalid row":             {func(s *session) { s.tail = "x\n" + rule + "\n" }, "is not row"},
+		"a row out of order":         {func(s *session) { s.tail = "7, 3.000000000, 3.000000001, 0.001\n" + rule + "\n" }, "is not row"},
 		"a latency that is not the time's": {func(s *session) {
 			s.tail = fmt.Sprintf("%d, 3.990000000, 3.990010000, 10.010\n%s\n", len(s.rows), rule)
 		}, "is not row"},

@@ -51,8 +51,11 @@ func (r *report) stream(c tool.Cell, server []byte, m *tool.Measurement) error {
 	}
 	if c.Protocol != v1alpha1.ProtocolTCP {
 		b.Sent, b.Received = r.sent, max(received, 0)
+		if received > r.sent {
+			return tool.Failf("%d datagrams arrived, but sockperf sent only %d: the path duplicates them", received, r.sent)
+		}
 		if received >= 0 {
-			m.Lost = max(r.sent-received, 0)
+			m.Lost = r.sent - received
 		}
 	}
 	m.Bandwidth = &b

@@ -78,6 +78,7 @@ func TestParseStreamFails(t *testing.T) {
 		"nothing arrived":               {stream("UDP"), file(t, "stream-udp.stdout"), file(t, "nothing-received.server"), 0, "no message of sockperf reached the server"},
 		"a server that ended or hangs":  {stream("UDP"), file(t, "stream-udp.stdout"), []byte{}, 0, "did not report what it received"},
 		"a server that is out of range": {stream("UDP"), file(t, "stream-udp.stdout"), []byte("Total 99999999999999999999 messages received and handled"), 0, "99999999999999999999"},
+		"more than was sent":            {stream("UDP"), file(t, "stream-udp.stdout"), []byte("Total 98932 messages received and handled"), 0, "98932 datagrams arrived, but sockperf sent only 98931"},
 		"too short a time":              {long, file(t, "stream-udp.stdout"), file(t, "stream-udp.server"), 0, "measured for 1s of 2s"},
 		"no time at all":                {stream("UDP"), []byte("Total of 1 messages sent in 0.000 sec\nBandWidth is 0.000 MBps"), nil, 0, "a run of 0.000 seconds"},
 		"no server":                     {stream("TCP"), file(t, "tcp-no-server.stdout"), nil, 0, "no server listens"},
