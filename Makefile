@@ -270,7 +270,7 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 manifests: ## Generate the CRDs and RBAC.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	for crd in config/crd/bases/*.yaml; do $(YQ) --inplace --yaml-compact-seq-indent --from-file=hack/crd.yq "$$crd"; done
-	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers/benchmark paths=./controllers/matrix paths=./internal/observe output:rbac:dir=config/rbac
+	$(TOOL) controller-gen rbac:roleName=tailgate-manager paths=./controllers paths=./controllers/benchmark paths=./controllers/matrix paths=./internal/observe output:rbac:dir=config/rbac
 	$(TOOL) controller-gen rbac:roleName=tailgate-manager-gates paths=./controllers/gate output:rbac:dir=config/rbac/gates
 	hack/chart-files.sh
 

@@ -30,6 +30,9 @@ const (
 	// ReasonCannotSettle surfaces when none of the nodes that were there before the gate can be measured until a user acts. The gate does
 	// not hold them back. Condition Ready is False.
 	ReasonCannotSettle = "CannotSettle"
+	// ReasonUnprotected surfaces when admission policies of the installation are missing or do not apply to the manager. The gate
+	// works, and the API server does not refuse what they would refuse.
+	ReasonUnprotected = "Unprotected"
 	// ReasonScheduleInvalid surfaces when schedule or timeZone cannot be parsed: the schedule causes no measurements.
 	ReasonScheduleInvalid = "ScheduleInvalid"
 	// ReasonBenchmarkRefused surfaces when a benchmark of the gate cannot be created: its namespace does not exist, a quota is

@@ -193,7 +193,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 			return fmt.Errorf("watching the certificate: %w", err)
 		}
 	}
-	if err := setUpControllers(mgr, o); err != nil {
+	if err := setUpControllers(ctx, mgr, o); err != nil {
 		return err
 	}
 	if err := setUpServers(mgr, o, certificate); err != nil {
@@ -202,7 +202,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-func setUpControllers(mgr ctrl.Manager, o options) error {
+func setUpControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
@@ -215,7 +215,11 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 		API: api, Cluster: cluster, Results: &evaluate.Store{Live: api.Live}, Logs: podLogs(clientset), LogTimeout: logTimeout,
 		Settings: o.settings, Activity: metrics.NewActivity(ctrlmetrics.Registry),
 	}
-	ctrlmetrics.Registry.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
+	protection := controllers.NewProtection(ctx, api.Live, api.Client)
+	if err := mgr.Add(protection); err != nil {
+		return fmt.Errorf("watching the admission policies: %w", err)
+	}
+	ctrlmetrics.Registry.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()), metrics.NewProtection(protection.Problem))
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the benchmark controller: %w", err)
 	}
@@ -225,7 +229,7 @@ func setUpControllers(mgr ctrl.Manager, o options) error {
 	if !o.gates {
 		return nil
 	}
-	gates := &gate.Gates{API: api, Cluster: cluster, Memory: &gate.Memory{}}
+	gates := &gate.Gates{API: api, Cluster: cluster, Memory: &gate.Memory{}, Protection: protection}
 	if err := gates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}

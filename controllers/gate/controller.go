@@ -45,6 +45,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
@@ -60,6 +61,8 @@ type Gates struct {
 	Cluster *observe.Cluster
 	// Memory is shared with the controller of the verifications.
 	Memory *Memory
+	// Protection is what the installation lacks; nil: it is not checked.
+	Protection *controllers.Protection
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
@@ -109,6 +112,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	startErr := r.start(ctx, all, chosen)
 	budgetErr := r.budget(ctx, all)
 	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Memory.firstRefusal(all.Verifications))
+	all.unprotected = r.Protection.Problem()
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
 		return controllers.Written(0, err)
@@ -119,6 +123,8 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 // snapshot is a gate and the nodes of the cluster, and what the gate has met.
 type snapshot struct {
 	*turns.Snapshot
+	// unprotected is what the installation lacks; empty: nothing.
+	unprotected string
 	// refused is the error of the API server about a verification that the gate wrote; empty if there
 	// is none.
 	refused string
@@ -319,7 +325,11 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	ofBenchmark := gathered(func(_ context.Context, o client.Object) []reconcile.Request {
 		return gateNamed(o.GetLabels()[v1alpha1.LabelGate])
 	})
-	return ctrl.NewControllerManagedBy(mgr).
+	gates := ctrl.NewControllerManagedBy(mgr)
+	if r.Protection != nil {
+		gates = gates.WatchesRawSource(source.Channel(r.Protection.Changed, gathered(allGates)))
+	}
+	return gates.
 		Named("latencygate").
 		Watches(&v1alpha1.LatencyGate{}, handler.EnqueueRequestsFromMapFunc(allGates), builder.WithPredicates(gateChanges)).
 		Watches(&v1alpha1.LatencyVerification{}, ofVerification, builder.WithPredicates(stateChanges)).
@@ -338,9 +348,10 @@ func gathered(requests func(context.Context, client.Object) []reconcile.Request)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, e.Object, q) },
 	}
 }
 

@@ -138,6 +138,8 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 			"%d nodes were due by the schedule and not measured before its next time or the end of scheduleWindow; give them more time, or measure more at once (spec.maxParallel)", chosen.Overdue)
 	case len(s.Taken) > 0:
 		return no(v1alpha1.ReasonNodesTaken, "%s; a node belongs to the oldest gate that selects it", takenText(s.Taken))
+	case s.unprotected != "":
+		return no(v1alpha1.ReasonUnprotected, "%s", s.unprotected)
 	case s.Gate.Spec.Suspend:
 		return no(v1alpha1.ReasonSuspended, "spec.suspend is set: the gate measures no node")
 	}

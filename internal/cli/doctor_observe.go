@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -34,6 +35,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/protection"
 )
 
 // mostNetworks are tried if the user names none: each needs a pod on each node.
@@ -85,6 +87,9 @@ func (d *doctorCall) observeKinds(ctx context.Context, g *glimpse, o *doctor.Obs
 		return err
 	}
 	if o.Definitions, err = definitions(ctx, g); err != nil {
+		return err
+	}
+	if err := policies(ctx, g, o); err != nil {
 		return err
 	}
 	if err := gateTaints(ctx, g, o, nodes); err != nil {
@@ -245,6 +250,19 @@ func definitions(ctx context.Context, api client.Reader) ([]doctor.Definition, e
 		all = append(all, found)
 	}
 	return all, nil
+}
+
+func policies(ctx context.Context, api client.Reader, o *doctor.Observed) error {
+	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	if err := api.List(ctx, &policies, client.HasLabels{protection.Label}); err != nil {
+		return fmt.Errorf("listing ValidatingAdmissionPolicies: %w", err)
+	}
+	if err := api.List(ctx, &bindings); err != nil {
+		return fmt.Errorf("listing ValidatingAdmissionPolicyBindings: %w", err)
+	}
+	o.Policies, o.PolicyBindings = policies.Items, bindings.Items
+	return nil
 }
 
 // sameSchema reports whether two definitions have one schema for the version used here.

@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/protection"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -58,6 +59,22 @@ func definitions(o Observed) []Line {
 			warn(check, "", "their version differs from the command's: %s", strings.Join(other, ", "))
 	}
 	return good(check, "", "%d, equal to those of this command", len(names))
+}
+
+// policies checks whether the API server bounds the manager and those who may operate gates.
+func policies(o Observed) []Line {
+	const check = "policies"
+	switch unseen := o.unseen(check, "validatingadmissionpolicies", "validatingadmissionpolicybindings"); {
+	case unseen != nil:
+		return unseen
+	case o.Manager == nil:
+		return nil
+	}
+	if missing := protection.Missing(o.Policies, o.PolicyBindings); missing != "" {
+		return advice{"the API server does not refuse what security.md promises: who takes over the manager can create any pod",
+			"apply all of config/policy, or install Tailgate again from a whole chart or release"}.err(check, "", "%s", missing)
+	}
+	return good(check, "", "%d, with their bindings", len(protection.Policies))
 }
 
 // gateTaints checks that what nodes need before a measurement tolerates their gate's taint.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -75,6 +76,9 @@ type Observed struct {
 	Unseen      map[string]string
 	Manager     *Manager
 	Definitions []Definition
+	// Policies are those with protection.Label, and PolicyBindings all bindings.
+	Policies       []admissionregistrationv1.ValidatingAdmissionPolicy
+	PolicyBindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	// Multus are DaemonSets like it; MultusKind: the kind of its networks exists.
 	Multus     []appsv1.DaemonSet
 	MultusKind bool
@@ -231,7 +235,7 @@ func worst(lines []Line) Level {
 // fact is not reported, or another line says why it was not checked.
 var (
 	clusterChecks = []func(Observed) []Line{
-		manager, definitions, gateTaints, multus, networks, onloadAnywhere, mtus, connections, oneMachine, alike, leftOut,
+		manager, definitions, policies, gateTaints, multus, networks, onloadAnywhere, mtus, connections, oneMachine, alike, leftOut,
 	}
 	nodeChecks = []func(Observed, Node) []Line{
 		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, disturbed, governor, idleStates, clock, mitigations,

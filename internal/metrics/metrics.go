@@ -115,6 +115,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	collectBenchmarks(ch, world)
 }
 
+// NewProtection exports whether a manager finds a problem with the admission policies of its installation.
+func NewProtection(problem func() string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tailgate_protected",
+		Help: "1 while the admission policies of the installation are there and apply to this manager; otherwise 0. The log, and condition Operational of gates, say what is missing.",
+	}, func() float64 {
+		if problem() != "" {
+			return 0
+		}
+		return 1
+	})
+}
+
 type objects struct {
 	benchmarks    []v1alpha1.LatencyBenchmark
 	matrices      []v1alpha1.LatencyMatrix

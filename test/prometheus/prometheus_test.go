@@ -17,6 +17,8 @@ import (
 	_ "sigs.k8s.io/controller-runtime/pkg/controller" // registers the controllers' metrics
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/internal/metrics"
 )
 
 const config = "../../config/prometheus"
@@ -136,6 +138,7 @@ func exported(t *testing.T) map[string]bool {
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		ctrlmetrics.Registry.(*prometheus.Registry).Describe(descs)
+		metrics.NewProtection(nil).Describe(descs)
 		close(descs)
 	}()
 	for desc := range descs {
@@ -181,6 +184,53 @@ func TestMetricsExist(t *testing.T) {
 				t.Errorf("%s: there is no metric %s", where, name)
 			}
 		}
+	}
+}
+
+var matcher = regexp.MustCompile(`(\w+)_bucket\{[^}]*\ble(=~?)"([^"]*)"`)
+
+// A rule that selects a bucket of a histogram finds exactly one of those that the manager exports, as Prometheus 2 stores its bound (60) and
+// as Prometheus 3 does (60.0).
+func TestBucketsExist(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics.NewActivity(registry)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounds := map[string][]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, b := range m.GetHistogram().GetBucket() {
+				bounds[f.GetName()] = append(bounds[f.GetName()], b.GetUpperBound())
+			}
+		}
+	}
+	all, _ := rules(t)
+	checked := 0
+	for _, r := range all {
+		for _, found := range matcher.FindAllStringSubmatch(r.Expr, -1) {
+			checked++
+			wanted := found[3]
+			if found[2] == "=" {
+				wanted = regexp.QuoteMeta(wanted)
+			}
+			wants := regexp.MustCompile("^(?:" + wanted + ")$")
+			for version, format := range map[int]string{2: "%v", 3: "%.1f"} {
+				matched := 0
+				for _, bound := range bounds[found[1]] {
+					if wants.MatchString(fmt.Sprintf(format, bound)) {
+						matched++
+					}
+				}
+				if matched != 1 {
+					t.Errorf("%s: in Prometheus %d, %s selects %d of the buckets %v of %s", r.Alert, version, found[0], matched, bounds[found[1]], found[1])
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no rule selects a bucket")
 	}
 }
 
