@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -33,6 +34,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/protection"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -44,9 +46,11 @@ type ward struct {
 	manager  []appsv1.Deployment
 	networks []map[string]any
 	classes  []resourcev1.DeviceClass
-	slices   []resourcev1.ResourceSlice
-	gates    []v1alpha1.LatencyGate
-	modules  []map[string]any
+	// unbound admission policies have no binding.
+	unbound int
+	slices  []resourcev1.ResourceSlice
+	gates   []v1alpha1.LatencyGate
+	modules []map[string]any
 	// others are pods that are not inspect pods.
 	others []corev1.Pod
 	// become changes an inspect pod to its final state; nil: it succeeds.
@@ -139,6 +143,20 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		list("resource.k8s.io/v1", "ResourceSliceList", slices.DeleteFunc(slices.Clone(w.slices), func(s resourcev1.ResourceSlice) bool {
 			return !selects(resourcev1.ResourceSliceSelectorNodeName, *s.Spec.NodeName)
 		}))
+	})
+	const admission, version = "/apis/admissionregistration.k8s.io/v1/", "admissionregistration.k8s.io/v1"
+	policies, bindings := []admissionregistrationv1.ValidatingAdmissionPolicy{}, []admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	for _, name := range protection.Policies {
+		policies = append(policies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{protection.Label: name}}})
+		bindings = append(bindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}})
+	}
+	mux.HandleFunc("GET "+admission+"validatingadmissionpolicies", func(http.ResponseWriter, *http.Request) {
+		list(version, "ValidatingAdmissionPolicyList", policies)
+	})
+	mux.HandleFunc("GET "+admission+"validatingadmissionpolicybindings", func(http.ResponseWriter, *http.Request) {
+		list(version, "ValidatingAdmissionPolicyBindingList", bindings[:len(bindings)-w.unbound])
 	})
 	mux.HandleFunc("GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", func(http.ResponseWriter, *http.Request) {
 		known, _ := ownDefinitions()
@@ -452,6 +470,7 @@ func TestDoctorExitCodes(t *testing.T) {
 		"no Tailgate":                     {change: func(w *ward) { w.manager = nil }, want: 1, node: "node-a", check: "inspect", level: doctor.Unknown},
 		"no Multus":                       {change: func(w *ward) { w.networks = nil }, want: 2, check: "multus", level: doctor.Warning},
 		"no Multus, though asked for":     {change: func(w *ward) { w.networks = nil }, args: []string{"--network", "sf-vf"}, want: 1, check: "multus", level: doctor.Error},
+		"a policy without a binding":      {change: func(w *ward) { w.unbound = 1 }, want: 1, check: "policies", level: doctor.Error},
 		"a network that there is not":     {args: []string{"--network", "other"}, want: 1, check: "network", level: doctor.Error},
 		"a cordoned node":                 {change: func(w *ward) { w.nodes[0].Spec.Unschedulable = true }, want: 1, node: "node-b", check: "node", level: doctor.Error},
 		"a cordoned node that is named":   {change: func(w *ward) { w.nodes[0].Spec.Unschedulable = true }, args: []string{"node-b"}, want: 2, node: "node-b", check: "cpu-manager", level: doctor.Good},
@@ -667,7 +686,7 @@ func TestDoctorConnectsNodes(t *testing.T) {
 }
 
 func TestDoctorForms(t *testing.T) {
-	for form, want := range map[string]string{"table": "good     cluster  10 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "json": `"result": "good"`} {
+	for form, want := range map[string]string{"table": "good     cluster  11 good\ngood     node-a   17 good\n", "wide": "\ngood     node-a   cpu-manager ", "json": `"result": "good"`} {
 		code, stdout, stderr := run(newWard().serve(t, "-o", form)...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasSuffix(stdout, "\n") || strings.Contains(stdout, "\x1b") {
 			t.Errorf("%s: exit code %d, it said %q and printed:\n%s", form, code, stderr, stdout)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/protection"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/golden"
 )
@@ -90,7 +92,16 @@ func fitNode(name string) Node {
 
 // fit returns a cluster whose lines are all good.
 func fit() Observed {
+	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
+	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	for _, name := range protection.Policies {
+		policies = append(policies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{protection.Label: name}}})
+		bindings = append(bindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}})
+	}
 	return Observed{
+		Policies: policies, PolicyBindings: bindings,
 		Namespace: "perf", Unseen: map[string]string{}, MultusKind: true,
 		Manager:     &Manager{Name: "tailgate-system/manager", Ready: 1, Wanted: 1, Image: "tailgate:v1"},
 		Definitions: []Definition{{"latencybenchmarks.tailgate.dev", true, true}, {"latencygates.tailgate.dev", true, true}},
@@ -138,7 +149,7 @@ func TestGoodClusterIsGood(t *testing.T) {
 		}
 	}
 	want := []string{
-		"manager", "definitions", "multus", "network", "mtu", "mtu", "alike", "left-out",
+		"manager", "definitions", "policies", "multus", "network", "mtu", "mtu", "alike", "left-out",
 		"node", "inspect", "cpu-manager", "free-cpus", "neighbours", "topology", "smt", "isolation", "governor", "c-states", "clock", "mitigations",
 		"kernel", "hypervisor", "hugepages", "nics", "devices", "attachment", "interface", "onload",
 	}
@@ -239,6 +250,8 @@ func TestChecks(t *testing.T) {
 		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Error, "none of 1"},
 		{"Deployments that the user may not list", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
 		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Served = false }}, true, "definitions", "", Error, "latencygates"},
+		{"a policy that is gone", changes{func(o *Observed) { o.Policies = o.Policies[1:] }}, true, "policies", "", Error, "gate-operate (not installed)"},
+		{"policies that the user may not list", changes{unseen("validatingadmissionpolicies")}, true, "policies", "", Unknown, "validatingadmissionpolicies"},
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
 
@@ -534,13 +547,13 @@ func TestTable(t *testing.T) {
 
 // A cluster without findings has a line for itself and one for each node.
 func TestTableOfGoodCluster(t *testing.T) {
-	want := "good     cluster  8 good\ngood     a        20 good\ngood     b        20 good\n\ngood: 2 nodes, 48 good\n"
+	want := "good     cluster  9 good\ngood     a        20 good\ngood     b        20 good\n\ngood: 2 nodes, 49 good\n"
 	o := fit()
 	o.LeftOut["cp-1"] = "x:NoSchedule"
 	if diff := cmp.Diff(want, Diagnose(o).Table(false, nil)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
-	if all := Diagnose(o).Table(true, nil); strings.Count(all, "\n") != 48+1+strings.Count(want, "\n") {
+	if all := Diagnose(o).Table(true, nil); strings.Count(all, "\n") != 49+1+strings.Count(want, "\n") {
 		t.Errorf("not all lines:\n%s", all)
 	}
 }

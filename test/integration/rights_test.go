@@ -195,6 +195,8 @@ var _ = Describe("The manager's rights", func() {
 		stop()
 		Expect(<-ended).To(Succeed())
 
+		Expect(controllers.NewProtection(ctx, mgr.GetAPIReader(), mgr.GetClient()).Problem()).To(BeEmpty(), "the policies apply to the manager")
+
 		reader, base := NewReader(ctx, newNamespace(ctx)), Verdicts()
 		code, _, err := call(http.MethodGet, base+"/verdict/latencygates/none", reader.Token)
 		Expect(err).NotTo(HaveOccurred())
