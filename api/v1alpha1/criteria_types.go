@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,7 +14,7 @@ import (
 // Criteria are the conditions that a benchmark's results must meet. The rules may change after the measurement: the stored
 // results are then judged again.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; name one by benchmarkRef, variant, accepted or export, or use max and min"
+// +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; give one of type Benchmark, Variant, Gate or Export, or use max and min"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: applies only to a baseline; remove it, or set baseline"
 type Criteria struct {
 	// rules are the limits, 1 to 32; each applies to all cells that it selects. The verdict is Fail if a rule fails, Pass if all
@@ -27,13 +28,6 @@ type Criteria struct {
 	// baseline is what maxIncrease and maxDecrease compare with.
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
-
-	// judgedTogether is the number of benchmarks whose rules are judged together: a LatencyMatrix sets it, to the number of its pairs; default 1.
-	// More rounds are then also measured if the rules fail, until that is certain among all of them.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100000
-	JudgedTogether int32 `json:"judgedTogether,omitempty"`
 
 	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
 	// kernel.release when an upgrade changes the kernel, at most 32. One * matches any text, as in kernel.* or
@@ -289,82 +283,91 @@ func (r *Rule) Compares() bool {
 	return r.MaxIncrease.Text != "" || r.MaxDecrease.Text != ""
 }
 
-// Baseline names results to compare with.
+// BaselineType names a kind of baseline.
+// +kubebuilder:validation:Enum=Benchmark;Variant;Gate;Matrix;Export
+type BaselineType string
+
+// The types of baselines.
+const (
+	// BaselineBenchmark is another benchmark.
+	BaselineBenchmark BaselineType = "Benchmark"
+	// BaselineVariant is another variant of the same benchmark.
+	BaselineVariant BaselineType = "Variant"
+	// BaselineGate is the result that a gate has accepted of the client's node.
+	BaselineGate BaselineType = "Gate"
+	// BaselineMatrix is, for each pair of a matrix, the same pair of another one.
+	BaselineMatrix BaselineType = "Matrix"
+	// BaselineExport is an export of a benchmark of another cluster.
+	BaselineExport BaselineType = "Export"
+)
+
+// Baseline names results to compare with: a union whose type selects the one member that is set.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.benchmarkRef), has(self.variant), has(self.accepted), has(self.matrixRef), has(self.export)].filter(given, given).size() == 1",message="give exactly one of benchmarkRef, variant, accepted, matrixRef and export"
+// +union
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Benchmark') == has(self.benchmark)",message="benchmark belongs to type Benchmark, which requires it: give benchmark.name, or remove benchmark"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Variant') == has(self.variant)",message="variant belongs to type Variant, which requires it: give variant.name, or remove variant"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Gate' || !has(self.gate)",message="gate belongs to type Gate: set type: Gate, or remove gate"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Matrix') == has(self.matrix)",message="matrix belongs to type Matrix, which requires it: give matrix.name, or remove matrix"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Export') == has(self.export)",message="export belongs to type Export, which requires it: give export.configMapName and export.sha256, or remove export"
 type Baseline struct {
-	// benchmarkRef names another benchmark of the same namespace, whose stored results are compared cell by cell with the
+	// type is Benchmark (another benchmark), Variant (another variant of the same benchmark), Gate (the result that a LatencyGate has
+	// accepted of the client's node), Matrix (another LatencyMatrix), or Export (a benchmark of another cluster).
+	// +unionDiscriminator
+	// +required
+	Type BaselineType `json:"type"`
+
+	// benchmark is another benchmark of the same namespace, whose stored results are compared cell by cell with the
 	// same variant. The verdict is updated when they change. Until that benchmark is complete, it is Inconclusive.
+	// +unionMember
 	// +optional
-	BenchmarkRef *BenchmarkReference `json:"benchmarkRef,omitempty"`
+	Benchmark *BenchmarkReference `json:"benchmark,omitempty"`
 
 	// variant is another variant of the same benchmark. Cells with the same traffic are compared. Rules with maxIncrease or
 	// maxDecrease do not select the cells of this variant. The evidence may differ where the specs of the two variants differ.
+	// +unionMember
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Variant string `json:"variant,omitempty"`
+	Variant *ObjectName `json:"variant,omitempty"`
 
-	// accepted is the result that a LatencyGate has accepted for the client's node. The first verdict determines the result
-	// (status.verdict.baseline), and later acceptances do not change it.
+	// gate is the LatencyGate, whose spec.namespace must be that of the benchmark. The first verdict determines the accepted result
+	// (status.verdict.baseline), and later acceptances do not change it. In the template of a LatencyGate it must be absent: the gate
+	// is the LatencyGate itself. Elsewhere, type Gate requires it.
+	// +unionMember
 	// +optional
-	Accepted *AcceptedBaseline `json:"accepted,omitempty"`
+	Gate *ObjectName `json:"gate,omitempty"`
 
-	// matrixRef is another LatencyMatrix of the same namespace: each pair is compared with its pair of the same nodes in the
+	// matrix is another LatencyMatrix of the same namespace: each pair is compared with its pair of the same nodes in the
 	// same roles. Only the template of a LatencyMatrix may set it.
+	// +unionMember
 	// +optional
-	MatrixRef *ObjectName `json:"matrixRef,omitempty"`
+	Matrix *ObjectName `json:"matrix,omitempty"`
 
 	// export is an export of a LatencyBenchmark of another cluster, or of two hosts without Kubernetes, in a ConfigMap of the same
 	// namespace. It must be of the same tool and latencyType, complete, and with the evidence of all its runs; it is compared cell
 	// by cell with the same variant. Otherwise, the verdict is Inconclusive.
+	// +unionMember
 	// +optional
 	Export *ExportedBaseline `json:"export,omitempty"`
 }
 
-// baseline returns the baseline of the criteria, which may be nil; it is empty if there is none.
-func (c *Criteria) baseline() Baseline {
-	if c == nil || c.Baseline == nil {
-		return Baseline{}
-	}
-	return *c.Baseline
-}
-
-// BaselineBenchmark returns the name of the LatencyBenchmark that the criteria, which may be nil, compare with; empty if they name none.
-func (c *Criteria) BaselineBenchmark() string {
-	if ref := c.baseline().BenchmarkRef; ref != nil {
-		return ref.Name
-	}
-	return ""
-}
-
-// BaselineMatrix returns the name of the LatencyMatrix that the criteria, which may be nil, compare with; empty if they name none.
-func (c *Criteria) BaselineMatrix() string { return c.baseline().MatrixRef.name() }
-
-// BaselineAccepted returns the accepted result that the criteria, which may be nil, compare with; nil if they name none.
-func (c *Criteria) BaselineAccepted() *AcceptedBaseline { return c.baseline().Accepted }
-
-// BaselineVariant returns the variant of the same benchmark that the criteria, which may be nil, compare with; empty if they name none.
-func (c *Criteria) BaselineVariant() string { return c.baseline().Variant }
-
-// BaselineExport returns the export that the criteria, which may be nil, compare with; nil if they name none.
-func (c *Criteria) BaselineExport() *ExportedBaseline { return c.baseline().Export }
-
-func (n *ObjectName) name() string {
-	if n == nil {
+// BaselineOf returns the name of the object that the criteria, which may be nil, compare with; empty if it is of another type, or the
+// gate of the template itself.
+func (c *Criteria) BaselineOf(t BaselineType) string {
+	if !c.Against(t) {
 		return ""
 	}
-	return n.Name
+	switch b := c.Baseline; {
+	case b.Benchmark != nil:
+		return b.Benchmark.Name
+	case b.Export != nil:
+		return b.Export.ConfigMapName
+	default:
+		return cmp.Or(b.Variant, b.Gate, b.Matrix, &ObjectName{}).Name
+	}
 }
 
-// AcceptedBaseline names the LatencyGate whose accepted result is the baseline.
-type AcceptedBaseline struct {
-	// gateName is the name of the LatencyGate, whose spec.namespace must be that of the benchmark. In the template of a
-	// LatencyGate it must be absent, because the gate is the LatencyGate itself; elsewhere it is required.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	GateName string `json:"gateName,omitempty"`
+// Against reports whether the criteria, which may be nil, compare with a baseline of a type.
+func (c *Criteria) Against(t BaselineType) bool {
+	return c != nil && c.Baseline != nil && c.Baseline.Type == t
 }
 
 // ExportedBaseline names an export that a ConfigMap contains, as `kubectl tailgate export --configmap` writes it.
@@ -476,7 +479,7 @@ type Verdict struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Rules []RuleVerdict `json:"rules"`
-	// baseline is the benchmark that was compared with if criteria.baseline is accepted.
+	// baseline is the benchmark that was compared with if criteria.baseline is of type Gate.
 	// +optional
 	Baseline *VerdictBaseline `json:"baseline,omitempty"`
 	// inputs are digests of the judged data: the criteria with the benchmark's own stored results, and those of the baseline. If

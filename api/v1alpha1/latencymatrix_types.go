@@ -58,7 +58,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="[self.template.spec.placement].all(p, (!has(p.client) || !has(p.client.nodeName) && !has(p.client.nodeNames) && !has(p.client.nodeSelector)) && (!has(p.server) || !has(p.server.nodeName) && !has(p.server.nodeNames) && !has(p.server.nodeSelector)))",message="template.spec.placement: client and server must not select nodes, because nodes and server of the matrix select them"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be measured; set suspend of the matrix instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: must be absent, because the benchmarks of the pairs are deleted with the matrix; set ttlSecondsAfterFinished of the matrix"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.accepted) || has(self.template.spec.criteria.baseline.accepted.gateName)",message="template.spec.criteria.baseline.accepted.gateName: name the LatencyGate whose accepted result is the baseline"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || self.template.spec.criteria.baseline.type != 'Gate' || has(self.template.spec.criteria.baseline.gate)",message="template.spec.criteria.baseline.gate: name the LatencyGate whose accepted result is the baseline"
 type LatencyMatrixSpec struct {
 	// topology is which nodes are measured with which: Star every node with server, Ring every node with the next, AllPairs
 	// every node with every other.
@@ -331,7 +331,7 @@ type PairsBandwidth struct {
 // +kubebuilder:printcolumn:name="Runs",type=string,JSONPath=`.status.progress.runs`,priority=1
 // +kubebuilder:printcolumn:name="Tool",type=string,JSONPath=`.spec.template.spec.tool`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.criteria) || !has(self.spec.template.spec.criteria.baseline) || !has(self.spec.template.spec.criteria.baseline.matrixRef) || self.spec.template.spec.criteria.baseline.matrixRef.name != self.metadata.name",message="spec.template.spec.criteria.baseline.matrixRef: a matrix cannot be its own baseline; name another"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.criteria) || !has(self.spec.template.spec.criteria.baseline) || !has(self.spec.template.spec.criteria.baseline.matrix) || self.spec.template.spec.criteria.baseline.matrix.name != self.metadata.name",message="spec.template.spec.criteria.baseline.matrix: a matrix cannot be its own baseline; name another"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because the benchmark of each pair is named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.variants) || self.spec.template.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 51)",message="spec.template.spec.variants: the names of the matrix and of a variant together have at most 51 characters, because the benchmark of each pair is named after both"
 type LatencyMatrix struct {

@@ -309,16 +309,16 @@ func baselineGate(name string) string              { return "LatencyGate " + nam
 
 func baselineKeys(o client.Object) (keys []string) {
 	b := o.(*v1alpha1.LatencyBenchmark)
-	if name := b.Spec.Criteria.BaselineBenchmark(); name != "" {
+	if name := b.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark); name != "" {
 		keys = append(keys, baselineBenchmark(b.Namespace, name))
 	} else if v := b.Status.Verdict; v != nil && v.Baseline != nil {
 		keys = append(keys, baselineBenchmark(v.Baseline.Namespace, v.Baseline.Benchmark))
 	}
-	if accepted := b.Spec.Criteria.BaselineAccepted(); accepted != nil {
-		keys = append(keys, baselineGate(accepted.GateName))
+	if name := b.Spec.Criteria.BaselineOf(v1alpha1.BaselineGate); name != "" {
+		keys = append(keys, baselineGate(name))
 	}
-	if export := b.Spec.Criteria.BaselineExport(); export != nil {
-		keys = append(keys, baselineExport(b.Namespace, export.ConfigMapName))
+	if name := b.Spec.Criteria.BaselineOf(v1alpha1.BaselineExport); name != "" {
+		keys = append(keys, baselineExport(b.Namespace, name))
 	}
 	return keys
 }

@@ -73,7 +73,7 @@ func userOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) strin
 	for i := range all {
 		o := &all[i]
 		other := o.UID != b.UID && o.DeletionTimestamp.IsZero() && !metav1.IsControlledBy(o, b)
-		if other && o.Spec.Criteria.BaselineBenchmark() == b.Name {
+		if other && o.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark) == b.Name {
 			return o.Name
 		}
 	}
@@ -102,11 +102,11 @@ func (r *Reconciler) ofSeries(ctx context.Context, o client.Object) []reconcile.
 
 // baselineChanges passes the deletion of a benchmark, and the changes that give it another baseline.
 var baselineChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
-	return before.Spec.Criteria.BaselineBenchmark() != after.Spec.Criteria.BaselineBenchmark()
+	return before.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark) != after.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark)
 })
 
 func baselines(_ context.Context, o client.Object) []reconcile.Request {
-	name := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineBenchmark()
+	name := o.(*v1alpha1.LatencyBenchmark).Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark)
 	if name == "" {
 		return nil
 	}

@@ -48,7 +48,7 @@ func going(b *v1alpha1.LatencyBenchmark) { b.DeletionTimestamp = &metav1.Time{Ti
 
 func against(name string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}}}}
+		b.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}}}}
 	}
 }
 

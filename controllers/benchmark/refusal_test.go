@@ -159,11 +159,11 @@ func TestBaselineKeys(t *testing.T) {
 		want     []string
 	}{
 		"no criteria that compare": {},
-		"a benchmark":              {baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: named}}, want: []string{"LatencyBenchmark perf/before"}},
-		"an export":                {baseline: &v1alpha1.Baseline{Export: &v1alpha1.ExportedBaseline{ConfigMapName: "kept"}}, want: []string{"ConfigMap perf/kept"}},
-		"what a gate accepted":     {baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}, want: []string{"LatencyGate up"}},
+		"a benchmark":              {baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: named}}, want: []string{"LatencyBenchmark perf/before"}},
+		"an export":                {baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineExport, Export: &v1alpha1.ExportedBaseline{ConfigMapName: "kept"}}, want: []string{"ConfigMap perf/kept"}},
+		"what a gate accepted":     {baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: "up"}}, want: []string{"LatencyGate up"}},
 		"what a gate accepted, and a verdict used": {
-			baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}, verdict: &v1alpha1.VerdictBaseline{Namespace: "gates", Benchmark: "up-a-1"},
+			baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: "up"}}, verdict: &v1alpha1.VerdictBaseline{Namespace: "gates", Benchmark: "up-a-1"},
 			want: []string{"LatencyBenchmark gates/up-a-1", "LatencyGate up"},
 		},
 	} {

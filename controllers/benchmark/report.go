@@ -50,7 +50,7 @@ func (w *world) acceptance() string {
 	b := w.benchmark
 	pair := fmt.Sprintf("client on %s, server on %s", b.Status.Pair.ClientNode, b.Status.Pair.ServerNode)
 	unproved := preflight.Notes(preflight.Observed{Benchmark: b, Nodes: w.accepted.Nodes, Claimed: w.accepted.Claimed}, *b.Status.Pair, b.CPUs())
-	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, w.accepted.Profiles), unproved), "; ")
+	return strings.Join(slices.Concat([]string{pair}, preflight.Foreknown(b.Spec, 1, w.accepted.Profiles), unproved), "; ")
 }
 
 const maxAttempts = 300

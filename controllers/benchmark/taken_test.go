@@ -155,7 +155,7 @@ func TestBaselineThatCannotBeRead(t *testing.T) {
 	})
 	w := makeWorld(undecided, withStored("x-r1"), withStored("x-r2"))
 	w.undecided = ""
-	w.benchmark.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}
+	w.benchmark.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}
 	r := &Reconciler{API: controllers.API{Client: api, Live: api}, Cluster: &observe.Cluster{Cache: api, Live: api}, Results: &evaluate.Store{Live: api}}
 	if err := r.observeIdle(t.Context(), w, nil); err == nil {
 		t.Errorf("it goes on without the baseline: %q", w.undecided)

@@ -358,7 +358,7 @@ func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	r, current := w.reference(), w.verification.Status.Benchmark
 	switch why := r.Provisional(); {
-	case w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil:
+	case !w.gate.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate):
 		return s
 	case w.verification.Status.Accepted == nil:
 		slower, note := w.group()

@@ -45,7 +45,7 @@ func TestSpecDigest(t *testing.T) {
 	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0].Max.Text = "1s" }); got == made {
 		t.Error("a rule that was loosened goes unseen")
 	}
-	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Accepted.GateName = "slow" }); got == made {
+	if got := digest(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Gate.Name = "slow" }); got == made {
 		t.Error("another baseline goes unseen")
 	}
 }

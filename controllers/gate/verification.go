@@ -198,7 +198,7 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 
 func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha1.LatencyBenchmark) (err error) {
 	criteria := w.gate.Spec.Template.Spec.Criteria
-	if criteria.BaselineAccepted() == nil || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
+	if !criteria.Against(v1alpha1.BaselineGate) || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
 		return nil
 	}
 	if w.measured, w.bootID, err = r.Results.Measured(ctx, b, criteria); err != nil {
@@ -227,7 +227,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 // baselineTrouble describes a defect of the accepted result, by the cache: the verdict itself reads it live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
 	accepted := w.verification.Status.Accepted
-	if accepted == nil || w.gate.Spec.Template.Spec.Criteria.BaselineAccepted() == nil {
+	if accepted == nil || !w.gate.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate) {
 		return "", nil
 	}
 	b := &v1alpha1.LatencyBenchmark{}

@@ -25,7 +25,6 @@ func TestMakeChild(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	want := w.matrix.Spec.Template.Spec.DeepCopy()
-	want.Criteria.JudgedTogether = 6
 	want.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "d"}}
 	want.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}, CPUs: 4}
 	if diff := cmp.Diff(*want, child.Spec); diff != "" {
@@ -70,7 +69,7 @@ func TestMakeChildOfStaticRanges(t *testing.T) {
 // A pair is compared with the same nodes in the same roles.
 func TestMakeChildOfBaseline(t *testing.T) {
 	w := makeWorld(withGate(2*time.Microsecond), func(w *world) {
-		w.matrix.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: "before"}}
+		w.matrix.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: "before"}}
 		w.baseline = "before"
 		w.baselines = map[v1alpha1.Pair]string{
 			{ClientNode: "a", ServerNode: "d"}: "before-p9",
@@ -78,11 +77,11 @@ func TestMakeChildOfBaseline(t *testing.T) {
 		}
 	})
 	for number, want := range map[int32]string{1: "before-p9", 2: "before-p0", 3: "before-p0"} {
-		if got := w.makeChild(number).Spec.Criteria.Baseline.BenchmarkRef.Name; got != want {
+		if got := w.makeChild(number).Spec.Criteria.Baseline.Benchmark.Name; got != want {
 			t.Errorf("pair %d is compared with %s, want %s", number, got, want)
 		}
 	}
-	if name := w.matrix.Spec.Template.Spec.Criteria.Baseline.MatrixRef.Name; name != "before" {
+	if name := w.matrix.Spec.Template.Spec.Criteria.Baseline.Matrix.Name; name != "before" {
 		t.Errorf("the parent's baseline became %s", name)
 	}
 }

@@ -173,8 +173,8 @@ func (w *world) upToDate(number int32) bool {
 	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }
 
-// criteria returns a pair's: the template's, judged together with all pairs'. If these name a
-// matrix, its benchmark of the same nodes in the same roles is the baseline. The result shares
+// criteria returns a pair's: the template's. If these name a matrix, its benchmark of the same
+// nodes in the same roles is the baseline. The result shares
 // memory with the template.
 func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	own := w.matrix.Spec.Template.Spec.Criteria
@@ -182,13 +182,12 @@ func (w *world) criteria(number int32) *v1alpha1.Criteria {
 		return nil
 	}
 	criteria := *own
-	criteria.JudgedTogether = int32(len(w.pairs))
 	if w.baseline != "" {
 		name, ok := w.baselines[w.pair(number)]
 		if !ok {
 			name = w.baseline + "-p0" // No benchmark of a pair has this name.
 		}
-		criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}}}
+		criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}}}
 	}
 	return &criteria
 }

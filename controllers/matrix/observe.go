@@ -230,7 +230,7 @@ func (w *world) observeOutdated() {
 }
 
 func baselineOf(m *v1alpha1.LatencyMatrix) string {
-	return m.Spec.Template.Spec.Criteria.BaselineMatrix()
+	return m.Spec.Template.Spec.Criteria.BaselineOf(v1alpha1.BaselineMatrix)
 }
 
 func (w *world) child(number int32) *v1alpha1.LatencyBenchmark { return w.children[number-1] }

@@ -81,7 +81,7 @@ func TestLimits(t *testing.T) {
 		u := &unstructured.Unstructured{}
 		text := `{apiVersion: tailgate.dev/v1alpha1, kind: LatencyBenchmark, metadata: {name: x, namespace: perf}, spec: {tool: netperf, placement: {client: {}, server: {}},
 			workload: {protocols: [UDP], messageSizes: [64], streams: [{protocol: TCP, messageSize: 65536}], duration: 1s},
-			criteria: {rules: [{` + rule + `}], baseline: {benchmarkRef: {name: before}}}}}`
+			criteria: {rules: [{` + rule + `}], baseline: {type: Benchmark, benchmark: {name: before}}}}}`
 		raw, err := yaml.YAMLToJSON([]byte(text))
 		if err == nil {
 			err = u.UnmarshalJSON(raw)

@@ -17,7 +17,7 @@ func admits(t *testing.T, rule string) bool {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	text := "apiVersion: tailgate.dev/v1alpha1\nkind: LatencyBenchmark\nmetadata: {name: x, namespace: perf}\n" +
-		"spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {baseline: {benchmarkRef: {name: before}}, rules: [{" + rule + "}]}}"
+		"spec: {tool: pinger, placement: {client: {}, server: {}}, criteria: {baseline: {type: Benchmark, benchmark: {name: before}}, rules: [{" + rule + "}]}}"
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func (e *exporter) print(ctx context.Context, args []string, stdout, stderr io.W
 	if err := emit(stdout, text, err); err != nil {
 		return err
 	}
-	return say(stderr, "baseline: {export: {configMapName: %s, sha256: %s}}\n", e.configMap, sum)
+	return say(stderr, "baseline: {type: Export, export: {configMapName: %s, sha256: %s}}\n", e.configMap, sum)
 }
 
 func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) error {

@@ -137,7 +137,7 @@ func TestExportToConfigMap(t *testing.T) {
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(manifest))
 	code, stdout, stderr := run("export", results, "--configmap", "elsewhere", "--kubeconfig", kubeconfig)
-	if code != 0 || stderr != "baseline: {export: {configMapName: elsewhere, sha256: "+sum+"}}\n" {
+	if code != 0 || stderr != "baseline: {type: Export, export: {configMapName: elsewhere, sha256: "+sum+"}}\n" {
 		t.Fatalf("exit code %d, it said %q, want digest %s", code, stderr, sum)
 	}
 	cm := &corev1.ConfigMap{}
@@ -149,7 +149,7 @@ func TestExportToConfigMap(t *testing.T) {
 	if err != nil || runs == 0 || cm.Name != "elsewhere" || cm.Immutable == nil || !*cm.Immutable {
 		t.Errorf("%d runs of %s: %v", runs, cm.Name, err)
 	}
-	if code, _, stderr := run("export", "sweep", "--configmap", "elsewhere", "--kubeconfig", kubeconfig); code != 0 || !strings.HasPrefix(stderr, "baseline: {export: ") {
+	if code, _, stderr := run("export", "sweep", "--configmap", "elsewhere", "--kubeconfig", kubeconfig); code != 0 || !strings.HasPrefix(stderr, "baseline: {type: Export, export: ") {
 		t.Errorf("from the cluster: exit code %d, it said %q", code, stderr)
 	}
 }

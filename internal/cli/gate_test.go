@@ -50,7 +50,7 @@ var (
 // waitsFor returns a change that makes the verdict of a benchmark wait for the results of another benchmark.
 func waitsFor(baseline string) func(*v1alpha1.LatencyBenchmark) {
 	return func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: baseline}}}
+		b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: baseline}}}
 		finish(metav1.ConditionUnknown, v1alpha1.ReasonBaselineNotComplete, "the baseline, LatencyBenchmark "+baseline+", is not finished")(b)
 	}
 }
@@ -303,7 +303,7 @@ func TestGateTimesOut(t *testing.T) {
 // A matrix that waits for its baseline, also a matrix, may still pass unless the baseline failed or does not exist.
 func TestStillOpenOfAMatrix(t *testing.T) {
 	m := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "after"}}
-	m.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: "before"}}}
+	m.Spec.Template.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: "before"}}}
 	m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonBaselineNotComplete, "it is not finished"))
 	before := func(status metav1.ConditionStatus) *v1alpha1.LatencyMatrix {
 		b := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "before"}}

@@ -19,7 +19,7 @@ func TestPlanOfGuesses(t *testing.T) {
 		return "apiVersion: tailgate.dev/v1alpha1\nkind: LatencyBenchmark\nmetadata: {name: x, namespace: perf}\nspec:\n  tool: pinger\n" + spec
 	}
 	rule := func(limit string) string {
-		return of("  criteria: {rules: [{" + limit + "}], baseline: {benchmarkRef: {name: before}}}\n")
+		return of("  criteria: {rules: [{" + limit + "}], baseline: {type: Benchmark, benchmark: {name: before}}}\n")
 	}
 	gate := "apiVersion: tailgate.dev/v1alpha1\nkind: LatencyGate\nmetadata: {name: x}\nspec:\n  namespace: gates\n  selector: {matchLabels: {a: b}}\n  dryRun: true\n" +
 		"  template: {spec: {tool: pinger, workload: {duration: 1s}, placement: {client: {}, server: {}}, criteria: {rules: [{metric: p50, max: 5ms}]}}}\n"

@@ -157,10 +157,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 		return Planned{}, err
 	}
 	planned := planOf(b, m, observed)
-	if b.Spec.Criteria != nil && m != nil {
-		b.Spec.Criteria.JudgedTogether = int32(len(slices.Concat(planned.Slots...)))
-	}
-	notes = append(notes, preflight.Foreknown(b.Spec, observed.Profiles)...)
+	notes = append(notes, preflight.Foreknown(b.Spec, len(slices.Concat(planned.Slots...)), observed.Profiles)...)
 	if m == nil && planned.Obstacle == nil {
 		notes = append(notes, preflight.Notes(observed, planned.Slots[0][0], preflight.CPUs(observed))...)
 	}
@@ -217,7 +214,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 		notes = append(notes, fmt.Sprintf("no rule has an absolute limit, so that the next result of %d nodes without an accepted result is Inconclusive: %s; accept it with `%s accept %s -l SELECTOR`",
 			len(out.First), first, name, of.Name))
 	}
-	if len(out.Nodes) < sessions.FewestNodes && of.Spec.Template.Spec.Criteria.BaselineAccepted() != nil {
+	if len(out.Nodes) < sessions.FewestNodes && of.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate) {
 		notes = append(notes, fmt.Sprintf("%d nodes are too few to show how much boots differ: a Pass against an earlier boot is provisional with fewer than %d", len(out.Nodes), sessions.FewestNodes))
 	}
 	if server := of.Spec.Template.Spec.Placement.Server; len(out.Nodes) == 2 && (server == nil || server.Any()) {
@@ -226,7 +223,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	if of.Spec.Suspend {
 		notes = append(notes, "spec.suspend is set: the gate measures no node until it is removed")
 	}
-	p.Notes = slices.Concat(notes, preflight.Foreknown(b.Spec, observed.Profiles), g.hints(b, p.nodes(), observed))
+	p.Notes = slices.Concat(notes, preflight.Foreknown(b.Spec, 1, observed.Profiles), g.hints(b, p.nodes(), observed))
 	return p, nil
 }
 

@@ -353,7 +353,7 @@ spec:
       workload: {protocols: [TCP], messageSizes: [64], duration: 2s, warmup: 0s}
       rounds: 2
       placement: {client: {}, server: {}}
-      criteria: {rules: [{metric: p99, maxIncrease: 10%}], baseline: {accepted: {}}}
+      criteria: {rules: [{metric: p99, maxIncrease: 10%}], baseline: {type: Gate}}
 `
 
 // A plan of a gate shows its waves without a cluster, what it would hold back, and what its rules cannot decide.

@@ -326,7 +326,7 @@ func judgeTheLargest(t *testing.T) {
 		t.Fatalf("%d runs with %d cells", len(b.Status.Stored), len(b.Status.Results))
 	}
 	v, err := judgedBy(t, r, b, &v1alpha1.Criteria{
-		Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
+		Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}},
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	if err != nil || stands(b.Status.Verdict, digest, baseline) {
 		return err
 	}
-	judged, _, err := s.judge(ctx, b, baseline)
+	judged, _, err := s.judge(ctx, b, baseline, 1)
 	if err != nil {
 		return err
 	}
@@ -103,12 +103,12 @@ func (c *compared) settled() *v1alpha1.VerdictBaseline {
 
 func (s *Store) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*compared, error) {
 	c := &compared{benchmark: &v1alpha1.LatencyBenchmark{}}
-	if c.export = b.Spec.Criteria.BaselineExport(); c.export != nil {
+	if b.Spec.Criteria.Against(v1alpha1.BaselineExport) {
+		c.export = b.Spec.Criteria.Baseline.Export
 		return c, s.lookExport(ctx, b.Namespace, c)
 	}
-	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineBenchmark()}
-	if named := b.Spec.Criteria.BaselineAccepted(); named != nil {
-		c.gate = named.GateName
+	key := types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark)}
+	if c.gate = b.Spec.Criteria.BaselineOf(v1alpha1.BaselineGate); c.gate != "" {
 		accepted, err := s.accepted(ctx, b, c)
 		if err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func (s *Store) baseline(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*co
 	if key.Name == "" {
 		return nil, nil
 	}
-	if ref := b.Spec.Criteria.Baseline.BenchmarkRef; ref != nil {
+	if ref := b.Spec.Criteria.Baseline.Benchmark; ref != nil {
 		c.uid = ref.UID
 	}
 	if err := s.Live.Get(ctx, key, c.benchmark); client.IgnoreNotFound(err) != nil {
@@ -219,8 +219,8 @@ func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseli
 	return own + "." + other, err
 }
 
-// judge judges both sides, and whether more rounds may decide. Errors may pass, defects stay.
-func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared) (judged *v1alpha1.Verdict, more bool, err error) {
+// judge judges both sides, and whether more rounds may decide among all benchmarks together. Errors may pass, defects stay.
+func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared, together int) (judged *v1alpha1.Verdict, more bool, err error) {
 	both := []*v1alpha1.LatencyBenchmark{b}
 	if baseline != nil && baseline.benchmark.UID != "" {
 		both = append(both, baseline.benchmark)
@@ -228,6 +228,7 @@ func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baselin
 	held, release := s.hold(both...)
 	defer release()
 	candidate, err := s.candidateResults(ctx, held[b.UID], b)
+	candidate.Together = together
 	var before *judge.Results
 	if err == nil && baseline != nil {
 		before = &judge.Results{}
@@ -321,11 +322,28 @@ func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (st
 	if err != nil {
 		return "", err
 	}
-	judged, more, err := s.judge(ctx, b, baseline)
+	together, err := s.together(ctx, b)
+	if err != nil {
+		return "", err
+	}
+	judged, more, err := s.judge(ctx, b, baseline, together)
 	if err != nil || !more {
 		return "", err
 	}
 	return judged.Message, nil
+}
+
+// together returns the number of pairs of the LatencyMatrix that owns a benchmark, 1 without one.
+func (s *Store) together(ctx context.Context, b *v1alpha1.LatencyBenchmark) (int, error) {
+	owner := metav1.GetControllerOf(b)
+	if owner == nil || owner.Kind != "LatencyMatrix" {
+		return 1, nil
+	}
+	m, err := observe.Get[v1alpha1.LatencyMatrix](ctx, s.Live, b.Namespace, owner.Name)
+	if err != nil || m == nil || m.UID != owner.UID {
+		return 1, err
+	}
+	return int(m.Status.Counts.Total), nil
 }
 
 // Measured returns the rounds that relative rules compare, and the client's boot ID.

@@ -65,9 +65,9 @@ func TestUnreadable(t *testing.T) {
 
 // A Pass or Fail remains when its baseline is deleted; in all other cases a missing baseline makes the verdict Inconclusive.
 func TestBaselineDeleted(t *testing.T) {
-	named := &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}
-	pinned := &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}, UID: "uid-1"}}
-	accepted := &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}
+	named := &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}
+	pinned := &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}, UID: "uid-1"}}
+	accepted := &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: "up"}}
 	before := func(uid types.UID) *v1alpha1.LatencyBenchmark {
 		return &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "before", UID: uid}}
 	}
@@ -141,7 +141,7 @@ func judgedBy(t *testing.T, r *Store, b *v1alpha1.LatencyBenchmark, criteria *v1
 	if err != nil {
 		return nil, err
 	}
-	judged, _, err := r.judge(t.Context(), with, baseline)
+	judged, _, err := r.judge(t.Context(), with, baseline, 1)
 	return judged, err
 }
 
@@ -218,7 +218,7 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 			judged := func() string {
 				t.Helper()
 				v, err := judgedBy(t, r, after, &v1alpha1.Criteria{
-					Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
+					Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 					Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}},
 				})
 				if err != nil {
@@ -322,7 +322,7 @@ func TestBaselinesInACircle(t *testing.T) {
 		for range 50 {
 			for _, pair := range [][2]*v1alpha1.LatencyBenchmark{{one, two}, {two, one}, {one, one}} {
 				all.Go(func() {
-					v, _, err := r.judge(t.Context(), withLimit(pair[0]), &compared{benchmark: pair[1]})
+					v, _, err := r.judge(t.Context(), withLimit(pair[0]), &compared{benchmark: pair[1]}, 1)
 					if err != nil || v.Outcome != v1alpha1.VerdictPass {
 						t.Errorf("%+v, %v", v, err)
 					}
@@ -354,4 +354,31 @@ func withLimit(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyBenchmark {
 	b = b.DeepCopy()
 	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}}}
 	return b
+}
+
+// The pairs of a matrix are judged together; no other owner says how many benchmarks are.
+func TestTogether(t *testing.T) {
+	m := &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "all", UID: "uid-1"}}
+	m.Status.Counts.Total = 45
+	for name, c := range map[string]struct {
+		kind string
+		uid  types.UID
+		want int
+	}{
+		"a pair of the matrix":       {"LatencyMatrix", "uid-1", 45},
+		"a pair of an earlier one":   {"LatencyMatrix", "uid-0", 1},
+		"a benchmark of a gate":      {"LatencyVerification", "uid-1", 1},
+		"a benchmark of no one else": {"", "", 1},
+	} {
+		b := makeBenchmark()
+		b.Namespace = "perf"
+		if c.kind != "" {
+			owner := metav1.ObjectMeta{Name: "all", UID: c.uid}
+			b.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&owner, v1alpha1.GroupVersion.WithKind(c.kind))}
+		}
+		r := &Store{Live: fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(m).Build()}
+		if got, err := r.together(t.Context(), b); err != nil || got != c.want {
+			t.Errorf("%s: %d, %v; want %d", name, got, err, c.want)
+		}
+	}
 }

@@ -155,6 +155,11 @@ type verdict struct {
 
 const notJudged = "NotJudged"
 
+var baselines = map[v1alpha1.BaselineType]string{
+	v1alpha1.BaselineBenchmark: "LatencyBenchmark", v1alpha1.BaselineVariant: "variant", v1alpha1.BaselineGate: "LatencyGate",
+	v1alpha1.BaselineMatrix: "LatencyMatrix", v1alpha1.BaselineExport: "export in ConfigMap",
+}
+
 // verdictOf returns nil without criteria; one that contradicts the newer Passed is Inconclusive.
 func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	if b.Spec.Criteria == nil {
@@ -162,14 +167,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 	}
 	v := verdict{Verdict: v1alpha1.Verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}}
 	if baseline := b.Spec.Criteria.Baseline; baseline != nil {
-		switch {
-		case baseline.BenchmarkRef != nil:
-			v.Against = "LatencyBenchmark " + baseline.BenchmarkRef.Name
-		case baseline.Variant != "":
-			v.Against = "variant " + baseline.Variant
-		case baseline.Accepted != nil:
-			v.Against = "LatencyGate " + baseline.Accepted.GateName
-		}
+		v.Against = baselines[baseline.Type] + " " + b.Spec.Criteria.BaselineOf(baseline.Type)
 	}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
 	if c != nil {

@@ -283,7 +283,7 @@ func sweepSample(t *testing.T) []export.Benchmark {
 	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{
 		{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"vf"}},
 		{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"vf"}},
-	}, Baseline: &v1alpha1.Baseline{Variant: "pod"}}
+	}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "pod"}}}
 	r := rand.New(rand.NewPCG(2, 2))
 	return []export.Benchmark{judged(t, measured(b, func(run plan.Run, c *result.Cell) {
 		s := shape{median: 3_440, sigma: 0.03, slow: 0.01, factor: 1.2, tail: 0.0008, from: 1.4, exponent: 3}

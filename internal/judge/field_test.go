@@ -17,7 +17,7 @@ func TestField(t *testing.T) {
 	field.Run(t, "tools", "internal/judge", func(t *testing.T, c field.Case) map[string]string {
 		in := verdict.Input{
 			Criteria: v1alpha1.Criteria{
-				Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
+				Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineGate},
 				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.Metric(c.Arguments["metric"]), MaxIncrease: v1alpha1.Limit{Text: c.Arguments["limit"]}}},
 			},
 			Baseline: []verdict.Cell{netperfRounds(t, c.Arguments["before"])}, Candidate: []verdict.Cell{netperfRounds(t, c.Arguments["after"])},

@@ -41,7 +41,7 @@ func sixOf(halves ...int64) []int64 {
 func TestReferenceReplacesTheRoundsOfTheBaseline(t *testing.T) {
 	criteria := v1alpha1.Criteria{
 		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}},
-		Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
+		Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineGate},
 	}
 	for name, c := range map[string]struct {
 		// sessions holds the rounds of each accepted session, and last those of the stored results of the last one.
@@ -112,7 +112,7 @@ func TestReferenceReplacesTheRoundsOfTheBaseline(t *testing.T) {
 func TestRoundsOfTheSpecReachTheVerdict(t *testing.T) {
 	criteria := v1alpha1.Criteria{
 		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}},
-		Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
+		Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 	}
 	noisy := []int64{5000, 5200, 5000, 5500, 5000, 5300}
 	for name, c := range map[string]struct {
@@ -145,7 +145,7 @@ func TestRoundsOfTheSpecReachTheVerdict(t *testing.T) {
 func TestSimulatedReachesTheVerdict(t *testing.T) {
 	criteria := v1alpha1.Criteria{
 		Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}},
-		Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
+		Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}},
 	}
 	for _, c := range []struct{ candidate, baseline, trouble, note bool }{
 		{note: false}, {candidate: true, note: true}, {baseline: true, note: true}, {candidate: true, baseline: true, note: true},

@@ -23,6 +23,8 @@ type Results struct {
 	*rounds.Collection
 	// Trouble is why runs are missing, or nothing can be judged; or nil.
 	Trouble *verdict.Blocker
+	// Together is the number of benchmarks that are judged together, as in verdict.Input.
+	Together int
 	// Reference, of a LatencyGate's baseline, are the node's sessions; else nil.
 	Reference *sessions.Reference
 }
@@ -30,7 +32,7 @@ type Results struct {
 // Evaluate judges results; baseline has another benchmark's, if named. Errors are about rules.
 func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
 	metrics := append(metricsOf(criteria), v1alpha1.MetricLost)
-	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...)}
+	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...), Together: candidate.Together}
 	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
@@ -60,10 +62,10 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 			of, own := baseline.Variant(c.Variant), candidate.Variant(c.Variant)
 			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool { return d.Fingerprint })
 		}
-	case criteria.BaselineVariant() != "":
+	case criteria.Against(v1alpha1.BaselineVariant):
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
-			of, own := candidate.Variant(criteria.BaselineVariant()), candidate.Variant(c.Variant)
+			of, own := candidate.Variant(criteria.BaselineOf(v1alpha1.BaselineVariant)), candidate.Variant(c.Variant)
 			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool {
 				return d.BetweenRounds() && !intended(d, of, own)
 			})

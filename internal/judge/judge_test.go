@@ -41,7 +41,7 @@ func TestGate(t *testing.T) {
 	rule := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
 	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "5500ns"}}
 	against := func(ignore ...string) v1alpha1.Criteria {
-		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}, IgnoreDifferences: ignore}
+		return v1alpha1.Criteria{Rules: []v1alpha1.Rule{rule}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}, IgnoreDifferences: ignore}
 	}
 	of := func(h result.Histogram) map[string]result.Histogram { return map[string]result.Histogram{"default": h} }
 	before := func(change ...func(*result.Stored)) *Results {
@@ -153,7 +153,7 @@ func check(t *testing.T, criteria v1alpha1.Criteria, candidate Results, baseline
 // TestGateAgainstAVariant compares variant b with variant a of the same rounds.
 func TestGateAgainstAVariant(t *testing.T) {
 	quick, slow := histogram(t, 10_000, 0, 1000), histogram(t, 12_000, 0, 1000)
-	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}}, Baseline: &v1alpha1.Baseline{Variant: "a"}}
+	criteria := v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "a"}}}
 	onload := &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload}
 	secondary := &v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}}}
 	ofB := func(change func(*result.Stored)) func(*result.Stored) {
@@ -302,7 +302,7 @@ func TestGateBetweenNetworks(t *testing.T) {
 			results := six(t, s, "x", map[string]result.Histogram{"a": quick, "b": quick}, change)
 			criteria := v1alpha1.Criteria{
 				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}, Variants: []string{"b"}}},
-				Baseline: &v1alpha1.Baseline{Variant: "a"},
+				Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "a"}},
 			}
 			if c.differs == "" {
 				check(t, criteria, results, nil, "Pass", "WithinLimit")

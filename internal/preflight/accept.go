@@ -296,7 +296,7 @@ func percentileIsReached(o Observed, c tool.Cell) *Rejection {
 
 // rulesCanDecide rejects a rule that can neither pass nor fail, whatever is measured.
 func rulesCanDecide(o Observed) *Rejection {
-	for _, f := range foresee(o.Benchmark.Spec, o.Driver) {
+	for _, f := range foresee(o.Benchmark.Spec, 1, o.Driver) {
 		if f.Never != "" {
 			return rejectf(v1alpha1.ReasonRuleUndecidable, "spec.criteria.rules", "%s", f.Never)
 		}
@@ -304,12 +304,12 @@ func rulesCanDecide(o Observed) *Rejection {
 	return nil
 }
 
-// foresee returns what the rules of a benchmark can show; driver may be nil. A rule that cannot be parsed is left to the verdict.
-func foresee(spec v1alpha1.LatencyBenchmarkSpec, driver tool.Driver) []verdict.Foreseen {
+// foresee returns what the rules of a benchmark can show, which is judged together with others; driver may be nil. A rule that cannot be parsed is left to the verdict.
+func foresee(spec v1alpha1.LatencyBenchmarkSpec, together int, driver tool.Driver) []verdict.Foreseen {
 	if spec.Criteria == nil {
 		return nil
 	}
-	in := verdict.Input{Criteria: *spec.Criteria, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
+	in := verdict.Input{Criteria: *spec.Criteria, Together: together, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
 	most := map[string]tool.Cell{}
 	for _, v := range plan.Variants(spec) {
 		for _, c := range plan.Cells(spec, v) {

@@ -74,7 +74,7 @@ func TestForeknown(t *testing.T) {
 			for _, change := range c.change {
 				change(&spec)
 			}
-			got := Foreknown(spec, map[string]*corev1.ConfigMap{"default": {Data: c.profile}})
+			got := Foreknown(spec, 1, map[string]*corev1.ConfigMap{"default": {Data: c.profile}})
 			if len(got) != len(c.want) {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}
@@ -136,7 +136,7 @@ func TestForeknownSettings(t *testing.T) {
 			got := Foreknown(v1alpha1.LatencyBenchmarkSpec{
 				Tool: v1alpha1.ToolPinger, Variants: c.variants,
 				Workload: v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}},
-			}, c.profiles)
+			}, 1, c.profiles)
 			if len(got) != len(c.want) {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}

@@ -108,7 +108,8 @@ const usualMTU = 1500
 // Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
 // carried out: the traffic that Onload does not carry although a variant requests it, settings that Onload will not understand, and how
 // Onload polls and sends. The profiles are those of Observed; nothing is said about settings in a ConfigMap that was not looked up.
-func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*corev1.ConfigMap) []string {
+// The rules of together benchmarks, the pairs of a matrix, are judged together.
+func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, together int, profiles map[string]*corev1.ConfigMap) []string {
 	var all, switched []string
 	for _, v := range plan.Variants(spec) {
 		if v.Acceleration.Type != v1alpha1.AccelerationOnload {
@@ -126,7 +127,7 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, profiles map[string]*corev1.C
 			switched = append(switched, v.Name)
 		}
 	}
-	for _, f := range foresee(spec, nil) {
+	for _, f := range foresee(spec, together, nil) {
 		all = append(all, f.Says)
 	}
 	if switched != nil {

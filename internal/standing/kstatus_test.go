@@ -82,7 +82,7 @@ func conditions(all ...metav1.Condition) []metav1.Condition {
 
 // No benchmark and no matrix is Current before it passed or, without criteria, was measured.
 func TestGenericReadinessOfMeasurements(t *testing.T) {
-	criteria := &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "other"}}}}
+	criteria := &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "other"}}}}
 	seen := map[status.Status]int{}
 	for _, a := range accepted {
 		for _, s := range succeeded {

@@ -80,7 +80,7 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	case passed.Status == metav1.ConditionFalse:
 		s.Outcome = v1alpha1.VerdictFail
 	case passed.Reason == v1alpha1.ReasonBaselineNotComplete:
-		s.Baseline, s.BaselineMatrix = b.Spec.Criteria.BaselineBenchmark(), b.Spec.Criteria.BaselineMatrix()
+		s.Baseline, s.BaselineMatrix = b.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark), b.Spec.Criteria.BaselineOf(v1alpha1.BaselineMatrix)
 	}
 	return s
 }

@@ -65,7 +65,7 @@ func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
 	spec.Priority = priority(spec.Priority, v.Status.Setback)
-	if spec.Criteria.BaselineAccepted() != nil {
+	if spec.Criteria.Against(v1alpha1.BaselineGate) {
 		switch {
 		case len(v.Status.Reference) == 0:
 			spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))
@@ -115,11 +115,11 @@ var ofGate = corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: core
 
 // rulesOf leaves out the rules that compare with an accepted result while there is none; it returns nil if no rule remains.
 func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
-	if c.BaselineAccepted() == nil {
+	if !c.Against(v1alpha1.BaselineGate) {
 		return c
 	}
 	if accepted != nil {
-		c.Baseline = &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: gate}}
+		c.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: gate}}
 		if accepted.Peer != peer && !slices.Contains(c.IgnoreDifferences, keyNode) {
 			// The client's node is the same, by its name, so that only the peer's node can differ.
 			c.IgnoreDifferences = append(c.IgnoreDifferences, keyNode)

@@ -15,10 +15,10 @@ import (
 func TestBenchmarkOf(t *testing.T) {
 	increase, limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}}, v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "20us"}}
 	against := func(name, uid string) *v1alpha1.Baseline {
-		return &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}, UID: uid}}
+		return &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: name}, UID: uid}}
 	}
 	nothing := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.Reference = nil, nil }
-	own := &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: "up"}}
+	own := &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: "up"}}
 	cases := map[string]struct {
 		gate         func(*v1alpha1.LatencyGate)
 		verification func(*v1alpha1.LatencyVerification)
@@ -52,7 +52,7 @@ func TestBenchmarkOf(t *testing.T) {
 			g.Spec.Template.Spec.Placement.Server.CPUs = 4
 			before := g.DeepCopy()
 			b := Benchmark(g, v, c.peer, 4)
-			if first := len(v.Status.Reference) == 0 && g.Spec.Template.Spec.Criteria.BaselineAccepted() != nil; (b.Spec.Rounds == 12) != first {
+			if first := len(v.Status.Reference) == 0 && g.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate); (b.Spec.Rounds == 12) != first {
 				t.Errorf("%d rounds", b.Spec.Rounds)
 			}
 			if diff := cmp.Diff(c.want, b.Spec.Criteria); diff != "" {

@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -17,7 +18,7 @@ type Foreseen struct {
 // Foresee returns what each rule can show. most returns the most samples that a round of a cell gives, and whether that is known.
 func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 	rules, selected, all, err := in.selected()
-	all *= max(1, int(in.Criteria.JudgedTogether))
+	all *= max(1, in.Together)
 	out := make([]Foreseen, len(rules))
 	for i, r := range rules {
 		f := &out[i]
@@ -31,7 +32,7 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 		switch {
 		case len(selected[i]) == 0:
 			f.Never = fmt.Sprintf("rule %s selects no cell of this benchmark; change its selectors, or the workload", r)
-		case in.MaxRounds < fewest && (r.kind == absolute || in.Criteria.BaselineVariant() != ""):
+		case in.MaxRounds < fewest && (r.kind == absolute || in.Criteria.Against(v1alpha1.BaselineVariant)):
 			f.Never = fmt.Sprintf("rule %s can neither pass nor fail with %d rounds; set maxRounds to at least %d", r, in.MaxRounds, fewest)
 		}
 		if r.percentile == nil {
@@ -65,7 +66,7 @@ func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
 		}
 		var own []Cell
 		for _, c := range in.Candidate {
-			if r.selects(c, in.Criteria.BaselineVariant()) {
+			if r.selects(c, in.Criteria.BaselineOf(v1alpha1.BaselineVariant)) {
 				own = append(own, c)
 			}
 		}

@@ -201,7 +201,7 @@ func looks(t *testing.T, d design, in Input, rounds func(cells []Cell, from []Ce
 	rounds(in.Baseline, baseline, d.baseline)
 	rounds(in.Candidate, candidate, d.candidate)
 	if d.grows {
-		in.Criteria.Baseline = &v1alpha1.Baseline{Variant: "base"}
+		in.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "base"}}
 	}
 	judge := func() Judgement {
 		given := in

@@ -88,6 +88,8 @@ type Input struct {
 	Baseline []Cell
 	// Rounds and MaxRounds are the numbers of rounds after which the data are judged; the second is 0 or the first if they are judged once.
 	Rounds, MaxRounds int
+	// Together is the number of benchmarks whose rules are judged together, the pairs of a matrix; 0 and 1 mean this one alone.
+	Together int
 	// Note is a limit of the whole verdict, printed before its message; empty if there is no limit.
 	Note string
 }
@@ -127,7 +129,7 @@ func Judge(in Input) (Judgement, error) {
 	if err != nil || len(rules) == 0 {
 		return Judgement{}, err
 	}
-	baselines, variant := in.baselines(), in.Criteria.BaselineVariant()
+	baselines, variant := in.baselines(), in.Criteria.BaselineOf(v1alpha1.BaselineVariant)
 	j := Judgement{note: in.Note, looks: 1, Comparisons: comparisons}
 	if in.MaxRounds > in.Rounds {
 		j.looks = 2
@@ -174,7 +176,7 @@ func (in Input) mayDecide(j Judgement, all []Comparison) bool {
 	passes := !slices.ContainsFunc(j.Rules, func(r RuleJudgement) bool { return len(r.Comparisons) == 0 })
 	for _, c := range all {
 		baseline := c.BaselineRounds
-		if in.Criteria.BaselineVariant() != "" {
+		if in.Criteria.Against(v1alpha1.BaselineVariant) {
 			baseline = in.MaxRounds // It is measured on.
 		}
 		rounds = max(rounds, c.CandidateRounds)
@@ -185,7 +187,7 @@ func (in Input) mayDecide(j Judgement, all []Comparison) bool {
 	case rounds == 0 || rounds >= in.MaxRounds:
 		return false
 	case j.Outcome == v1alpha1.VerdictFail:
-		return j.Beyond < stats.EachSide.Among(int(in.Criteria.JudgedTogether))
+		return j.Beyond < stats.EachSide.Among(in.Together)
 	}
 	return j.Outcome == v1alpha1.VerdictInconclusive && (passes || fails)
 }
@@ -195,7 +197,7 @@ type cellKey struct{ variant, name string }
 // baselines returns the cells with which others are compared.
 func (in Input) baselines() map[cellKey]*Cell {
 	cells := in.Baseline
-	if in.Criteria.BaselineVariant() != "" {
+	if in.Criteria.Against(v1alpha1.BaselineVariant) {
 		cells = in.Candidate
 	}
 	all := map[cellKey]*Cell{}

@@ -83,7 +83,7 @@ func around(center int64, n int) []int64 {
 }
 
 func against(rules ...v1alpha1.Rule) v1alpha1.Criteria {
-	return v1alpha1.Criteria{Rules: rules, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}}
+	return v1alpha1.Criteria{Rules: rules, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "before"}}}}
 }
 
 const (
@@ -280,14 +280,14 @@ func TestJudge(t *testing.T) {
 			cells: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}, base: []Cell{cell(throughput, 0, 0, 0, 0, 0).streaming()}},
 
 		{name: "a variant against another", outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
-			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "host-kernel"}}},
 			cells:    []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64"), cell(p99, around(7200, 10)...)},
 			base:     []Cell{cell(p99, around(7200, 10)...)}},
 		{name: "the variant that is compared with is not compared with itself", outcome: inconclusive, reason: v1alpha1.ReasonNoCells,
-			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fivePercent}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "host-kernel"}}},
 			cells:    []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 		{name: "an absolute limit holds for the variant that is compared with", outcome: pass, reason: v1alpha1.ReasonWithinLimit,
-			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fourMicros}, Baseline: &v1alpha1.Baseline{Variant: "host-kernel"}},
+			criteria: v1alpha1.Criteria{Rules: []v1alpha1.Rule{fourMicros}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "host-kernel"}}},
 			cells:    []Cell{cell(p99, around(3600, 10)...).named("host-kernel", "tcp-64")}},
 
 		{name: "twenty comparisons of five rounds fail together", criteria: against(fivePercent), outcome: fail, reason: v1alpha1.ReasonBeyondLimit,
@@ -390,7 +390,7 @@ func TestDrift(t *testing.T) {
 	if want := "each resembles the one before (correlation 0.6"; got.Reason != v1alpha1.ReasonRoundsDrift || !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "a larger maxRounds") {
 		t.Errorf("%s: %s, without %q", got.Reason, got.Message, want)
 	}
-	in.Criteria.Baseline = &v1alpha1.Baseline{Variant: "base"}
+	in.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "base"}}
 	in.Candidate = append(in.Candidate, cell(v1alpha1.MetricP99, rising...).named("base", in.Candidate[0].Name))
 	if j, err = Judge(in); err != nil || j.Outcome != pass {
 		t.Errorf("both drift together: %v, %v", j.Rules, err)
@@ -496,7 +496,7 @@ func TestMoreRounds(t *testing.T) {
 			if err != nil || j.MoreRoundsMayDecide != c.want {
 				t.Errorf("got %v and %v, want %v", j.MoreRoundsMayDecide, err, c.want)
 			}
-			in.Criteria.JudgedTogether = 1_000_000
+			in.Together = 1_000_000
 			if j, err := Judge(in); err != nil || j.Outcome == fail && !j.MoreRoundsMayDecide {
 				t.Error("a Fail that is not certain among a million benchmarks is final", err)
 			}
@@ -589,7 +589,7 @@ func TestFewestSamples(t *testing.T) {
 func TestWrongOneIn(t *testing.T) {
 	limit := v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "4us"}}
 	tolerance := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
-	variant := v1alpha1.Criteria{Rules: []v1alpha1.Rule{tolerance}, Baseline: &v1alpha1.Baseline{Variant: "base"}}
+	variant := v1alpha1.Criteria{Rules: []v1alpha1.Rule{tolerance}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "base"}}}
 	for name, c := range map[string]struct {
 		criteria    v1alpha1.Criteria
 		max         int

@@ -30,7 +30,7 @@ func scheduled(schedule, zone string, refusal ...string) Case {
 }
 
 func gates() []Case {
-	differences := "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {}}, ignoreDifferences: ["
+	differences := "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {type: Gate}, ignoreDifferences: ["
 	tolerations := "pods: {tolerations: ["
 	for i := range 32 {
 		differences += fmt.Sprintf("key-%d, ", i)
@@ -50,13 +50,13 @@ func gates() []Case {
 		gate("no namespace", "small", "namespace: null", "{}", "spec.namespace", "Required value"),
 		gate("a namespace that cannot exist", "small", "namespace: perf/up", "{}", "spec.namespace", "should match"),
 		gate("no template", "small", "template: null", "{}", "spec.template", "Required value"),
-		gate("a template whose fixed baseline any editor of the namespace can refill", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {benchmarkRef: {name: golden}}}", "template.spec.criteria.baseline.benchmarkRef.uid", "another benchmark can have the name later"),
-		gate("a template that compares with a matrix", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {matrixRef: {name: m}}}", "template.spec.criteria.baseline.matrixRef", "use accepted"),
+		gate("a template whose fixed baseline any editor of the namespace can refill", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {type: Benchmark, benchmark: {name: golden}}}", "template.spec.criteria.baseline.benchmark.uid", "another benchmark can have the name later"),
+		gate("a template that compares with a matrix", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {type: Matrix, matrix: {name: m}}}", "template.spec.criteria.baseline.type", "use type Gate"),
 		gate("a template that names its client", "small", "{}", "placement: {client: {nodeName: a}, server: {}}", "template.spec.placement.client", "must be {}"),
 		gate("a template that selects its client", "small", "{}", "placement: {client: {nodeSelector: {matchLabels: {a: b}}}, server: {}}", "template.spec.placement.client", "must be {}"),
 		gate("a template without rules", "small", "{}", "criteria: null", "template.spec.criteria", "rules are required"),
-		gate("a rule against nothing", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}]}", "spec.template.spec.criteria", "accepted"),
-		gate("the results of another gate", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {accepted: {gateName: other}}}", "template.spec.criteria.baseline.accepted.gateName", "must be absent"),
+		gate("a rule against nothing", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}]}", "spec.template.spec.criteria", "type Benchmark, Variant, Gate or Export"),
+		gate("the results of another gate", "small", "{}", "criteria: {rules: [{metric: p99, maxIncrease: 5%}], baseline: {type: Gate, gate: {name: other}}}", "template.spec.criteria.baseline.gate", "must be absent"),
 		gate("no room for node among the differences", "small", "{}", differences+"]}", "template.spec.criteria.ignoreDifferences", "at most 31"),
 		gate("no room for a toleration", "small", "{}", tolerations+"]}", "template.spec.pods.tolerations", "at most 15"),
 		gate("a variant with a long name", "small", "{}", "variants: [{name: seventeen-letters}]", "template.spec.variants", "at most 16"),

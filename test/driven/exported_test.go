@@ -42,7 +42,7 @@ func replace(ctx context.Context, cm *corev1.ConfigMap) {
 
 func against(sum string) func(*v1alpha1.LatencyBenchmarkSpec) {
 	return func(s *v1alpha1.LatencyBenchmarkSpec) {
-		s.Criteria.Baseline = &v1alpha1.Baseline{Export: &v1alpha1.ExportedBaseline{ConfigMapName: "elsewhere", SHA256: sum}}
+		s.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineExport, Export: &v1alpha1.ExportedBaseline{ConfigMapName: "elsewhere", SHA256: sum}}
 	}
 }
 

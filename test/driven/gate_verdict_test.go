@@ -64,7 +64,7 @@ var _ = Describe("A gate", func() {
 		second := Get(ctx, w.Benchmark(w.A, 2))
 		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
 		Expect(second.Spec.Rounds).To(Equal(first.Spec.Rounds/2), "the first session of a reference has twice as many rounds")
-		Expect(second.Spec.Criteria.Baseline.Accepted.GateName).To(Equal(g.Name))
+		Expect(second.Spec.Criteria.Baseline.Gate.Name).To(Equal(g.Name))
 		Expect(second.Status.Verdict.Baseline.Benchmark).To(Equal(first.Name))
 		Expect(second.Spec.Criteria.IgnoreDifferences).To(BeEmpty(), "the peer is the same")
 		status := w.Verification(ctx, w.A).Status

@@ -47,7 +47,7 @@ func (b *BenchmarkBuilder) Star(server string) *MatrixBuilder {
 
 // Against makes another matrix the baseline.
 func (m *MatrixBuilder) Against(name string) *MatrixBuilder {
-	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: name}}
+	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: name}}
 	return m
 }
 
@@ -507,7 +507,7 @@ var _ = Describe("A matrix", func() {
 		refs := func() map[string]string {
 			all := map[string]string{}
 			for name, c := range children(ctx, b) {
-				all[name] = c.Spec.Criteria.Baseline.BenchmarkRef.Name
+				all[name] = c.Spec.Criteria.Baseline.Benchmark.Name
 			}
 			return all
 		}

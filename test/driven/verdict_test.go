@@ -195,7 +195,7 @@ var _ = Describe("A verdict", func() {
 		w.Kubelet.Agents(slower("x-late-"))
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
 		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+, .*over 6\+6 rounds, .*: Fail, beyond maxIncrease 10%`)
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant = "late" })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant.Name = "late" })
 		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
 	})
 

@@ -39,10 +39,10 @@ func compareWith(ctx context.Context, b *v1alpha1.LatencyBenchmark, path, name s
 	file := filepath.Join(GinkgoT().TempDir(), name+".json")
 	Expect(os.WriteFile(file, cm.Bytes(), 0o600)).To(Succeed())
 	Expect(kubectl(ctx, GinkgoWriter, "create", "-n", namespace, "-f", file)).To(Succeed())
-	sum := regexp.MustCompile(`^baseline: {export: {configMapName: \S+, sha256: ([0-9a-f]{64})}}\n$`).FindStringSubmatch(said.String())
+	sum := regexp.MustCompile(`^baseline: {type: Export, export: {configMapName: \S+, sha256: ([0-9a-f]{64})}}\n$`).FindStringSubmatch(said.String())
 	Expect(sum).NotTo(BeNil(), said.String())
 	return rejudged(ctx, b, func(c *v1alpha1.Criteria) {
-		c.Baseline = &v1alpha1.Baseline{Export: &v1alpha1.ExportedBaseline{ConfigMapName: name, SHA256: sum[1]}}
+		c.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineExport, Export: &v1alpha1.ExportedBaseline{ConfigMapName: name, SHA256: sum[1]}}
 	})
 }
 
@@ -103,7 +103,7 @@ var _ = Describe("A baseline of another environment", Label("measurement"), need
 	It("is an export of another cluster, or of two hosts without Kubernetes", func(ctx context.Context) {
 		tolerant := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "9999%"}}
 		there, b := benchmark("there", rounds5), benchmark("parity", rounds5, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{tolerant}, Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "there"}}}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{tolerant}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "there"}}}}
 		})
 		for _, one := range []*v1alpha1.LatencyBenchmark{there, b} {
 			create(ctx, one)

@@ -41,7 +41,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 		s.Placement.Client, s.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 		s.Criteria = &v1alpha1.Criteria{
 			Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: v1alpha1.Limit{Text: "20ms"}}, {Metric: v1alpha1.MetricMin, MaxIncrease: v1alpha1.Limit{Text: "100%"}}},
-			Baseline: &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
+			Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineGate},
 		}
 	})
 	return &v1alpha1.LatencyGate{

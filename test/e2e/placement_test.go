@@ -362,7 +362,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		against := func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria = &v1alpha1.Criteria{
 				Rules:    []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxIncrease: v1alpha1.Limit{Text: "1000%"}, Variants: []string{"vf"}}},
-				Baseline: &v1alpha1.Baseline{Variant: "host"},
+				Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: "host"}},
 			}
 		}
 		aligned := benchmark("aligned", short, against, func(s *v1alpha1.LatencyBenchmarkSpec) {

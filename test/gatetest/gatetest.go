@@ -48,7 +48,7 @@ func Gate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 						{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "20us"}},
 						{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}},
 					},
-					Baseline:          &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{}},
+					Baseline:          &v1alpha1.Baseline{Type: v1alpha1.BaselineGate},
 					IgnoreDifferences: []string{"kernel.*"},
 				},
 			}},

@@ -103,13 +103,13 @@ func (b *BenchmarkBuilder) Rule(r v1alpha1.Rule) *BenchmarkBuilder {
 
 // Against makes another benchmark the baseline.
 func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
-	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: benchmark}}}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: benchmark}}}
 	return b
 }
 
 // AgainstGate makes the result that a gate has accepted for the client's node the baseline.
 func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
-	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Accepted: &v1alpha1.AcceptedBaseline{GateName: name}}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: name}}
 	return b
 }
 

@@ -39,7 +39,7 @@ func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
 
 // Against makes another matrix the baseline.
 func (m *MatrixBuilder) Against(name string) *MatrixBuilder {
-	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{MatrixRef: &v1alpha1.ObjectName{Name: name}}
+	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: name}}
 	return m
 }
 

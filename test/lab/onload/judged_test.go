@@ -32,7 +32,7 @@ var rules = []v1alpha1.Rule{
 // compared are the criteria for the benchmark after the upgrade, which a LatencyGate compares with the accepted benchmark.
 var compared = v1alpha1.Criteria{
 	Rules:    append(slices.Clone(rules), v1alpha1.Rule{Metric: v1alpha1.MetricMean, MaxIncrease: v1alpha1.Limit{Text: "9999%"}, Variants: []string{variantOnload}}),
-	Baseline: &v1alpha1.Baseline{BenchmarkRef: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "accepted"}}},
+	Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "accepted"}}},
 	// The addresses without acceleration are on another interface.
 	IgnoreDifferences: []string{"nic.*", "numa.*"},
 }
