@@ -87,7 +87,13 @@ func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {
 
 func moment(t metav1.MicroTime) string { return t.UTC().Format(time.RFC3339) }
 
-func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
+// seconds formats a duration; between its ends, a clock may have been set back.
+func seconds(d time.Duration) string {
+	if d < 0 {
+		return "-"
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
 
 // activeAttempt prints the active attempt and its pods.
 func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Client, b *v1alpha1.LatencyBenchmark) {

@@ -173,3 +173,11 @@ client on node-a, pod sweep-r2-a1-client: Failed, Evicted, exit code 137, Error,
 		})
 	}
 }
+
+func TestSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]string{1520 * time.Millisecond: "1.5s", -3 * time.Minute: "-"} {
+		if got := seconds(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}

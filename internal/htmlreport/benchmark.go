@@ -28,7 +28,7 @@ type benchmark struct {
 	Simulated       bool
 	// Standing describes the state of a benchmark that is not complete; empty if it is complete.
 	Standing   string
-	Verdict    *verdict
+	Verdict    *outcome
 	Warnings   []v1alpha1.Warning
 	Tables     []table
 	Causes     []cause
@@ -144,9 +144,11 @@ func factsOf(b export.Benchmark) [][2]string {
 	return facts
 }
 
-// verdict is the verdict of a benchmark, whose outcome may be notJudged.
-type verdict struct {
+// outcome is the verdict of a benchmark, which may be notJudged.
+type outcome struct {
 	v1alpha1.Verdict
+	// Judged are the rules with their pictures.
+	Judged []judgedRule
 	// Errors states the probabilities of a wrong verdict.
 	Errors string
 	// Against names the baseline; empty if there is none.
@@ -161,11 +163,11 @@ var baselines = map[v1alpha1.BaselineType]string{
 }
 
 // verdictOf returns nil without criteria; one that contradicts the newer Passed is Inconclusive.
-func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
+func verdictOf(b *v1alpha1.LatencyBenchmark) *outcome {
 	if b.Spec.Criteria == nil {
 		return nil
 	}
-	v := verdict{Verdict: v1alpha1.Verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}}
+	v := outcome{Verdict: v1alpha1.Verdict{Outcome: notJudged, Message: "the benchmark has no verdict yet"}}
 	if baseline := b.Spec.Criteria.Baseline; baseline != nil {
 		v.Against = baselines[baseline.Type] + " " + b.Spec.Criteria.BaselineOf(baseline.Type)
 	}
@@ -177,6 +179,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *verdict {
 		return &v
 	}
 	v.Verdict = *b.Status.Verdict
+	v.Judged = judgedRules(b.Spec.Criteria.Rules, v.Rules)
 	if g := v.Baseline; g != nil {
 		v.Against += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)
 	}

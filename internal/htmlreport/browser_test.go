@@ -213,19 +213,35 @@ func TestReportOnPaper(t *testing.T) {
 	}
 }
 
-// TestReportOnAPhone checks that words stay whole, and that labels of the axis do not lie over each other.
+// TestReportOnAPhone checks that nothing but tables with their own scroll bar is wider than the window, that words stay whole, and that
+// labels of the axis do not lie over each other; and with a palette of the system, that colours with a meaning stay.
 func TestReportOnAPhone(t *testing.T) {
 	b := chromium.Start(t, browserPatience)
-	for name, benchmarks := range map[string][]export.Benchmark{"fail": gatedSample(t, 1.35, 0.03, simulated), "ladder": ladderSample(t)} {
-		p := open(t, b, written(t, benchmarks))
-		p.run(chromedp.EmulateViewport(360, 740))
-		p.until(`Array.from(document.querySelectorAll("canvas")).every((c) => c.clientWidth <= innerWidth)`)
-		if value[bool](p, "document.documentElement.scrollWidth > innerWidth") {
-			t.Errorf("%s: the page is wider than the window: %q", name, value[[]string](p, `Array.from(document.querySelectorAll("body *")).filter((e) => !e.closest(".scroll") && e.getBoundingClientRect().right > innerWidth).map((e) => e.tagName + " " + e.className + " " + e.textContent.slice(0, 30))`))
-		}
-		if thin := value[[]string](p, `Array.from(document.querySelectorAll("table.text td:not(.state):not(:empty), table.text th"), (c) => [c.textContent, c.clientWidth]).filter(([text, w]) => text.length > 12 && w < 80).map(String)`); len(thin) > 0 {
-			t.Errorf("%s: narrow columns: %q", name, thin)
-		}
+	all := samples()
+	for _, name := range names(all) {
+		t.Run(name, func(t *testing.T) {
+			p := open(t, b, written(t, all[name](t)))
+			const colours = `JSON.stringify(Array.from(document.querySelectorAll(".heat td, .legend i, .swatch, .share rect, .bar rect, .bar line, .bar path"), (e) => [e.getAttribute("class"), getComputedStyle(e).backgroundColor, getComputedStyle(e).fill, getComputedStyle(e).stroke]))`
+			usual := value[string](p, colours)
+			p.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}}}))
+			if !value[bool](p, `matchMedia("(forced-colors: active)").matches`) {
+				t.Fatal("the browser does not force colours")
+			}
+			if forced := value[string](p, colours); forced != usual {
+				t.Errorf("with a palette of the system, colours are lost: %s", cmp.Diff(usual, forced))
+			}
+			p.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{}), chromedp.EmulateViewport(360, 740))
+			p.until(`Array.from(document.querySelectorAll("canvas")).every((c) => c.clientWidth <= innerWidth)`)
+			if value[bool](p, "document.documentElement.scrollWidth > innerWidth") {
+				t.Errorf("the page is wider than the window: %q", value[[]string](p, `Array.from(document.querySelectorAll("body *")).filter((e) => !e.closest(".scroll") && e.getBoundingClientRect().right > innerWidth).map((e) => e.tagName + " " + e.className + " " + e.textContent.slice(0, 30))`))
+			}
+			if hidden := value[[]string](p, `Array.from(document.querySelectorAll(".rules .bar, .rules td"), (e) => [e.className.baseVal || e.className, e.getBoundingClientRect()]).filter(([, r]) => r.right > innerWidth || r.height > 200).map(String)`); len(hidden) > 0 {
+				t.Errorf("rules that are not in sight: %q", hidden)
+			}
+			if thin := value[[]string](p, `Array.from(document.querySelectorAll("table.text td:not(.state):not(:empty), table.text th")).filter((c) => c.checkVisibility()).map((c) => [c.textContent, c.clientWidth]).filter(([text, w]) => text.length > 12 && w < 80).map(String)`); len(thin) > 0 {
+				t.Errorf("narrow columns: %q", thin)
+			}
+		})
 	}
 }
 

@@ -39,10 +39,41 @@ type comparisonRow struct {
 	Bar *bar
 }
 
+// bar is an estimate with its interval on an axis, in percent.
 type bar struct {
 	From, Width, At float64
-	// HasInterval is false if the ratio has no bounds.
+	// HasInterval is false if the estimate has no bounds.
 	HasInterval bool
+	// Open are the ends of the interval without a bound, Beyond those of what is farther than the axis.
+	Open, Beyond ends
+}
+
+// ends are those of an axis.
+type ends struct{ Left, Right bool }
+
+// Estimated reports whether the estimate itself is on the axis.
+func (b *bar) Estimated() bool {
+	return (b.At > 0 || !b.Beyond.Left) && (b.At < 100 || !b.Beyond.Right)
+}
+
+// newBar places an estimate, which is infinite if it has no bound, and its bounds, where nil means that there is none.
+func newBar(at func(float64) float64, estimate float64, lower, upper *float64) *bar {
+	place := func(v float64) float64 { return math.Round(min(max(at(v), 0), 100)*10) / 10 }
+	b := &bar{At: place(estimate), From: 0, HasInterval: lower != nil || upper != nil, Open: ends{lower == nil, upper == nil}}
+	to := 100.0
+	if lower != nil {
+		b.From = place(*lower)
+	}
+	if upper != nil {
+		to = place(*upper)
+	}
+	b.Width = math.Round((to-b.From)*10) / 10
+	for _, v := range []*float64{&estimate, lower, upper} {
+		if v != nil {
+			b.Beyond.Left, b.Beyond.Right = b.Beyond.Left || at(*v) < 0, b.Beyond.Right || at(*v) > 100
+		}
+	}
+	return b
 }
 
 // newComparisons compares variants with a benchmark's first, and benchmarks with the first.
@@ -123,22 +154,25 @@ var reaches = []float64{1.1, 1.25, 1.5, 2, 3, 5, 10, 30, 100}
 
 // newAxis returns the smallest axis with room for all ratios and bounds, or the largest.
 func newAxis(figures []compare.Figure) axis {
-	most := 1.0
+	var ratios []*float64
 	for _, f := range figures {
-		for _, v := range []*float64{f.Ratio, f.Lower, f.Upper} {
-			if v != nil && *v > 0 {
-				most = max(most, *v, 1 / *v)
-			}
+		ratios = append(ratios, f.Ratio, f.Lower, f.Upper)
+	}
+	return axisFor(ratios)
+}
+
+func axisFor(ratios []*float64) axis {
+	most := 1.0
+	for _, v := range ratios {
+		if v != nil && *v > 0 {
+			most = max(most, *v, 1 / *v)
 		}
 	}
 	i, _ := slices.BinarySearch(reaches, most)
 	return axis(reaches[min(i, len(reaches)-1)])
 }
 
-func (a axis) at(ratio float64) float64 {
-	place := 50 + 50*math.Log(ratio)/math.Log(float64(a))
-	return math.Round(min(max(place, 0), 100)*10) / 10
-}
+func (a axis) at(ratio float64) float64 { return 50 + 50*math.Log(ratio)/math.Log(float64(a)) }
 
 func (a axis) marks() []string {
 	return []string{fmt.Sprintf("%.3g", 1/a), "1", fmt.Sprintf("%.3g", a)}
@@ -148,12 +182,5 @@ func (a axis) bar(f compare.Figure) *bar {
 	if f.Ratio == nil {
 		return nil
 	}
-	from, to := 0.0, 100.0
-	if f.Lower != nil {
-		from = a.at(*f.Lower)
-	}
-	if f.Upper != nil {
-		to = a.at(*f.Upper)
-	}
-	return &bar{At: a.at(*f.Ratio), From: from, Width: math.Round((to-from)*10) / 10, HasInterval: f.Lower != nil || f.Upper != nil}
+	return newBar(a.at, *f.Ratio, f.Lower, f.Upper)
 }

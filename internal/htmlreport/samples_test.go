@@ -547,6 +547,11 @@ func samples() map[string]func(*testing.T) []export.Benchmark {
 		"published":      publishedSample,
 		"hostile":        hostileSample,
 		"half-and-full":  mixedSample,
+		"long-words":     longWordsSample,
+		"thousandfold":   thousandfoldSample,
+		"set-back":       setBackSample,
+		"twenty-nodes":   func(t *testing.T) []export.Benchmark { return pairsSample(t, 20) },
+		"lost":           lostSample,
 		"twenty-rounds":  func(t *testing.T) []export.Benchmark { return roundsSample(t, 20, 9_400) },
 		"hundred-rounds": func(t *testing.T) []export.Benchmark { return roundsSample(t, 100, 40_000_000) },
 		"long-names": func(t *testing.T) []export.Benchmark {
@@ -579,4 +584,66 @@ func names(all map[string]func(*testing.T) []export.Benchmark) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// longWordsSample has notes, names of nodes and an error that are one long word each.
+func longWordsSample(t *testing.T) []export.Benchmark {
+	t.Helper()
+	all := beforeAfterSample(t)
+	all[0].Object.Spec.Notes = []v1alpha1.Note{{Name: "switch", Value: "交换机-七号"}, {Name: "ticket", Value: "https://tickets.example.test/browse?q=" + strings.Repeat("a", 218)}}
+	all[1].Object.Spec.Notes = []v1alpha1.Note{{Name: "switch", Value: "交换机-八号"}, {Name: "ticket", Value: strings.Repeat("y", 256)}}
+	node := strings.Repeat("a", 63) + "." + strings.Repeat("b", 63) + "." + strings.Repeat("c", 63) + "." + strings.Repeat("d", 61)
+	all[0].Object.Status.Pair = &v1alpha1.Pair{ClientNode: node, ServerNode: "hft-b"}
+	all[1].Object.Name = strings.Repeat("n", 52)
+	all[1].Object.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: "Failed", Message: "/srv/" + strings.Repeat("p", 300),
+	}}
+	return all
+}
+
+// thousandfoldSample compares two benchmarks whose ratios are beyond every axis.
+func thousandfoldSample(t *testing.T) []export.Benchmark {
+	t.Helper()
+	var all []export.Benchmark
+	for i, name := range []string{"onload", "pod-network-with-a-stall"} {
+		b := sample(t, "first.yaml")
+		b.Name, b.Spec.Rounds = name, 10
+		r := rand.New(rand.NewPCG(6, uint64(i)))
+		all = append(all, measured(b, func(_ plan.Run, c *result.Cell) {
+			if i == 0 {
+				c.Histogram = quick.scaled(1+0.01*r.NormFloat64()).drawn(t, r, 400_000)
+				return
+			}
+			recorder := result.NewRecorder()
+			recorder.RecordN(int64(9500+r.IntN(100)), 400_000)
+			recorder.RecordN(int64(14_000_000+r.IntN(1_000_000)), 90_000)
+			var err error
+			if c.Histogram, err = recorder.Histogram(); err != nil {
+				t.Fatal(err)
+			}
+		}))
+	}
+	return all
+}
+
+// setBackSample is a benchmark during which the clock of the cluster was set back.
+func setBackSample(t *testing.T) []export.Benchmark {
+	t.Helper()
+	all := gatedSample(t, 0.6, 0.02)
+	all[0].Object.Status.CompletionTime = new(metav1.NewTime(all[0].Object.Status.StartTime.Add(-3 * time.Minute)))
+	return all
+}
+
+// lostSample has a rule on lost messages, and a latency that is unbounded because messages were lost.
+func lostSample(t *testing.T) []export.Benchmark {
+	t.Helper()
+	b := sample(t, "first.yaml")
+	b.Name, b.Spec.Rounds = "lost", 10
+	b.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{
+		{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "10us"}}, {Metric: "p99", Max: v1alpha1.Limit{Text: "20us"}}, {Metric: "lost", Max: v1alpha1.Limit{Text: "0"}},
+	}}
+	r := rand.New(rand.NewPCG(14, 14))
+	return []export.Benchmark{judged(t, measured(b, func(_ plan.Run, c *result.Cell) {
+		c.Histogram, c.Lost = quick.scaled(1+0.01*r.NormFloat64()).drawn(t, r, 100_000), 4_000+r.Int64N(100)
+	}), nil)}
 }

@@ -84,9 +84,9 @@ func at(t *metav1.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// duration formats the duration between two times, to the second; empty if one is missing.
+// duration formats the duration between two times, to the second; empty if one is missing, or a clock was set back between them.
 func duration(from, to *metav1.Time) string {
-	if from.IsZero() || to.IsZero() {
+	if from.IsZero() || to.IsZero() || to.Before(from) {
 		return ""
 	}
 	return to.Sub(from.Time).Round(time.Second).String()

@@ -52,8 +52,7 @@ func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return troubled(v1alpha1.OutcomeUnschedulable, "free what the message names, or request less",
-				"the scheduler cannot place it on %s: %s", Node(p), oneLine(c.Message))
+			return unscheduled(p, c)
 		}
 	}
 	for _, e := range slices.Backward(warnings) {
@@ -65,6 +64,35 @@ func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 		}
 	}
 	return Trouble{Outcome: v1alpha1.OutcomeStartTimeout}
+}
+
+// unscheduled explains why the scheduler has not placed a pod, which can have other reasons than that something is used up.
+func unscheduled(p *corev1.Pod, c corev1.PodCondition) Trouble {
+	if c.Reason == corev1.PodReasonSchedulingGated {
+		var gates []string
+		for _, g := range p.Spec.SchedulingGates {
+			gates = append(gates, g.Name)
+		}
+		return troubled(v1alpha1.OutcomeUnschedulable, "a webhook of the cluster added them, for example of Kueue: let its owner admit the pod, or except the namespace",
+			"the scheduler does not look at it, because it has the scheduling gates %s", strings.Join(gates, ", "))
+	}
+	remedy := unschedulable[slices.IndexFunc(unschedulable, func(u cause) bool { return strings.Contains(c.Message, u.said) })].remedy
+	if c.Reason == corev1.PodReasonSchedulerError {
+		remedy = "the scheduler tries again; look into its log"
+	}
+	return troubled(v1alpha1.OutcomeUnschedulable, remedy, "the scheduler cannot place it on %s: %s", Node(p), oneLine(c.Message))
+}
+
+// unschedulable are the reasons of the scheduler, by a part of the message, in order. A pod can only be on one node, whose reason
+// comes before those of the others.
+var unschedulable = []cause{
+	{"Insufficient", "free what the message names, or request less"},
+	{"cannot allocate", "free the devices that it claims, or claim fewer"},
+	{"untolerated taint", "tolerate the taint in spec.placement, or wait until who set it removes it"},
+	{"unschedulable", "the node is cordoned: uncordon it when its maintenance is over"},
+	{"Too many pods", "the node has its most pods: remove some, or raise maxPods of its kubelet"},
+	{"node affinity", "look whether the node still exists under its name"},
+	{"", "change what the message names"},
 }
 
 // unpulled returns the image that a container waits for, and the operator's options that name it.
@@ -87,8 +115,11 @@ func troubled(outcome, remedy, format string, args ...any) Trouble {
 	return Trouble{Outcome: outcome, Said: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
+// cause is a part of a message, and what to do about it.
+type cause struct{ said, remedy string }
+
 // causes are those of errors of Multus and CNI plugins, by a part of the message, in order.
-var causes = []struct{ said, remedy string }{
+var causes = []cause{
 	{"DHCP daemon", "run the plugin dhcp as a daemon on the node, or give the network another ipam"},
 	{"multus.sock", "let the pod of Multus run on the node"},
 	{"failed to lookup master", "set master in spec.config to an interface that the node has"},
@@ -115,7 +146,7 @@ func NetworkTrouble(e corev1.Event, node string) Trouble {
 		t.Final = true
 		return t
 	}
-	known := slices.IndexFunc(causes, func(c struct{ said, remedy string }) bool { return has(c.said) })
+	known := slices.IndexFunc(causes, func(c cause) bool { return has(c.said) })
 	return troubled(v1alpha1.OutcomeNetworkFailed, causes[known].remedy, "its network cannot be set up on %s: %s", node, said)
 }
 

@@ -71,6 +71,33 @@ func parseRule(r v1alpha1.Rule) (rule, error) {
 	return out, nil
 }
 
+// Limit is the limit of a rule, in the unit of the estimate of its verdict.
+type Limit struct {
+	Value float64
+	// Ratio means that both are ratios to the baseline, Least that values below the limit are beyond it.
+	Ratio, Least bool
+}
+
+// LimitOf returns the limit of the rule to which a verdict with this text belongs. It returns false if there is none, because the criteria
+// have changed since.
+func LimitOf(rules []v1alpha1.Rule, text string) (Limit, bool) {
+	for _, r := range rules {
+		parsed, err := parseRule(r)
+		if err != nil || parsed.String() != text {
+			continue
+		}
+		limit := Limit{Value: float64(parsed.limit), Ratio: parsed.kind == byRatio, Least: parsed.metric.LowerIsWorse}
+		switch {
+		case limit.Ratio && limit.Least:
+			limit.Value = parsed.tolerance.Below().Float64()
+		case limit.Ratio:
+			limit.Value = parsed.tolerance.Above().Float64()
+		}
+		return limit, true
+	}
+	return Limit{}, false
+}
+
 // counted reports whether the values are numbers of messages, which are mostly 0.
 func (r rule) counted() bool { return r.metric.Unit == v1alpha1.UnitMessages }
 
