@@ -206,7 +206,9 @@ cluster-deploy: look ## As root: build the images and install Tailgate on the lo
 	$(DEMO) -install-only
 
 .PHONY: cluster-down
-cluster-down: ## As root: stop it and remove everything it made.
+cluster-down: ## As root: stop it and remove everything it made, and what interrupted runs of other targets left.
+	go run ./test/distribution -remove
+	go run ./test/container -remove
 	go run ./test/cmd/localcluster down
 
 .PHONY: cluster-status

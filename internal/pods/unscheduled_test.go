@@ -32,7 +32,7 @@ func TestUnscheduled(t *testing.T) {
 		"cordoned": {
 			corev1.PodReasonUnschedulable, "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) were unschedulable.", nil, "uncordon", "free",
 		},
-		"full": {corev1.PodReasonUnschedulable, "0/2 nodes are available: 1 Too many pods, 1 node(s) didn't match Pod's node affinity/selector.", nil, "maxPods", "free"},
+		"full":   {corev1.PodReasonUnschedulable, "0/2 nodes are available: 1 Too many pods, 1 node(s) didn't match Pod's node affinity/selector.", nil, "maxPods", "free"},
 		"claims": {corev1.PodReasonUnschedulable, "0/2 nodes are available: 1 cannot allocate all claims, 1 node(s) didn't match Pod's node affinity/selector.", nil, "claim fewer", "cordon"},
 		"gone":   {corev1.PodReasonUnschedulable, "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.", nil, "still exists", "free"},
 		"others": {corev1.PodReasonUnschedulable, `0/1 nodes are available: persistentvolumeclaim "x" not found.`, nil, "change what the message names", "free"},

@@ -3,6 +3,9 @@
 // this machine, of both versions. There is no container engine and no network except the loopback.
 //
 //	go run ./test/container [COMMAND [ARG...]]
+//	go run ./test/container -remove
+//
+// With -remove it removes what an interrupted run left, for make cluster-down. The processes of a container end with its first one.
 //
 // Without a command it runs make demo and make cluster-down, and fails if they leave anything behind. What they need from the Internet is
 // built before. The checkout, Go and the caches are those of this machine, at the same paths. Root is needed.
@@ -12,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -78,6 +82,9 @@ func run(ctx context.Context, args []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("root is needed, as for a privileged container")
 	}
+	if len(args) > 0 && args[0] == "-remove" {
+		return removeAll()
+	}
 	if len(args) == 0 {
 		args = []string{"/bin/bash", "-eu", "-c", demo}
 		// The container has no network, so that what is missing is installed before, too.
@@ -95,11 +102,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(workDir()) // The container mounts its root there, in its own mount namespace.
+	fmt.Fprintln(os.Stderr, "starting a container; if this command is killed, make cluster-down removes what it left")
+	defer func() {
+		if err := removeAll(); err != nil {
+			fmt.Fprintf(os.Stderr, "container: %v; make cluster-down removes what is left\n", err)
+		}
+	}()
 	for _, t := range trees {
-		undo, err := t.prepare()
-		defer undo()
-		if err != nil {
+		if err := t.prepare(); err != nil {
 			return fmt.Errorf("making a cgroup for the container: %w", err)
 		}
 	}
@@ -173,37 +183,18 @@ func cgroupTrees() ([]tree, error) {
 	return trees, nil
 }
 
-// prepare makes the container's cgroup. undo removes it.
-func (t tree) prepare() (undo func(), err error) {
-	var enabled []string
-	control := filepath.Join(t.point, "cgroup.subtree_control")
-	undo = func() {
-		remove(t.dir)
-		for _, c := range enabled {
-			_ = os.WriteFile(control, []byte("-"+c), 0o644) // Another program may use it meanwhile.
-		}
-	}
+// notes lists the controllers that this command enabled. A boot removes both.
+const notes = "/run/tailgate-container.controllers"
+
+// prepare makes the container's cgroup.
+func (t tree) prepare() error {
 	if t.v2 {
-		available, err := os.ReadFile(filepath.Join(t.point, "cgroup.controllers"))
-		if err != nil {
-			return undo, err
-		}
-		already, err := os.ReadFile(control)
-		if err != nil {
-			return undo, err
-		}
-		for _, c := range strings.Fields(string(available)) {
-			if slices.Contains(strings.Fields(string(already)), c) {
-				continue
-			}
-			if err := os.WriteFile(control, []byte("+"+c), 0o644); err != nil {
-				return undo, err
-			}
-			enabled = append(enabled, c)
+		if err := t.enable(); err != nil {
+			return err
 		}
 	}
 	if err := os.Mkdir(t.dir, 0o755); err != nil {
-		return undo, err
+		return err
 	}
 	if strings.Contains(t.options, "cpuset") {
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -212,11 +203,69 @@ func (t tree) prepare() (undo func(), err error) {
 				err = os.WriteFile(filepath.Join(t.dir, file), value, 0o644)
 			}
 			if err != nil {
-				return undo, err
+				return err
 			}
 		}
 	}
-	return undo, nil
+	return nil
+}
+
+// enable enables all controllers of a version 2 tree for the container, and notes those that were not.
+func (t tree) enable() error {
+	control := filepath.Join(t.point, "cgroup.subtree_control")
+	available, err := os.ReadFile(filepath.Join(t.point, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	already, err := os.ReadFile(control)
+	if err != nil {
+		return err
+	}
+	list, err := os.OpenFile(notes, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	for _, c := range strings.Fields(string(available)) {
+		if slices.Contains(strings.Fields(string(already)), c) {
+			continue
+		}
+		if _, err := fmt.Fprintln(list, control, c); err != nil {
+			return err
+		}
+		if err := os.WriteFile(control, []byte("+"+c), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll removes the cgroups of the container and its folder, and disables the controllers that it enabled.
+func removeAll() error {
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == name {
+			remove(path)
+			return filepath.SkipDir
+		}
+		return nil // Other cgroups come and go.
+	})
+	enabled, readErr := os.ReadFile(notes)
+	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
+		err = errors.Join(err, readErr)
+	}
+	for line := range strings.Lines(string(enabled)) {
+		control, controller, _ := strings.Cut(strings.TrimSpace(line), " ")
+		err = errors.Join(err, localcluster.DisableController(control, controller))
+	}
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{notes, workDir()} { // The container had its root mounted there, in its own mount namespace.
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // remove removes a cgroup with its children. The last processes may still be ending.

@@ -1,6 +1,9 @@
 // Command distribution runs make demo in the root file system of another Debian release, with that release's compiler and libraries:
 //
 //	go run ./test/distribution trixie
+//	go run ./test/distribution -remove
+//
+// With -remove it removes what an interrupted run left, for make cluster-down.
 //
 // The root file system has only make and apt; the demo installs what it needs, as on a new machine. The checkout, Go, its caches and
 // the cache of the local cluster are those of this machine, at the same paths. It runs in a mount namespace, with this machine's
@@ -23,6 +26,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/environment"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
@@ -43,22 +47,38 @@ func run(ctx context.Context, args []string) error {
 		return enter(args[1], args[2:])
 	}
 	if len(args) != 1 || args[0] == "" {
-		return errors.New("usage: distribution SUITE")
+		return errors.New("usage: distribution SUITE, or distribution -remove")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("root is needed, for the mounts of another root file system")
+	}
+	if args[0] == "-remove" {
+		return removeAll()
 	}
 	checkout, err := images.RepositoryRoot()
 	if err != nil {
 		return err
 	}
-	// Every run begins on a new machine, without packages of an earlier one.
-	root, err := os.MkdirTemp("", "tailgate-"+args[0]+"-")
+	release, err := localcluster.Use(ctx, os.Stderr, "make demo-debian13")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(root)
-	fmt.Fprintf(os.Stderr, "unpacking Debian %s\n", args[0])
+	defer release()
+	// Every run begins on a new machine, without packages of an earlier one.
+	root := roots + args[0]
+	if err := removeAll(); err != nil {
+		return err
+	}
+	defer func() {
+		if left := removeAll(); left != nil {
+			fmt.Fprintf(os.Stderr, "distribution: %v; make cluster-down removes what is left\n", left)
+		}
+	}()
+	// Of all processes of this run, the environment shows which belong to it.
+	if err := errors.Join(os.Mkdir(root, 0o755), os.Setenv(mark, root)); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "unpacking Debian %s in %s; if this command is killed, make cluster-down removes it\n", args[0], root)
 	o := images.Options{Root: checkout, Log: os.Stderr}
 	if err := images.Mmdebstrap(ctx, o, "--variant=apt", "--include=make,ca-certificates", "--format=directory", args[0], root); err != nil {
 		return fmt.Errorf("unpacking Debian %s: %w", args[0], err)
@@ -67,8 +87,22 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, target := range []string{"demo", "cluster-down"} {
-		err = errors.Join(err, inRoot(ctx, root, checkout, shared, target))
+	return errors.Join(inRoot(ctx, root, checkout, shared, "demo"),
+		inRoot(context.WithoutCancel(ctx), root, checkout, shared, "cluster-down"))
+}
+
+const (
+	// roots is the beginning of the names of the root file systems.
+	roots = "/var/lib/tailgate-distribution-"
+	// mark is the environment variable of the processes of a run. It has the root.
+	mark = "TAILGATE_DISTRIBUTION"
+)
+
+// removeAll ends the processes of all root file systems that are left, and removes these with what clusters in them left on this machine.
+func removeAll() error {
+	left, err := filepath.Glob(roots + "*")
+	for _, root := range left {
+		err = errors.Join(err, localcluster.RemoveIn(context.Background(), root, mark+"="+root))
 	}
 	return err
 }

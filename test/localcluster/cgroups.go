@@ -117,7 +117,7 @@ func enableControllers(p paths, dir string) error {
 		return fmt.Errorf("reading the controllers of cgroup %s: %w", dir, err)
 	}
 	for _, name := range missingControllers(string(available), string(enabled)) {
-		if !strings.HasPrefix(filepath.Base(dir), p.cgroupPrefix()) {
+		if !slices.Contains(p.cgroups(), filepath.Base(dir)) {
 			if err := noteController(p, control, name); err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ func vacatedNote(p paths) string { return p.join("vacated-cgroup") }
 
 // vacate moves all processes of a version 2 cgroup into a child, as kind and docker in docker do. Down moves them back.
 func vacate(p paths, dir string) error {
-	if err := os.WriteFile(vacatedNote(p), []byte(dir), 0o644); err != nil {
+	if err := os.WriteFile(vacatedNote(p), []byte(note(dir)), 0o644); err != nil {
 		return fmt.Errorf("noting that processes leave cgroup %s: %w", dir, err)
 	}
 	child := filepath.Join(dir, vacated)
@@ -185,14 +185,17 @@ func moveProcesses(from, to string) error {
 
 // unvacate undoes vacate. If another program has enabled controllers meanwhile, the processes stay where they are.
 func unvacate(p paths) error {
-	note, err := os.ReadFile(vacatedNote(p))
+	text, err := os.ReadFile(vacatedNote(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading whose processes were moved: %w", err)
 	}
-	dir := string(note)
+	dir, valid := noted(string(text))
+	if !valid {
+		return nil
+	}
 	child := filepath.Join(dir, vacated)
 	// The cgroup is busy until the kernel has removed the last of the cluster's killed processes.
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -228,7 +231,7 @@ func noteController(p paths, control, name string) error {
 		return fmt.Errorf("noting an enabled controller: %w", err)
 	}
 	defer f.Close()
-	if _, err := fmt.Fprintln(f, control, name); err != nil {
+	if _, err := fmt.Fprintln(f, note(control+" "+name)); err != nil {
 		return fmt.Errorf("noting an enabled controller: %w", err)
 	}
 	return nil
@@ -243,12 +246,8 @@ func removeCgroups(p paths) error {
 	}
 	var errs []error
 	for _, h := range found {
-		tops, err := filepath.Glob(filepath.Join(h.Dir, p.cgroupPrefix()+"*"))
-		if err != nil {
-			return fmt.Errorf("looking for cgroups: %w", err)
-		}
-		for _, top := range tops {
-			errs = append(errs, removeCgroup(top))
+		for _, name := range p.cgroups() {
+			errs = append(errs, removeCgroup(filepath.Join(h.Dir, name)))
 		}
 	}
 	return errors.Join(append(errs, restoreControllers(p), unvacate(p))...)
@@ -265,13 +264,59 @@ func restoreControllers(p paths) error {
 	}
 	var errs []error
 	for line := range strings.Lines(string(notes)) {
-		control, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		// A controller that another process uses meanwhile stays enabled.
-		if err := os.WriteFile(control, []byte("-"+name), 0o644); err != nil && !errors.Is(err, unix.EBUSY) {
-			errs = append(errs, fmt.Errorf("disabling controller %s: %w", name, err))
+		if text, valid := noted(strings.TrimSpace(line)); valid {
+			control, name, _ := strings.Cut(text, " ")
+			errs = append(errs, DisableController(control, name))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// DisableController disables a controller for the children of a version 2 cgroup, which its file cgroup.subtree_control names. It stays
+// enabled if another program uses it meanwhile, because that program's settings would be lost.
+func DisableController(control, name string) error {
+	used, err := usesController(filepath.Dir(control), name)
+	if err != nil || used {
+		return err
+	}
+	if err := os.WriteFile(control, []byte("-"+name), 0o644); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("disabling controller %s: %w", name, err)
+	}
+	return nil
+}
+
+// usesController reports whether a child of a cgroup has other settings of a controller than a new child has.
+func usesController(dir, name string) (bool, error) {
+	fresh, err := os.MkdirTemp(dir, "tailgate-compare-")
+	if err != nil {
+		return false, fmt.Errorf("making a cgroup to compare with: %w", err)
+	}
+	defer func() { _ = unix.Rmdir(fresh) }()
+	files, err := filepath.Glob(filepath.Join(fresh, name+".*"))
+	if err != nil {
+		return false, fmt.Errorf("listing the settings of controller %s: %w", name, err)
+	}
+	for _, file := range files {
+		info, err := os.Stat(file)
+		kind := filepath.Ext(file)
+		if err != nil || info.Mode().Perm()&0o600 != 0o600 || kind == ".pressure" || kind == ".peak" { // These are no settings.
+			continue
+		}
+		usual, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		others, err := filepath.Glob(filepath.Join(dir, "*", filepath.Base(file)))
+		if err != nil {
+			return false, fmt.Errorf("listing the settings of controller %s: %w", name, err)
+		}
+		for _, other := range others {
+			if set, err := os.ReadFile(other); err == nil && string(set) != string(usual) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // removeCgroup removes a cgroup with its children.

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -85,6 +89,33 @@ func elsewhere(p paths) error {
 		}
 	}
 	return nil
+}
+
+// RemoveIn ends the processes of another root file system, whose environment has a variable or which have it as their root, and
+// removes it with what clusters in it left on this machine. No process has mounted anything in it but in its own mount namespace.
+func RemoveIn(ctx context.Context, root, variable string) error {
+	id := identify(root)
+	err := killAll(ctx, func(f found) bool {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", f.PID))
+		return err == nil && (identify(fmt.Sprintf("/proc/%d/root", f.PID)) == id || slices.Contains(strings.Split(string(environ), "\x00"), variable))
+	})
+	if err != nil {
+		return err
+	}
+	for s := range site(maxClusters) {
+		p := sitePaths(s)
+		p.state = filepath.Join(root, p.state)
+		if !exists(p.state) {
+			continue
+		}
+		if err := errors.Join(removeCgroups(p), removeNetwork(s)); err != nil {
+			return err
+		}
+	}
+	if mounted, err := mountsUnder(root); err != nil || len(mounted) > 0 {
+		return errors.Join(err, fmt.Errorf("there are mounts in %s: %q", root, mounted))
+	}
+	return os.RemoveAll(root)
 }
 
 func down(ctx context.Context, p paths) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // keptFile lists what was in the state folder before the cluster. It exists if the folder did.
@@ -87,6 +88,22 @@ func keptEntries(p paths) (kept []string, err error) {
 		return nil, fmt.Errorf("reading what was in the state folder: %w", err)
 	}
 	return kept, nil
+}
+
+// note returns the text of a note about what the kernel has, such as a mount: it holds until the next boot, after which the same name
+// can belong to another program.
+func note(text string) string { return bootID() + " " + text }
+
+// noted returns what a note says, and false if it is of an earlier boot.
+func noted(note string) (text string, valid bool) {
+	boot, text, _ := strings.Cut(note, " ")
+	return text, boot == bootID()
+}
+
+// bootID returns the ID of the machine's boot.
+func bootID() string {
+	content, _ := os.ReadFile(bootPath) // look.sh requires the file.
+	return strings.TrimSpace(string(content))
 }
 
 func exists(path string) bool {

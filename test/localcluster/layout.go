@@ -33,6 +33,9 @@ func (s site) controlPlaneNetns() string { return s.name("cp") }
 func (s site) fabricNetns() string       { return s.name("fabric") }
 func (s site) cgroupPrefix() string      { return s.name("node-") }
 
+// cgroups are the names of the nodes' cgroups. Others can begin like them.
+func (s site) cgroups() []string { return []string{s.cgroupPrefix() + "a", s.cgroupPrefix() + "b"} }
+
 // hostLink is the only link of the cluster on the host.
 func (s site) hostLink() string { return fmt.Sprintf("tailgate%d", s) }
 

@@ -109,7 +109,7 @@ func TestNoMarkerWithoutMount(t *testing.T) {
 			t.Errorf("the folder is left: %v", err)
 		}
 		// A marker of an interrupted start, before the mount.
-		if err := errors.Join(os.Mkdir(netnsDir, 0o755), os.WriteFile(p.netnsMarker(), []byte(folderIsOurs), 0o600)); err != nil {
+		if err := errors.Join(os.Mkdir(netnsDir, 0o755), os.WriteFile(p.netnsMarker(), []byte(note(folderIsOurs)), 0o600)); err != nil {
 			return err
 		}
 		return releaseNetnsDir(p)

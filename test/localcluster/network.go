@@ -49,7 +49,7 @@ func prepareNetnsDir(p paths) (err error) {
 	if _, err := os.Stat(dir); os.IsNotExist(err) {
 		marker = folderIsOurs
 	}
-	if err := os.WriteFile(p.netnsMarker(), []byte(marker), 0o600); err != nil {
+	if err := os.WriteFile(p.netnsMarker(), []byte(note(marker)), 0o600); err != nil {
 		return fmt.Errorf("noting the mount of %s: %w", dir, err)
 	}
 	defer func() {
@@ -78,8 +78,12 @@ func releaseNetnsDir(p paths) error {
 	} else if err != nil {
 		return fmt.Errorf("looking for whose mount %s is: %w", netnsDir, err)
 	}
+	text, valid := noted(string(marker))
+	if !valid {
+		return nil
+	}
 	left, err := os.ReadDir(netnsDir)
-	if err != nil && !os.IsNotExist(err) { // After a reboot of the machine, there is neither folder nor mount.
+	if err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("listing network namespaces: %w", err)
 	}
 	if len(left) > 0 {
@@ -96,7 +100,7 @@ func releaseNetnsDir(p paths) error {
 			return fmt.Errorf("unmounting %s: %w", dir, err)
 		}
 	}
-	if string(marker) != folderIsOurs {
+	if text != folderIsOurs {
 		return nil
 	}
 	// Other programs may use the folder since it was unmounted.

@@ -270,10 +270,12 @@ func ours(p paths) func(found) bool {
 func (s site) inNodeCgroup(trees []hierarchy, content string) bool {
 	for line := range strings.Lines(content) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) == 3 && slices.ContainsFunc(trees, func(h hierarchy) bool {
-			return strings.HasPrefix(fields[2], strings.TrimSuffix(h.Root, "/")+"/"+s.cgroupPrefix())
-		}) {
-			return true
+		for _, h := range trees {
+			for _, name := range s.cgroups() {
+				if len(fields) == 3 && strings.HasPrefix(fields[2]+"/", strings.TrimSuffix(h.Root, "/")+"/"+name+"/") {
+					return true
+				}
+			}
 		}
 	}
 	return false
