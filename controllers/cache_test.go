@@ -71,7 +71,7 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 	}
 	options := CacheOptions(nil).ByObject
 	for key, o := range map[client.Object]client.Object{
-		find[*v1alpha1.LatencyBenchmark](options): &v1alpha1.LatencyBenchmark{ObjectMeta: long, Spec: v1alpha1.LatencyBenchmarkSpec{Placement: placement}},
+		find[*v1alpha1.LatencyBenchmark](options): &v1alpha1.LatencyBenchmark{ObjectMeta: long, Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Placement: placement}}},
 		find[*v1alpha1.LatencyMatrix](options):    &v1alpha1.LatencyMatrix{ObjectMeta: long, Spec: v1alpha1.LatencyMatrixSpec{Nodes: selection, Server: &selection}},
 		find[*corev1.Node](options):               &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: long.Annotations}},
 	} {

@@ -109,8 +109,8 @@ const (
 // HeadlinePercentiles returns the percentiles of short overviews.
 func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 
-// LatencyBenchmarkSpec describes the measurement: the tool, the workload, the number of rounds, the nodes and the networks.
-// After acceptance, only criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit can change.
+// MeasurementSpec describes a measurement: the tool, the workload, the number of rounds, the nodes and the networks. It is what a
+// LatencyBenchmark and the templates of other kinds have in common.
 //
 // +kubebuilder:validation:XValidation:rule="self.tool != 'pinger' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: pinger measures messages of at least 1 byte; use sizes from 1"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong cannot measure TCP messages of 0 bytes; use sizes from 1, or UDP alone"
@@ -132,7 +132,7 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.protocol) || self.headline.protocol in self.workload.protocols",message="spec.headline.protocol: must be one of workload.protocols"
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || (has(self.workload.messageSizes) ? !has(self.headline.messageSize) || self.headline.messageSize in self.workload.messageSizes : !has(self.workload.streams) && (!has(self.headline.messageSize) || self.headline.messageSize == 64))",message="spec.headline.messageSize: must be one of workload.messageSizes (64 if unset; none if only streams are measured)"
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.ratePerSecond) || has(self.workload.ratesPerSecond) && self.headline.ratePerSecond in self.workload.ratesPerSecond",message="spec.headline.ratePerSecond: must be one of workload.ratesPerSecond"
-type LatencyBenchmarkSpec struct {
+type MeasurementSpec struct {
 	// tool is the program that measures: pinger, sfnt-pingpong, sfnt-stream, netperf or sockperf.
 	// +required
 	Tool Tool `json:"tool"`
@@ -218,6 +218,25 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
+	// notes are facts about the test that the agents cannot read, such as the BIOS profile, the switch or a ticket, at most 16.
+	// Tables, reports and exports show them, and compare lists those that differ. They never prevent a comparison.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Notes []Note `json:"notes,omitempty"`
+
+	// criteria are the limits that the results must meet. They determine condition Passed. They may change at any time: the
+	// stored results are then judged again.
+	// +optional
+	Criteria *Criteria `json:"criteria,omitempty"`
+}
+
+// LatencyBenchmarkSpec describes the measurement, and how long the benchmark is kept. After acceptance, only criteria, priority,
+// suspend, ttlSecondsAfterFinished and historyLimit can change.
+type LatencyBenchmarkSpec struct {
+	MeasurementSpec `json:",inline"`
+
 	// suspend stops the benchmark while it is true: the current attempt ends and does not count as failed, stored results are
 	// kept, and other benchmarks do not wait for this one. When it is false again, the benchmark resumes with the remaining
 	// runs. Unlike most of the spec, it may change at any time.
@@ -240,19 +259,6 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
-
-	// notes are facts about the test that the agents cannot read, such as the BIOS profile, the switch or a ticket, at most 16.
-	// Tables, reports and exports show them, and compare lists those that differ. They never prevent a comparison.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=16
-	Notes []Note `json:"notes,omitempty"`
-
-	// criteria are the limits that the results must meet. They determine condition Passed. They may change at any time: the
-	// stored results are then judged again.
-	// +optional
-	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
 // Headline selects a cell.

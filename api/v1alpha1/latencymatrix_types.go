@@ -56,8 +56,6 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="(self.topology == 'Star') == has(self.server)",message="server: required by topology Star, and not allowed with Ring and AllPairs"
 // +kubebuilder:validation:XValidation:rule="[self.template.spec.placement].all(p, (!has(p.client) || !has(p.client.nodeName) && !has(p.client.nodeNames) && !has(p.client.nodeSelector)) && (!has(p.server) || !has(p.server.nodeName) && !has(p.server.nodeNames) && !has(p.server.nodeSelector)))",message="template.spec.placement: client and server must not select nodes, because nodes and server of the matrix select them"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.suspend) || !self.template.spec.suspend",message="template.spec.suspend: nothing would ever be measured; set suspend of the matrix instead"
-// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.ttlSecondsAfterFinished) && !has(self.template.spec.historyLimit)",message="template.spec.ttlSecondsAfterFinished, template.spec.historyLimit: must be absent, because the benchmarks of the pairs are deleted with the matrix; set ttlSecondsAfterFinished of the matrix"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || self.template.spec.criteria.baseline.type != 'Gate' || has(self.template.spec.criteria.baseline.gate)",message="template.spec.criteria.baseline.gate: name the LatencyGate whose accepted result is the baseline"
 type LatencyMatrixSpec struct {
 	// topology is which nodes are measured with which: Star every node with server, Ring every node with the next, AllPairs
@@ -372,7 +370,7 @@ func (m *LatencyMatrix) SetCondition(c metav1.Condition) {
 // Overview returns the matrix as a benchmark: the spec of its template with the nodes of the matrix, and the parts of the
 // status that both kinds have.
 func (m *LatencyMatrix) Overview() *LatencyBenchmark {
-	b := &LatencyBenchmark{ObjectMeta: m.ObjectMeta, Spec: m.Spec.Template.Spec, Status: LatencyBenchmarkStatus{
+	b := &LatencyBenchmark{ObjectMeta: m.ObjectMeta, Spec: m.Spec.Template.Benchmark(), Status: LatencyBenchmarkStatus{
 		ObservedGeneration: m.Status.ObservedGeneration, Conditions: m.Status.Conditions, Progress: m.Status.Progress, Verdict: m.Status.Verdict,
 		Summary: m.Status.Summary, StartTime: m.Status.StartTime, CompletionTime: m.Status.CompletionTime,
 	}}

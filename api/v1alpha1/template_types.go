@@ -14,7 +14,12 @@ type LatencyBenchmarkTemplate struct {
 
 	// spec of the benchmarks.
 	// +required
-	Spec LatencyBenchmarkSpec `json:"spec"`
+	Spec MeasurementSpec `json:"spec"`
+}
+
+// Benchmark returns the spec of a benchmark that is made from the template. It shares memory with the template.
+func (t *LatencyBenchmarkTemplate) Benchmark() LatencyBenchmarkSpec {
+	return LatencyBenchmarkSpec{MeasurementSpec: t.Spec}
 }
 
 // LabelValue is the value of a label.

@@ -156,10 +156,10 @@ func TestProgress(t *testing.T) {
 }
 
 func TestAcceptanceSaysWhatOnloadWillNotCarry(t *testing.T) {
-	b := &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{
+	b := &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload},
 		Workload:     v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64, 2000}},
-	}}
+	}}}
 	b.Status.Pair = &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}
 	if got := (&world{benchmark: b}).acceptance(); !strings.HasPrefix(got, "client on a, server on b; variant default: unless") {
 		t.Errorf("accepted with %q", got)

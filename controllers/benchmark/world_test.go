@@ -42,7 +42,7 @@ func (fakeDriver) Deadline(tool.Cell) time.Duration { return time.Minute }
 func makeWorld(changes ...func(*world)) *world {
 	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "perf", UID: "uid-x", CreationTimestamp: metav1.NewTime(ago(time.Hour))},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: v1alpha1.ToolSockperf, Rounds: 2,
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
@@ -50,7 +50,7 @@ func makeWorld(changes ...func(*world)) *world {
 			},
 			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi")},
 			Network:   v1alpha1.Network{Type: v1alpha1.NetworkPod},
-		},
+		}},
 		Status: v1alpha1.LatencyBenchmarkStatus{Pair: &v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}},
 	}
 	w := &world{

@@ -34,7 +34,7 @@ func (w *world) extend(status *v1alpha1.LatencyVerificationStatus) {
 // group says whether the first session of a node is slower than those of its kind, or notes that there are too few of them.
 func (w *world) group() (slower, note string) {
 	kind := sessions.OfNode(w.verification).Class
-	tolerances := judge.Tolerances(w.gate.Spec.Template.Spec)
+	tolerances := judge.Tolerances(w.gate.Spec.Template.Benchmark())
 	for key, level := range w.measured.Levels() {
 		tolerance, compared := tolerances[key]
 		levels := sessions.Group(w.others, kind, key)
@@ -57,7 +57,7 @@ func (s *snapshot) pool() {
 	for _, v := range s.Verifications {
 		all = append(all, sessions.OfNode(v))
 	}
-	status, tolerances := &s.Gate.Status, judge.Tolerances(s.Gate.Spec.Template.Spec)
+	status, tolerances := &s.Gate.Status, judge.Tolerances(s.Gate.Spec.Template.Benchmark())
 	status.Spread, status.Changes = sessions.Spread(all), sessions.Changes(all, tolerances)
 	last := sessions.Bounded(status.Changes)
 	if last == nil {

@@ -172,7 +172,7 @@ func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) *blocke
 // measures reports whether a benchmark measures a pair as the template says: any author can write
 // an owner. Criteria, priority and suspend may differ until they are updated.
 func (w *world) measures(number int32, child *v1alpha1.LatencyBenchmark) bool {
-	got, want, p := child.Spec, w.matrix.Spec.Template.Spec, w.pair(number)
+	got, want, p := child.Spec, w.matrix.Spec.Template.Benchmark(), w.pair(number)
 	if len(ranges(&want)) > 0 {
 		want = w.makeChild(number).Spec
 	}
@@ -247,7 +247,7 @@ func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
 			Labels:          map[string]string{v1alpha1.LabelMatrix: m.Name, v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, v1alpha1.GroupVersion.WithKind(kind))},
 		}),
-		Spec: *m.Spec.Template.Spec.DeepCopy(),
+		Spec: m.Spec.Template.DeepCopy().Benchmark(),
 	}
 	child.Spec.Criteria, child.Spec.Suspend = w.criteria(number).DeepCopy(), m.Spec.Suspend
 	placement := &child.Spec.Placement

@@ -61,7 +61,7 @@ func (r *Reconciler) observe(ctx context.Context, m *v1alpha1.LatencyMatrix) (*w
 		return w, err
 	}
 	w.pairs, w.slots = planOf(m)
-	w.blocks = blocks(m.Spec.Template.Spec, len(w.pairs))
+	w.blocks = blocks(m.Spec.Template.Benchmark(), len(w.pairs))
 	if err := r.observeChildren(ctx, w); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (w *world) acceptance(leftOut string) string {
 	if leftOut != "" {
 		message += "; left out: " + leftOut
 	}
-	return strings.Join(slices.Insert(preflight.Foreknown(w.matrix.Spec.Template.Spec, len(w.pairs), nil), 0, message), "; ")
+	return strings.Join(slices.Insert(preflight.Foreknown(w.matrix.Spec.Template.Benchmark(), len(w.pairs), nil), 0, message), "; ")
 }
 
 func (w *world) succeeds() metav1.Condition {

@@ -39,7 +39,7 @@ func worldOf(nodes int, parallel int32, changes ...func(*world)) *world {
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "perf", UID: "uid-x", Generation: 1},
 		Spec: v1alpha1.LatencyMatrixSpec{
 			Topology: v1alpha1.TopologyAllPairs, Parallelism: parallel,
-			Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.LatencyBenchmarkSpec{
+			Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.MeasurementSpec{
 				Tool: v1alpha1.ToolSockperf, Rounds: 2,
 				Workload: v1alpha1.Workload{
 					Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},

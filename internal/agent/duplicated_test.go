@@ -29,7 +29,7 @@ func TestDuplicated(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
-	spec := v1alpha1.LatencyBenchmarkSpec{Network: v1alpha1.Network{Type: v1alpha1.NetworkPod}}
+	spec := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Network: v1alpha1.Network{Type: v1alpha1.NetworkPod}}}
 	for _, c := range []struct {
 		tool     v1alpha1.Tool
 		program  string

@@ -53,7 +53,7 @@ func TestField(t *testing.T) {
 
 // judge adds the proof of evidence of an end that requested as many CPUs as it has.
 func judge(c field.Case, e result.Evidence, answer map[string]string) {
-	spec := v1alpha1.LatencyBenchmarkSpec{Network: v1alpha1.Network{Type: v1alpha1.NetworkVF}, Placement: v1alpha1.Placement{CPUs: 2, NUMAPolicy: v1alpha1.NUMARequired}}
+	spec := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Network: v1alpha1.Network{Type: v1alpha1.NetworkVF}, Placement: v1alpha1.Placement{CPUs: 2, NUMAPolicy: v1alpha1.NUMARequired}}}
 	if network := c.Arguments["network"]; network != "" {
 		spec.Network.Type = v1alpha1.NetworkType(network)
 	}

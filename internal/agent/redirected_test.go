@@ -13,7 +13,7 @@ import (
 // A proxy in the network namespace of an end, which takes over the tool's connections as the proxies of meshes do, is found by the
 // kernel's counters there: that end is not proved.
 func TestRedirected(t *testing.T) {
-	spec := v1alpha1.LatencyBenchmarkSpec{Network: v1alpha1.Network{Type: v1alpha1.NetworkPod}}
+	spec := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Network: v1alpha1.Network{Type: v1alpha1.NetworkPod}}}
 	for _, at := range []string{"", v1alpha1.RoleClient, v1alpha1.RoleServer} {
 		t.Run("at "+at, func(t *testing.T) {
 			hosts := newHosts(t)

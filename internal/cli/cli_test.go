@@ -79,14 +79,14 @@ func newCluster(t *testing.T) *apiServer {
 	b := &v1alpha1.LatencyBenchmark{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "sweep", UID: "u"},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: v1alpha1.ToolPinger, Rounds: 1, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{1, 64}, Duration: metav1.Duration{Duration: time.Second},
 				Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
 			},
 			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), Client: &v1alpha1.EndpointPlacement{}, Server: &v1alpha1.EndpointPlacement{}},
-		},
+		}},
 	}
 	cm, stored := storedRun(t, "sweep-r1", nil)
 	b.Status.Stored = []v1alpha1.StoredResult{stored}
@@ -159,7 +159,7 @@ func (s *apiServer) addMesh() {
 	m.Namespace, m.Name, m.UID = "perf", "mesh", "of-mesh"
 	m.Spec = v1alpha1.LatencyMatrixSpec{
 		Topology: v1alpha1.TopologyAllPairs, Nodes: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}, Parallelism: 1,
-		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template},
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.MeasurementSpec},
 	}
 	s.matrices = map[types.NamespacedName]*v1alpha1.LatencyMatrix{client.ObjectKeyFromObject(m): m}
 	for _, name := range []string{"mesh-a-b", "mesh-a-c", "mesh-b-c", "mesh-of-another"} {

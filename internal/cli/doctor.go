@@ -105,7 +105,7 @@ func (d *doctorCall) resemble(ctx context.Context, stdin io.Reader) error {
 		return fmt.Errorf("reading the %s: %w", manifest.GetKind(), err)
 	}
 	if gate, ok := o.(*v1alpha1.LatencyGate); ok {
-		d.like = &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Spec}
+		d.like = &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Benchmark()}
 		d.like.Namespace, d.like.Name = gate.Spec.Namespace, gate.Name
 		d.like.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &gate.Spec.NodeSelector}}
 	} else {

@@ -176,7 +176,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	out := turns.Foresee(of, nodes.Items, others.Items, known.Items, time.Now())
 	b := out.Benchmark
 	if b == nil {
-		b = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: of.Spec.Namespace, Name: of.Name}, Spec: of.Spec.Template.Spec}
+		b = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: of.Spec.Namespace, Name: of.Name}, Spec: of.Spec.Template.Benchmark()}
 	}
 	// Any of the pairs is enough for the gate to begin.
 	var clients, servers []string

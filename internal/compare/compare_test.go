@@ -26,13 +26,13 @@ import (
 
 // spec returns a spec with the cell tcp-64 and these variants; without any, with the default variant.
 func spec(variants ...string) v1alpha1.LatencyBenchmarkSpec {
-	s := v1alpha1.LatencyBenchmarkSpec{
+	s := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 		Tool: v1alpha1.ToolPinger, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
 		Workload: v1alpha1.Workload{
 			Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}, Duration: metav1.Duration{Duration: time.Second},
 		},
 		Placement: v1alpha1.Placement{CPUs: 1},
-	}
+	}}
 	for _, v := range variants {
 		s.Variants = append(s.Variants, v1alpha1.Variant{Name: v})
 	}

@@ -32,9 +32,9 @@ func TestField(t *testing.T) {
 // ratioOfP50 returns what compare and get show for two variants whose rounds have these p50, in nanoseconds of the full round trip.
 func ratioOfP50(t *testing.T, baseline, candidate string) map[string]string {
 	values := map[string][]string{"a": strings.Fields(baseline), "b": strings.Fields(candidate)}
-	spec := v1alpha1.LatencyBenchmarkSpec{Tool: v1alpha1.ToolPinger, LatencyType: v1alpha1.LatencyRTT, Rounds: int32(len(values["a"])),
+	spec := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Tool: v1alpha1.ToolPinger, LatencyType: v1alpha1.LatencyRTT, Rounds: int32(len(values["a"])),
 		Workload: v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}},
-		Variants: []v1alpha1.Variant{{Name: "a"}, {Name: "b"}}}
+		Variants: []v1alpha1.Variant{{Name: "a"}, {Name: "b"}}}}
 	b := &v1alpha1.LatencyBenchmark{Spec: spec}
 	b.Name = "x"
 	var stored []result.Stored

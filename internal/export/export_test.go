@@ -37,7 +37,7 @@ func measured(t testing.TB, name string) Benchmark {
 	t.Helper()
 	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: name, UID: types.UID("uid-of-" + name)},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: v1alpha1.ToolPinger, Rounds: 2, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}, RatesPerSecond: []int32{1_000},
@@ -45,7 +45,7 @@ func measured(t testing.TB, name string) Benchmark {
 				Wait: v1alpha1.WaitBlock, Muxer: v1alpha1.MuxerNone,
 			},
 			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), NUMAPolicy: v1alpha1.NUMARequired, Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "a"}}, Server: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "b"}}},
-		},
+		}},
 	}
 	b.Status.ObservedGeneration = 1
 	all := Benchmark{Object: b}
@@ -79,7 +79,7 @@ func mesh(t testing.TB) Benchmark {
 	template.Spec.Placement.Client, template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{}, &v1alpha1.EndpointPlacement{}
 	m := &v1alpha1.LatencyMatrix{ObjectMeta: template.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
 		Topology: v1alpha1.TopologyRing, Parallelism: 1, Nodes: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
-		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec.MeasurementSpec},
 	}}
 	m.Status.ObservedGeneration = 1
 	all := Benchmark{Object: m.Overview(), Matrix: m}

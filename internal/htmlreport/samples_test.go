@@ -32,7 +32,7 @@ func sample(t *testing.T, name string) *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{}
 	readSample(t, name, b)
 	b.Namespace = "perf"
-	setDefaults(&b.Spec)
+	setDefaults(&b.Spec.MeasurementSpec)
 	return b
 }
 
@@ -47,7 +47,7 @@ func readSample(t *testing.T, name string, into any) {
 	}
 }
 
-func setDefaults(s *v1alpha1.LatencyBenchmarkSpec) {
+func setDefaults(s *v1alpha1.MeasurementSpec) {
 	if s.Rounds == 0 {
 		s.Rounds = 5
 	}
@@ -417,7 +417,7 @@ func pairsSample(t *testing.T, nodes int) []export.Benchmark {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, slot := range plan.Matrix(v1alpha1.LatencyMatrixSpec{Topology: v1alpha1.TopologyAllPairs, Parallelism: int32(nodes)}, names, "") {
 		for _, pair := range slot {
-			one := &v1alpha1.LatencyBenchmark{Spec: *m.Spec.Template.Spec.DeepCopy()}
+			one := &v1alpha1.LatencyBenchmark{Spec: m.Spec.Template.DeepCopy().Benchmark()}
 			one.Namespace, one.Name = m.Namespace, m.PairName(int32(len(out.Pairs)+1))
 			one.Spec.Placement = v1alpha1.Placement{CPUs: 1, Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: pair.ClientNode}}, Server: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: pair.ServerNode}}}
 			by := 1 + 0.03*r.NormFloat64()

@@ -38,7 +38,7 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 			all = append(all, string(key))
 			continue
 		}
-		for _, name := range plan.Resources(gate.Spec.Template.Spec) {
+		for _, name := range plan.Resources(gate.Spec.Template.Benchmark()) {
 			all = append(all, devicePrefix+name)
 		}
 	}

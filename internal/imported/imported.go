@@ -78,10 +78,10 @@ func (r Result) spec() v1alpha1.LatencyBenchmarkSpec {
 	end := func() *v1alpha1.EndpointPlacement {
 		return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "unknown"}}
 	}
-	s := v1alpha1.LatencyBenchmarkSpec{
+	s := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 		Tool: r.Tool, LatencyType: r.LatencyType, Notes: Notes(r.Notes), Network: v1alpha1.Network{Type: v1alpha1.NetworkHost},
 		Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi"), Client: end(), Server: end()},
-	}
+	}}
 	if r.InToOut {
 		s.Capture = v1alpha1.CaptureServer
 	}

@@ -20,13 +20,13 @@ import (
 
 // spec returns a spec with one cell, tcp-64, of the default variant.
 func spec(changes ...func(*v1alpha1.LatencyBenchmarkSpec)) v1alpha1.LatencyBenchmarkSpec {
-	s := v1alpha1.LatencyBenchmarkSpec{
+	s := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 		Tool: v1alpha1.ToolPinger, Rounds: 5, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
 		Workload: v1alpha1.Workload{
 			Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}, Duration: metav1.Duration{Duration: time.Second},
 		},
 		Placement: v1alpha1.Placement{CPUs: 1},
-	}
+	}}
 	for _, change := range changes {
 		change(&s)
 	}

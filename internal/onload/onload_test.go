@@ -13,7 +13,7 @@ import (
 
 // variant returns a complete variant, as plan.Variants does.
 func variant(a *v1alpha1.Acceleration, env ...v1alpha1.EnvVar) v1alpha1.Variant {
-	return plan.Variants(v1alpha1.LatencyBenchmarkSpec{Variants: []v1alpha1.Variant{{Name: "v", Acceleration: a, Env: env}}})[0]
+	return plan.Variants(v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Variants: []v1alpha1.Variant{{Name: "v", Acceleration: a, Env: env}}}})[0]
 }
 
 func TestLibrary(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 func benchmark(rounds int32, protocols []v1alpha1.Protocol, sizes ...int32) *v1alpha1.LatencyBenchmark {
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "x2522", Namespace: "perf"},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool:   v1alpha1.ToolSockperf,
 			Rounds: rounds,
 			Workload: v1alpha1.Workload{
@@ -25,7 +25,7 @@ func benchmark(rounds int32, protocols []v1alpha1.Protocol, sizes ...int32) *v1a
 				Duration:     metav1.Duration{Duration: 3 * time.Second},
 				Warmup:       metav1.Duration{Duration: 500 * time.Millisecond},
 			},
-		},
+		}},
 	}
 }
 
@@ -229,7 +229,7 @@ func TestVariantsInherit(t *testing.T) {
 	pod := v1alpha1.Network{Type: v1alpha1.NetworkPod}
 	kernel := v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}
 	vf := v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}}
-	spec := v1alpha1.LatencyBenchmarkSpec{
+	spec := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 		Network: pod, Capture: v1alpha1.CaptureServer, Workload: v1alpha1.Workload{Wait: v1alpha1.WaitSpin, Muxer: v1alpha1.MuxerEpoll},
 		Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency}},
 		Pods:         &v1alpha1.PodSettings{Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "1"}, {Name: "EF_TPH_MODE", Value: "2"}}},
@@ -240,7 +240,7 @@ func TestVariantsInherit(t *testing.T) {
 				Capture: v1alpha1.CaptureNone, Env: []v1alpha1.EnvVar{{Name: "EF_POLL_USEC", Value: "-1"}},
 			},
 		},
-	}
+	}}
 	onload := v1alpha1.Acceleration{
 		Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: v1alpha1.OnloadProfileLatency, ResourceName: DefaultOnloadResource, Source: v1alpha1.OnloadFromDevicePlugin},
 	}

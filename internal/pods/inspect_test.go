@@ -23,11 +23,11 @@ func TestInspectGolden(t *testing.T) {
 	whole.Network = &foreign.Selection{Namespace: "perf", Name: "sf-vf", Interface: Interface}
 	like := base
 	like.CPUs, like.Peer = 2, "192.168.40.7"
-	like.Benchmark = &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{Pods: &v1alpha1.PodSettings{
+	like.Benchmark = &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Pods: &v1alpha1.PodSettings{
 		RuntimeClassName: "performance", PriorityClassName: "latency", Annotations: map[string]string{"cpu-quota.crio.io": "disable"},
 		Tolerations: []corev1.Toleration{{Key: "latency", Operator: corev1.TolerationOpExists}},
 		Hugepages:   &v1alpha1.Hugepages{Size: "2Mi", Amount: resource.MustParse("8Mi")},
-	}}}
+	}}}}
 	like.Benchmark.Spec.Placement.Memory = resource.MustParse("256Mi")
 	for name, i := range map[string]Inspection{"inspect-shared": base, "inspect-network": whole, "inspect-like": like} {
 		got, err := yaml.Marshal(Inspect(i))

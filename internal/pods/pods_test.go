@@ -76,11 +76,11 @@ var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
 func benchmark(name string) *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "x2522", Namespace: "perf", UID: "c0ffee"},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool:      v1alpha1.ToolSfntPingpong,
 			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("512Mi")},
 			Network:   v1alpha1.Network{Type: v1alpha1.NetworkPod},
-		},
+		}},
 	}
 	benchmarks[name](b)
 	return b

@@ -666,7 +666,7 @@ func TestAccept(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := Observed{
-				Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{
+				Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 					Rounds: 1,
 					Workload: v1alpha1.Workload{
 						Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
@@ -674,7 +674,7 @@ func TestAccept(t *testing.T) {
 					},
 					Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi")},
 					Network:   v1alpha1.Network{Type: v1alpha1.NetworkPod},
-				}},
+				}}},
 				Driver: only64{},
 				Nodes:  []corev1.Node{node("a"), node("b")},
 			}
@@ -706,9 +706,9 @@ func TestAccept(t *testing.T) {
 // Swapping the endpoints' selectors swaps the nodes.
 func TestEndpointsSwap(t *testing.T) {
 	o := Observed{
-		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{Placement: v1alpha1.Placement{
+		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Placement: v1alpha1.Placement{
 			Client: &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "c"}}}},
-		}}},
+		}}}},
 		Driver: only64{},
 		Nodes:  []corev1.Node{node("a"), node("b"), node("c")},
 	}

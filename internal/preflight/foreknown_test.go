@@ -67,10 +67,10 @@ func TestForeknown(t *testing.T) {
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := v1alpha1.LatencyBenchmarkSpec{
+			spec := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 				Tool: v1alpha1.ToolPinger, Acceleration: withProfile(v1alpha1.OnloadProfileLatencyBest),
 				Workload: v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}},
-			}
+			}}
 			for _, change := range c.change {
 				change(&spec)
 			}
@@ -133,10 +133,10 @@ func TestForeknownSettings(t *testing.T) {
 		"a ConfigMap that disables Onload": {[]v1alpha1.Variant{onload("v", "", referred)}, found(map[string]string{"EF_UDP": "0", "EF_CTPIO_SWITCH_BYPASS": "1"}), []string{"variant v: its profile or env disables Onload"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Foreknown(v1alpha1.LatencyBenchmarkSpec{
+			got := Foreknown(v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 				Tool: v1alpha1.ToolPinger, Variants: c.variants,
 				Workload: v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolUDP}, MessageSizes: []int32{64}},
-			}, 1, c.profiles)
+			}}, 1, c.profiles)
 			if len(got) != len(c.want) {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}

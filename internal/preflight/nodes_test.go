@@ -21,7 +21,7 @@ import (
 // asking returns a benchmark that requests two CPUs, 1Gi and a VF, on any two nodes.
 func asking(nodes ...corev1.Node) Observed {
 	return Observed{
-		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{
+		Benchmark: &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Rounds: 1,
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
@@ -29,7 +29,7 @@ func asking(nodes ...corev1.Node) Observed {
 			},
 			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("1Gi"), NUMAPolicy: v1alpha1.NUMARequired},
 			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf}}},
-		}},
+		}}},
 		Driver: only64{},
 		Nodes:  nodes,
 	}

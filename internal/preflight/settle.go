@@ -101,7 +101,7 @@ func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Sup
 		return Intolerant(slices.DeleteFunc(slices.Clone(suppliers), func(s Supplier) bool { return !match(s) }), nodes, taint)
 	}
 	module, plugin := func(s Supplier) bool { return s.Module }, func(s Supplier) bool { return s.Plugin }
-	needs, cordoned := len(plan.Resources(gate.Spec.Template.Spec)) > 0, MeasuresCordoned(gate)
+	needs, cordoned := len(plan.Resources(gate.Spec.Template.Benchmark())) > 0, MeasuresCordoned(gate)
 	if taint := HeldBy(gate); taint != nil {
 		if found := some(module, *taint); len(found) > 0 {
 			return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.enforcement.taint: Kernel Module Management unloads a module from a tainted node unless its Module tolerates %s; these do not: %s; "+
@@ -118,7 +118,7 @@ func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Sup
 			cordon.Key, text.List(found, maxSuppliers, ", "))
 	}
 	managed := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return metav1.HasAnnotation(n.ObjectMeta, foreign.AnnotationMachineConfig) })
-	if takes, _ := wholePlan(gate.Spec.Template.Spec); managed && cordoned && takes > measuringLimit {
+	if takes, _ := wholePlan(gate.Spec.Template.Benchmark()); managed && cordoned && takes > measuringLimit {
 		return v1alpha1.ReasonTemplateTooLong, fmt.Sprintf("spec.template: the template measures cordoned nodes, and its runs take %s; OpenShift's Machine Config Operator reports a node as Degraded "+
 			"that is not uncordoned %s after its boot; let the runs take at most %s, or remove the toleration of %s and hold the rollout by paused pools", takes, uncordonLimit, measuringLimit, cordon.Key)
 	}

@@ -79,7 +79,7 @@ func TestUnsettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &v1alpha1.LatencyGate{}
-			g.Spec.Template.Spec = v1alpha1.LatencyBenchmarkSpec{
+			g.Spec.Template.Spec = v1alpha1.MeasurementSpec{
 				Tool: v1alpha1.ToolSockperf, Rounds: 1, Criteria: &v1alpha1.Criteria{},
 				Workload: v1alpha1.Workload{Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}},
 			}

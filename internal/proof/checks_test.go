@@ -546,7 +546,7 @@ func mustEndpoints(w *world) []v1alpha1.ProofLine {
 
 func TestWaitedOfAServerThatForks(t *testing.T) {
 	for tool, want := range map[v1alpha1.Tool]int64{v1alpha1.ToolNetperf: 4_000_000, v1alpha1.ToolSockperf: 0} {
-		e := endpoint{spec: v1alpha1.LatencyBenchmarkSpec{Tool: tool}, role: v1alpha1.RoleServer}
+		e := endpoint{spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Tool: tool}}, role: v1alpha1.RoleServer}
 		e.own.Deltas = map[string]int64{"cpu.run-delay-ns": 4e9, "tool.run-delay-ns": 0}
 		if got, known := e.waited(); got != want || !known {
 			t.Errorf("%s: %d µs, %v; expected %d µs", tool, got, known, want)

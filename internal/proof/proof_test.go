@@ -60,10 +60,10 @@ func seen(number string) result.Seen {
 // good returns a run over VFs with everything proved; change modifies it.
 func good(change ...func(*world)) *world {
 	w := &world{
-		spec: v1alpha1.LatencyBenchmarkSpec{
+		spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Placement: v1alpha1.Placement{CPUs: 2, NUMAPolicy: v1alpha1.NUMARequired},
 			Network:   v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: sfVF, NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}}}},
-		},
+		}},
 		run: result.Stored{
 			Client: result.Document{
 				Run: "x-r1", Variant: plan.DefaultVariant, Role: v1alpha1.RoleClient, Evidence: evidence("a", "1"),

@@ -29,10 +29,10 @@ func experiment(name string, t v1alpha1.Tool, w v1alpha1.Workload, variants ...v
 	w.Duration = metav1.Duration{Duration: time.Second}
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: name},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: t, Workload: w, Rounds: 1, Variants: variants, LatencyType: v1alpha1.LatencyRTT,
 			Placement: v1alpha1.Placement{CPUs: 1}, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
-		},
+		}},
 	}
 }
 

@@ -38,7 +38,7 @@ func matrixOf(topology v1alpha1.Topology, nodes int, fill func(b *v1alpha1.Laten
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.LatencyBenchmark) int { return strings.Compare(a.Name, b.Name) })
 	m := &v1alpha1.LatencyMatrix{ObjectMeta: template.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
-		Topology: topology, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
+		Topology: topology, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec.MeasurementSpec},
 	}}
 	return m, all
 }

@@ -19,7 +19,7 @@ import (
 
 // spec returns a spec that measures TCP and UDP in one size over a VF.
 func spec() v1alpha1.LatencyBenchmarkSpec {
-	return v1alpha1.LatencyBenchmarkSpec{
+	return v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 		Tool: v1alpha1.ToolSockperf,
 		Workload: v1alpha1.Workload{
 			Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, MessageSizes: []int32{64},
@@ -29,7 +29,7 @@ func spec() v1alpha1.LatencyBenchmarkSpec {
 		Placement:   v1alpha1.Placement{CPUs: 1},
 		Network:     v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf"}, ResourceName: "amd.com/sf_vf"}}},
 		LatencyType: v1alpha1.LatencyHalfRTT,
-	}
+	}}
 }
 
 // histogram returns count samples that start at first and increase by step, in nanoseconds of RTT.

@@ -15,13 +15,13 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-var spec = v1alpha1.LatencyBenchmarkSpec{
+var spec = v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 	Tool: v1alpha1.ToolPinger, Rounds: 5, LatencyType: v1alpha1.LatencyHalfRTT, Network: v1alpha1.Network{Type: v1alpha1.NetworkPod},
 	Workload: v1alpha1.Workload{
 		Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}, Duration: metav1.Duration{Duration: time.Second},
 	},
 	Placement: v1alpha1.Placement{CPUs: 1},
-}
+}}
 
 func stored(c result.Cell, captured ...result.Captured) result.Stored {
 	document := func(role string) result.Document {

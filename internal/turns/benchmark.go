@@ -60,7 +60,7 @@ func OwnedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 // Benchmark returns the benchmark that measures a node with a peer. The first session of a reference has twice as many rounds: it limits
 // what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
 func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
-	spec := *gate.Spec.Template.Spec.DeepCopy()
+	spec := gate.Spec.Template.DeepCopy().Benchmark()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)

@@ -36,7 +36,7 @@ func MakeGate(namespace string) *GateBuilder {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.LatencyGateSpec{
 			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: namespace}}, Namespace: namespace,
-			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(6).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec},
+			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(6).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec.MeasurementSpec},
 			Enforcement: v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
 		},
 	}}

@@ -31,10 +31,9 @@ func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
 	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
 		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
 		Nodes:    v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: b.Namespace}}},
-		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec},
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec.MeasurementSpec},
 		Suspend:  b.Spec.Suspend, TTLSecondsAfterFinished: b.Spec.TTLSecondsAfterFinished,
 	}}}
-	m.Spec.Template.Spec.Suspend, m.Spec.Template.Spec.TTLSecondsAfterFinished = false, nil
 	return m
 }
 
@@ -469,11 +468,11 @@ var _ = Describe("A matrix", func() {
 		created := len(w.Kubelet.Created())
 
 		By("an edit of the rules, and of the priority")
-		edit := func(change func(*v1alpha1.LatencyBenchmarkSpec)) {
+		edit := func(change func(*v1alpha1.MeasurementSpec)) {
 			GinkgoHelper()
 			Edit(ctx, b, func(m *v1alpha1.LatencyMatrix) { change(&m.Spec.Template.Spec) })
 		}
-		edit(func(s *v1alpha1.LatencyBenchmarkSpec) {
+		edit(func(s *v1alpha1.MeasurementSpec) {
 			s.Criteria.Rules, s.Priority = []v1alpha1.Rule{under("20us")}, 7
 		})
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
@@ -490,7 +489,7 @@ var _ = Describe("A matrix", func() {
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 
 		By("the gate's removal")
-		edit(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		edit(func(s *v1alpha1.MeasurementSpec) { s.Criteria = nil })
 		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(BeEmpty())
 		eventually(func() *v1alpha1.Criteria { return child(ctx, b, 3).Spec.Criteria }).Should(BeNil())
 		Expect(w.Kubelet.Created()).To(HaveLen(created), "nothing was measured again")

@@ -29,7 +29,7 @@ func hostname(node string) *v1alpha1.EndpointPlacement {
 func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: v1alpha1.ToolPinger,
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64}, RatesPerSecond: []int32{500},
@@ -37,7 +37,7 @@ func benchmark(name string, change ...func(*v1alpha1.LatencyBenchmarkSpec)) *v1a
 			},
 			Rounds:    2,
 			Placement: v1alpha1.Placement{Client: hostname(here.Client), Server: hostname(here.Server), CPUs: here.CPUs},
-		},
+		}},
 	}
 	b.Spec.Placement.Memory.Set(512 << 20)
 	for _, f := range change {

@@ -47,7 +47,7 @@ func latencyGate() *v1alpha1.LatencyGate {
 	return &v1alpha1.LatencyGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e"},
 		Spec: v1alpha1.LatencyGateSpec{
-			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gated: ""}}, Namespace: namespace, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec},
+			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gated: ""}}, Namespace: namespace, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.Spec.MeasurementSpec},
 			Enforcement: v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: &v1alpha1.GateHoldPod{}},
 		},
 	}

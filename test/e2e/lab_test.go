@@ -18,9 +18,11 @@ import (
 )
 
 // wholeCores changes a benchmark for nodes with two threads per core, one of which gives pods whole cores only.
-func wholeCores(s *v1alpha1.LatencyBenchmarkSpec) {
-	s.Placement.CPUs = 2
-	s.Placement.Memory.Set(256 << 20)
+func wholeCores(s *v1alpha1.LatencyBenchmarkSpec) { onWholeCores(&s.Placement) }
+
+func onWholeCores(p *v1alpha1.Placement) {
+	p.CPUs = 2
+	p.Memory.Set(256 << 20)
 }
 
 // labGate returns a gate for node-a alone, with node-b as its peer, for a wire with a delay: other work on the machine that emulates the
@@ -31,7 +33,7 @@ func labGate() *v1alpha1.LatencyGate {
 	s := &g.Spec.Template.Spec
 	s.Placement.Server = hostname("node-b")
 	s.Workload.Duration.Duration = 3 * time.Second
-	wholeCores(s)
+	onWholeCores(&s.Placement)
 	s.Criteria.Rules[0].Max.Text = "10s" // The first result needs a rule without a baseline.
 	s.Criteria.IgnoreDifferences = []string{"kernel.*"}
 	return g

@@ -271,7 +271,7 @@ var _ = Describe("Argo CD, simulated,", func() {
 		} {
 			Expect(health(c.object)).To(Equal(c.want), "%+v", c.object)
 			if b, ok := c.object.(*v1alpha1.LatencyBenchmark); ok {
-				m := &v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Spec}}}
+				m := &v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Spec.MeasurementSpec}}}
 				m.Status.Conditions = b.Status.Conditions
 				Expect(health(m)).To(Equal(c.want), "%+v", m)
 			}

@@ -20,7 +20,7 @@ type BenchmarkBuilder struct{ v1alpha1.LatencyBenchmark }
 func MakeBenchmark(namespace, name string) *BenchmarkBuilder {
 	return &BenchmarkBuilder{v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: v1alpha1.ToolSockperf,
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, MessageSizes: []int32{64},
@@ -29,7 +29,7 @@ func MakeBenchmark(namespace, name string) *BenchmarkBuilder {
 			Rounds:    1,
 			MaxRounds: 1,
 			Placement: v1alpha1.Placement{CPUs: 1, Memory: resource.MustParse("512Mi")},
-		},
+		}},
 	}}
 }
 

@@ -30,10 +30,9 @@ func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
 	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
 		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
 		Nodes:    v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: b.Namespace}}},
-		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec},
+		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec.MeasurementSpec},
 		Suspend:  b.Spec.Suspend, TTLSecondsAfterFinished: b.Spec.TTLSecondsAfterFinished,
 	}}}
-	m.Spec.Template.Spec.Suspend, m.Spec.Template.Spec.TTLSecondsAfterFinished = false, nil
 	return m
 }
 

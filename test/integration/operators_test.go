@@ -257,7 +257,7 @@ func vfGate(ctx SpecContext, w *World) *GateBuilder {
 		s.Template.Spec.Network = MakeBenchmark(w.Namespace, "").VF("sf-vf", "amd.com/vf").Spec.Network
 		s.Template.Spec.Placement.CPUs = 2
 	})
-	w.Kubelet.Agents(sriovAgents(&v1alpha1.LatencyBenchmark{Spec: g.Spec.Template.Spec}))
+	w.Kubelet.Agents(sriovAgents(&v1alpha1.LatencyBenchmark{Spec: g.Spec.Template.Benchmark()}))
 	return g
 }
 

@@ -93,7 +93,7 @@ var _ = Describe("Generic readiness", func() {
 		objects := map[string]client.Object{
 			"LatencyBenchmark": benchmark,
 			"LatencyMatrix": &v1alpha1.LatencyMatrix{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}, Spec: v1alpha1.LatencyMatrixSpec{
-				Topology: v1alpha1.TopologyRing, Nodes: server, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template},
+				Topology: v1alpha1.TopologyRing, Nodes: server, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: template.MeasurementSpec},
 			}},
 			"LatencyGate":         MakeGate(namespace).Obj(),
 			"LatencyVerification": &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: namespace + ".x"}, Spec: v1alpha1.LatencyVerificationSpec{GateName: namespace, NodeName: "x"}},

@@ -258,7 +258,7 @@ func TestSelectors(t *testing.T) {
 		if p.two.Stream {
 			return // A headline is a cell that answers.
 		}
-		spec := v1alpha1.LatencyBenchmarkSpec{Workload: plan.Workload(p.one, p.two), Headline: &v1alpha1.Headline{}}
+		spec := v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Workload: plan.Workload(p.one, p.two), Headline: &v1alpha1.Headline{}}}
 		headline, wanted := reflect.ValueOf(spec.Headline).Elem(), reflect.ValueOf(&p.two).Elem()
 		for _, f := range reflect.VisibleFields(headline.Type()) {
 			from, to := wanted.FieldByName(f.Name), headline.FieldByIndex(f.Index)

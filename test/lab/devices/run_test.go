@@ -67,7 +67,7 @@ func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alp
 	}
 	return &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "devices", Namespace: "perf", UID: "b"},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: program, Rounds: 1, LatencyType: v1alpha1.LatencyHalfRTT,
 			Workload: v1alpha1.Workload{
 				Protocols: []v1alpha1.Protocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP}, MessageSizes: []int32{size},
@@ -75,7 +75,7 @@ func (n network) benchmark(program v1alpha1.Tool, duration time.Duration) *v1alp
 			},
 			Placement: v1alpha1.Placement{CPUs: 2, Memory: resource.MustParse("256Mi"), NUMAPolicy: v1alpha1.NUMARequired},
 			Network:   n.union(),
-		},
+		}},
 	}
 }
 

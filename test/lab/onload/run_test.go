@@ -43,7 +43,7 @@ type outcome struct {
 func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 	b := &v1alpha1.LatencyBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "onload", Namespace: "perf", UID: "b"},
-		Spec: v1alpha1.LatencyBenchmarkSpec{
+		Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
 			Tool: c.program, Rounds: 1, LatencyType: v1alpha1.LatencyHalfRTT, Capture: c.capture,
 			Workload: v1alpha1.Workload{
 				Protocols: c.protocols, MessageSizes: c.sizes, RatesPerSecond: c.rates, Streams: c.streams,
@@ -54,7 +54,7 @@ func (c testCase) benchmark() *v1alpha1.LatencyBenchmark {
 			Network:      v1alpha1.Network{Type: v1alpha1.NetworkPod},
 			Acceleration: &v1alpha1.Acceleration{Type: v1alpha1.AccelerationOnload, Onload: &v1alpha1.Onload{Profile: c.profile}},
 			Pods:         &v1alpha1.PodSettings{},
-		},
+		}},
 	}
 	if len(c.sizes) == 0 && len(c.streams) == 0 {
 		b.Spec.Workload.MessageSizes = []int32{64}
